@@ -1,0 +1,51 @@
+"""Errors that name the field, the value, and what to do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+class WeirError(Exception):
+    """Base of every error that Weir raises on purpose."""
+
+
+class ConfigError(WeirError):
+    """A public setting that cannot be used.
+
+    Attributes:
+      field: dotted path of the setting, for example ``privacy.epsilon``.
+      value: what was given (public by construction: settings are never private).
+      remedy: what is allowed, and what to do.
+    """
+
+    def __init__(self, field: str, value: Any, remedy: str) -> None:
+        self.field = field
+        self.value = value
+        self.remedy = remedy
+        super().__init__(f"{field} = {value!r}: {remedy}")
+
+
+class CodecError(WeirError):
+    """Stored state that does not belong to this plan or this version of the code."""
+
+
+def positive(**named: float) -> None:
+    """Raises ConfigError unless every named value is finite and > 0."""
+    for name, value in named.items():
+        if not (math.isfinite(value) and value > 0):
+            raise ConfigError(name, value, "must be a finite number above 0.")
+
+
+def non_negative(**named: float) -> None:
+    """Raises ConfigError unless every named value is finite and >= 0."""
+    for name, value in named.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise ConfigError(name, value, "must be a finite number, 0 or more.")
+
+
+def at_least_one(**named: int) -> None:
+    """Raises ConfigError unless every named value is an integer >= 1."""
+    for name, value in named.items():
+        if isinstance(value, bool) or int(value) != value or value < 1:
+            raise ConfigError(name, value, "must be a whole number, 1 or more.")

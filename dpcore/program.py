@@ -1,0 +1,105 @@
+"""What a plan compiles to: the bounded, summed, noised and solved form of what the user asked for.
+
+Every algorithm (aggregates now, learners and regressions later) is one Program. The pipeline and
+``simulate`` both drive it through these calls only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.guarantee import Loss
+from dpcore.mechanism import Floats, Ints, Noise, State
+
+NoiseOf = Callable[[int], Noise]
+"""Part index -> the keyed noise of that part for this stride (parts never share noise)."""
+
+
+class Bounded(NamedTuple):
+    """Events after bounding: sensitivity holds from here on, whatever the data are.
+
+    Attributes:
+      rows: whatever ``accumulate`` of the same program takes; row i belongs to event i.
+      clipped: how many values were clipped (operator's counter).
+      non_finite: how many values were NaN, infinite or missing and became 0 (operator's counter).
+      out_of_range: how many values lay outside a histogram's edges (operator's counter).
+    """
+
+    rows: Any
+    clipped: int = 0
+    non_finite: int = 0
+    out_of_range: int = 0
+
+
+class Released(NamedTuple):
+    """One named output of a stride for a block of keys.
+
+    Attributes:
+      name: as in the config. over: None = since the start, N = last N ticks.
+      value: (n, K, m) float64 in the user's units.
+      stddev: (n, K, m) float64, or None where the error is not additive.
+    """
+
+    name: str
+    over: int | None
+    value: Floats
+    stddev: Floats | None
+
+
+class OutputInfo(NamedTuple):
+    """What the plan says about one output: name, over, dimension, sensitivity, worst stddev, unit label."""
+
+    name: str
+    over: int | None
+    dimension: int
+    sensitivity: float
+    stddev_worst: float
+    labels: tuple[str, ...]
+
+
+class Program(Protocol):
+    """Pure. K = keys of a block, n = ticks of a stride, D = dimension of a leaf."""
+
+    leaf: Literal["sum", "rows"]
+    dimension: int
+    columns: tuple[str, ...]
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Numeric columns (each (n_events,) float64, NaN where missing) -> clipped lattice rows."""
+
+    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
+        """Sums rows into cells. cells: (n_events,) in [0, n_cells) -> (n_cells, D) int64, exact."""
+
+    def init(self, n_keys: int) -> State:
+        """State before the first tick; rows of keys that appear later start from this too."""
+
+    def step(self, state: State, leaves: Ints, noise: NoiseOf) -> tuple[State, tuple[Floats, ...]]:
+        """A stride. leaves: (n, K, D) int64 -> new state and noisy arrays, each (n, K, ...) float64."""
+
+    def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
+        """Post-processing only, stateless. ticks: (n,) int64 absolute."""
+
+    def loss(self, ticks: int | None) -> Loss:
+        """Loss of one record against everything released within ``ticks`` of its arrival."""
+
+    def outputs(self) -> tuple[OutputInfo, ...]:
+        """What is released, in the order of ``solve``."""
+
+    def state_bytes(self) -> int:
+        """Bytes of state per key."""
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release, JSON-able; floats as hex strings."""
+
+
+def concatenate(states: list[State]) -> State:
+    """Joins states of several groups of keys along the key axis (nested NamedTuples of arrays)."""
+    first = states[0]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(states, axis=0)
+    parts = [concatenate([state[i] for state in states]) for i in range(len(first))]
+    return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
