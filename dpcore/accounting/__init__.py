@@ -1,0 +1,1 @@
+"""Calibration and composition of privacy loss: every search rounds toward more privacy."""

@@ -1,0 +1,1 @@
+"""What makes sensitivity hold whatever the data are: clipping, lattices, keyed hashes of ids."""
