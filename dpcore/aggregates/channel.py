@@ -1,0 +1,132 @@
+"""A channel: one group of coordinates of a leaf, and what an event may contribute to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.accounting.compose import ChannelGroup
+from dpcore.bounding.lattice import resolution_for
+from dpcore.mechanism import Floats, Ints
+
+ChannelKind = Literal["count", "value", "square", "bins"]
+
+
+class Contribution(NamedTuple):
+    """What events add to one channel, on the lattice.
+
+    Attributes:
+      coordinate: (n,) int64 offset inside the channel, -1 = nothing; or None where the channel has one
+        coordinate.
+      amount: (n,) float64 of whole numbers, or one int that every event adds.
+    """
+
+    coordinate: Ints | None
+    amount: Floats | int
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One group of coordinates.
+
+    count: 1 per event. value: clip(x) - centre. square: (clip(x) - centre)^2 - half^2 / 2, which halves the
+    sensitivity of the bare square. bins: 1 in the bin that x falls in.
+
+    Attributes:
+      kind: see above.
+      column: which number it reads; None for count.
+      low, high: public clip of the column, in the user's unit.
+      centre: subtracted before summing (public).
+      edges: of the bins; () otherwise.
+      resolution: one lattice step in the user's unit (for square: the unit squared); a power of two.
+    """
+
+    kind: ChannelKind
+    column: str | None = None
+    low: float = 0.0
+    high: float = 0.0
+    centre: float = 0.0
+    edges: tuple[float, ...] = ()
+    resolution: float = 1.0
+
+    @classmethod
+    def make(
+        cls,
+        kind: ChannelKind,
+        column: str | None = None,
+        clip: tuple[float, float] = (0.0, 0.0),
+        centre: float = 0.0,
+        edges: tuple[float, ...] = (),
+        whole: bool = False,
+    ) -> Channel:
+        """A channel with the resolution that fits its bound (``whole``: counts on the integers)."""
+        bare = cls(kind, column, clip[0], clip[1], centre, edges)
+        counted = kind in ("count", "bins")
+        resolution = 1.0 if counted and whole else resolution_for(bare.bound)
+        return cls(kind, column, clip[0], clip[1], centre, edges, resolution)
+
+    @property
+    def half(self) -> float:
+        """Largest distance of a clipped value from the centre, the user's unit."""
+        return max(abs(self.low - self.centre), abs(self.high - self.centre))
+
+    @property
+    def size(self) -> int:
+        """How many coordinates."""
+        return len(self.edges) - 1 if self.kind == "bins" else 1
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Smallest and largest contribution of an event that is there."""
+        if self.kind == "value":
+            return self.low - self.centre, self.high - self.centre
+        if self.kind == "square":
+            return -self.half**2 / 2, self.half**2 / 2
+        return 1.0, 1.0
+
+    @property
+    def bound(self) -> float:
+        """Largest absolute contribution of one event."""
+        return max(abs(limit) for limit in self.limits)
+
+    def group(self, start: int) -> ChannelGroup:
+        """For the accountant: bounds in lattice steps, exact because truncation is monotone."""
+        low, high = (int(np.trunc(limit / self.resolution)) for limit in self.limits)
+        return ChannelGroup(start, self.size, low, high, one_hot=self.kind == "bins")
+
+    def contribution(self, values: NDArray[np.float64] | None) -> Contribution:
+        """Lattice contributions of events. values: (n,) float64 finite and clipped (bins: raw)."""
+        step = self.resolution
+        if self.kind == "count" or values is None:
+            return Contribution(None, round(1.0 / step))
+        if self.kind == "bins":
+            edges = np.asarray(self.edges)
+            index = np.searchsorted(edges, values, side="right") - 1
+            index[values == edges[-1]] = self.size - 1  # the last bin is closed, as in numpy.histogram
+            index[(index < 0) | (index >= self.size) | np.isnan(values)] = -1
+            return Contribution(index.astype(np.int64), round(1.0 / step))
+        amount = values - self.centre
+        if self.kind == "square":
+            amount = amount * amount - self.half**2 / 2
+        amount *= 1.0 / step
+        np.trunc(amount, out=amount)
+        # Float rounding of the centred square may pass the bound by one step: the bound is enforced.
+        low, high = (np.trunc(limit / step) for limit in self.limits)
+        np.clip(amount, low, high, out=amount)
+        return Contribution(None, amount)
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Public numbers that shape a release."""
+        return {
+            "kind": self.kind,
+            "column": self.column,
+            "low": float(self.low).hex(),
+            "high": float(self.high).hex(),
+            "centre": float(self.centre).hex(),
+            "edges": [float(edge).hex() for edge in self.edges],
+            "resolution": float(self.resolution).hex(),
+        }

@@ -1,0 +1,217 @@
+"""Pricing: every continual sum that can serve what was asked, calibrated to the same promise and compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpcore.accounting.compose import group_sensitivity, joint_sensitivity, split_scales
+from dpcore.aggregates.channel import Channel
+from dpcore.aggregates.output import Output
+from dpcore.aggregates.program import Aggregates, Part
+from dpcore.errors import ConfigError
+from dpcore.guarantee import Loss, Relation
+from dpcore.mechanism import Ints, kind_of
+from dpcore.registry import CONTINUAL_SUMS
+
+SLACK = 1.05
+"""Among mechanisms within 5 % of the smallest error, the one with the smallest state is chosen."""
+
+FAR = 1 << 20
+"""Without an end, errors are compared up to this tick (or four windows, whichever is later)."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be priced.
+
+    Attributes:
+      channels, outputs: what a leaf holds and what is released.
+      relation: which neighbours. may_vanish: whether another payload may filter the event out.
+      window: protection window in ticks, None = forever. horizon: ticks of the clock, None = no end.
+      options: what the user fixed of the mechanism (buffers, gamma), passed to ``calibrated``.
+    """
+
+    channels: tuple[Channel, ...]
+    outputs: tuple[Output, ...]
+    relation: Relation
+    may_vanish: bool
+    window: int | None
+    horizon: int | None
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def overs(self) -> tuple[int | None, ...]:
+        """Everything asked of any output: since the start first, then by length."""
+        asked = {over for output in self.outputs for over in output.overs}
+        return tuple(sorted(asked, key=lambda over: math.inf if over is None else over))[::-1]
+
+    def ticks(self) -> Ints:
+        """Where worst errors are looked for: all ticks of a short clock, a spread of a long one."""
+        last = self.horizon or max(FAR, 4 * (self.window or 1))
+        if last <= 2048:
+            return np.arange(last, dtype=np.int64)
+        powers = 2 ** np.arange(int(math.log2(last)) + 1, dtype=np.int64)
+        some = [powers - 2, powers - 1, powers, np.linspace(0, last - 1, 401).astype(np.int64)]
+        spread = np.concatenate([*some, [last - 1]])
+        return np.unique(spread[(spread >= 0) & (spread < last)])
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One priced way to serve the plan.
+
+    Attributes:
+      mechanism: its name in the config. noise: gaussian, discrete_gaussian or k_norm.
+      chosen: whether the plan uses it.
+      score: worst predicted error relative to the best alternative (1.0 = best); inf when it cannot serve.
+      state_bytes: per key.
+      epsilon_10w: loss against everything released within ten windows (None: cannot serve).
+      stddev: "name over=N" -> worst stddev, the user's unit.
+      note: why it cannot serve, or what to know about it.
+    """
+
+    mechanism: str
+    noise: str
+    chosen: bool
+    score: float
+    state_bytes: int
+    epsilon_10w: float | None
+    stddev: dict[str, float]
+    note: str = ""
+
+
+def budget_of(noise: str, epsilon: float, delta: float) -> Loss:
+    """The whole budget in the currency of a noise."""
+    from dpcore.accounting import calibrate
+
+    kind = kind_of(noise)
+    if kind == "gdp":
+        return Loss(kind, calibrate.gdp_mu(epsilon, delta))
+    if kind == "zcdp":
+        return Loss(kind, calibrate.zcdp_rho(epsilon, delta))
+    return Loss(kind, epsilon)
+
+
+def share(budget: Loss, fraction: float) -> Loss:
+    """A fraction of a budget: mu in squares, rho and epsilon straight; rounded down."""
+    value = budget.value * (math.sqrt(fraction) if budget.kind == "gdp" else fraction)
+    return Loss(budget.kind, value * (1 - 1e-12))
+
+
+def build_part(
+    name: str, question: Question, members: Sequence[Output], overs: tuple[int | None, ...], budget: Loss
+) -> Part:
+    """One calibrated continual sum over the channels that ``members`` read, its noise split optimally."""
+    channels = tuple(sorted({channel for output in members for channel in output.channels}))
+    groups, resolutions, start = [], [], 0
+    for channel in channels:
+        info = question.channels[channel]
+        groups.append(info.group(start))
+        resolutions.append(info.resolution)
+        start += info.size
+    cls = CONTINUAL_SUMS[name]
+    common: dict[str, Any] = {
+        "overs": overs, "window": question.window, "horizon": question.horizon, "budget": budget,
+        **dict(question.options),
+    }
+    trial = cls.calibrated(dimension=start, scales=(1.0,) * start, sensitivity=1.0, **common)
+    ticks = question.ticks()
+    worst = {over: float(trial.factor(ticks, over).max()) for over in overs}
+    importance = dict.fromkeys(channels, 0.0)
+    for output in members:
+        for over in output.overs:
+            for channel, weight in output.importance().items():
+                if over in worst:
+                    importance[channel] += weight * worst[over]
+    sensitivities = [
+        group_sensitivity(group, question.relation, question.may_vanish) * step
+        for group, step in zip(groups, resolutions, strict=True)
+    ]
+    split = split_scales(np.asarray(sensitivities), np.asarray([importance[c] for c in channels]))
+    scales = [
+        float(scale) / step
+        for scale, group, step in zip(split, groups, resolutions, strict=True)
+        for _ in range(group.size)
+    ]
+    sensitivity = joint_sensitivity(
+        groups, np.asarray(scales), question.relation, question.may_vanish
+    )
+    if sensitivity == 0:
+        raise ConfigError(
+            "aggregates", [output.name for output in members],
+            "nothing here depends on what a neighbour changes: counts are public under replace_one. "
+            "Use relation: add_remove to protect them.",
+        )
+    mechanism = cls.calibrated(
+        dimension=start, scales=tuple(scales), sensitivity=sensitivity, **common
+    )
+    starts = np.cumsum([0, *(channel.size for channel in question.channels)])
+    coordinates = tuple(
+        int(starts[c]) + i for c in channels for i in range(question.channels[c].size)
+    )
+    return Part(mechanism, channels, coordinates)
+
+
+def score_of(program: Aggregates, question: Question) -> float:
+    """Sum over outputs and overs of weight * (worst error / largest effect of one event)^2."""
+    ticks = question.ticks()
+    total = 0.0
+    for output in question.outputs:
+        for over in output.overs:
+            variances = sum(
+                weight * program.channel_variance(channel, over, ticks)
+                for channel, weight in output.importance().items()
+            )
+            total += float(np.max(variances))
+    return total
+
+
+def joint(name: str, question: Question, budget: Loss) -> Aggregates:
+    """Everything in one continual sum."""
+    part = build_part(name, question, question.outputs, question.overs, budget)
+    return Aggregates(question.channels, question.outputs, (part,))
+
+
+def by_over(question: Question, budget: Loss, running: str) -> Aggregates:
+    """One continual sum for each ``over``, each with the best mechanism for it alone, the budget split.
+
+    ``running`` serves running totals; windows are direct sliding sums; single ticks independent noise.
+    The error of a part is s / f (f its share of mu^2 or rho) or s / f^2 (f its share of epsilon), so the
+    optimal f is proportional to s^(1/2) or s^(1/3).
+    """
+    names = {over: running if over is None else "independent" if over == 1 else "sliding"
+             for over in question.overs}
+    members = {
+        over: [output for output in question.outputs if over in output.overs]
+        for over in question.overs
+    }
+
+    def program(fractions: dict[int | None, float]) -> Aggregates:
+        parts = tuple(
+            build_part(names[over], question, members[over], (over,), share(budget, f))
+            if len(question.overs) > 1
+            else build_part(names[over], question, members[over], (over,), budget)
+            for over, f in fractions.items()
+        )
+        return Aggregates(question.channels, question.outputs, parts)
+
+    even = {over: 1 / len(question.overs) for over in question.overs}
+    if len(even) == 1:
+        return program(even)
+    trial = program(even)
+    ticks = question.ticks()
+    errors = {}
+    for over in question.overs:
+        errors[over] = sum(
+            float(np.max(weight * trial.channel_variance(channel, over, ticks)))
+            for output in members[over]
+            for channel, weight in output.importance().items()
+        )
+    power = 1 / 3 if budget.kind == "pure" else 1 / 2
+    roots = {over: error**power for over, error in errors.items()}
+    return program({over: root / sum(roots.values()) for over, root in roots.items()})

@@ -1,0 +1,233 @@
+"""Aggregates as a Program: bound, sum, noise, solve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.aggregates.channel import Channel
+from dpcore.aggregates.output import Output
+from dpcore.bounding.clip import clip_values
+from dpcore.bounding.lattice import Rows, sum_cells
+from dpcore.guarantee import Loss, compose
+from dpcore.mechanism import ContinualSum, Floats, Ints, State
+from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+
+
+@dataclass(frozen=True)
+class Part:
+    """One continual sum over some of the channels.
+
+    Attributes:
+      mechanism: its dimension is the number of ``coordinates``.
+      channels: indices of the channels it carries, in order.
+      coordinates: which coordinates of a leaf it reads.
+    """
+
+    mechanism: ContinualSum
+    channels: tuple[int, ...]
+    coordinates: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Aggregates:
+    """Counts, sums, means, variances and histograms, released jointly.
+
+    Formal guarantees:
+      Unit: one event. Relation: that of the plan; each part's mechanism was given the joint l2 sensitivity of
+      all its channels under it (accounting/compose.py), which ``bound`` enforces by clipping each event onto
+      the lattice before anything is summed. Sums are never clipped again.
+      Guarantee: the parts' losses compose adaptively (``loss``); everything after ``step`` is post-processing.
+
+    Attributes:
+      channels: what a leaf holds, in order. outputs: what is released. parts: the continual sums.
+    """
+
+    channels: tuple[Channel, ...]
+    infos: tuple[Output, ...]
+    parts: tuple[Part, ...]
+
+    leaf: Literal["sum", "rows"] = "sum"
+
+    @property
+    def dimension(self) -> int:
+        """D, coordinates of a leaf."""
+        return sum(channel.size for channel in self.channels)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numeric columns that are read."""
+        return tuple(dict.fromkeys(c.column for c in self.channels if c.column is not None))
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """First coordinate of each channel."""
+        return tuple(int(x) for x in np.cumsum([0, *(c.size for c in self.channels)])[:-1])
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Clips every event onto the lattice; a missing or non-finite number counts as 0 before its clip."""
+        rows: list[Rows] = []
+        clipped = non_finite = outside = 0
+        kept: dict[tuple[str, float, float], NDArray[np.float64]] = {}
+        counted: set[str] = set()
+        for start, channel in zip(self.starts, self.channels, strict=True):
+            values: NDArray[np.float64] | None = None
+            if channel.column is not None:
+                raw = np.asarray(columns[channel.column], dtype=np.float64)
+                if channel.kind == "bins":
+                    values = raw
+                else:
+                    spot = (channel.column, channel.low, channel.high)
+                    if spot not in kept:
+                        kept[spot], over, bad = clip_values(raw, channel.low, channel.high)
+                        clipped += over
+                        if channel.column not in counted:
+                            non_finite += bad
+                            counted.add(channel.column)
+                    values = kept[spot]
+            contribution = channel.contribution(values)
+            if channel.kind == "bins":
+                assert contribution.coordinate is not None
+                outside += int(np.count_nonzero(contribution.coordinate < 0))
+            rows.append(Rows(start, contribution.coordinate, contribution.amount))
+        return Bounded(tuple(rows), clipped, non_finite, outside)
+
+    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
+        """Exact sums per cell. cells: (n_events,) in [0, n_cells) -> (n_cells, D) int64."""
+        return sum_cells(cells, rows, n_cells, self.dimension)
+
+    def init(self, n_keys: int) -> State:
+        """One state per part."""
+        return tuple(part.mechanism.init(n_keys) for part in self.parts)
+
+    def step(self, state: State, leaves: Ints, noise: NoiseOf) -> tuple[State, tuple[Floats, ...]]:
+        """Steps every part; noisy arrays in the order of (part, over)."""
+        states: list[State] = []
+        noisy: list[Floats] = []
+        for index, part in enumerate(self.parts):
+            everything = len(part.coordinates) == leaves.shape[2]
+            mine = leaves if everything else leaves[:, :, list(part.coordinates)]
+            new, released = part.mechanism.step(state[index], mine, noise(index))
+            states.append(new)
+            noisy.extend(released)
+        return tuple(states), tuple(noisy)
+
+    def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
+        """Noisy channel sums -> the user's aggregates with error bands."""
+        where: dict[tuple[int, int | None], tuple[int, int, Part]] = {}
+        index = 0
+        for part in self.parts:
+            for over in part.mechanism.overs:
+                at = 0
+                for channel in part.channels:
+                    where[channel, over] = (index, at, part)
+                    at += self.channels[channel].size
+                index += 1
+        stddevs: dict[tuple[int, int | None], Floats] = {}
+        released: list[Released] = []
+        for output in self.infos:
+            for over in output.overs:
+
+                def get(channel: int, over: int | None = over) -> tuple[Floats, Floats]:
+                    position, at, part = where[channel, over]
+                    spot = (id(part), over)
+                    if spot not in stddevs:
+                        stddevs[spot] = part.mechanism.stddev(ticks, over)
+                    info = self.channels[channel]
+                    span = slice(at, at + info.size)
+                    value = noisy[position][:, :, span] * info.resolution
+                    return value, stddevs[spot][:, None, span] * info.resolution
+
+                value, stddev = output.solve(get)
+                released.append(Released(output.name, over, value, stddev))
+        return tuple(released)
+
+    def loss(self, ticks: int | None) -> Loss:
+        """Composition over the parts."""
+        return compose(tuple(part.mechanism.loss(ticks) for part in self.parts))
+
+    def worst_stddev(self, output: Output, over: int | None, ticks: Ints) -> float:
+        """Largest stddev over ``ticks`` of the output's own noise, in the user's unit.
+
+        Means and variances divide by a private count, so theirs is the stddev of (count x estimate) in the
+        worst case over the true moments: divide it by the number of events you expect.
+        """
+        total = np.zeros(len(ticks))
+        for channel, weight in output.importance().items():
+            total += weight / output.weight * self.channel_variance(channel, over, ticks)
+        unit = {
+            "sum": max(abs(output.low), abs(output.high)),
+            "mean": output.half,
+            "variance": output.half**2,
+        }
+        return float(np.sqrt(total.max())) * unit.get(output.kind, 1.0)
+
+    def channel_variance(self, channel: int, over: int | None, ticks: Ints) -> Floats:
+        """Noise variance of one coordinate of a channel at ticks (m,), user's unit squared: (m,)."""
+        for part in self.parts:
+            if channel in part.channels and over in part.mechanism.overs:
+                at = sum(self.channels[c].size for c in part.channels[: part.channels.index(channel)])
+                stddev = part.mechanism.stddev(ticks, over)[:, at]
+                return np.asarray((stddev * self.channels[channel].resolution) ** 2)
+        raise KeyError((channel, over))
+
+    def outputs(self) -> tuple[OutputInfo, ...]:
+        """What is released, in the order of ``solve``; stddev_worst over a spread of early ticks."""
+        return self.describe(np.unique(np.geomspace(1, 4096, 200).astype(np.int64)) - 1)
+
+    def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
+        """What is released; ``ticks``: where the worst stddev is looked for."""
+        found: list[OutputInfo] = []
+        for output in self.infos:
+            unit = max(abs(output.low), abs(output.high)) if output.kind == "sum" else 1.0
+            unit = {"mean": output.half, "variance": output.half**2}.get(output.kind, unit)
+            for over in output.overs:
+                worst = self.worst_stddev(output, over, ticks)
+                found.append(
+                    OutputInfo(output.name, over, len(output.labels), unit, worst, output.labels)
+                )
+        return tuple(found)
+
+    def state_bytes(self) -> int:
+        """Bytes of state per key."""
+        return sum(part.mechanism.state_bytes() for part in self.parts)
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release."""
+        return {
+            "program": "aggregates",
+            "channels": [channel.canonical() for channel in self.channels],
+            "outputs": [
+                [output.name, output.kind, output.column, list(output.overs)]
+                for output in self.infos
+            ],
+            "parts": [
+                {
+                    "mechanism": canonical_mechanism(part.mechanism),
+                    "coordinates": list(part.coordinates),
+                }
+                for part in self.parts
+            ],
+        }
+
+
+def canonical_mechanism(mechanism: ContinualSum) -> Mapping[str, Any]:
+    """Name and every field of a mechanism; floats as hex strings."""
+    return {"name": mechanism.name, **canonical_value(mechanism)}
+
+
+def canonical_value(value: Any) -> Any:
+    """JSON-able form in which floats are hex strings."""
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, list | tuple):
+        return [canonical_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): canonical_value(item) for key, item in value.items()}
+    if is_dataclass(value):
+        return {f.name: canonical_value(getattr(value, f.name)) for f in fields(value)}
+    return value
