@@ -1,0 +1,145 @@
+"""Turns what pydantic says into one clear ConfigError: dotted path, value, remedy, nearest name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import PydanticCustomError
+
+from dpcore.errors import ConfigError
+
+_KINDS = {
+    "float_type": "must be a number.",
+    "int_type": "must be a whole number.",
+    "int_from_float": "must be a whole number.",
+    "string_type": 'must be text; put it in quotes, like "7".',
+    "bool_type": "must be true or false.",
+    "tuple_type": "must be a list, like [a, b].",
+    "dict_type": "must be a mapping of names to values.",
+}
+
+
+class Section(BaseModel):
+    """A frozen section of a config: unknown fields are errors, nothing is coerced."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, populate_by_name=True, ser_json_inf_nan="strings"
+    )
+
+
+SectionType = TypeVar("SectionType", bound=Section)
+
+
+def refusal(field: str, value: Any, remedy: str) -> PydanticCustomError:
+    """What a validator raises: ``field`` is relative to the section that is being checked."""
+    return PydanticCustomError(
+        "weir", "{remedy}", {"field": field, "value": value, "remedy": remedy}
+    )
+
+
+def validate(section: type[SectionType], data: Mapping[str, Any], at: str = "") -> SectionType:
+    """Plain values -> a checked section.
+
+    Raises:
+      ConfigError: the first thing wrong; a name that is no field comes before everything else.
+    """
+    try:
+        return section.model_validate(dict(data))
+    except ValidationError as failed:
+        errors = failed.errors(include_url=False)
+    errors.sort(key=lambda error: error["type"] != "extra_forbidden")
+    raise _convert(section, errors[0], at)
+
+
+def nearest(name: str, allowed: Sequence[str]) -> str:
+    """Remedy for a name that does not exist: the nearest one that does, and all of them."""
+    near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"{hint}Allowed here: {', '.join(allowed)}."
+
+
+def field_names(section: type[BaseModel]) -> list[str]:
+    """Names of a section's fields as a config spells them."""
+    return [info.alias or name for name, info in section.model_fields.items()]
+
+
+def _convert(section: type[BaseModel], error: Any, at: str) -> ConfigError:
+    path = [str(part) for part in error["loc"]]
+    kind, value = error["type"], _short(error["input"])
+    context = error.get("ctx", {})
+    if kind == "weir":
+        dotted = ".".join(filter(None, [at, *path, context["field"]]))
+        return ConfigError(dotted or "config", _short(context["value"]), context["remedy"])
+    dotted = ".".join(filter(None, [at, *path])) or "config"
+    if kind == "extra_forbidden":
+        parent = _section_at(section, path[:-1])
+        names = field_names(parent) if parent else []
+        return ConfigError(dotted, value, f"is not a field; {nearest(path[-1], names)}")
+    if kind == "missing":
+        parent = _section_at(section, path[:-1])
+        return ConfigError(dotted, None, f"is missing{_example(parent, path[-1])}.")
+    if kind in ("model_type", "model_attributes_type"):
+        inner = _section_at(section, path)
+        listed = ", ".join(field_names(inner)) if inner else ""
+        return ConfigError(dotted, value, f"must be a section with the fields {listed}.")
+    if kind == "literal_error":
+        return ConfigError(dotted, value, f"must be {context['expected']}.")
+    if kind == "value_error":
+        return ConfigError(dotted, value, str(context["error"]))
+    message = error["msg"][0].lower() + error["msg"][1:]
+    return ConfigError(dotted, value, _KINDS.get(kind, f"{message}."))
+
+
+class _Shown(str):
+    """Text that an error shows without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _short(value: Any) -> Any:
+    """A whole section in a message would hide the message."""
+    if isinstance(value, dict):
+        return _Shown("{...}")
+    if isinstance(value, (list, tuple, str)) and len(value) > 80:
+        return _Shown(f"({len(value)} {'characters' if isinstance(value, str) else 'items'})")
+    return value
+
+
+def _example(section: type[BaseModel] | None, name: str) -> str:
+    if section is None:
+        return ""
+    for key, info in section.model_fields.items():
+        if name in (key, info.alias) and info.examples:
+            return f"; write something like `{name}: {info.examples[0]}`".replace("'", "")
+    return ""
+
+
+def _section_at(section: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
+    """The section class found by following a path of field names (and names of a mapping)."""
+    current: Any = section
+    for part in path:
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            found = [
+                info.annotation
+                for name, info in current.model_fields.items()
+                if part in (name, info.alias)
+            ]
+            if not found:
+                return None
+            current = found[0]
+        else:
+            current = get_args(current)[-1] if get_args(current) else None
+        current = _unwrap(current)
+    return current if isinstance(current, type) and issubclass(current, BaseModel) else None
+
+
+def _unwrap(annotation: Any) -> Any:
+    """Optional[Section] -> Section; dict[str, Section] stays."""
+    if isinstance(annotation, type) or getattr(annotation, "__origin__", None) is dict:
+        return annotation
+    sections = [a for a in get_args(annotation) if a is not type(None)]
+    return sections[0] if len(sections) >= 1 else annotation

@@ -1,0 +1,208 @@
+"""YAML 1.2 core schema: text -> plain values, and nothing that surprises.
+
+Under the core schema ``1e-6`` is a number, ``no`` and timestamps are text, ``007`` is 7.
+Keys of mappings are always text, a key that stands twice is an error, and ``${NAME}`` in a value is
+replaced after the text has been parsed, so that what a variable holds can never add a field.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from dpcore.errors import ConfigError
+
+_NULL = re.compile(r"(?:null|Null|NULL|~|)\Z")
+_BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
+_INT = re.compile(r"[-+]?[0-9]+\Z")
+_OCTAL = re.compile(r"0o[0-7]+\Z")
+_HEX = re.compile(r"0x[0-9a-fA-F]+\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_INFINITY = re.compile(r"[-+]?(?:\.inf|\.Inf|\.INF)\Z")
+_NAN = re.compile(r"(?:\.nan|\.NaN|\.NAN)\Z")
+_VARIABLE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+# A variable travels through the parser as private-use characters of the same length, because a
+# brace would end a flow mapping: ``{epsilon: ${EPS}}``.
+_OPEN, _CLOSE, _ESCAPED = "\ue000", "\ue001", "\ue002"
+_MARKED = re.compile(f"{_OPEN}{_OPEN}([A-Za-z0-9_]+){_CLOSE}|{_ESCAPED}+([A-Za-z0-9_]+){_CLOSE}")
+_MAX_DEPTH = 64
+_TAG = "tag:yaml.org,2002:"
+
+
+def parse(text: str, variables: Mapping[str, str] | None = None) -> Any:
+    """One YAML document as dicts, lists, text, int, float, bool and None.
+
+    Args:
+      text: the document.
+      variables: values of ``${NAME}``; None leaves such text as it is. ``$${NAME}`` means ``${NAME}``.
+
+    Raises:
+      ConfigError: not YAML, a key that stands twice, a variable without a value; with its place.
+    """
+    if variables is not None:
+        text = _VARIABLE.sub(_mark, text)
+    builder = _Builder(variables)
+    try:
+        events = YAML(typ="safe", pure=True).parse(text)
+        return builder.document(iter(events))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise ConfigError(
+            "config", _where(mark), f"is not YAML here: {_unmark(str(error.problem))}."
+        ) from None
+    except YAMLError as error:
+        found = re.search(r"position (\d+)", str(error))
+        line = text.count("\n", 0, int(found.group(1))) + 1 if found else 1
+        raise ConfigError(
+            "config", f"line {line}", "holds a character that YAML does not allow."
+        ) from None
+
+
+def parse_mapping(text: str, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """As ``parse``, for a document that must be a mapping of fields."""
+    value = parse(text, variables)
+    if not isinstance(value, dict):
+        raise ConfigError("config", "line 1", "must be a mapping of fields, like `name: shop`.")
+    return value
+
+
+def scalar(text: str) -> Any:
+    """What an unquoted word means under the core schema."""
+    if _NULL.match(text):
+        return None
+    if _BOOL.match(text):
+        return text[0] in "tT"
+    if len(text) > 1000:
+        return text
+    if _INT.match(text):
+        return int(text)
+    if _OCTAL.match(text):
+        return int(text[2:], 8)
+    if _HEX.match(text):
+        return int(text[2:], 16)
+    if _FLOAT.match(text):
+        return float(text)
+    if _INFINITY.match(text):
+        return -math.inf if text[0] == "-" else math.inf
+    if _NAN.match(text):
+        return math.nan
+    return text
+
+
+def _mark(found: re.Match[str]) -> str:
+    if found.group(1):
+        return f"{_ESCAPED * 3}{found.group(2)}{_CLOSE}"
+    return f"{_OPEN}{_OPEN}{found.group(2)}{_CLOSE}"
+
+
+def _unmark(text: str) -> str:
+    return _MARKED.sub(lambda found: f"${{{found.group(1) or found.group(2)}}}", text)
+
+
+def _where(mark: Any) -> str:
+    return "line 1" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}"
+
+
+class _Builder:
+    """Builds plain values from parser events. Lives for one document."""
+
+    def __init__(self, variables: Mapping[str, str] | None) -> None:
+        self._variables = variables
+        self._anchors: dict[str, Any] = {}
+
+    def document(self, events: Iterator[Any]) -> Any:
+        value: Any = None
+        documents = 0
+        for event in events:
+            kind = type(event).__name__
+            if kind == "DocumentStartEvent":
+                documents += 1
+                if documents > 1:
+                    raise ConfigError(
+                        "config", _where(event.start_mark), "starts a second document; keep one."
+                    )
+            elif kind not in ("StreamStartEvent", "StreamEndEvent", "DocumentEndEvent"):
+                value = self._value(event, events, 0)
+        return value
+
+    def _value(self, event: Any, events: Iterator[Any], depth: int) -> Any:
+        if depth > _MAX_DEPTH:
+            raise ConfigError(
+                "config", _where(event.start_mark), f"is nested deeper than {_MAX_DEPTH} levels."
+            )
+        kind = type(event).__name__
+        if kind == "AliasEvent":
+            if event.anchor not in self._anchors:
+                raise ConfigError(
+                    "config", _where(event.start_mark), f"names no earlier anchor: *{event.anchor}."
+                )
+            return self._anchors[event.anchor]
+        value: Any
+        if kind == "ScalarEvent":
+            value = self._scalar(event)
+        elif kind == "SequenceStartEvent":
+            value = []
+            for child in events:
+                if type(child).__name__ == "SequenceEndEvent":
+                    break
+                value.append(self._value(child, events, depth + 1))
+        else:
+            value = self._mapping(events, depth)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value
+        return value
+
+    def _mapping(self, events: Iterator[Any], depth: int) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for child in events:
+            if type(child).__name__ == "MappingEndEvent":
+                break
+            where = _where(child.start_mark)
+            if type(child).__name__ != "ScalarEvent":
+                raise ConfigError("config", where, "is a key that is not a word.")
+            key = self._substitute(child.value, child)
+            if key in out:
+                raise ConfigError("config", where, f"repeats the key {key!r}; keep one.")
+            out[key] = self._value(next(events), events, depth + 1)
+        return out
+
+    def _scalar(self, event: Any) -> Any:
+        text = self._substitute(event.value, event)
+        tag = str(event.ctag) if getattr(event, "ctag", None) is not None else event.tag
+        tag = None if tag in (None, "None", "") else tag
+        plain = event.style in (None, "") and tag is None
+        if plain:
+            return scalar(text)
+        if tag in (None, "!", "!!str", f"{_TAG}str"):
+            return text
+        for name, types in (("int", (int,)), ("float", (float, int)), ("bool", (bool,))):
+            if tag in (f"!!{name}", f"{_TAG}{name}"):
+                value = scalar(text)
+                if type(value) in types:
+                    return float(value) if name == "float" else value
+        raise ConfigError("config", _where(event.start_mark), "has a tag that is not allowed here.")
+
+    def _substitute(self, text: str, event: Any) -> str:
+        if self._variables is None:
+            return text
+        variables = self._variables
+
+        def value_of(found: re.Match[str]) -> str:
+            if found.group(2) is not None:
+                return f"${{{found.group(2)}}}"
+            name = found.group(1)
+            if name not in variables:
+                raise ConfigError(
+                    "config",
+                    _where(event.start_mark),
+                    f"needs the environment variable {name}, which is not set; set it, "
+                    f"or write $${{{name}}} for the text itself.",
+                )
+            return variables[name]
+
+        return _MARKED.sub(value_of, text)
