@@ -39,34 +39,42 @@ Overs = Annotated[tuple[Literal["all"] | int, ...], BeforeValidator(_overs)]
 class Aggregate(Section):
     """Exactly one of count, sum, mean, variance, histogram, with its bounds."""
 
-    count: Literal["events"] | None = Field(None, description="Counts events.", examples=["events"])
-    sum: str | None = Field(None, description="Sums this column.", examples=["dollar_value"])
-    mean: str | None = Field(None, description="Averages this column.", examples=["dollar_value"])
+    count: Literal["events"] | None = Field(
+        default=None, description="Counts events.", examples=["events"]
+    )
+    sum: str | None = Field(
+        default=None, description="Sums this column.", examples=["dollar_value"]
+    )
+    mean: str | None = Field(
+        default=None, description="Averages this column.", examples=["dollar_value"]
+    )
     variance: str | None = Field(
-        None, description="Variance of this column.", examples=["dollar_value"]
+        default=None, description="Variance of this column.", examples=["dollar_value"]
     )
     histogram: str | None = Field(
-        None, description="Counts events by this column's value.", examples=["number_of_cds"]
+        default=None,
+        description="Counts events by this column's value.",
+        examples=["number_of_cds"],
     )
     clip: Numbers | None = Field(
-        None,
+        default=None,
         description="[low, high]: values outside are moved to the nearer bound. Public: choose it "
         "from what you know, never from the data.",
         examples=[[0, 200]],
     )
     edges: Numbers | None = Field(
-        None,
+        default=None,
         description="Edges e0 < e1 < ...: bins [e_i, e_i+1), the last one closed; .inf and -.inf "
         "may stand at the ends; a value outside is counted as out of range and adds nothing.",
         examples=[[1, 2, 3, 5, 10]],
     )
     over: Overs = Field(
-        ("all",),
+        default=("all",),
         description="all: since the start; N: the last N ticks; 1: each tick alone; or a list.",
         examples=[["all", 7]],
     )
     weight: float = Field(
-        1.0,
+        default=1.0,
         description="How much this output's accuracy counts when the noise is split.",
         examples=[1.0],
     )

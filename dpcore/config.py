@@ -58,12 +58,12 @@ class TimeColumn(Section):
 
     column: Column = Field(description="Name of the column.", examples=["date"])
     format: str | None = Field(
-        None,
+        default=None,
         description="How text is read (strptime directives); without it: ISO 8601 or timestamps.",
         examples=["%Y%m%d"],
     )
     zone: str | None = Field(
-        None,
+        default=None,
         description="Time zone of times that carry none; without it they are UTC.",
         examples=["UTC"],
     )
@@ -80,15 +80,17 @@ class Schema(Section):
         examples=['{column: date, format: "%Y%m%d", zone: UTC}'],
     )
     unit: Column | None = Field(
-        None, description="Column that says whom an event belongs to.", examples=["customer_id"]
+        default=None,
+        description="Column that says whom an event belongs to.",
+        examples=["customer_id"],
     )
     id: Column | None = Field(
-        None,
+        default=None,
         description="Column of event ids; with it, duplicate deliveries are dropped.",
         examples=["purchase_id"],
     )
     arrival: Time | None = Field(
-        None,
+        default=None,
         description="Column of arrival times; lateness is judged by it, never by a runner's clock.",
         examples=["received_at"],
     )
@@ -99,12 +101,12 @@ class Key(Section):
 
     column: Column = Field(description="Column to group by.", examples=["store"])
     declared: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] | None = Field(
-        None,
+        default=None,
         description="The keys, known in advance; events of other keys are dead-lettered.",
         examples=[["north", "south"]],
     )
     observed_keys_are_public: bool = Field(
-        False,
+        default=False,
         description="True says: whoever sees a release may learn which keys occur, and since when.",
         examples=[False],
     )
@@ -143,12 +145,12 @@ class ClockConfig(Section):
         description="Length of a tick: number and unit (us, ms, s, m, h, d, w).", examples=["1d"]
     )
     end: Timestamp | None = Field(
-        None,
+        default=None,
         description="No tick ends after this; without it the clock runs for ever.",
         examples=["1998-07-01T00:00:00Z"],
     )
     delay: Duration = Field(
-        "0s",
+        default="0s",
         description="How long after its event time an event may arrive and still count.",
         examples=["10m"],
     )
@@ -194,12 +196,12 @@ class Privacy(Section):
         description="How long an event is protected: ticks, a duration, or all.", examples=["365d"]
     )
     unit: Literal["event", "user"] | None = Field(
-        None, description="What a neighbour changes; event if absent.", examples=["event"]
+        default=None, description="What a neighbour changes; event if absent.", examples=["event"]
     )
     relation: Literal["add_remove", "replace_one", "replace_anywhere"] = Field(
-        "add_remove",
-        description="add_remove: an event is there or not. replace_one: its payload changes, key and "
-        "tick stay. replace_anywhere: key and tick may change too.",
+        default="add_remove",
+        description="add_remove: an event is there or not. replace_one: its payload changes, key "
+        "and tick stay. replace_anywhere: key and tick may change too.",
         examples=["add_remove"],
     )
 
@@ -268,22 +270,22 @@ class MechanismConfig(Section):
     """Which mechanism to use. All optional: the plan prices every one and takes the best."""
 
     continual_sum: str | None = Field(
-        None,
+        default=None,
         description="Name of a mechanism for running sums; `weir algorithms` lists them.",
         examples=["blt"],
     )
     noise: Literal["gaussian", "discrete_gaussian", "k_norm"] | None = Field(
-        None,
+        default=None,
         description="gaussian (default), discrete_gaussian (integers, zCDP), k_norm (delta = 0).",
         examples=["gaussian"],
     )
     buffers: int | None = Field(
-        None,
+        default=None,
         description="Buffers of the BLT mechanism: more is more accurate and more state.",
         examples=[4],
     )
     gamma: float | None = Field(
-        None,
+        default=None,
         description="Merging tree: loss of a level beyond the window over that of the level below.",
         examples=[0.5],
     )
@@ -308,12 +310,12 @@ class PlanConfig(Section):
         alias="schema", description="Which columns an event has.", examples=["{time: date}"]
     )
     where: str | None = Field(
-        None,
+        default=None,
         description="Public predicate: only events that satisfy it count.",
         examples=["dollar_value > 0"],
     )
     key: Key | None = Field(
-        None,
+        default=None,
         description="What releases are grouped by; without it there is one key.",
         examples=["{column: store, declared: [north, south]}"],
     )
@@ -331,7 +333,7 @@ class PlanConfig(Section):
         examples=["{purchases: {count: events}}"],
     )
     model: dict[str, Any] | None = Field(
-        None,
+        default=None,
         description="A model to release instead of aggregates; see `weir algorithms`.",
         examples=["{algorithm: regression.incremental}"],
     )
@@ -341,7 +343,7 @@ class PlanConfig(Section):
         examples=["{continual_sum: blt}"],
     )
     blocks: int | None = Field(
-        None,
+        default=None,
         description="Number of blocks of keys, a power of two; changes speed, never a result.",
         examples=[16],
     )

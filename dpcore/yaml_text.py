@@ -39,7 +39,7 @@ def parse(text: str, variables: Mapping[str, str] | None = None) -> Any:
 
     Args:
       text: the document.
-      variables: values of ``${NAME}``; None leaves such text as it is. ``$${NAME}`` means ``${NAME}``.
+      variables: values of ``${NAME}``; None leaves such text alone. ``$${NAME}`` means ``${NAME}``.
 
     Raises:
       ConfigError: not YAML, a key that stands twice, a variable without a value; with its place.
