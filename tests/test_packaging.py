@@ -1,0 +1,107 @@
+"""Builds the wheel and looks at it as a user's machine would."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("dpcore", "transforms", "pipelines")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def pip(*arguments: str, cwd: Path) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of the tree so that nothing is left behind in it."""
+    base = tmp_path_factory.mktemp("packaging")
+    tree = base / "tree"
+    tree.mkdir()
+    for name in (*PACKAGES, "tests"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree / name)
+    pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(base), ".", cwd=tree)
+    (built,) = base.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder with the wheel in it and nothing else of ours on the path."""
+    target = tmp_path_factory.mktemp("installed")
+    pip("install", "--no-deps", "--target", str(target), str(wheel), cwd=target)
+    return target
+
+
+def weir(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
+    return subprocess.run(
+        [sys.executable, str(installed / "bin" / "weir"), *arguments],
+        cwd=installed,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_wheel_holds_every_module_and_no_tests(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    expected = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    }
+    assert expected <= names
+    assert not [name for name in names if name.split("/")[0] in {"tests", "benchmarks", "deploy"}]
+    tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    assert tops == set(PACKAGES)
+
+
+def test_wheel_holds_the_data_files_of_the_packages(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    data = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and path.suffix not in {".py", ".pyc"}
+    }
+    assert data <= names
+
+
+def test_wheel_carries_licence_and_version(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert [name for name in names if name.endswith("LICENSE")]
+    assert wheel.name.startswith(f"weir-{PROJECT['version']}-")
+
+
+def test_installed_command_runs_away_from_the_tree(installed: Path) -> None:
+    done = weir(installed, "--version")
+    assert done.returncode == 0, done.stderr
+    assert PROJECT["version"] in done.stdout
+
+
+def test_installed_packages_come_from_the_wheel(installed: Path) -> None:
+    code = "import dpcore, transforms, pipelines; print(dpcore.__file__, pipelines.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=installed,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert all(path.startswith(str(installed)) for path in done.stdout.split())
