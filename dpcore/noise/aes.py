@@ -1,0 +1,53 @@
+"""AES-128 over whole arrays of 16-byte blocks: the one primitive under all noise."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from dpcore.errors import WeirError
+
+if sys.byteorder != "little":  # words are laid out in blocks as they lie in memory
+    raise WeirError("Weir needs a little-endian machine: its noise is defined on such words.")
+
+Words = NDArray[np.uint64]
+"""(..., 2) uint64: 16-byte blocks as two little-endian words."""
+
+
+def block_buffer(n: int) -> Words:
+    """Room for n encrypted blocks: (n + 1, 2) uint64, the last row is the slack that ``encrypt`` needs."""
+    return np.empty((n + 1, 2), dtype=np.uint64)
+
+
+class Aes:
+    """AES-128 in ECB mode, used as a pseudorandom permutation of blocks. Not safe to share by threads."""
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != 16:
+            raise ValueError(f"an AES-128 key has 16 bytes, got {len(key)}.")
+        self._update = Cipher(algorithms.AES(key), modes.ECB()).encryptor().update_into
+
+    def encrypt(self, source: Words, out: Words) -> Words:
+        """Encrypts each block.
+
+        Args:
+          source: (n, 2) uint64, C-contiguous.
+          out: a ``block_buffer`` of at least n blocks, not overlapping ``source``.
+
+        Returns:
+          The first n rows of ``out``: (n, 2).
+        """
+        n = source.shape[0]
+        if n:
+            self._update(
+                memoryview(source).cast("B"),  # type: ignore[arg-type]
+                memoryview(out[: n + 1]).cast("B"),  # type: ignore[arg-type]
+            )
+        return out[:n]
+
+    def encrypt_new(self, source: Words) -> Words:
+        """Encrypts each block of (n, 2) uint64 into a new array."""
+        return self.encrypt(np.ascontiguousarray(source), block_buffer(source.shape[0]))

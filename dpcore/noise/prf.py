@@ -1,0 +1,188 @@
+"""Noise as a keyed pseudorandom function of what is being released.
+
+The same data give the same noise, so a retry repeats its release; different data give independent noise,
+so two versions of a sum do not subtract to their difference. See ``RootKey`` and ``KeyedNoise``.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+
+from dpcore.errors import ConfigError
+from dpcore.mechanism import Digests, Floats, Ints
+from dpcore.noise.aes import Aes, Words, block_buffer
+from dpcore.noise.gaussian import gaussian
+from dpcore.noise.streams import GAUSSIAN, Streams
+
+VERSION = 1
+"""Raised whenever any draw changes its value: the version is part of the root key."""
+
+_DOMAIN = b"weir/noise"
+_SECRET_BYTES = 32
+_BLOCKS_OF_KEYS = 512
+_LEAF_FRAME = 1
+
+
+def _framed(*fields: bytes) -> bytes:
+    """Concatenation that no two different tuples share: each field after its length."""
+    return b"".join(len(field).to_bytes(8, "little") + field for field in fields)
+
+
+class RootKey:
+    """All keys of one release under one plan. Holds key material: never printed, copied or pickled.
+
+    root = HKDF-SHA256(secret; salt = domain tag; info = noise version, release name, plan digest), and each
+    subkey is an HKDF expansion of it under its own label. So two releases, or two plans that differ in
+    anything that shapes a release, never share noise (one noise at two scales would subtract to the data).
+    """
+
+    __slots__ = ("_leaf", "_mac", "_stream", "_tag", "heads", "release")
+
+    def __init__(self, root: bytes, release: str) -> None:
+        def subkey(label: bytes, length: int) -> bytes:
+            info = _framed(_DOMAIN, label)
+            return HKDFExpand(algorithm=hashes.SHA256(), length=length, info=info).derive(root)
+
+        self.release = release
+        self._leaf = subkey(b"leaf", 16)
+        self._mac = subkey(b"mac", 16)
+        self._stream = subkey(b"stream", 16)
+        self._tag = subkey(b"user tag", 32)
+        self.heads = functools.lru_cache(maxsize=_BLOCKS_OF_KEYS)(self._heads)
+
+    @classmethod
+    def derive(cls, secret: bytes, release: str, plan_digest: bytes) -> RootKey:
+        """Derives the keys of a release.
+
+        Args:
+          secret: 32 bytes (or more) that only Tick and Train ever hold.
+          release: the release's name.
+          plan_digest: SHA-256 of the canonical plan, 32 bytes.
+
+        Raises:
+          ConfigError: when the secret is too short. Its value is never shown.
+        """
+        if len(secret) < _SECRET_BYTES:
+            raise ConfigError(
+                "secret",
+                f"({len(secret)} bytes)",
+                f"must have at least {_SECRET_BYTES} random bytes; make a new one.",
+            )
+        if len(plan_digest) != 32:
+            raise ValueError(f"plan_digest must have 32 bytes, got {len(plan_digest)}.")
+        info = _framed(VERSION.to_bytes(4, "little"), release.encode(), plan_digest)
+        kdf = HKDF(algorithm=hashes.SHA256(), length=32, salt=_DOMAIN, info=info)
+        return cls(kdf.derive(bytes(secret)), release)
+
+    def tag(self, key: bytes) -> bytes:
+        """16-byte keyed hash of a user key of any length."""
+        return hashlib.blake2b(key, key=self._tag, digest_size=16, person=b"weir user tag").digest()
+
+    def _heads(self, keys: tuple[bytes, ...]) -> Words:
+        """MAC states after the user tags of a block of keys: (K, 2) uint64, read-only."""
+        if len(set(keys)) != len(keys):
+            raise ValueError("user keys of a block must be distinct: equal keys would share noise.")
+        tags = np.frombuffer(b"".join(map(self.tag, keys)), dtype=np.uint64).reshape(-1, 2)
+        heads = self.mac().encrypt_new(tags)
+        heads.flags.writeable = False
+        return heads
+
+    def leaf(self) -> Aes:
+        """A fresh cipher of the leaf digests."""
+        return Aes(self._leaf)
+
+    def mac(self) -> Aes:
+        """A fresh cipher of the seeds."""
+        return Aes(self._mac)
+
+    def stream(self) -> Aes:
+        """A fresh cipher of the streams."""
+        return Aes(self._stream)
+
+    def __repr__(self) -> str:
+        return f"RootKey(release={self.release!r}, keys hidden)"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a RootKey is never pickled or copied; derive it where the secret is.")
+
+
+class KeyedNoise:
+    """The ``Noise`` of one stride: every draw is a function of (root, part, purpose, label, key, digest).
+
+    Never of a key's position, its block, the length of the stride, or other keys' data.
+
+    **Leaf digest**: CBC-MAC over (purpose, part, dimension, tick) and the leaf's words under a key of its
+    own; the first frame fixes how many follow, so the MAC is a pseudorandom function. An all-zero leaf has
+    digest zero. Mechanisms name a history by the XOR of its leaf digests: two different histories differ
+    in a non-empty set of (tick, leaf), whose digests are independent and uniform, so their XOR is zero with
+    probability 2^-128. The same argument covers a tree node, the XOR of its own leaves. Digests are secret.
+
+    **Formal guarantees**: if AES is a pseudorandom permutation, draws of different (part, purpose, label,
+    user key, digest) cannot be told from independent ones but with advantage q^2 / 2^128 for q blocks in
+    all. Differential privacy of what is released with this noise is computational in that sense.
+
+    Args:
+      root: keys of the release.
+      part: index of the mechanism inside its program, in [0, 2^16).
+      keys: K distinct user keys (a tuple is cheapest: what depends on the keys alone is remembered).
+      first_tick: index of the stride's first tick, 0 or more.
+    """
+
+    def __init__(self, root: RootKey, part: int, keys: Sequence[bytes], first_tick: int) -> None:
+        if first_tick < 0:
+            raise ValueError(f"first_tick must be 0 or more, got {first_tick}.")
+        self._root = root
+        self._part = part
+        self._heads: Words = root.heads(tuple(keys))
+        self._first_tick = int(first_tick)
+
+    @property
+    def first_tick(self) -> int:
+        """Index of the first tick of the stride."""
+        return self._first_tick
+
+    def __repr__(self) -> str:
+        return f"KeyedNoise(part={self._part}, keys={len(self._heads)}, {self._first_tick=})"
+
+    def leaf_digests(self, leaves: Ints) -> Digests:
+        """leaves: (n, K, d) int64 -> (n, K, 2) uint64, keyed digest of (tick, leaf); zero where leaf is 0."""
+        n, n_keys, dimension = leaves.shape
+        out = np.zeros((n, n_keys, 2), dtype=np.uint64)
+        some = leaves.any(axis=2)
+        tick, key = np.nonzero(some)
+        if not tick.size:
+            return out
+        cipher = self._root.leaf()
+        first = np.empty((n, 2), dtype=np.uint64)
+        first[:, 0] = _LEAF_FRAME << 56 | self._part << 40 | dimension
+        first[:, 1] = np.arange(self._first_tick, self._first_tick + n, dtype=np.uint64)
+        heads = cipher.encrypt_new(first)
+        step = 1 << 14
+        buffers = block_buffer(min(step, tick.size)), block_buffer(min(step, tick.size))
+        for start in range(0, tick.size, step):
+            piece = slice(start, start + step)
+            rows = leaves[tick[piece], key[piece]].view(np.uint64)
+            state = heads[tick[piece]]
+            for frame in range(0, dimension, 2):
+                source = buffers[0][: len(rows)]
+                source[:] = state
+                source[:, : min(2, dimension - frame)] ^= rows[:, frame : frame + 2]
+                state = cipher.encrypt(source, buffers[1])
+            out[tick[piece], key[piece]] = state
+        return out
+
+    def gaussian(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
+        """Standard normals. labels: (m, 2) uint64; digests: (m, K, 2) -> (m, K, dimension)."""
+        return gaussian(self._streams(GAUSSIAN, labels, digests), dimension)
+
+    def _streams(self, purpose: int, labels: Digests, digests: Digests) -> Streams:
+        root = self._root
+        return Streams(
+            root.mac(), root.stream(), self._heads, purpose, self._part, labels, digests
+        )

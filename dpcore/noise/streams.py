@@ -1,0 +1,116 @@
+"""Keyed streams of random bits: one per (label, user key, digest), all of a call made in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dpcore.noise.aes import Aes, Words, block_buffer
+
+GAUSSIAN = 1
+K_NORM = 2
+DISCRETE_GAUSSIAN = 3
+SELECTION = 4
+SAMPLE = 5
+
+_LEVEL_BITS = 40
+_PART_BITS = 16
+
+
+class Streams:
+    """Streams of 16-byte blocks of random bits, seeded by a MAC over everything that names a draw.
+
+    The seed of a stream is the CBC-MAC over exactly three frames, so no input is a prefix of another:
+    (user tag), (purpose u8 | part u16 | level u40, index u64), (digest). Block j of the stream is
+    AES_stream(seed XOR j): seeds are pseudorandom 128-bit values, so two streams of at most 2^b blocks
+    overlap with probability 2^(b - 128); among N streams, N^2 2^(b - 129).
+
+    Args:
+      mac: cipher of the MAC, which made ``heads``.
+      stream: cipher of the streams.
+      heads: (K, 2) uint64, the MAC's state after its first frame, the user tag.
+      purpose: one of the purposes above; different ones share nothing.
+      part: index of the mechanism inside a program, in [0, 2^16).
+      labels: (m, 2) uint64 of (level in [0, 2^40), index).
+      digests: (m, K, 2) uint64.
+    """
+
+    def __init__(
+        self,
+        mac: Aes,
+        stream: Aes,
+        heads: Words,
+        purpose: int,
+        part: int,
+        labels: Words,
+        digests: Words,
+    ) -> None:
+        n_labels, n_keys = labels.shape[0], heads.shape[0]
+        if labels.shape != (n_labels, 2) or digests.shape != (n_labels, n_keys, 2):
+            raise ValueError(
+                f"labels must be (m, 2) and digests (m, K={n_keys}, 2), "
+                f"got {labels.shape} and {digests.shape}."
+            )
+        if labels.dtype != np.uint64 or digests.dtype != np.uint64:
+            raise ValueError(f"expected uint64, got {labels.dtype} and {digests.dtype}.")
+        if n_labels and int(labels[:, 0].max()) >= 1 << _LEVEL_BITS:
+            raise ValueError(f"a label's level must be below 2^{_LEVEL_BITS}.")
+        if not 0 <= part < 1 << _PART_BITS:
+            raise ValueError(f"part must lie in [0, 2^{_PART_BITS}), got {part}.")
+        if not 0 < purpose < 256:
+            raise ValueError(f"purpose must lie in [1, 255], got {purpose}.")
+        self._mac, self._stream, self._heads, self._digests = mac, stream, heads, digests
+        self._labels = labels.copy()
+        self._labels[:, 0] |= np.uint64(
+            purpose << (_PART_BITS + _LEVEL_BITS) | part << _LEVEL_BITS
+        )
+        self.shape = (n_labels, n_keys)
+
+    def chunks(self, pairs: int) -> Iterator[tuple[tuple[slice, slice], Words]]:
+        """Seeds in pieces that stay in the cache.
+
+        Args:
+          pairs: about how many (label, key) pairs a piece should hold.
+
+        Yields:
+          (slice of labels, slice of keys), and their seeds (P, 2) uint64, label-major; valid until the
+          next piece is asked for.
+        """
+        n_labels, n_keys = self.shape
+        if not n_labels or not n_keys:
+            return
+        columns = min(n_keys, max(1, pairs))
+        rows = min(n_labels, max(1, pairs // columns))
+        one, two = block_buffer(rows * columns), block_buffer(rows * columns)
+        for row in range(0, n_labels, rows):
+            for column in range(0, n_keys, columns):
+                where = (
+                    slice(row, min(row + rows, n_labels)),
+                    slice(column, min(column + columns, n_keys)),
+                )
+                digests = self._digests[where]
+                size = digests.shape[0] * digests.shape[1]
+                framed = one[:size].reshape(digests.shape)
+                np.bitwise_xor(self._heads[where[1]], self._labels[where[0], None], out=framed)
+                state = self._mac.encrypt(one[:size], two)
+                np.bitwise_xor(state.reshape(digests.shape), digests, out=framed)
+                yield where, self._mac.encrypt(one[:size], two)
+
+    def blocks(self, seeds: Words, counters: Words, scratch: tuple[Words, Words]) -> Words:
+        """Blocks of streams.
+
+        Args:
+          seeds: (P, 2) uint64.
+          counters: (B,) or (P, B) uint64, which blocks of each stream.
+          scratch: two ``block_buffer`` of at least P * B blocks; the result lies in the second.
+
+        Returns:
+          (P, B, 2) uint64 random words.
+        """
+        n, count = seeds.shape[0], counters.shape[-1]
+        source = scratch[0][: n * count]
+        framed = source.reshape(n, count, 2)
+        np.bitwise_xor(seeds[:, None, 0], counters, out=framed[:, :, 0])
+        framed[:, :, 1] = seeds[:, None, 1]
+        return self._stream.encrypt(source, scratch[1]).reshape(n, count, 2)
