@@ -1,9 +1,9 @@
-"""Conversions between Gaussian DP, zCDP and (epsilon, delta), exact and rounded toward more privacy.
+"""Conversions between Gaussian DP, zCDP and (epsilon, delta), rounded toward more privacy.
 
-Results shape a plan's digest, so they are made the same everywhere: each search bisects doubles to the last
-bit, steps back by far more than the rounding error of the formula (1e-13 relative), and keeps 40 bits.
-A budget (mu, rho) gives up 2^-36 of itself and a price (epsilon, delta) at most 2^-38, so the price of a
-calibrated budget is never above the target.
+Results shape a plan's digest, so they are made the same everywhere: each search bisects doubles
+to the last bit, steps back by far more than the rounding error of the formula (1e-13 relative),
+and keeps 40 bits. A budget (mu, rho) gives up 2^-36 of itself and a price (epsilon, delta) at
+most 2^-38, so the price of a calibrated budget is never above the target.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOG_SQRT_2PI: Final = 0.5 * math.log(2.0 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
-# ---- Gaussian DP -----------------------------------------------------------------------------------------
+# ---- Gaussian DP -------------------------------------------------------------------------------
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
@@ -94,8 +94,9 @@ def noise_for(sensitivity: float, mu: float) -> float:
 def _gdp_log_delta(mu: float, epsilon: float) -> float:
     """Logarithm of delta(epsilon), with no cancellation and no underflow.
 
-    With a = epsilon/mu - mu/2, b = epsilon/mu + mu/2 (so b^2 - a^2 = 2 epsilon) and the Mills ratio
-    R(x) = Phi(-x) / phi(x): delta = phi(a) (R(a) - R(b)) = phi(a) * integral of (1 - x R(x)) over [a, b].
+    With a = epsilon/mu - mu/2, b = epsilon/mu + mu/2 (so b^2 - a^2 = 2 epsilon) and the Mills
+    ratio R(x) = Phi(-x) / phi(x): delta = phi(a) (R(a) - R(b)) = phi(a) * integral of (1 - x
+    R(x)) over [a, b].
     """
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     log_phi = -a * a / 2 - _LOG_SQRT_2PI
@@ -113,7 +114,7 @@ def _gdp_log_delta(mu: float, epsilon: float) -> float:
 
 
 def _mills_slope(x: float) -> float:
-    """1 - x R(x) = -R'(x), R the Mills ratio; asymptotic series where the difference would cancel."""
+    """1 - x R(x) = -R'(x), R the Mills ratio; by its asymptotic series past 30."""
     if x < 30:
         return 1 - x * math.sqrt(math.pi / 2) * float(erfcx(x / _SQRT2))
     inverse = 1 / (x * x)
@@ -123,7 +124,7 @@ def _mills_slope(x: float) -> float:
     return inverse * (1 - series)
 
 
-# ---- zero-concentrated DP --------------------------------------------------------------------------------
+# ---- zero-concentrated DP ----------------------------------------------------------------------
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
@@ -176,7 +177,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def _zcdp_log_delta(rho: float, epsilon: float) -> float:
-    """Logarithm of the bound at its best order 1 + t; every order is a valid bound, so t may be inexact.
+    """Logarithm of the bound at its best order 1 + t; any order is a bound, so t may be inexact.
 
     The logarithm is convex in t with derivative (2t + 1) rho - epsilon + ln(t / (1 + t)).
     """
@@ -198,7 +199,7 @@ def _zcdp_log_delta(rho: float, epsilon: float) -> float:
     return t * ((1 + t) * rho - epsilon) - t * math.log1p(1 / t) - math.log1p(t)
 
 
-# ---- searches --------------------------------------------------------------------------------------------
+# ---- searches ----------------------------------------------------------------------------------
 
 
 def _largest(private_enough: Callable[[float], bool]) -> float:
@@ -212,11 +213,12 @@ def _largest(private_enough: Callable[[float], bool]) -> float:
     while private_enough(high):
         low, high = high, 2 * high
     low, _ = _bisect(low, high, lambda x: not private_enough(x))
-    return _round(low * (1 - BUDGET_SLACK), math.floor)  # rounds down: a smaller budget is more private
+    # Rounds down: a smaller budget is more private.
+    return _round(low * (1 - BUDGET_SLACK), math.floor)
 
 
 def _smallest(private_enough: Callable[[float], bool]) -> float:
-    """Smallest price that is private enough (false below, true above), rounded up; 0 if 0 is enough."""
+    """Smallest price that is private enough (false below, true above), rounded up; may be 0."""
     if private_enough(0.0):
         return 0.0
     high = 1.0
@@ -232,7 +234,7 @@ def _smallest(private_enough: Callable[[float], bool]) -> float:
 
 
 def _bisect(low: float, high: float, above: Callable[[float], bool]) -> tuple[float, float]:
-    """Adjacent doubles around the point where ``above`` turns true, given above(high), not above(low)."""
+    """Adjacent doubles around the point where ``above`` turns true: above(high), not above(low)."""
     while True:
         middle = low + (high - low) / 2
         if not low < middle < high:
@@ -253,7 +255,7 @@ def _round(value: float, toward: Callable[[float], int]) -> float:
     return math.ldexp(toward(math.ldexp(mantissa, BITS)), exponent - BITS)
 
 
-# ---- checks ----------------------------------------------------------------------------------------------
+# ---- checks ------------------------------------------------------------------------------------
 
 
 def _check_epsilon(epsilon: float, zero: bool = False) -> None:
@@ -266,7 +268,7 @@ def _check_delta(delta: float) -> None:
         raise ConfigError(
             "privacy.delta",
             delta,
-            "Gaussian noise needs delta above 0; for delta = 0 choose a mechanism with K-norm noise.",
+            "must be above 0 for Gaussian noise; mechanisms with K-norm noise serve delta = 0.",
         )
     if not 0 < delta < 1:
         raise ConfigError("privacy.delta", delta, "must be above 0 and below 1, for example 1e-6.")
