@@ -57,8 +57,8 @@ def validate(section: type[SectionType], data: Mapping[str, Any], at: str = "") 
 def nearest(name: str, allowed: Sequence[str]) -> str:
     """Remedy for a name that does not exist: the nearest one that does, and all of them."""
     near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"{hint}Allowed here: {', '.join(allowed)}."
+    hint = f"did you mean {near[0]}? Allowed" if near else "allowed"
+    return f"{hint} here: {', '.join(allowed)}."
 
 
 def field_names(section: type[BaseModel]) -> list[str]:

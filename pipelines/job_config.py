@@ -1,0 +1,238 @@
+"""The sections of a job that shape no plan: where events come from and where releases go."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dpcore.config_errors import Section, refusal
+from dpcore.errors import ConfigError
+from dpcore.promise_config import Duration
+
+FILE_FORMATS = ("csv", "ndjson", "parquet", "arrow", "avro")
+
+
+class OneOf(Section):
+    """A section of which exactly one field says what it is."""
+
+    @classmethod
+    def choices(cls) -> tuple[str, ...]:
+        """The fields of which exactly one must be there."""
+        return tuple(cls.model_fields)
+
+    @property
+    def kind(self) -> str:
+        """The one that is there."""
+        return next(name for name in self.choices() if getattr(self, name) is not None)
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        found = [name for name in self.choices() if getattr(self, name) is not None]
+        if len(found) != 1:
+            raise refusal(
+                "",
+                " and ".join(found) or None,
+                f"must hold exactly one of {', '.join(self.choices())}.",
+            )
+        return self
+
+
+class PubSubSource(Section):
+    """Events from a Pub/Sub subscription; the publish time is the arrival stamp."""
+
+    subscription: str = Field(
+        description="The subscription to read.", examples=["projects/acme/subscriptions/purchases"]
+    )
+    payload: Literal["ndjson", "csv", "avro", "arrow"] = Field(
+        default="ndjson",
+        description="What a message holds: lines of JSON or CSV, or one Avro or Arrow file.",
+        examples=["ndjson"],
+    )
+    columns: tuple[str, ...] | None = Field(
+        default=None,
+        strict=False,
+        description="Names of the columns, in order; needed where csv messages carry no header.",
+        examples=[["date", "dollar_value"]],
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        parts = self.subscription.split("/")
+        if len(parts) != 4 or parts[0] != "projects" or parts[2] != "subscriptions":
+            raise refusal(
+                "subscription", self.subscription, "must look like projects/P/subscriptions/S."
+            )
+        if self.payload == "csv" and not self.columns:
+            raise refusal("columns", None, "is missing; csv messages carry no header: name them.")
+        return self
+
+
+class Source(OneOf):
+    """Where events come from: one kind of file (a path or glob), or Pub/Sub."""
+
+    csv: str | None = Field(
+        default=None, description="CSV with a header line.", examples=["purchases.csv"]
+    )
+    ndjson: str | None = Field(
+        default=None, description="One JSON object a line.", examples=["events-*.ndjson"]
+    )
+    parquet: str | None = Field(
+        default=None, description="Parquet files.", examples=["events/*.parquet"]
+    )
+    arrow: str | None = Field(
+        default=None, description="Arrow IPC files or streams.", examples=["events.arrow"]
+    )
+    avro: str | None = Field(
+        default=None, description="Avro container files.", examples=["events.avro"]
+    )
+    pubsub: PubSubSource | None = Field(
+        default=None,
+        description="A Pub/Sub subscription.",
+        examples=["{subscription: projects/acme/subscriptions/purchases}"],
+    )
+
+    @property
+    def path(self) -> str | None:
+        """Path or glob of files; None for Pub/Sub."""
+        return None if self.kind == "pubsub" else str(getattr(self, self.kind))
+
+
+class Deduplicate(Section):
+    """How long an event id is remembered."""
+
+    horizon: Duration | None = Field(
+        default=None,
+        description="Event time for which an id is remembered; without it, for the whole job.",
+        examples=["7d"],
+    )
+
+
+class Secret(OneOf):
+    """Where the 32 bytes that key the noise are kept. A reference, never the value."""
+
+    file: str | None = Field(
+        default=None,
+        description="File of 32 bytes, or of 64 hexadecimal digits.",
+        examples=["secret.key"],
+    )
+    env: str | None = Field(
+        default=None,
+        description="Environment variable that holds 64 hexadecimal digits.",
+        examples=["WEIR_SECRET"],
+    )
+    gcp: str | None = Field(
+        default=None,
+        description="Version of a Google Secret Manager secret.",
+        examples=["projects/acme/secrets/weir/versions/1"],
+    )
+
+    @property
+    def value(self) -> str:
+        """The reference of the kind that is there."""
+        return str(getattr(self, self.kind))
+
+
+class Sink(OneOf):
+    """Where releases go: a folder of files, a table on the screen, BigQuery or Pub/Sub."""
+
+    parquet: str | None = Field(
+        default=None, description="Folder of Parquet files.", examples=["out/"]
+    )
+    csv: str | None = Field(default=None, description="Folder of CSV files.", examples=["out/"])
+    ndjson: str | None = Field(
+        default=None, description="Folder of JSON-lines files.", examples=["out/"]
+    )
+    stdout: Literal[True] | None = Field(
+        default=None, description="true: a table on standard output.", examples=[True]
+    )
+    bigquery: str | None = Field(
+        default=None, description="A BigQuery table.", examples=["acme:shop.releases"]
+    )
+    pubsub: str | None = Field(
+        default=None, description="A Pub/Sub topic.", examples=["projects/acme/topics/releases"]
+    )
+    every: int = Field(
+        default=128, description="Ticks that one file covers, at most.", examples=[128]
+    )
+
+    @classmethod
+    def choices(cls) -> tuple[str, ...]:
+        return tuple(name for name in cls.model_fields if name != "every")
+
+    @property
+    def path(self) -> str | None:
+        """Folder of the files; None for a sink that is no folder."""
+        return str(getattr(self, self.kind)) if self.kind in ("parquet", "csv", "ndjson") else None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.every < 1:
+            raise refusal("every", self.every, "must be a whole number of ticks, 1 or more.")
+        return self
+
+
+class DeadLetters(OneOf):
+    """Where refused events are listed: source, position and reason, never their content."""
+
+    parquet: str | None = Field(
+        default=None, description="Folder of Parquet files.", examples=["dead/"]
+    )
+    csv: str | None = Field(default=None, description="Folder of CSV files.", examples=["dead/"])
+    ndjson: str | None = Field(
+        default=None, description="Folder of JSON-lines files.", examples=["dead/"]
+    )
+
+    @property
+    def path(self) -> str:
+        """Folder of the files."""
+        return str(getattr(self, self.kind))
+
+
+class Limits(Section):
+    """Caps that keep one bad input from hurting the rest."""
+
+    line_bytes: int = Field(
+        default=1 << 20,
+        description="A longer line is dead-lettered as too_long, unread.",
+        examples=[1048576],
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not 64 <= self.line_bytes <= 1 << 28:
+            raise refusal("line_bytes", self.line_bytes, "must be from 64 to 268435456 bytes.")
+        return self
+
+
+PATHS = {
+    "source": FILE_FORMATS,
+    "secret": ("file",),
+    "sink": ("parquet", "csv", "ndjson"),
+    "dead_letters": ("parquet", "csv", "ndjson"),
+}
+"""Fields that hold paths, section by section."""
+
+
+def needed(name: str, value: Any) -> Any:
+    """The section, or ConfigError that it is missing."""
+    if value is None:
+        hints = {"source": "csv: events.csv", "sink": "parquet: out/"}
+        raise ConfigError(
+            name, None, f"is missing; add one, like `{name}: {{{hints.get(name, '...')}}}`."
+        )
+    return value
+
+
+__all__ = [
+    "FILE_FORMATS",
+    "PATHS",
+    "DeadLetters",
+    "Deduplicate",
+    "Limits",
+    "PubSubSource",
+    "Secret",
+    "Sink",
+    "Source",
+    "needed",
+]
