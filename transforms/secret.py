@@ -1,0 +1,132 @@
+"""The secret behind the noise, carried as a reference and read only where noise is drawn.
+
+**Threat model.** Whoever has the secret can subtract the noise from every release. So options, graphs,
+logs and state hold a reference only; errors never quote what was read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import os
+import secrets
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpcore.errors import ConfigError
+
+BYTES = 32
+
+_log = logging.getLogger(__name__)
+_fresh: dict[str, bytes] = {}
+
+
+@dataclass(frozen=True)
+class SecretRef:
+    """Where the 32-byte secret is: exactly one of the fields is set.
+
+    Attributes:
+      file: path of a file with 64 hex digits, 44 characters of base64, or 32 raw bytes.
+      env: name of an environment variable with hex or base64.
+      gcp: ``projects/P/secrets/S/versions/V`` in Google Secret Manager.
+      held: handle of a secret that this process drew itself (see ``fresh``).
+    """
+
+    file: str | None = None
+    env: str | None = None
+    gcp: str | None = None
+    held: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [self.file, self.env, self.gcp, self.held]
+        if sum(value is not None for value in given) != 1:
+            raise ConfigError("secret", "...", "needs exactly one of file, env and gcp.")
+
+    @classmethod
+    def fresh(cls) -> SecretRef:
+        """Draws a secret that lives and dies with this process: a restart then spends budget again."""
+        handle = f"{os.getpid()}-{secrets.token_hex(8)}"
+        _fresh[handle] = secrets.token_bytes(BYTES)
+        return cls(held=handle)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether a restart would draw another secret."""
+        return self.held is not None
+
+    def resolve(self) -> bytes:
+        """Reads the secret: 32 bytes.
+
+        Raises:
+          ConfigError: it cannot be read or is not 32 bytes; the message never quotes its content.
+        """
+        if self.held is not None:
+            if self.held not in _fresh:
+                raise ConfigError(
+                    "secret",
+                    "drawn at start",
+                    "a fresh secret lives only in the process that drew it: give secret.file, "
+                    "secret.env or secret.gcp on every runner but direct.",
+                )
+            return _fresh[self.held]
+        if self.file is not None:
+            return _parse("secret.file", self.file, _read_file(self.file))
+        if self.env is not None:
+            text = os.environ.get(self.env)
+            if text is None:
+                raise ConfigError("secret.env", self.env, "is not set in this environment.")
+            return _parse("secret.env", self.env, text.encode())
+        assert self.gcp is not None
+        return _parse("secret.gcp", self.gcp, _read_gcp(self.gcp))
+
+
+def _parse(field: str, where: str, content: bytes) -> bytes:
+    if len(content) == BYTES:
+        return content
+    text = content.strip()
+    try:
+        if len(text) == 2 * BYTES:
+            return binascii.unhexlify(text)
+        if len(text) == 44:
+            decoded = base64.b64decode(text, validate=True)
+            if len(decoded) == BYTES:
+                return decoded
+    except (binascii.Error, ValueError):
+        pass
+    raise ConfigError(
+        field,
+        where,
+        "must hold 64 hex digits, 44 characters of base64 or 32 raw bytes "
+        "(make one with: openssl rand -hex 32 > secret.key && chmod 600 secret.key).",
+    ) from None
+
+
+def _read_file(name: str) -> bytes:
+    path = Path(name)
+    try:
+        content = path.read_bytes()
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise ConfigError("secret.file", name, f"cannot be read: {error.strerror}.") from None
+    if os.name == "posix" and mode & (stat.S_IRGRP | stat.S_IROTH):
+        _log.warning("secret.file %s can be read by others: run chmod 600 on it.", name)
+    return content
+
+
+def _read_gcp(name: str) -> bytes:
+    try:
+        from google.cloud import secretmanager
+    except ImportError:
+        raise ConfigError(
+            "secret.gcp", name, "needs google-cloud-secret-manager: pip install weir[gcp]."
+        ) from None
+    full = name if "/versions/" in name else f"{name}/versions/latest"
+    try:
+        client = secretmanager.SecretManagerServiceClient()
+        return bytes(client.access_secret_version(name=full).payload.data)
+    except Exception as error:  # noqa: BLE001 - the client's errors are many; only their kind is told
+        raise ConfigError(
+            "secret.gcp", name, f"cannot be read: {type(error).__name__}."
+        ) from None
