@@ -1,4 +1,5 @@
-"""The public release clock: ticks of fixed length from a fixed start. Arithmetic only; nothing reads the time."""
+"""The public release clock: ticks of fixed length from a fixed start. Arithmetic only; nothing
+reads the time."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ class Clock:
     Attributes:
       start: microseconds since 1970-01-01T00:00:00Z.
       period: microseconds, > 0.
-      end: microseconds, or None for a stream without end. The last tick is the last whole one before it.
+      end: microseconds, or None for a stream without end. The last tick is the last whole one
+        before it.
       delay: microseconds by which a message may arrive after its event time and still count.
     """
 
@@ -28,7 +30,9 @@ class Clock:
 
     def __post_init__(self) -> None:
         if self.period <= 0:
-            raise ConfigError("clock.period", self.period, "must be longer than nothing, like 1d or 15m.")
+            raise ConfigError(
+                "clock.period", self.period, "must be longer than nothing, like 1d or 15m."
+            )
         if self.delay < 0:
             raise ConfigError("clock.delay", self.delay, "must be 0s or more.")
         if self.end is not None and self.end < self.start + self.period:

@@ -17,7 +17,8 @@ Kind = Literal["gdp", "zcdp", "pure"]
 class Loss:
     """Privacy loss of one record against a set of releases.
 
-    kind "gdp": value is mu of Gaussian DP; "zcdp": rho; "pure": epsilon. ``math.inf`` means no protection.
+    kind "gdp": value is mu of Gaussian DP; "zcdp": rho; "pure": epsilon. ``math.inf`` means no
+    protection.
     """
 
     kind: Kind
@@ -49,7 +50,8 @@ def compose(losses: tuple[Loss, ...]) -> Loss:
 
 @dataclass(frozen=True)
 class Expiration:
-    """Against everything released within ``ticks`` of its arrival (None: forever), a record has this."""
+    """Against everything released within ``ticks`` of its arrival (None: forever), a record has
+    this."""
 
     ticks: int | None
     epsilon: float

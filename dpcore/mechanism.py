@@ -1,4 +1,5 @@
-"""The contract that everything hangs on: a mechanism is a pure state machine from leaves to releases."""
+"""The contract that everything hangs on: a mechanism is a pure state machine from leaves to
+releases."""
 
 from __future__ import annotations
 
@@ -28,8 +29,10 @@ LIMB = 62
 class Noise(Protocol):
     """Keyed noise for one stride: bound to (plan, part, ticks, user keys) by whoever makes it.
 
-    K keys, n ticks starting at ``first_tick``. Draws are a function of (root key, part, purpose, label, user
-    key, digest, counter) only: never of the position of a key in its block, nor of other keys' data.
+    K keys, n ticks starting at ``first_tick``. Draws are a function of (root key, part, purpose,
+    label, user
+    key, digest, counter) only: never of the position of a key in its block, nor of other keys'
+    data.
     """
 
     @property
@@ -37,7 +40,8 @@ class Noise(Protocol):
         """Index of the first tick of the stride (0 is the start of the clock)."""
 
     def leaf_digests(self, leaves: Ints) -> Digests:
-        """leaves: (n, K, d) int64 -> (n, K, 2) uint64, keyed digest of (tick, leaf); zero where leaf is 0."""
+        """leaves: (n, K, d) int64 -> (n, K, 2) uint64, keyed digest of (tick, leaf); zero where
+        leaf is 0."""
 
     def gaussian(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Standard normals. labels: (m, 2) uint64; digests: (m, K, 2) -> (m, K, dimension)."""
@@ -48,20 +52,23 @@ class Noise(Protocol):
     def discrete_gaussian(
         self, labels: Digests, digests: Digests, variances: Sequence[int]
     ) -> Ints:
-        """Exact discrete Gaussians, coordinate i with parameter sigma^2 = variances[i]: (m, K, d) int64."""
+        """Exact discrete Gaussians, coordinate i with parameter sigma^2 = variances[i]: (m, K, d)
+        int64."""
 
 
 class Mechanism(Protocol):
     """A frozen value of public numbers; all state is passed in and out."""
 
     def loss(self, ticks: int | None) -> Loss:
-        """Loss of one record against everything released within ``ticks`` of its arrival (None: forever)."""
+        """Loss of one record against everything released within ``ticks`` of its arrival (None:
+        forever)."""
 
     def init(self, n_keys: int) -> State:
         """State of n_keys keys before the first tick."""
 
     def step(self, state: State, leaves: Ints, noise: Noise) -> tuple[State, tuple[Floats, ...]]:
-        """Steps through a stride of ticks. Pure: neither argument is changed, nothing is remembered."""
+        """Steps through a stride of ticks. Pure: neither argument is changed, nothing is
+        remembered."""
 
 
 class SumState(NamedTuple):
@@ -81,7 +88,8 @@ class SumState(NamedTuple):
 
 
 def label(level: NDArray[Any] | int, index: NDArray[Any] | int) -> Digests:
-    """Labels of noise draws: (m, 2) uint64 of (level, index). Different (level, index) never share noise."""
+    """Labels of noise draws: (m, 2) uint64 of (level, index). Different (level, index) never share
+    noise."""
     index = np.atleast_1d(np.asarray(index, dtype=np.uint64))
     out = np.empty((index.size, 2), dtype=np.uint64)
     out[:, 0] = level
@@ -90,7 +98,8 @@ def label(level: NDArray[Any] | int, index: NDArray[Any] | int) -> Digests:
 
 
 def add_wide(total: Ints, leaves: Ints) -> Ints:
-    """Exact running sums in two limbs. total: (K, d, 2), leaves: (n, K, d), |leaf| < 2^62 -> (n, K, d, 2)."""
+    """Exact running sums in two limbs. total: (K, d, 2), leaves: (n, K, d), |leaf| < 2^62 -> (n, K,
+    d, 2)."""
     out = np.empty((*leaves.shape, 2), dtype=np.int64)
     low, high = total[..., 0].copy(), total[..., 1].copy()
     mask = np.int64((1 << LIMB) - 1)
@@ -124,8 +133,10 @@ def wide_modulo(wide: Ints) -> Ints:
 class ContinualSum(ABC):
     """Running sums under continual observation: exact sum plus correlated noise, at every tick.
 
-    Every mechanism here releases, for each ``over`` it serves, (exact sum over the last ``over`` ticks) +
-    (noise rounded to the lattice). A subclass supplies only the noise and its accounting. Release for
+    Every mechanism here releases, for each ``over`` it serves, (exact sum over the last ``over``
+    ticks) +
+    (noise rounded to the lattice). A subclass supplies only the noise and its accounting. Release
+    for
     over = N from running totals is the difference of two noisy running totals: post-processing.
 
     Attributes:
@@ -133,7 +144,8 @@ class ContinualSum(ABC):
       scales: (d,) noise weights in lattice units; one neighbour changes (event / scales) by at most
         ``sensitivity`` in l2. A scale of 0 marks a coordinate that is public: it gets no noise.
       sensitivity: l2 sensitivity of (leaf / scales).
-      noise_scale: sigma (Gaussian, discrete Gaussian) or b (K-norm) of one unit of noise, in units of scales.
+      noise_scale: sigma (Gaussian, discrete Gaussian) or b (K-norm) of one unit of noise, in units
+        of scales.
       overs: what is served, in the order of the releases: None = since the start, N = last N ticks.
     """
 
@@ -145,7 +157,8 @@ class ContinualSum(ABC):
 
     name: ClassVar[str]
 
-    # ---- what a subclass supplies -------------------------------------------------------------------
+    # ---- what a subclass supplies
+    # -------------------------------------------------------------------
 
     @abstractmethod
     def loss(self, ticks: int | None) -> Loss:
@@ -153,7 +166,8 @@ class ContinualSum(ABC):
 
     @abstractmethod
     def factor(self, ticks: Ints, over: int | None) -> Floats:
-        """Variance of the noise at ticks (m,) int64 (0-based), in units of one unit's variance: (m,).
+        """Variance of the noise at ticks (m,) int64 (0-based), in units of one unit's variance:
+        (m,).
 
         An upper bound for a key that was born after tick 0.
         """
@@ -180,9 +194,11 @@ class ContinualSum(ABC):
 
     @abstractmethod
     def materialize(self, n: int) -> Floats:
-        """(n, m) matrix B: noise of the n running totals = B @ (m independent units). For tests only."""
+        """(n, m) matrix B: noise of the n running totals = B @ (m independent units). For tests
+        only."""
 
-    # ---- shared --------------------------------------------------------------------------------------
+    # ---- shared
+    # --------------------------------------------------------------------------------------
 
     @property
     def unit_variance(self) -> float:
@@ -212,7 +228,8 @@ class ContinualSum(ABC):
     def step(
         self, state: SumState, leaves: Ints, noise: Noise
     ) -> tuple[SumState, tuple[Floats, ...]]:
-        """Steps a stride. leaves: (n, K, d) int64 -> per served over, (n, K, d) float64 lattice values."""
+        """Steps a stride. leaves: (n, K, d) int64 -> per served over, (n, K, d) float64 lattice
+        values."""
         digests = noise.leaf_digests(leaves)
         chain = np.concatenate([state.chain[None], digests])
         np.bitwise_xor.accumulate(chain, axis=0, out=chain)
@@ -249,7 +266,8 @@ def arrays_of(state: Any) -> list[NDArray[Any]]:
 
 
 def kind_of(noise: str) -> Kind:
-    """Which accounting a noise needs: gaussian -> gdp, discrete_gaussian -> zcdp, k_norm -> pure."""
+    """Which accounting a noise needs: gaussian -> gdp, discrete_gaussian -> zcdp, k_norm ->
+    pure."""
     kinds: dict[str, Kind] = {"gaussian": "gdp", "discrete_gaussian": "zcdp", "k_norm": "pure"}
     if noise not in kinds:
         raise ConfigError("mechanism.noise", noise, f"must be one of {sorted(kinds)}.")

@@ -1,1 +1,288 @@
-"""Placeholder until the plan lands; see INTERFACES."""
+"""The plan: everything public about a release, and what follows from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpcore.aggregates.choose import choose
+from dpcore.aggregates.price import Alternative
+from dpcore.aggregates.program import canonical_value
+from dpcore.clock import Clock
+from dpcore.config import PlanConfig
+from dpcore.errors import ConfigError
+from dpcore.guarantee import Expiration, Guarantee
+from dpcore.keys import Keys
+from dpcore.mechanism import LIMB, Ints
+from dpcore.program import Program
+from dpcore.statement import statement
+
+PLAN_VERSION = 1
+"""Changes when the meaning of a field of the canonical plan does."""
+
+CAPACITY = 1 << 40
+"""Events per key and tick that exact sums have room for: 2^40 * 2^21 < 2^62. More are refused and
+counted."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything public. Reading it reads no data.
+
+    Attributes:
+      name: of the release. config: the validated sections. clock, keys: from the config.
+      program: what runs. guarantee: what is promised. alternatives: what else was priced.
+      warnings: what a reader should know before running it.
+    """
+
+    config: PlanConfig
+    clock: Clock
+    keys: Keys
+    program: Program
+    guarantee: Guarantee
+    alternatives: tuple[Alternative, ...]
+    warnings: tuple[str, ...]
+
+    @classmethod
+    def from_config(cls, config: PlanConfig) -> Plan:
+        """Chooses a mechanism and prices it.
+
+        Raises:
+          ConfigError: the config cannot be served.
+        """
+        clock = config.clock.to_clock()
+        key = config.key
+        keys = Keys.make(
+            None if key is None else key.column,
+            None if key is None else key.declared,
+            key is not None and key.observed_keys_are_public,
+            config.blocks,
+        )
+        program, alternatives = choose(config)
+        guarantee = guarantee_of(config, program, clock.ticks)
+        return cls(
+            config,
+            clock,
+            keys,
+            program,
+            guarantee,
+            alternatives,
+            warnings_for(config, guarantee, clock.ticks),
+        )
+
+    @classmethod
+    def from_yaml(cls, text: str) -> Plan:
+        """A plan from the text of a config; sections that shape no plan are passed over."""
+        return cls.from_config(PlanConfig.from_yaml(text))
+
+    @property
+    def name(self) -> str:
+        """Name of the release."""
+        return self.config.name
+
+    @property
+    def where(self) -> str | None:
+        """The public predicate."""
+        return self.config.where
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks of keys."""
+        return self.keys.blocks
+
+    def block_keys(self, block: int) -> tuple[bytes, ...]:
+        """Declared keys of a block, sorted by bytes."""
+        return self.keys.block_keys(block)
+
+    def block_of(self, keys: Sequence[bytes]) -> Ints:
+        """Blocks of keys."""
+        return self.keys.block_of(keys)
+
+    @cached_property
+    def canonical(self) -> Mapping[str, Any]:
+        """Everything that shapes a release, JSON-able. Not blocks, not the list of keys, no
+        places."""
+        privacy = self.config.privacy
+        return {
+            "version": PLAN_VERSION,
+            "name": self.name,
+            "epsilon": privacy.epsilon.hex(),
+            "delta": privacy.delta.hex(),
+            "unit": self.guarantee.unit,
+            "relation": privacy.relation,
+            "window": self.guarantee.window,
+            "clock": {
+                "start": self.clock.start,
+                "period": self.clock.period,
+                "end": self.clock.end,
+                "delay": self.clock.delay,
+            },
+            "key": self.keys.column,
+            "where": self.where,
+            "schema": canonical_value(self.config.schema_.model_dump(mode="json")),
+            "program": self.program.canonical(),
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex SHA-256 of the canonical plan: the noise is a function of it.
+
+        The declared keys are not in it: adding a key must not re-draw the noise of the others,
+          which would
+        be a second look at their data.
+        """
+        return _sha(self.canonical)
+
+    @cached_property
+    def layout(self) -> str:
+        """Hex SHA-256 of (digest, keys, blocks): stored state and result folders belong to it."""
+        keys = [key.decode() for key in self.keys.ordered]
+        return _sha([self.digest, self.blocks, self.keys.observed, keys])
+
+    def ticks_to_look_at(self) -> Ints:
+        """Ticks at which worst errors are looked for."""
+        last = self.clock.ticks or max(1 << 20, 4 * (self.guarantee.window or 1))
+        grid = np.unique(
+            np.concatenate(
+                [
+                    2 ** np.arange(int(math.log2(last)) + 1) - 1,
+                    np.linspace(0, last - 1, 401).astype(int),
+                ]
+            )
+        )
+        return grid.astype(np.int64)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of ``weir plan --json``."""
+        promise = self.guarantee
+        outputs = self.program.describe(self.ticks_to_look_at())
+        return {
+            "name": self.name,
+            "digest": self.digest,
+            "layout": self.layout,
+            "algorithm": "aggregates",
+            "guarantee": {
+                "epsilon": promise.epsilon,
+                "delta": promise.delta,
+                "relation": promise.relation,
+                "unit": promise.unit,
+                "window": promise.window,
+                "statement": promise.statement,
+            },
+            "expiration": [
+                {"ticks": row.ticks, "epsilon": finite(row.epsilon), "delta": row.delta}
+                for row in promise.expiration
+            ],
+            "releases": [
+                {
+                    "name": out.name,
+                    "over": out.over,
+                    "dimension": out.dimension,
+                    "sensitivity": out.sensitivity,
+                    "stddev_worst": out.stddev_worst,
+                    "labels": list(out.labels),
+                }
+                for out in outputs
+            ],
+            "alternatives": [
+                {
+                    "mechanism": a.mechanism,
+                    "noise": a.noise,
+                    "chosen": a.chosen,
+                    "score": finite(a.score),
+                    "state_bytes_per_key": a.state_bytes,
+                    "epsilon_10w": None if a.epsilon_10w is None else finite(a.epsilon_10w),
+                    "stddev_worst": a.stddev,
+                    "note": a.note,
+                }
+                for a in self.alternatives
+            ],
+            "state_bytes_per_key": self.program.state_bytes(),
+            "keys": None if self.keys.observed else len(self.keys.declared),
+            "blocks": self.blocks,
+            "ticks": self.clock.ticks,
+            "clock": dict(self.canonical["clock"]),
+            "warnings": list(self.warnings),
+            "canonical": self.canonical,
+        }
+
+
+def _sha(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def finite(value: float) -> float | None:
+    """JSON has no infinity: None means no bound."""
+    return value if math.isfinite(value) else None
+
+
+def guarantee_of(config: PlanConfig, program: Program, horizon: int | None) -> Guarantee:
+    """The promise that the program keeps; never weaker than what the config asks.
+
+    Raises:
+      ConfigError: the program's loss exceeds the budget (a defect, caught before anything runs).
+    """
+    privacy = config.privacy
+    window = privacy.window_ticks(config.clock.to_clock())
+    if window is not None and horizon is not None and window >= horizon:
+        window = None  # it covers the whole clock, and nothing is released after that
+    spent = program.loss(window).epsilon(privacy.delta)
+    if spent > privacy.epsilon * (1 + 1e-9):
+        raise ConfigError(
+            "privacy.epsilon", privacy.epsilon, f"would be overspent by this plan ({spent:.6g})."
+        )
+    rows: list[Expiration] = []
+    if window is None:
+        rows.append(Expiration(None, spent, privacy.delta))
+    else:
+        for times in (1, 2, 10, 100):
+            after = program.loss(times * window).epsilon(privacy.delta)
+            rows.append(Expiration(times * window, after, privacy.delta))
+    relation = privacy.relation
+    text = statement(relation, window, privacy.epsilon, privacy.delta, tuple(rows))
+    return Guarantee(
+        privacy.epsilon, privacy.delta, privacy.unit or "event", relation, window, tuple(rows), text
+    )
+
+
+def warnings_for(config: PlanConfig, promise: Guarantee, horizon: int | None) -> tuple[str, ...]:
+    """What a reader should know before running the plan."""
+    found: list[str] = []
+    if any(math.isinf(row.epsilon) for row in promise.expiration):
+        found.append(
+            "This mechanism protects nothing after the window. mechanism.continual_sum: blt (or "
+            "merging_tree for delta = 0) fades by degrees instead, usually with less noise."
+        )
+    if promise.epsilon > 10:
+        found.append(
+            f"epsilon = {promise.epsilon:g} is a weak promise; 1 is common, 10 is the usual limit."
+        )
+    if promise.delta > 1e-4:
+        found.append(
+            f"delta = {promise.delta:g} is large: keep it well below one over the number of people."
+        )
+    if config.schema_.id is None:
+        found.append(
+            "schema.id is not set: an event that is delivered twice counts twice, and then "
+            "the promise holds for each delivery, not for the event."
+        )
+    if config.key is not None and config.key.observed_keys_are_public:
+        found.append(
+            "The keys that occur, and the tick of their first event, are published as they are."
+        )
+    if config.privacy.relation == "replace_one" and config.where is None:
+        found.append("Under replace_one the number of events per key and tick is public.")
+    if horizon is None and promise.window is None:
+        found.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
+    return tuple(found)
+
+
+assert CAPACITY.bit_length() - 1 + 21 < LIMB

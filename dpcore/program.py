@@ -51,7 +51,8 @@ class Released(NamedTuple):
 
 
 class OutputInfo(NamedTuple):
-    """What the plan says about one output: name, over, dimension, sensitivity, worst stddev, unit label."""
+    """What the plan says about one output: name, over, dimension, sensitivity, worst stddev, unit
+    label."""
 
     name: str
     over: int | None
@@ -78,7 +79,8 @@ class Program(Protocol):
         """State before the first tick; rows of keys that appear later start from this too."""
 
     def step(self, state: State, leaves: Ints, noise: NoiseOf) -> tuple[State, tuple[Floats, ...]]:
-        """A stride. leaves: (n, K, D) int64 -> new state and noisy arrays, each (n, K, ...) float64."""
+        """A stride. leaves: (n, K, D) int64 -> new state and noisy arrays, each (n, K, ...)
+        float64."""
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """Post-processing only, stateless. ticks: (n,) int64 absolute."""
@@ -86,8 +88,9 @@ class Program(Protocol):
     def loss(self, ticks: int | None) -> Loss:
         """Loss of one record against everything released within ``ticks`` of its arrival."""
 
-    def outputs(self) -> tuple[OutputInfo, ...]:
-        """What is released, in the order of ``solve``."""
+    def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
+        """What is released, in the order of ``solve``; the worst stddev is looked for at
+        ``ticks``."""
 
     def state_bytes(self) -> int:
         """Bytes of state per key."""

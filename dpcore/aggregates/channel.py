@@ -20,7 +20,8 @@ class Contribution(NamedTuple):
     """What events add to one channel, on the lattice.
 
     Attributes:
-      coordinate: (n,) int64 offset inside the channel, -1 = nothing; or None where the channel has one
+      coordinate: (n,) int64 offset inside the channel, -1 = nothing; or None where the channel has
+        one
         coordinate.
       amount: (n,) float64 of whole numbers, or one int that every event adds.
     """
@@ -33,7 +34,8 @@ class Contribution(NamedTuple):
 class Channel:
     """One group of coordinates.
 
-    count: 1 per event. value: clip(x) - centre. square: (clip(x) - centre)^2 - half^2 / 2, which halves the
+    count: 1 per event. value: clip(x) - centre. square: (clip(x) - centre)^2 - half^2 / 2, which
+      halves the
     sensitivity of the bare square. bins: 1 in the bin that x falls in.
 
     Attributes:
@@ -42,7 +44,8 @@ class Channel:
       low, high: public clip of the column, in the user's unit.
       centre: subtracted before summing (public).
       edges: of the bins; () otherwise.
-      resolution: one lattice step in the user's unit (for square: the unit squared); a power of two.
+      resolution: one lattice step in the user's unit (for square: the unit squared); a power of
+        two.
     """
 
     kind: ChannelKind
@@ -85,7 +88,7 @@ class Channel:
         if self.kind == "value":
             return self.low - self.centre, self.high - self.centre
         if self.kind == "square":
-            return -self.half**2 / 2, self.half**2 / 2
+            return -(self.half**2) / 2, self.half**2 / 2
         return 1.0, 1.0
 
     @property
@@ -96,7 +99,9 @@ class Channel:
     def group(self, start: int) -> ChannelGroup:
         """For the accountant: bounds in lattice steps, exact because truncation is monotone."""
         low, high = (int(np.trunc(limit / self.resolution)) for limit in self.limits)
-        return ChannelGroup(start, self.size, low, high, one_hot=self.kind == "bins")
+        if self.kind == "bins":
+            return ChannelGroup(start, self.size, 0, high, one_hot=True)
+        return ChannelGroup(start, self.size, low, high)
 
     def contribution(self, values: NDArray[np.float64] | None) -> Contribution:
         """Lattice contributions of events. values: (n,) float64 finite and clipped (bins: raw)."""
@@ -106,7 +111,9 @@ class Channel:
         if self.kind == "bins":
             edges = np.asarray(self.edges)
             index = np.searchsorted(edges, values, side="right") - 1
-            index[values == edges[-1]] = self.size - 1  # the last bin is closed, as in numpy.histogram
+            index[values == edges[-1]] = (
+                self.size - 1
+            )  # the last bin is closed, as in numpy.histogram
             index[(index < 0) | (index >= self.size) | np.isnan(values)] = -1
             return Contribution(index.astype(np.int64), round(1.0 / step))
         amount = values - self.centre
@@ -114,7 +121,8 @@ class Channel:
             amount = amount * amount - self.half**2 / 2
         amount *= 1.0 / step
         np.trunc(amount, out=amount)
-        # Float rounding of the centred square may pass the bound by one step: the bound is enforced.
+        # Float rounding of the centred square may pass the bound by one step: the bound is
+        # enforced.
         low, high = (np.trunc(limit / step) for limit in self.limits)
         np.clip(amount, low, high, out=amount)
         return Contribution(None, amount)

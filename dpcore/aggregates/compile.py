@@ -29,14 +29,17 @@ def compile_outputs(
         return channels.index(channel)
 
     count = Channel.make("count", whole=whole)
-    # A sum over a column and clip whose mean is asked too is (centred sum) + centre * count: one channel less.
-    centred = {
-        (a.column, a.clip) for a in aggregates.values() if a.kind in ("mean", "variance")
-    }
+    # A sum over a column and clip whose mean is asked too is (centred sum) + centre * count: one
+    # channel less.
+    centred = {(a.column, a.clip) for a in aggregates.values() if a.kind in ("mean", "variance")}
     outputs: list[Output] = []
     for name, a in aggregates.items():
         common: dict[str, Any] = {
-            "name": name, "kind": a.kind, "column": a.column, "overs": a.overs, "weight": a.weight,
+            "name": name,
+            "kind": a.kind,
+            "column": a.column,
+            "overs": a.overs,
+            "weight": a.weight,
         }
         if a.kind == "count":
             outputs.append(Output(**common, count=index(count)))
@@ -60,7 +63,7 @@ def compile_outputs(
 
 
 def bin_labels(edges: tuple[float, ...]) -> tuple[str, ...]:
-    """"[1, 2)" for each bin; the last one is closed, as in numpy.histogram."""
+    """ "[1, 2)" for each bin; the last one is closed, as in numpy.histogram."""
     pairs = list(zip(edges[:-1], edges[1:], strict=True))
     labels = [f"[{low:g}, {high:g})" for low, high in pairs]
     low, high = pairs[-1]

@@ -24,7 +24,8 @@ class Output:
       name: the user's name for it. kind: what it is. column: what it reads.
       overs: which windows are released (None: since the start).
       weight: how much its accuracy counts when the noise is split.
-      count, value, square, bins: indices of the channels it uses; -1 where it does not use that one.
+      count, value, square, bins: indices of the channels it uses; -1 where it does not use that
+        one.
       low, high: public clip; half, centre: of the centred channels.
       labels: of the components of a histogram; ("",) otherwise.
     """
@@ -52,9 +53,12 @@ class Output:
     def importance(self) -> dict[int, float]:
         """Channel -> weight of its noise variance in this output's squared relative error.
 
-        The relative error is in units of one event's largest effect: 1 for a count or a bin, the clip for a
-        sum, half the clip's width for a mean (times N), its square for a variance (times N), and the worst
-        case over the true mean m and second moment q, which are private (privacy.md, Accounting 4, with the
+        The relative error is in units of one event's largest effect: 1 for a count or a bin, the
+        clip for a
+        sum, half the clip's width for a mean (times N), its square for a variance (times N), and
+        the worst
+        case over the true mean m and second moment q, which are private (privacy.md, Accounting 4,
+        with the
         square centred at half^2 / 2: the coefficient of sigma_N is at most 1.5 half^2).
         """
         w, h = self.weight, self.half
@@ -85,7 +89,8 @@ class Output:
             std = np.sqrt(total_std**2 + (self.centre * n_std) ** 2)
             return total + self.centre * n, np.broadcast_to(std, total.shape)
         n, n_std = noisy(self.count)
-        # Dividing by a noisy count near 0 explodes: its floor is public (one event, or the noise itself).
+        # Dividing by a noisy count near 0 explodes: its floor is public (one event, or the noise
+        # itself).
         floor = np.maximum(n, np.maximum(1.0, n_std))
         mean = np.clip(total / floor, self.low - self.centre, self.high - self.centre)
         if self.kind == "mean":
@@ -95,9 +100,7 @@ class Output:
         q = square / floor
         variance = np.clip(q + self.half**2 / 2 - mean**2, 0.0, self.half**2)
         std = (
-            np.sqrt(
-                square_std**2 + 4 * (mean * total_std) ** 2 + ((2 * mean**2 - q) * n_std) ** 2
-            )
+            np.sqrt(square_std**2 + 4 * (mean * total_std) ** 2 + ((2 * mean**2 - q) * n_std) ** 2)
             / floor
         )
         return variance, np.minimum(std, self.half**2)

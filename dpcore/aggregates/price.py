@@ -1,15 +1,22 @@
-"""Pricing: every continual sum that can serve what was asked, calibrated to the same promise and compared."""
+"""Pricing: every continual sum that can serve what was asked, calibrated to the same promise and
+compared."""
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from dpcore.accounting.compose import group_sensitivity, joint_sensitivity, split_scales
+from dpcore.accounting.compose import (
+    ChannelGroup,
+    group_sensitivity,
+    joint_sensitivity,
+    split_scales,
+)
 from dpcore.aggregates.channel import Channel
 from dpcore.aggregates.output import Output
 from dpcore.aggregates.program import Aggregates, Part
@@ -20,6 +27,9 @@ from dpcore.registry import CONTINUAL_SUMS
 
 SLACK = 1.05
 """Among mechanisms within 5 % of the smallest error, the one with the smallest state is chosen."""
+
+SIGNED = frozenset({"sliding", "toeplitz"})
+"""Mechanisms whose strategy columns may have negative inner products."""
 
 FAR = 1 << 20
 """Without an end, errors are compared up to this tick (or four windows, whichever is later)."""
@@ -32,7 +42,8 @@ class Question:
     Attributes:
       channels, outputs: what a leaf holds and what is released.
       relation: which neighbours. may_vanish: whether another payload may filter the event out.
-      window: protection window in ticks, None = forever. horizon: ticks of the clock, None = no end.
+      window: protection window in ticks, None = forever. horizon: ticks of the clock, None = no
+        end.
       options: what the user fixed of the mechanism (buffers, gamma), passed to ``calibrated``.
     """
 
@@ -68,7 +79,8 @@ class Alternative:
     Attributes:
       mechanism: its name in the config. noise: gaussian, discrete_gaussian or k_norm.
       chosen: whether the plan uses it.
-      score: worst predicted error relative to the best alternative (1.0 = best); inf when it cannot serve.
+      score: worst predicted error relative to the best alternative (1.0 = best); inf when it cannot
+        serve.
       state_bytes: per key.
       epsilon_10w: loss against everything released within ten windows (None: cannot serve).
       stddev: "name over=N" -> worst stddev, the user's unit.
@@ -104,9 +116,14 @@ def share(budget: Loss, fraction: float) -> Loss:
 
 
 def build_part(
-    name: str, question: Question, members: Sequence[Output], overs: tuple[int | None, ...], budget: Loss
+    name: str,
+    question: Question,
+    members: Sequence[Output],
+    overs: tuple[int | None, ...],
+    budget: Loss,
 ) -> Part:
-    """One calibrated continual sum over the channels that ``members`` read, its noise split optimally."""
+    """One calibrated continual sum over the channels that ``members`` read, its noise split
+    optimally."""
     channels = tuple(sorted({channel for output in members for channel in output.channels}))
     groups, resolutions, start = [], [], 0
     for channel in channels:
@@ -116,9 +133,13 @@ def build_part(
         start += info.size
     cls = CONTINUAL_SUMS[name]
     common: dict[str, Any] = {
-        "overs": overs, "window": question.window, "horizon": question.horizon, "budget": budget,
-        **dict(question.options),
+        "overs": overs,
+        "window": question.window,
+        "horizon": question.horizon,
+        "budget": budget,
     }
+    accepted = inspect.signature(cls.calibrated).parameters
+    common.update({name: value for name, value in question.options if name in accepted})
     trial = cls.calibrated(dimension=start, scales=(1.0,) * start, sensitivity=1.0, **common)
     ticks = question.ticks()
     worst = {over: float(trial.factor(ticks, over).max()) for over in overs}
@@ -138,23 +159,60 @@ def build_part(
         for scale, group, step in zip(split, groups, resolutions, strict=True)
         for _ in range(group.size)
     ]
-    sensitivity = joint_sensitivity(
-        groups, np.asarray(scales), question.relation, question.may_vanish
-    )
+    scales = [round_up(scale) for scale in scales]
+    sensitivity = sensitivity_of(name, groups, scales, question, budget)
     if sensitivity == 0:
         raise ConfigError(
-            "aggregates", [output.name for output in members],
-            "nothing here depends on what a neighbour changes: counts are public under replace_one. "
-            "Use relation: add_remove to protect them.",
+            "aggregates",
+            [output.name for output in members],
+            "nothing here depends on what a neighbour changes: counts are public under "
+            "replace_one. Use relation: add_remove to protect them.",
         )
     mechanism = cls.calibrated(
         dimension=start, scales=tuple(scales), sensitivity=sensitivity, **common
     )
+    mechanism = replace(mechanism, noise_scale=round_up(mechanism.noise_scale))
     starts = np.cumsum([0, *(channel.size for channel in question.channels)])
     coordinates = tuple(
         int(starts[c]) + i for c in channels for i in range(question.channels[c].size)
     )
     return Part(mechanism, channels, coordinates)
+
+
+def sensitivity_of(
+    name: str,
+    groups: Sequence[ChannelGroup],
+    scales: Sequence[float],
+    question: Question,
+    budget: Loss,
+) -> float:
+    """Joint l2 sensitivity for a mechanism.
+
+    Under replace_anywhere the two versions of a record may lie in different ticks or keys. The
+    bound
+    max(same cell, sqrt(||v||^2 + ||v'||^2)) needs losses that add in squares and a strategy whose
+    columns
+    have no negative inner product. Pure epsilon adds ||v|| + ||v'||, and sliding sums (and a
+    truncated
+    Toeplitz beyond its window) have negative coefficients: both get the sum of the norms.
+    """
+    scale = np.asarray(scales)
+    if question.relation == "replace_anywhere" and (budget.kind == "pure" or name in SIGNED):
+        return 2 * joint_sensitivity(groups, scale, "add_remove", question.may_vanish)
+    return joint_sensitivity(groups, scale, question.relation, question.may_vanish)
+
+
+def round_up(value: float, bits: int = 30) -> float:
+    """The next larger number with ``bits`` significant bits.
+
+    Calibrations go through the machine's exp and log, which differ in the last bit between kinds of
+    CPU;
+    plans must not. Larger scales mean more noise: the rounding is toward privacy.
+    """
+    if value == 0 or not math.isfinite(value):
+        return value
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(math.ceil(mantissa * 2**bits), exponent - bits)
 
 
 def score_of(program: Aggregates, question: Question) -> float:
@@ -178,14 +236,19 @@ def joint(name: str, question: Question, budget: Loss) -> Aggregates:
 
 
 def by_over(question: Question, budget: Loss, running: str) -> Aggregates:
-    """One continual sum for each ``over``, each with the best mechanism for it alone, the budget split.
+    """One continual sum for each ``over``, each with the best mechanism for it alone, the budget
+    split.
 
-    ``running`` serves running totals; windows are direct sliding sums; single ticks independent noise.
-    The error of a part is s / f (f its share of mu^2 or rho) or s / f^2 (f its share of epsilon), so the
+    ``running`` serves running totals; windows are direct sliding sums; single ticks independent
+    noise.
+    The error of a part is s / f (f its share of mu^2 or rho) or s / f^2 (f its share of epsilon),
+    so the
     optimal f is proportional to s^(1/2) or s^(1/3).
     """
-    names = {over: running if over is None else "independent" if over == 1 else "sliding"
-             for over in question.overs}
+    names = {
+        over: running if over is None else "independent" if over == 1 else "sliding"
+        for over in question.overs
+    }
     members = {
         over: [output for output in question.outputs if over in output.overs]
         for over in question.overs

@@ -38,10 +38,13 @@ class Aggregates:
     """Counts, sums, means, variances and histograms, released jointly.
 
     Formal guarantees:
-      Unit: one event. Relation: that of the plan; each part's mechanism was given the joint l2 sensitivity of
-      all its channels under it (accounting/compose.py), which ``bound`` enforces by clipping each event onto
+      Unit: one event. Relation: that of the plan; each part's mechanism was given the joint l2
+        sensitivity of
+      all its channels under it (accounting/compose.py), which ``bound`` enforces by clipping each
+      event onto
       the lattice before anything is summed. Sums are never clipped again.
-      Guarantee: the parts' losses compose adaptively (``loss``); everything after ``step`` is post-processing.
+      Guarantee: the parts' losses compose adaptively (``loss``); everything after ``step`` is
+        post-processing.
 
     Attributes:
       channels: what a leaf holds, in order. outputs: what is released. parts: the continual sums.
@@ -69,7 +72,8 @@ class Aggregates:
         return tuple(int(x) for x in np.cumsum([0, *(c.size for c in self.channels)])[:-1])
 
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Clips every event onto the lattice; a missing or non-finite number counts as 0 before its clip."""
+        """Clips every event onto the lattice; a missing or non-finite number counts as 0 before its
+        clip."""
         rows: list[Rows] = []
         clipped = non_finite = outside = 0
         kept: dict[tuple[str, float, float], NDArray[np.float64]] = {}
@@ -153,7 +157,8 @@ class Aggregates:
     def worst_stddev(self, output: Output, over: int | None, ticks: Ints) -> float:
         """Largest stddev over ``ticks`` of the output's own noise, in the user's unit.
 
-        Means and variances divide by a private count, so theirs is the stddev of (count x estimate) in the
+        Means and variances divide by a private count, so theirs is the stddev of (count x estimate)
+        in the
         worst case over the true moments: divide it by the number of events you expect.
         """
         total = np.zeros(len(ticks))
@@ -167,17 +172,16 @@ class Aggregates:
         return float(np.sqrt(total.max())) * unit.get(output.kind, 1.0)
 
     def channel_variance(self, channel: int, over: int | None, ticks: Ints) -> Floats:
-        """Noise variance of one coordinate of a channel at ticks (m,), user's unit squared: (m,)."""
+        """Noise variance of one coordinate of a channel at ticks (m,), user's unit squared:
+        (m,)."""
         for part in self.parts:
             if channel in part.channels and over in part.mechanism.overs:
-                at = sum(self.channels[c].size for c in part.channels[: part.channels.index(channel)])
+                at = sum(
+                    self.channels[c].size for c in part.channels[: part.channels.index(channel)]
+                )
                 stddev = part.mechanism.stddev(ticks, over)[:, at]
                 return np.asarray((stddev * self.channels[channel].resolution) ** 2)
         raise KeyError((channel, over))
-
-    def outputs(self) -> tuple[OutputInfo, ...]:
-        """What is released, in the order of ``solve``; stddev_worst over a spread of early ticks."""
-        return self.describe(np.unique(np.geomspace(1, 4096, 200).astype(np.int64)) - 1)
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released; ``ticks``: where the worst stddev is looked for."""

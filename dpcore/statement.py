@@ -1,0 +1,66 @@
+"""The guarantee in sentences that a lawyer can read."""
+
+from __future__ import annotations
+
+import math
+
+from dpcore.guarantee import Expiration, Relation
+
+NEIGHBOURS: dict[Relation, str] = {
+    "add_remove": "in one of them a single event is present and in the other it is absent",
+    "replace_one": (
+        "they differ in the content of a single event, which belongs to the same key and "
+        "tick in both"
+    ),
+    "replace_anywhere": (
+        "they differ in a single event, whose content, key and tick may all be different"
+    ),
+}
+
+
+def neighbours(relation: Relation) -> str:
+    """What two streams are compared."""
+    change = NEIGHBOURS[relation]
+    return f"Take any two possible input streams that are identical except that {change}."
+
+
+def statement(
+    relation: Relation,
+    window: int | None,
+    epsilon: float,
+    delta: float,
+    expiration: tuple[Expiration, ...],
+) -> str:
+    """The promise: neighbours, span, odds, and what happens afterwards."""
+    span = (
+        "ever"
+        if window is None
+        else f"during the {plural(window, 'tick')} from the tick it falls in"
+    )
+    factor = (
+        f"by more than a factor of {math.exp(epsilon):.4g}" if epsilon < 50 else "by a huge factor"
+    )
+    slack = "" if delta == 0 else f", up to an additional probability of {delta:g}"
+    text = (
+        f"{neighbours(relation)} Whatever an observer looks for in everything that is released "
+        f"{span}, the probability of finding it does not change {factor} "
+        f"(epsilon = {epsilon:.6g}){slack} between the two."
+    )
+    if window is None:
+        return text + " The promise does not expire."
+    later = [row for row in expiration if row.ticks is not None and row.ticks > window]
+    if any(math.isinf(row.epsilon) for row in later):
+        return text + (
+            " After that an event has no protection at all: later releases may contain it exactly."
+        )
+    if not later or later[-1].epsilon <= epsilon * (1 + 1e-9):
+        return text + " Later releases add nothing: the promise is permanent."
+    rows = "; ".join(
+        f"within {plural(row.ticks or 0, 'tick')}: epsilon = {row.epsilon:.4g}" for row in later
+    )
+    return text + f" Afterwards protection fades by degrees ({rows}; same delta)."
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 tick", "365 ticks"."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
