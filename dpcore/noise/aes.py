@@ -18,12 +18,12 @@ Words = NDArray[np.uint64]
 
 
 def block_buffer(n: int) -> Words:
-    """Room for n encrypted blocks: (n + 1, 2) uint64, the last row is the slack that ``encrypt`` needs."""
+    """Room for n encrypted blocks: (n + 1, 2) uint64; ``encrypt`` needs the last row as slack."""
     return np.empty((n + 1, 2), dtype=np.uint64)
 
 
 class Aes:
-    """AES-128 in ECB mode, used as a pseudorandom permutation of blocks. Not safe to share by threads."""
+    """AES-128 in ECB mode, a pseudorandom permutation of blocks. Threads must not share one."""
 
     def __init__(self, key: bytes) -> None:
         if len(key) != 16:

@@ -1,8 +1,8 @@
 """Uniform bits to normals and exponentials, with the same bits on every CPU.
 
-Only + - * / and square roots, comparisons and integer operations are used, one rounding each: IEEE 754
-fixes their results. numpy's ``exp`` and ``log`` differ between CPU feature sets, and scipy's ``ndtri``
-goes through the platform's ``log``, so neither may appear here.
+Only + - * / and square roots, comparisons and integer operations are used, one rounding each: IEEE
+754 fixes their results. numpy's ``exp`` and ``log`` differ between CPU feature sets, and scipy's
+``ndtri`` goes through the platform's ``log``, so neither may appear here.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _horner(coefficients: tuple[float, ...], x: Floats, out: Floats) -> Floats:
 def _log_near_one(f: Floats) -> Floats:
     """log(1 + f) for f in [sqrt(1/2) - 1, sqrt(2) - 1], relative error about 2^-52.
 
-    With s = f / (2 + f): log(1 + f) = 2 atanh(s) = f - s (f - R), R = 2 (s^2/3 + s^4/5 + ...); eleven
-    terms leave less than 2^-58 of it.
+    With s = f / (2 + f): log(1 + f) = 2 atanh(s) = f - s (f - R), R = 2 (s^2/3 + s^4/5 + ...);
+    eleven terms leave less than 2^-58 of it.
     """
     s = f / (f + 2.0)
     z = s * s
@@ -72,7 +72,7 @@ def _log_near_one(f: Floats) -> Floats:
 
 
 def exact_log(x: Floats) -> Floats:
-    """Natural logarithm of normal positive floats, relative error about 2^-52, the same on every CPU.
+    """Natural logarithm of positive normal floats to about 2^-52, the same on every CPU.
 
     The only thing exact about it is its reproducibility. x: any shape.
     """
@@ -90,12 +90,12 @@ def exact_log(x: Floats) -> Floats:
 def exponential_from_bits(bits: NDArray[np.uint64]) -> Floats:
     """Exponential variables of mean 1 from 64 random bits each (63 are used), same shape.
 
-    -log(1 - u) with u = (j + 1/2) 2^-63: relative precision is kept near 0 as well; the largest value is
-    64 ln 2 = 44.4 (mass 2^-63 lies beyond).
+    -log(1 - u) with u = (j + 1/2) 2^-63: relative precision is kept near 0 as well; the largest
+    value is 64 ln 2 = 44.4 (mass 2^-63 lies beyond).
     """
     j = (np.ascontiguousarray(bits) >> np.uint64(1)).astype(np.int64)
     u = (j.astype(np.float64) + 0.5) * 2.0**-63
-    rest = ((np.int64(2**63 - 1) - j).astype(np.float64) + 0.5) * 2.0**-63  # 1 - u, not rounded from it
+    rest = ((np.int64(2**63 - 1) - j).astype(np.float64) + 0.5) * 2.0**-63  # 1 - u
     near = u < 0.25
     return np.asarray(np.where(near, -_log_near_one(np.where(near, -u, 0.0)), -exact_log(rest)))
 
@@ -103,10 +103,11 @@ def exponential_from_bits(bits: NDArray[np.uint64]) -> Floats:
 def normal_from_bits(bits: NDArray[np.uint64], out: Floats | None = None) -> Floats:
     """Standard normals from 64 random bits each, by inversion.
 
-    The word, read as a signed integer v, stands for the probability 1/2 + (v + 1/2) 2^-64: one bit of
-    sign and 63 bits of distance from the median, so that the distribution is symmetric, each float near 0
-    keeps its full precision, and tails reach 9.1 standard deviations (a mass of 2^-65 on either side is
-    gathered in the last atoms). Relative error about 2^-50, tested against ``scipy.special.ndtri``.
+    The word, read as a signed integer v, stands for the probability 1/2 + (v + 1/2) 2^-64: one bit
+    of sign and 63 bits of distance from the median, so that the distribution is symmetric, each
+    float near 0 keeps its full precision, and tails reach 9.1 standard deviations (a mass of 2^-65
+    on either side is gathered in the last atoms). Relative error about 2^-50, tested against
+    ``scipy.special.ndtri``.
 
     Args:
       bits: (n,) uint64, C-contiguous.
@@ -161,7 +162,7 @@ def _chunk(
 def _tail(v: NDArray[np.int64]) -> Floats:
     """Normals whose probability lies outside 0.075 .. 0.925. v: (n,) as in ``normal_from_bits``."""
     sign = v >> 63  # 0 or -1
-    left = (np.int64(2**63 - 1) - (v ^ sign)).astype(np.float64)  # distance from the end, in integers
+    left = (np.int64(2**63 - 1) - (v ^ sign)).astype(np.float64)  # to the end
     left += 0.5
     left *= 2.0**-64
     root = exact_log(left)

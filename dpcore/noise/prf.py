@@ -1,7 +1,8 @@
 """Noise as a keyed pseudorandom function of what is being released.
 
-The same data give the same noise, so a retry repeats its release; different data give independent noise,
-so two versions of a sum do not subtract to their difference. See ``RootKey`` and ``KeyedNoise``.
+The same data give the same noise, so a retry repeats its release; different data give independent
+noise, so two versions of a sum do not subtract to their difference. See ``RootKey`` and
+``KeyedNoise``.
 """
 
 from __future__ import annotations
@@ -17,8 +18,18 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 from dpcore.errors import ConfigError
 from dpcore.mechanism import Digests, Floats, Ints
 from dpcore.noise.aes import Aes, Words, block_buffer
+from dpcore.noise.discrete_gaussian import discrete_gaussian
 from dpcore.noise.gaussian import gaussian
-from dpcore.noise.streams import GAUSSIAN, Streams
+from dpcore.noise.knorm import k_norm
+from dpcore.noise.selection import gumbel
+from dpcore.noise.streams import (
+    DISCRETE_GAUSSIAN,
+    GAUSSIAN,
+    K_NORM,
+    SAMPLE,
+    SELECTION,
+    Streams,
+)
 
 VERSION = 1
 """Raised whenever any draw changes its value: the version is part of the root key."""
@@ -37,9 +48,10 @@ def _framed(*fields: bytes) -> bytes:
 class RootKey:
     """All keys of one release under one plan. Holds key material: never printed, copied or pickled.
 
-    root = HKDF-SHA256(secret; salt = domain tag; info = noise version, release name, plan digest), and each
-    subkey is an HKDF expansion of it under its own label. So two releases, or two plans that differ in
-    anything that shapes a release, never share noise (one noise at two scales would subtract to the data).
+    root = HKDF-SHA256(secret; salt = domain tag; info = noise version, release name, plan digest),
+    and each subkey is an HKDF expansion of it under its own label. So two releases, or two plans
+    that differ in anything that shapes a release, never share noise (one noise at two scales would
+    subtract to the data).
     """
 
     __slots__ = ("_leaf", "_mac", "_stream", "_tag", "heads", "release")
@@ -113,30 +125,34 @@ class RootKey:
 
 
 class KeyedNoise:
-    """The ``Noise`` of one stride: every draw is a function of (root, part, purpose, label, key, digest).
+    """The noise of a stride: draws are functions of (root, part, purpose, label, key, digest).
 
     Never of a key's position, its block, the length of the stride, or other keys' data.
 
-    **Leaf digest**: CBC-MAC over (purpose, part, dimension, tick) and the leaf's words under a key of its
-    own; the first frame fixes how many follow, so the MAC is a pseudorandom function. An all-zero leaf has
-    digest zero. Mechanisms name a history by the XOR of its leaf digests: two different histories differ
-    in a non-empty set of (tick, leaf), whose digests are independent and uniform, so their XOR is zero with
-    probability 2^-128. The same argument covers a tree node, the XOR of its own leaves. Digests are secret.
+    **Leaf digest**: CBC-MAC over (purpose, part, dimension, tick) and the leaf's words under a key
+    of its own; the first frame fixes how many follow, so the MAC is a pseudorandom function. An
+    all-zero leaf has digest zero. Mechanisms name a history by the XOR of its leaf digests: two
+    different histories differ in a non-empty set of (tick, leaf), whose digests are independent and
+    uniform, so their XOR is zero with probability 2^-128. The same argument covers a tree node, the
+    XOR of its own leaves. Digests are secret.
 
-    **Formal guarantees**: if AES is a pseudorandom permutation, draws of different (part, purpose, label,
-    user key, digest) cannot be told from independent ones but with advantage q^2 / 2^128 for q blocks in
-    all. Differential privacy of what is released with this noise is computational in that sense.
+    **Formal guarantees**: if AES is a pseudorandom permutation, draws of different (part, purpose,
+    label, user key, digest) cannot be told from independent ones but with advantage q^2 / 2^128 for
+    q blocks in all. Differential privacy of what is released with this noise is computational in
+    that sense.
 
     Args:
       root: keys of the release.
       part: index of the mechanism inside its program, in [0, 2^16).
-      keys: K distinct user keys (a tuple is cheapest: what depends on the keys alone is remembered).
+      keys: K distinct user keys (a tuple is cheapest: what depends on it is remembered).
       first_tick: index of the stride's first tick, 0 or more.
     """
 
     def __init__(self, root: RootKey, part: int, keys: Sequence[bytes], first_tick: int) -> None:
         if first_tick < 0:
             raise ValueError(f"first_tick must be 0 or more, got {first_tick}.")
+        if not 0 <= part < 1 << 16:
+            raise ValueError(f"part must lie in [0, 2^16), got {part}.")
         self._root = root
         self._part = part
         self._heads: Words = root.heads(tuple(keys))
@@ -151,7 +167,7 @@ class KeyedNoise:
         return f"KeyedNoise(part={self._part}, keys={len(self._heads)}, {self._first_tick=})"
 
     def leaf_digests(self, leaves: Ints) -> Digests:
-        """leaves: (n, K, d) int64 -> (n, K, 2) uint64, keyed digest of (tick, leaf); zero where leaf is 0."""
+        """Keyed digests of (tick, leaf), zero where a leaf is 0: (n, K, d) -> (n, K, 2)."""
         n, n_keys, dimension = leaves.shape
         out = np.zeros((n, n_keys, 2), dtype=np.uint64)
         some = leaves.any(axis=2)
@@ -167,7 +183,7 @@ class KeyedNoise:
         buffers = block_buffer(min(step, tick.size)), block_buffer(min(step, tick.size))
         for start in range(0, tick.size, step):
             piece = slice(start, start + step)
-            rows = leaves[tick[piece], key[piece]].view(np.uint64)
+            rows = np.ascontiguousarray(leaves[tick[piece], key[piece]]).view(np.uint64)
             state = heads[tick[piece]]
             for frame in range(0, dimension, 2):
                 source = buffers[0][: len(rows)]
@@ -181,8 +197,28 @@ class KeyedNoise:
         """Standard normals. labels: (m, 2) uint64; digests: (m, K, 2) -> (m, K, dimension)."""
         return gaussian(self._streams(GAUSSIAN, labels, digests), dimension)
 
+    def k_norm(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
+        """Density proportional to exp(-||x||_2). Shapes as in ``gaussian``."""
+        return k_norm(self._streams(K_NORM, labels, digests), dimension)
+
+    def discrete_gaussian(
+        self, labels: Digests, digests: Digests, variances: Sequence[int]
+    ) -> Ints:
+        """Exact discrete Gaussians, sigma^2 = variances[i] for coordinate i: (m, K, d) int64."""
+        return discrete_gaussian(self._streams(DISCRETE_GAUSSIAN, labels, digests), variances)
+
+    def gumbel(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
+        """Standard Gumbel variables, for selection. Shapes as in ``gaussian``."""
+        return gumbel(self._streams(SELECTION, labels, digests), dimension)
+
+    def bits(self, labels: Digests, digests: Digests, count: int) -> Words:
+        """Uniform random words, for sampling: (m, K, count) uint64."""
+        streams = self._streams(SAMPLE, labels, digests)
+        out = np.empty((*streams.shape, count), dtype=np.uint64)
+        for where, words in streams.words(count):
+            out[where] = words.reshape(out[where].shape)
+        return out
+
     def _streams(self, purpose: int, labels: Digests, digests: Digests) -> Streams:
         root = self._root
-        return Streams(
-            root.mac(), root.stream(), self._heads, purpose, self._part, labels, digests
-        )
+        return Streams(root.mac(), root.stream(), self._heads, purpose, self._part, labels, digests)

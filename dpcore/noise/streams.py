@@ -14,6 +14,9 @@ DISCRETE_GAUSSIAN = 3
 SELECTION = 4
 SAMPLE = 5
 
+WORK = 16384
+"""Words made at once: what is worked on stays in the cache."""
+
 _LEVEL_BITS = 40
 _PART_BITS = 16
 
@@ -21,10 +24,10 @@ _PART_BITS = 16
 class Streams:
     """Streams of 16-byte blocks of random bits, seeded by a MAC over everything that names a draw.
 
-    The seed of a stream is the CBC-MAC over exactly three frames, so no input is a prefix of another:
-    (user tag), (purpose u8 | part u16 | level u40, index u64), (digest). Block j of the stream is
-    AES_stream(seed XOR j): seeds are pseudorandom 128-bit values, so two streams of at most 2^b blocks
-    overlap with probability 2^(b - 128); among N streams, N^2 2^(b - 129).
+    The seed of a stream is the CBC-MAC over exactly three frames, so no input is a prefix of
+    another: (user tag), (purpose u8 | part u16 | level u40, index u64), (digest). Block j of the
+    stream is AES_stream(seed XOR j): seeds are pseudorandom 128-bit values, so two streams of at
+    most 2^b blocks overlap with probability 2^(b - 128); among N streams, N^2 2^(b - 129).
 
     Args:
       mac: cipher of the MAC, which made ``heads``.
@@ -62,9 +65,7 @@ class Streams:
             raise ValueError(f"purpose must lie in [1, 255], got {purpose}.")
         self._mac, self._stream, self._heads, self._digests = mac, stream, heads, digests
         self._labels = labels.copy()
-        self._labels[:, 0] |= np.uint64(
-            purpose << (_PART_BITS + _LEVEL_BITS) | part << _LEVEL_BITS
-        )
+        self._labels[:, 0] |= np.uint64(purpose << (_PART_BITS + _LEVEL_BITS) | part << _LEVEL_BITS)
         self.shape = (n_labels, n_keys)
 
     def chunks(self, pairs: int) -> Iterator[tuple[tuple[slice, slice], Words]]:
@@ -74,8 +75,8 @@ class Streams:
           pairs: about how many (label, key) pairs a piece should hold.
 
         Yields:
-          (slice of labels, slice of keys), and their seeds (P, 2) uint64, label-major; valid until the
-          next piece is asked for.
+          (slice of labels, slice of keys), and their seeds (P, 2) uint64, label-major; valid until
+          the next piece is asked for.
         """
         n_labels, n_keys = self.shape
         if not n_labels or not n_keys:
@@ -97,6 +98,26 @@ class Streams:
                 np.bitwise_xor(state.reshape(digests.shape), digests, out=framed)
                 yield where, self._mac.encrypt(one[:size], two)
 
+    def words(self, count: int, work: int = WORK) -> Iterator[tuple[tuple[slice, slice], Words]]:
+        """The first ``count`` words of every stream.
+
+        Args:
+          count: random words per stream.
+          work: about how many words to make at once.
+
+        Yields:
+          (slice of labels, slice of keys), and (P, count) uint64, C-contiguous, label-major.
+        """
+        blocks = (count + 1) // 2
+        counters = np.arange(blocks, dtype=np.uint64)
+        room: tuple[Words, Words] | None = None
+        for where, seeds in self.chunks(max(1, work // max(1, count))):
+            if room is None:  # the first piece is the largest
+                size = seeds.shape[0] * blocks
+                room = (block_buffer(size), block_buffer(size))
+            words = self.blocks(seeds, counters, room).reshape(seeds.shape[0], 2 * blocks)
+            yield where, np.ascontiguousarray(words[:, :count])
+
     def blocks(self, seeds: Words, counters: Words, scratch: tuple[Words, Words]) -> Words:
         """Blocks of streams.
 
@@ -113,4 +134,8 @@ class Streams:
         framed = source.reshape(n, count, 2)
         np.bitwise_xor(seeds[:, None, 0], counters, out=framed[:, :, 0])
         framed[:, :, 1] = seeds[:, None, 1]
-        return self._stream.encrypt(source, scratch[1]).reshape(n, count, 2)
+        return self.encrypt(source, scratch[1]).reshape(n, count, 2)
+
+    def encrypt(self, source: Words, out: Words) -> Words:
+        """Blocks of streams at (n, 2) points seed XOR counter, into a ``block_buffer``: (n, 2)."""
+        return self._stream.encrypt(source, out)
