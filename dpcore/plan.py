@@ -247,7 +247,14 @@ def guarantee_of(config: PlanConfig, program: Program, horizon: int | None) -> G
             after = program.loss(times * window).epsilon(privacy.delta)
             rows.append(Expiration(times * window, after, privacy.delta))
     relation = privacy.relation
-    text = statement(relation, window, privacy.epsilon, privacy.delta, tuple(rows))
+    text = statement(
+        relation,
+        window,
+        privacy.epsilon,
+        privacy.delta,
+        tuple(rows),
+        has_id=config.schema_.id is not None,
+    )
     return Guarantee(
         privacy.epsilon, privacy.delta, privacy.unit or "event", relation, window, tuple(rows), text
     )

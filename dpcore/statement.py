@@ -9,8 +9,8 @@ from dpcore.guarantee import Expiration, Relation
 NEIGHBOURS: dict[Relation, str] = {
     "add_remove": "in one of them a single event is present and in the other it is absent",
     "replace_one": (
-        "they differ in the content of a single event, which belongs to the same key and "
-        "tick in both"
+        "they differ in the content of a single event, which is well-formed and belongs to the "
+        "same key and tick in both"
     ),
     "replace_anywhere": (
         "they differ in a single event, whose content, key and tick may all be different"
@@ -18,9 +18,13 @@ NEIGHBOURS: dict[Relation, str] = {
 }
 
 
-def neighbours(relation: Relation) -> str:
-    """What two streams are compared."""
+def neighbours(relation: Relation, has_id: bool = False) -> str:
+    """What two streams are compared. With ids, an event is every record that carries its id."""
     change = NEIGHBOURS[relation]
+    if has_id:
+        change = change.replace(
+            "a single event", "a single event (every record that carries its id)"
+        )
     return f"Take any two possible input streams that are identical except that {change}."
 
 
@@ -30,6 +34,7 @@ def statement(
     epsilon: float,
     delta: float,
     expiration: tuple[Expiration, ...],
+    has_id: bool = False,
 ) -> str:
     """The promise: neighbours, span, odds, and what happens afterwards."""
     span = (
@@ -42,7 +47,7 @@ def statement(
     )
     slack = "" if delta == 0 else f", up to an additional probability of {delta:g}"
     text = (
-        f"{neighbours(relation)} Whatever an observer looks for in everything that is released "
+        f"{neighbours(relation, has_id)} Whatever an observer looks for in everything that is released "
         f"{span}, the probability of finding it does not change {factor} "
         f"(epsilon = {epsilon:.6g}){slack} between the two."
     )
