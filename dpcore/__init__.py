@@ -1,1 +1,1 @@
-"""Differential privacy for streams: mechanisms, noise, accounting, plans. Knows no Beam, no files, no clock."""
+"""Differential privacy for streams: mechanisms, noise, accounting, plans. Knows no Beam or files."""

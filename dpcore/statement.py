@@ -47,7 +47,7 @@ def statement(
     )
     slack = "" if delta == 0 else f", up to an additional probability of {delta:g}"
     text = (
-        f"{neighbours(relation, has_id)} Whatever an observer looks for in everything that is released "
+        f"{neighbours(relation, has_id)} Whatever an observer looks for in all that is released "
         f"{span}, the probability of finding it does not change {factor} "
         f"(epsilon = {epsilon:.6g}){slack} between the two."
     )

@@ -1,4 +1,4 @@
-"""Aggregates: exact without noise, sensitivity enforced by bounding, claimed errors are the real ones."""
+"""Aggregates: exact without noise, sensitivity enforced, claimed errors are the real ones."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_without_noise_every_aggregate_is_exact() -> None:
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one", "replace_anywhere"])
 @pytest.mark.parametrize("extra", ["", "where: x > -100"])
 def test_replayed_sensitivity(relation: str, extra: str) -> None:
-    """No neighbour, corners and oddities included, moves a leaf by more than the mechanism was told."""
+    """No neighbour, oddities included, moves a leaf by more than the mechanism was told."""
     plan = make(ALL, extra, relation=relation, epsilon=2.0)
     odd = [math.nan, math.inf, -math.inf, 0.0, 10.0, 5.0, -2.0, 2.5, 7.0, 1e300, -1e300, 4.999999]
     odd += list(np.random.default_rng(1).uniform(-3, 13, 20))
@@ -142,7 +142,7 @@ def test_replayed_sensitivity(relation: str, extra: str) -> None:
 
 
 def test_claimed_errors_are_the_real_ones() -> None:
-    """Many keys with the same data: the spread of the releases is the claimed stddev, not 10 % off."""
+    """Many keys, same data: the spread of the releases is the claimed stddev, not 10 % off."""
     keys = [f"k{i}" for i in range(600)]
     declared = ", ".join(keys)
     plan = make(
@@ -172,7 +172,7 @@ def test_claimed_errors_are_the_real_ones() -> None:
         values = np.stack([run.released[i].value[-1, 0] for run in runs])
         claimed = np.stack([run.released[i].stddev[-1, 0] for run in runs])  # type: ignore[index]
         ratio = values.std(axis=0) / np.sqrt((claimed**2).mean(axis=0))
-        # The spread of a sample of 600 standard deviations is 3 %: 0.9 and 1.1 are 3.5 of those away.
+        # A sample of 600 gives a stddev to 3 %: 0.9 and 1.1 are 3.5 of those away.
         assert np.all((ratio > 0.9) & (ratio < 1.1)), (release.name, ratio)
 
 
