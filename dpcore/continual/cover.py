@@ -1,0 +1,112 @@
+"""Mechanisms whose noise at a tick is a sum of whole units, one for each node of a cover."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from dpcore.continual.unit import (
+    draw_units,
+    loss_of_units,
+    unit_variance,
+    within_horizon,
+)
+from dpcore.guarantee import Loss
+from dpcore.mechanism import ContinualSum, Digests, Floats, Ints, Noise
+
+
+class Node(NamedTuple):
+    """One unit of noise, for the leaves [start, end); its scale is multiplier * noise_scale."""
+
+    start: int
+    end: int
+    multiplier: float = 1.0
+
+
+@dataclass(frozen=True)
+class CoverSum(ContinualSum):
+    """Noise of the running total at a tick = sum of the units of the nodes in that tick's cover.
+
+    Every node's unit is drawn once, keyed with a label of the node's own and with the digest of
+    the node's own leaves: chain[end] XOR chain[start].
+
+    **Keys that appear later** start from zero state at a tick b > 0: nodes that were complete
+    before b are missing from their covers. Such nodes hold none of the key's leaves, so no record
+    loses protection, and every node that does hold one is completed at b or later, so its unit is
+    drawn. Which nodes exist depends on the public tick alone. The variance is at most that of a key
+    born at tick 0.
+
+    Attributes:
+      kind: "gaussian", "discrete_gaussian" or "k_norm".
+      horizon: number of ticks of the clock, None without end.
+    """
+
+    kind: str
+    horizon: int | None
+
+    kinds: ClassVar[tuple[str, ...]] = ("gaussian", "discrete_gaussian", "k_norm")
+    title: ClassVar[str]
+    source: ClassVar[str]
+    settings: ClassVar[dict[str, str]] = {}
+
+    @classmethod
+    def serves(cls, overs: Sequence[int | None]) -> bool:
+        """Running totals serve any ``over``: sums over N ticks are differences of two of them."""
+        return len(overs) > 0 and all(over is None or over >= 1 for over in overs)
+
+    @property
+    def unit_variance(self) -> float:
+        """Variance of one coordinate of one unit of multiplier 1, in units of scales^2."""
+        return unit_variance(self.kind, self.noise_scale, self.scales)
+
+    @abstractmethod
+    def cover(self, tick: int) -> tuple[Node, ...]:
+        """Nodes whose units make the noise of the running total at a tick. For tests only."""
+
+    def materialize(self, n: int) -> Floats:
+        """(n, m) matrix B: noise of n running totals = B @ (m units). For tests only."""
+        covers = [self.cover(tick) for tick in range(n)]
+        columns = {node: j for j, node in enumerate(dict.fromkeys(x for c in covers for x in c))}
+        matrix = np.zeros((n, len(columns)))
+        for row, nodes in enumerate(covers):
+            for node in nodes:
+                matrix[row, columns[node]] = node.multiplier
+        return matrix
+
+    def loss_of(self, units: float) -> Loss:
+        """Loss of a record that lies in ``units`` nodes of multiplier 1."""
+        return loss_of_units(self.kind, units, self.sensitivity, self.noise_scale)
+
+    def check(self, noise: Noise, n: int) -> None:
+        """Raises WeirError when a stride leaves the clock."""
+        within_horizon(self.name, self.horizon, noise.first_tick, n)
+
+    def units(
+        self, noise: Noise, labels: Digests, digests: Digests, multipliers: Floats | None = None
+    ) -> Ints:
+        """Units of noise, one a label: (m, K, d) int64 lattice units."""
+        return draw_units(
+            self.kind, noise, labels, digests, self.noise_scale, self.scales, multipliers
+        )
+
+
+def trailing_zeros(values: Ints) -> Ints:
+    """Exponent of the largest power of two that divides each value > 0: same shape."""
+    return np.asarray(np.bitwise_count((values & -values) - 1), dtype=np.int64)
+
+
+def common_below(a: Ints, b: Ints) -> Ints:
+    """How many units two prefixes [0, a) and [0, b) of one tree do not share: same shape.
+
+    The cover of [0, t) has one node a binary digit 1 of t; two covers share those above the highest
+    digit in which a and b differ.
+    """
+    differ = a ^ b
+    mask = differ.copy()
+    for shift in (1, 2, 4, 8, 16, 32):
+        mask |= mask >> shift
+    return np.asarray(np.bitwise_count(a & mask) + np.bitwise_count(b & mask), dtype=np.int64)

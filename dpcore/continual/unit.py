@@ -1,0 +1,189 @@
+"""One unit of noise: how it is drawn, what it costs, and how large it must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dpcore.errors import ConfigError, WeirError
+from dpcore.guarantee import Kind, Loss
+from dpcore.mechanism import Digests, Floats, Ints, Noise, k_norm_variance, kind_of
+
+NOISE_OF: Mapping[Kind, str] = {"gdp": "gaussian", "zcdp": "discrete_gaussian", "pure": "k_norm"}
+"""The noise that meets a budget of each kind."""
+
+
+@lru_cache(maxsize=1024)
+def noisy_coordinates(scales: tuple[float, ...]) -> tuple[int, ...]:
+    """Coordinates that get noise: those whose scale is not 0."""
+    return tuple(i for i, scale in enumerate(scales) if scale != 0)
+
+
+@lru_cache(maxsize=4096)
+def lattice_variances(
+    noise_scale: float, scales: tuple[float, ...], multiplier: float = 1.0
+) -> tuple[int, ...]:
+    """sigma^2 of the discrete Gaussian per coordinate, rounded up; 0 where the scale is 0."""
+    sigma = Fraction(noise_scale) * Fraction(multiplier)
+    return tuple(
+        0 if scale == 0 else max(1, math.ceil((sigma * Fraction(scale)) ** 2)) for scale in scales
+    )
+
+
+def draw_units(
+    kind: str,
+    noise: Noise,
+    labels: Digests,
+    digests: Digests,
+    noise_scale: float,
+    scales: tuple[float, ...],
+    multipliers: Floats | None = None,
+) -> Ints:
+    """Independent units of noise on the lattice, all in one bulk call.
+
+    Args:
+      kind: "gaussian" and "k_norm" (real-valued, rounded to the lattice: post-processing), or
+        "discrete_gaussian" (on the lattice from the start).
+      noise: the keyed noise of the stride.
+      labels: (m, 2) uint64. digests: (m, K, 2) uint64.
+      noise_scale: sigma or b. scales: (d,) lattice units; coordinates of scale 0 get no noise.
+      multipliers: (m,) factors on noise_scale, one a unit; None: all 1.
+
+    Returns:
+      (m, K, d) int64.
+    """
+    m, keys, d = digests.shape[0], digests.shape[1], len(scales)
+    active = noisy_coordinates(scales)
+    if not active or noise_scale == 0:
+        return np.zeros((m, keys, d), dtype=np.int64)
+    some = tuple(scales[i] for i in active)
+    if kind == "discrete_gaussian":
+        drawn = _discrete(noise, labels, digests, noise_scale, some, multipliers)
+    else:
+        sample = noise.gaussian if kind == "gaussian" else noise.k_norm
+        raw = sample(labels, digests, len(active))
+        raw = raw * (noise_scale * np.asarray(some))
+        if multipliers is not None:
+            raw *= multipliers[:, None, None]
+        drawn = np.rint(raw, out=raw).astype(np.int64)
+    if len(active) == d:
+        return drawn
+    out = np.zeros((m, keys, d), dtype=np.int64)
+    out[:, :, list(active)] = drawn
+    return out
+
+
+def _discrete(
+    noise: Noise,
+    labels: Digests,
+    digests: Digests,
+    noise_scale: float,
+    scales: tuple[float, ...],
+    multipliers: Floats | None,
+) -> Ints:
+    """Discrete Gaussians: one bulk call for each distinct multiplier."""
+    if multipliers is None or (multipliers == multipliers[:1]).all():
+        one = 1.0 if multipliers is None or not multipliers.size else float(multipliers[0])
+        return noise.discrete_gaussian(labels, digests, lattice_variances(noise_scale, scales, one))
+    out = np.empty((*digests.shape[:2], len(scales)), dtype=np.int64)
+    for multiplier in np.unique(multipliers):
+        rows = np.flatnonzero(multipliers == multiplier)
+        variances = lattice_variances(noise_scale, scales, float(multiplier))
+        out[rows] = noise.discrete_gaussian(labels[rows], digests[rows], variances)
+    return out
+
+
+def unit_variance(kind: str, noise_scale: float, scales: Sequence[float]) -> float:
+    """Variance of one coordinate of one unit, in units of scales^2 (before rounding)."""
+    if kind != "k_norm":
+        return noise_scale**2
+    return noise_scale**2 * k_norm_variance(sum(scale != 0 for scale in scales))
+
+
+def loss_of_units(kind: str, units: float, sensitivity: float, noise_scale: float) -> Loss:
+    """Loss of a record that moves ``units`` units of noise by its whole sensitivity, adaptively.
+
+    Gaussian: mu^2 = units (Delta / sigma)^2. Discrete Gaussian: rho = units Delta^2 / (2 sigma^2).
+    K-norm: eps = units Delta / b. Source: privacy.md, Accounting 1 and 5, Mechanisms.
+    """
+    kind_ = kind_of(kind)
+    if units == 0 or sensitivity == 0:
+        return Loss(kind_, 0.0)
+    if noise_scale == 0 or math.isinf(units):
+        return Loss(kind_, math.inf)
+    ratio = sensitivity / noise_scale
+    if kind_ == "gdp":
+        return Loss(kind_, math.sqrt(units) * ratio)
+    return Loss(kind_, units * ratio**2 / 2 if kind_ == "zcdp" else units * ratio)
+
+
+def noise_scale_for(units: float, sensitivity: float, budget: Loss) -> float:
+    """Smallest noise scale, rounded toward privacy, at which the units cost at most the budget.
+
+    Raises:
+      ConfigError: the budget is not a number above 0.
+    """
+    if not budget.value > 0 or math.isnan(budget.value):
+        raise ConfigError(
+            "privacy.epsilon", budget.value, "leaves no budget; raise epsilon or delta."
+        )
+    if sensitivity == 0 or math.isinf(budget.value):
+        return 0.0
+    if budget.kind == "gdp":
+        scale = sensitivity * math.sqrt(units) / budget.value
+    elif budget.kind == "zcdp":
+        scale = sensitivity * math.sqrt(units / (2 * budget.value))
+    else:
+        scale = sensitivity * units / budget.value
+    noise = NOISE_OF[budget.kind]
+    while loss_of_units(noise, units, sensitivity, scale).value > budget.value:
+        scale = math.nextafter(scale, math.inf)
+    return scale
+
+
+def noise_for(mechanism: str, kinds: Sequence[str], budget: Loss) -> str:
+    """The noise that meets a budget of this kind.
+
+    Raises:
+      ConfigError: the mechanism has no such noise.
+    """
+    noise = NOISE_OF[budget.kind]
+    if noise not in kinds:
+        raise ConfigError(
+            "mechanism.noise",
+            noise,
+            f"{mechanism} serves {', '.join(kinds)}; choose another mechanism.",
+        )
+    return noise
+
+
+def refuse_options(mechanism: str, options: Mapping[str, Any]) -> None:
+    """Raises ConfigError when options are set that this mechanism does not have."""
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigError(
+                f"mechanism.{name}", value, f"{mechanism} has no such setting; remove it."
+            )
+
+
+def refuse_overs(mechanism: str, overs: Sequence[int | None], served: bool) -> None:
+    """Raises ConfigError unless the mechanism serves what is asked."""
+    if not served:
+        shown = ["all" if over is None else over for over in overs]
+        raise ConfigError(
+            "over", shown, f"{mechanism} cannot serve this; choose another mechanism."
+        )
+
+
+def within_horizon(mechanism: str, horizon: int | None, first_tick: int, n: int) -> None:
+    """Raises WeirError when a stride leaves the clock that the mechanism was calibrated for."""
+    if first_tick < 0 or (horizon is not None and first_tick + n > horizon):
+        raise WeirError(
+            f"{mechanism} was calibrated for ticks 0 to {horizon}, got ticks {first_tick} to "
+            f"{first_tick + n}."
+        )

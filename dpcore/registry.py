@@ -1,0 +1,96 @@
+"""The mechanisms by name. A new continual sum is one file in dpcore/continual and one line here.
+
+A class that is listed here is a ``ContinualSum`` with, besides its abstract methods:
+  name: ClassVar[str], the name below.
+  kinds: ClassVar[tuple[str, ...]], the noises it can use: gaussian, discrete_gaussian, k_norm.
+  serves(overs) -> bool: classmethod, whether it can serve such sums at all.
+  calibrated(*, dimension, scales, sensitivity, overs, window, horizon, budget, **options) -> Self:
+    classmethod; the least noise whose loss(window) is at most the budget (a ``Loss``; its kind
+    decides the noise). ConfigError when it cannot serve, an option it does not have included.
+  title, source: ClassVar[str], for people.
+  settings: ClassVar[dict[str, str]], field of the config's mechanism section -> what it does.
+  response(n) -> (n, n) array: only where ``materialize`` describes the noise of something else
+    than running totals: the clean outputs are this matrix times the leaves.
+tests/contracts runs over every mechanism that is listed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpcore.errors import ConfigError
+
+_FILES = {
+    "independent": "dpcore.continual.independent:Independent",
+}
+
+
+class _Registry(Mapping[str, Any]):
+    """Name -> class; a file is imported when its class is first asked for."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self._files = files
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, cls = self._files[name].partition(":")
+        return getattr(importlib.import_module(module), cls)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+CONTINUAL_SUMS: Mapping[str, Any] = _Registry(_FILES)
+"""Name in the config (mechanism.continual_sum) -> subclass of ContinualSum."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What ``weir algorithms`` shows of a mechanism.
+
+    Attributes:
+      name: in the config. title: in a few words. about: in a sentence or two. source: where it is
+        from.
+      noises: which noises it can use. settings: fields of the config's mechanism section that it
+        reads.
+    """
+
+    name: str
+    title: str
+    about: str
+    source: str
+    noises: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]
+
+
+def describe(name: str) -> Description:
+    """Describes a mechanism.
+
+    Raises:
+      ConfigError: there is none of that name.
+    """
+    if name not in CONTINUAL_SUMS:
+        raise ConfigError(
+            "mechanism.continual_sum", name, f"must be one of {sorted(CONTINUAL_SUMS)}."
+        )
+    cls = CONTINUAL_SUMS[name]
+    about = (inspect.getdoc(cls) or "").partition("\n\n")[0].replace("\n", " ")
+    settings = {
+        "continual_sum": f"{name}: take this mechanism whatever the plan would choose",
+        "noise": f"one of {', '.join(cls.kinds)}",
+        **getattr(cls, "settings", {}),
+    }
+    return Description(
+        name,
+        getattr(cls, "title", about),
+        about,
+        getattr(cls, "source", ""),
+        tuple(cls.kinds),
+        tuple(settings.items()),
+    )
