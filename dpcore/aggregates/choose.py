@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from dpcore.aggregates.compile import compile_outputs
 from dpcore.aggregates.price import (
@@ -36,6 +37,13 @@ def choose(config: PlanConfig) -> tuple[Aggregates, tuple[Alternative, ...]]:
         raise ConfigError(
             "mechanism.continual_sum", named, f"must be one of {sorted(CONTINUAL_SUMS)} or {SPLIT}."
         )
+    for setting, value in options_of(config):
+        if named in CONTINUAL_SUMS and setting not in getattr(
+            CONTINUAL_SUMS[named], "settings", {}
+        ):
+            raise ConfigError(
+                f"mechanism.{setting}", value, f"is not a setting of {named}; remove it."
+            )
     tried = [entry for noise in noises_for(config) for entry in price_noise(config, noise)]
     return pick(config, tried, named)
 
@@ -81,11 +89,16 @@ def noises_for(config: PlanConfig) -> tuple[str, ...]:
     return (asked,)
 
 
+def options_of(config: PlanConfig) -> tuple[tuple[str, Any], ...]:
+    """What the user fixed of a mechanism besides its name and noise."""
+    fixed = config.mechanism.model_dump(exclude={"continual_sum", "noise"}, exclude_none=True)
+    return tuple(sorted(fixed.items()))
+
+
 def ask(config: PlanConfig, noise: str) -> Question:
     """The config as a question to the mechanisms."""
     clock = config.clock.to_clock()
     channels, outputs = compile_outputs(config.aggregates, whole=noise == "discrete_gaussian")
-    fixed = {"buffers": config.mechanism.buffers, "gamma": config.mechanism.gamma}
     return Question(
         channels,
         outputs,
@@ -93,7 +106,7 @@ def ask(config: PlanConfig, noise: str) -> Question:
         may_vanish=config.where is not None,
         window=config.privacy.window_ticks(clock),
         horizon=clock.ticks,
-        options=tuple((name, value) for name, value in fixed.items() if value is not None),
+        options=options_of(config),
     )
 
 

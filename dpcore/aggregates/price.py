@@ -3,7 +3,6 @@ compared."""
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -138,8 +137,8 @@ def build_part(
         "horizon": question.horizon,
         "budget": budget,
     }
-    accepted = inspect.signature(cls.calibrated).parameters
-    common.update({name: value for name, value in question.options if name in accepted})
+    settings = getattr(cls, "settings", {})
+    common.update({key: value for key, value in question.options if key in settings})
     trial = cls.calibrated(dimension=start, scales=(1.0,) * start, sensitivity=1.0, **common)
     ticks = question.ticks()
     worst = {over: float(trial.factor(ticks, over).max()) for over in overs}
