@@ -65,9 +65,17 @@ class OutputInfo(NamedTuple):
 class Program(Protocol):
     """Pure. K = keys of a block, n = ticks of a stride, D = dimension of a leaf."""
 
-    leaf: Literal["sum", "rows"]
-    dimension: int
-    columns: tuple[str, ...]
+    @property
+    def leaf(self) -> Literal["sum", "rows"]:
+        """What a leaf is: an exact vector sum, or a block of clipped rows."""
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numeric columns that it reads."""
 
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
         """Numeric columns (each (n_events,) float64, NaN where missing) -> clipped lattice rows."""

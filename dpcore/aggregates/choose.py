@@ -38,9 +38,7 @@ def choose(config: PlanConfig) -> tuple[Aggregates, tuple[Alternative, ...]]:
             "mechanism.continual_sum", named, f"must be one of {sorted(CONTINUAL_SUMS)} or {SPLIT}."
         )
     for setting, value in options_of(config):
-        if named in CONTINUAL_SUMS and setting not in getattr(
-            CONTINUAL_SUMS[named], "settings", {}
-        ):
+        if named is not None and setting not in getattr(CONTINUAL_SUMS[named], "settings", {}):
             raise ConfigError(
                 f"mechanism.{setting}", value, f"is not a setting of {named}; remove it."
             )
