@@ -33,7 +33,10 @@ def _overs(value: Any) -> Any:
 
 
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_as_tuple)]
-Overs = Annotated[tuple[Literal["all"] | int, ...], BeforeValidator(_overs)]
+Span = Literal["all"] | int
+Overs = Annotated[
+    tuple[Span, ...], BeforeValidator(_overs, json_schema_input_type=Span | list[Span])
+]
 
 
 class Aggregate(Section):

@@ -42,7 +42,7 @@ class TimeColumn(Section):
     )
 
 
-Time = Annotated[TimeColumn, BeforeValidator(_time_column)]
+Time = Annotated[TimeColumn, BeforeValidator(_time_column, json_schema_input_type=str | TimeColumn)]
 
 
 class Schema(Section):

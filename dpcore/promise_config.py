@@ -96,7 +96,7 @@ class Privacy(Section):
         examples=["add_remove"],
     )
 
-    @field_validator("protect_for", mode="plain")
+    @field_validator("protect_for", mode="before")
     @classmethod
     def _protect_for(cls, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, (int, str)):

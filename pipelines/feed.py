@@ -1,0 +1,166 @@
+"""``weir feed CONFIG``: a synthetic or recorded stream into any sink, at a rate, for rehearsals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.errors import ConfigError
+from pipelines import synthetic
+from pipelines.config import JobConfig
+from pipelines.feed_targets import Target
+from pipelines.recorded import read_batches, times_of
+from pipelines.synthetic import Shares, uniforms
+
+SLICE = 0.05
+"""Seconds between two slices of a paced stream."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast events leave. Both None: as fast as they can be written.
+
+    Attributes:
+      rate: events per second.
+      speed: times real time, for recorded streams (60: an hour a minute).
+    """
+
+    rate: float | None = None
+    speed: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("--rate", self.rate), ("--speed", self.speed)):
+            if value is not None and not 0 < value < float("inf"):
+                raise ConfigError(name, value, "must be a finite number above 0.")
+        if self.rate is not None and self.speed is not None:
+            raise ConfigError("--speed", self.speed, "cannot stand beside --rate; keep one.")
+
+
+@dataclass(frozen=True)
+class Clockwork:
+    """The machine's clock, replaceable in tests."""
+
+    now: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+
+def feed(
+    config: JobConfig,
+    target: Target,
+    *,
+    events: int | None,
+    seed: int,
+    shares: Shares,
+    pace: Pace,
+    recorded: str | None = None,
+    live: bool = False,
+    clockwork: Clockwork | None = None,
+    told: Callable[[int], None] = lambda sent: None,
+) -> int:
+    """Sends a stream and returns how many messages were sent.
+
+    Args:
+      config: names the columns.
+      target: where to.
+      events: how many (recorded: at most; None: all of them).
+      seed: of the synthetic values and of what is spoiled.
+      shares: what is spoiled on purpose.
+      pace: how fast.
+      recorded: file to replay instead of making events up.
+      live: event times are the present instead of the config's clock.
+      clockwork: the clock. told: called with the number of messages sent so far.
+    """
+    clockwork = clockwork or Clockwork()
+    if recorded is not None:
+        stream = _spoil(read_batches(Path(recorded), config), shares, seed)
+    elif live:
+        stream = _live(config, events or 10_000, seed, shares, pace, clockwork)
+    else:
+        stream = synthetic.batches(config, events or 10_000, seed, shares)
+    sent = 0
+    began = clockwork.now()
+    first: float | None = None
+    for batch in stream:
+        if recorded is not None and events is not None:
+            batch = batch.slice(0, events - sent)
+        for part in _slices(batch, pace):
+            if pace.rate is not None:
+                _sleep_until(began + sent / pace.rate, clockwork)
+            elif pace.speed is not None:
+                moment = times_of(part, config)
+                first = moment if first is None else first
+                _sleep_until(began + (moment - first) / pace.speed, clockwork)
+            rows = np.arange(sent, sent + part.num_rows, dtype=np.uint64)
+            broken = uniforms(seed, "@malformed", rows) < shares.malformed
+            target.write(part, broken.tolist())
+            sent += part.num_rows
+            told(sent)
+        if recorded is not None and events is not None and sent >= events:
+            break
+    target.close()
+    return sent
+
+
+def _slices(batch: pa.RecordBatch, pace: Pace) -> Iterator[pa.RecordBatch]:
+    """Small enough parts that the pace is even."""
+    if pace.speed is not None:
+        step = 1
+    elif pace.rate is not None:
+        step = max(1, int(pace.rate * SLICE))
+    else:
+        step = max(1, batch.num_rows)
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def _live(
+    config: JobConfig,
+    events: int,
+    seed: int,
+    shares: Shares,
+    pace: Pace,
+    clockwork: Clockwork,
+) -> Iterator[pa.RecordBatch]:
+    """Events whose time is the moment they are made, a slice at a time."""
+    step = max(1, int((pace.rate or 20_000) * SLICE))
+    for start in range(0, events, step):
+        now = int(clockwork.wall() * 1e6)
+        rows = min(step, events - start)
+        yield from synthetic.batches(config, rows, seed, shares, now=now, first=start)
+
+
+def _spoil(stream: Iterator[pa.RecordBatch], shares: Shares, seed: int) -> Iterator[pa.RecordBatch]:
+    """Repeats a share of a recorded stream. Its lateness is its own."""
+    start = 0
+    for batch in stream:
+        yield batch
+        if shares.duplicate > 0:
+            rows = np.arange(start, start + batch.num_rows, dtype=np.uint64)
+            again = uniforms(seed, "@again", rows) < shares.duplicate
+            if again.any():
+                yield batch.filter(pa.array(again))
+        start += batch.num_rows
+
+
+def _sleep_until(moment: float, clockwork: Clockwork) -> None:
+    wait = moment - clockwork.now()
+    if wait > 0:
+        clockwork.sleep(wait)
+
+
+def notes(config: JobConfig, shares: Shares, live: bool, recorded: bool) -> list[str]:
+    """What a rehearsal with these options cannot show."""
+    found = []
+    if shares.late and recorded:
+        found.append("--late is for synthetic events; a recorded stream keeps its own times.")
+    elif shares.late and config.schema_.arrival is None and not live:
+        found.append("nothing is late without schema.arrival (or Pub/Sub with --times now).")
+    if shares.duplicate and config.schema_.id is None:
+        found.append("without schema.id a duplicate cannot be told from another event.")
+    return found

@@ -1,0 +1,94 @@
+"""How numbers, durations and tables look on a terminal, so that every command looks alike."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+BAND = 1.959963984540054
+"""Half the width of a 95 % band, in standard deviations of Gaussian noise."""
+
+NARROWEST = 100
+"""Columns that output gets when it goes to a file or a pipe."""
+
+
+def console(stderr: bool = False, wide: bool = False) -> Console:
+    """A console that keeps its width when the output is no terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    plain = 200 if wide else NARROWEST
+    width = shutil.get_terminal_size().columns if stream.isatty() else plain
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """A plain table: names on top, numbers to the right, no boxes."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in columns:
+        made.add_column(
+            name, justify="right" if name in right else "left", overflow="fold", no_wrap=False
+        )
+    return made
+
+
+def heading(text: str) -> Text:
+    """A heading of a section."""
+    return Text(f"\n{text}", style="bold cyan")
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number for people: four significant digits, thousands separated."""
+    if value is None or math.isinf(value):
+        return "unbounded"
+    if math.isnan(value):
+        return "-"
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size >= 10**15 or size < 10**-5:
+        return f"{value:.{digits - 1}g}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(size)))
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def count(value: int, noun: str) -> str:
+    """``1 tick``, ``365 ticks``, ``1,000 keys``."""
+    return f"{value:,} {noun}{'' if value == 1 else 's'}"
+
+
+def bytes_text(size: int) -> str:
+    """``96 B``, ``4.0 kB``, ``1.2 MB``."""
+    amount = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000 or unit == "GB":
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    raise AssertionError
+
+
+def span(over: int | None) -> str:
+    """The span of a release in words."""
+    if over is None:
+        return "since the start"
+    return "each tick alone" if over == 1 else f"last {over:,} ticks"
+
+
+def long_time(microseconds: int) -> str:
+    """A duration for people: ``365 days``, ``6 hours``, ``10.0 years``."""
+    seconds = microseconds / 1e6
+    for limit, size, noun in (
+        (120, 1, "second"),
+        (7200, 60, "minute"),
+        (172_800, 3600, "hour"),
+        (86_400 * 1000, 86_400, "day"),
+    ):
+        if seconds < limit:
+            amount = seconds / size
+            shown = f"{amount:.0f}" if amount == round(amount) else f"{amount:.3g}"
+            return f"{shown} {noun}{'' if shown == '1' else 's'}"
+    return f"{seconds / (365.25 * 86_400):,.1f} years"
