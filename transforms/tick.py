@@ -1,0 +1,202 @@
+"""Tick: the one stateful DoFn. Per block it gathers partial leaves and steps through announced ticks.
+
+**Threat model.** Only this transform holds the secret; its state holds clean sums and needs the same
+protection as the input. What it emits is private. A released tick is never opened again: what comes
+behind it is ``overdue``, counted and dead-lettered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam import coders
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms import userstate
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.window import GlobalWindows
+
+from dpcore.clock import Clock
+from dpcore.keys import Keys
+from dpcore.plan import Plan
+from dpcore.program import Program
+from transforms import clock as heartbeat
+from transforms import partial
+from transforms.dead_letters import DEAD, DEAD_SCHEMA, dead_letters, tally_dead
+from transforms.leaf import to_timestamp
+from transforms.noise_source import NoiseSource
+from transforms.stepper import Stepper
+from transforms.strides import TICKS, NoisyStride
+
+STEP_NAME = "Tick"
+MACHINE_STATE = "machine"
+PENDING_STATE = "pending"
+NEXT_STATE = "next"
+ANNOUNCED_STATE = "announced"
+TIMER = "tick"
+# Runners find stored state by these names: they never change (tests hold them to a file).
+
+AHEAD = 64
+"""Timers that one heartbeat sets, at most."""
+LETTERS = 1 << 16
+"""Overdue letters that one partial leaf brings, at most; the counter is exact."""
+NO_SOURCE = ""
+NO_POSITION = -1
+
+
+class TickDoFn(beam.DoFn):
+    """(block, heartbeat or partial leaf) -> NoisyStride; tagged output: dead letters.
+
+    Args:
+      program, clock, keys: of the plan. layout: the plan's layout, hex.
+      noise: where noise comes from; it carries a reference to the secret, never the value.
+      every: ticks that a sink's file covers; no stride crosses a multiple of it.
+      ahead: timers that one heartbeat sets (1 for bounded input, where all data comes first).
+    """
+
+    MACHINE = userstate.ReadModifyWriteStateSpec(MACHINE_STATE, coders.BytesCoder())
+    PENDING = userstate.BagStateSpec(PENDING_STATE, coders.BytesCoder())
+    NEXT = userstate.ReadModifyWriteStateSpec(NEXT_STATE, coders.VarIntCoder())
+    ANNOUNCED = userstate.ReadModifyWriteStateSpec(ANNOUNCED_STATE, coders.VarIntCoder())
+    TIMER = userstate.TimerSpec(TIMER, TimeDomain.WATERMARK)
+
+    def __init__(
+        self,
+        program: Program,
+        clock: Clock,
+        keys: Keys,
+        layout: str,
+        noise: NoiseSource,
+        every: int,
+        ahead: int,
+    ) -> None:
+        self._program, self._clock, self._keys = program, clock, keys
+        self._layout, self._noise, self._every = bytes.fromhex(layout), noise, every
+        self._ahead = ahead
+
+    def process(
+        self,
+        element: tuple[int, bytes],
+        pending: Any = beam.DoFn.StateParam(PENDING),  # noqa: B008
+        next_tick: Any = beam.DoFn.StateParam(NEXT),  # noqa: B008
+        announced: Any = beam.DoFn.StateParam(ANNOUNCED),  # noqa: B008
+        timer: Any = beam.DoFn.TimerParam(TIMER),  # noqa: B008
+    ) -> Iterator[TaggedOutput]:
+        """Keeps a partial leaf for its ticks, or sets timers for newly announced ones."""
+        _, payload = element
+        if heartbeat.is_heartbeat(payload):
+            last, before = heartbeat.decode(payload), _or(announced.read(), -1)
+            if last > before:
+                announced.write(last)
+                for tick in self._timers(before + 1, last):
+                    end = to_timestamp(self._clock.tick_start(tick + 1))
+                    timer.set(end, dynamic_timer_tag=str(tick))
+            return
+        first = _or(next_tick.read(), 0)
+        if partial.tick_range(payload)[0] >= first:
+            pending.add(payload)
+            return
+        leaf = partial.decode(payload)
+        cut = int(np.searchsorted(leaf.ticks, first))
+        if cut < len(leaf.ticks):
+            pending.add(partial.encode(leaf.take(slice(cut, None))))
+        overdue = int(leaf.counts[:cut].sum())
+        yield TaggedOutput(DEAD, overdue_letters(overdue))
+
+    def _timers(self, first: int, last: int) -> list[int]:
+        """Ticks of [first, last] whose end gets a timer: ends of strides, and the last one."""
+        stride = TICKS
+        while (last - first) // stride >= self._ahead:
+            stride *= 2
+        ends = range((first // stride + 1) * stride - 1, last, stride)
+        return [*ends, last] if self._ahead > 1 else [last]
+
+    @userstate.on_timer(TIMER)
+    def on_tick(
+        self,
+        block: Any = beam.DoFn.KeyParam,
+        fired: Any = beam.DoFn.TimestampParam,
+        machine: Any = beam.DoFn.StateParam(MACHINE),  # noqa: B008
+        pending: Any = beam.DoFn.StateParam(PENDING),  # noqa: B008
+        next_tick: Any = beam.DoFn.StateParam(NEXT),  # noqa: B008
+        announced: Any = beam.DoFn.StateParam(ANNOUNCED),  # noqa: B008
+    ) -> Iterator[NoisyStride]:
+        """Steps through every announced tick that is over by the time the timer stands for."""
+        first = _or(next_tick.read(), 0)
+        over = (fired.micros - self._clock.start) // self._clock.period
+        stop = min(over, _or(announced.read(), -1) + 1)
+        if stop <= first:
+            return
+        stepper = Stepper(
+            self._program,
+            self._noise,
+            self._layout,
+            block,
+            self._every,
+            () if self._keys.observed else self._keys.block_keys(block),
+            self._keys.observed,
+        )
+        stepper.load(machine.read())
+        later: list[bytes] = []
+        for item in stepper.advance(list(pending.read()), first, stop):
+            if isinstance(item, bytes):
+                later.append(item)
+            else:
+                yield item
+        pending.clear()
+        for payload in later:
+            pending.add(payload)
+        machine.write(stepper.dump())
+        next_tick.write(stop)
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else int(value)
+
+
+def overdue_letters(count: int) -> pa.RecordBatch:
+    """Letters of events that came behind a released tick; summed events have no position."""
+    shown = min(count, LETTERS)
+    batch = dead_letters(NO_SOURCE, np.full(shown, NO_POSITION, dtype=np.int64), "overdue")
+    tally_dead(batch)
+    if count > shown:
+        from transforms import tally
+
+        tally.add("overdue", count - shown)
+    assert batch.schema.equals(DEAD_SCHEMA)
+    return batch
+
+
+class Tick(beam.PTransform):
+    """(block, bytes) of heartbeats and partial leaves -> noisy strides and dead letters.
+
+    Returns a tuple of PCollections: ``.noisy`` and ``.dead``. Keeps no order between blocks.
+    """
+
+    def __init__(self, plan: Plan, noise: NoiseSource, every: int, bounded: bool) -> None:
+        super().__init__()
+        self._plan, self._noise, self._every, self._bounded = plan, noise, every, bounded
+
+    def expand(self, pieces: beam.PCollection[tuple[int, bytes]]) -> Any:
+        """Re-windows to the global window: state is per key and window."""
+        plan = self._plan
+        dofn = TickDoFn(
+            plan.program,
+            plan.clock,
+            plan.keys,
+            plan.layout,
+            self._noise,
+            self._every,
+            1 if self._bounded else AHEAD,
+        )
+        return (
+            pieces
+            | "Global" >> beam.WindowInto(GlobalWindows())
+            | "Step"
+            >> beam.ParDo(dofn)
+            .with_output_types(NoisyStride, dead=pa.RecordBatch)
+            .with_outputs(DEAD, main="noisy")
+        )
