@@ -35,8 +35,27 @@ def statement(
     delta: float,
     expiration: tuple[Expiration, ...],
     has_id: bool = False,
+    keys_public: bool = False,
 ) -> str:
-    """The promise: neighbours, span, odds, and what happens afterwards."""
+    """The promise: neighbours, span, odds, what happens afterwards, and what is not covered."""
+    text = promise(relation, window, epsilon, delta, expiration, has_id)
+    if keys_public:
+        text += (
+            " Which keys occur, and the tick of the first event of each, is published as it is "
+            "and not covered by this promise."
+        )
+    return text
+
+
+def promise(
+    relation: Relation,
+    window: int | None,
+    epsilon: float,
+    delta: float,
+    expiration: tuple[Expiration, ...],
+    has_id: bool,
+) -> str:
+    """Neighbours, span, odds, and what happens afterwards."""
     span = (
         "ever"
         if window is None
