@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from rich.live import Live
+from rich.text import Text
 
 from dpcore.errors import ConfigError
 from pipelines import synthetic
@@ -16,6 +18,7 @@ from pipelines.config import JobConfig
 from pipelines.feed_targets import Target
 from pipelines.recorded import read_batches, times_of
 from pipelines.synthetic import Shares, uniforms
+from pipelines.terminal import console
 
 SLICE = 0.05
 """Seconds between two slices of a paced stream."""
@@ -164,3 +167,28 @@ def notes(config: JobConfig, shares: Shares, live: bool, recorded: bool) -> list
     if shares.duplicate and config.schema_.id is None:
         found.append("without schema.id a duplicate cannot be told from another event.")
     return found
+
+
+class Shown:
+    """Shows how much was sent, on a terminal; prints nothing anywhere else."""
+
+    def __init__(self) -> None:
+        self._out = console(stderr=True)
+        self._live: Live | None = None
+        self._began = time.monotonic()
+
+    def __enter__(self) -> Shown:
+        if self._out.is_terminal:
+            self._live = Live(console=self._out, transient=True, refresh_per_second=5)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def told(self, sent: int) -> None:
+        """Takes the number of events sent so far."""
+        if self._live is not None:
+            rate = sent / max(1e-9, time.monotonic() - self._began)
+            self._live.update(Text(f"{sent:,} events sent, {rate:,.0f}/s", style="cyan"))

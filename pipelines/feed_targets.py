@@ -61,7 +61,7 @@ def open_target(where: str, form: str | None, header: bool = True) -> Target:
             f"{', '.join(SUFFIXES)}; or say --format.",
         )
     try:
-        handle = Path(where).open("wb")
+        handle = Path(where).open("wb")  # noqa: SIM115 - the target closes it
     except OSError as error:
         raise ConfigError("--to", where, f"cannot be written: {error.strerror}.") from None
     if form in ("csv", "ndjson"):

@@ -1,6 +1,6 @@
-"""A synthetic stream that fits a config: made-up events, the same for the same seed on every machine.
+"""A synthetic stream that fits a config: the same made-up events for the same seed, everywhere.
 
-Nothing here looks at data, and nothing here is private: values are a public hash of (seed, column, row).
+Nothing here looks at data, and nothing is private: values are a public hash of (seed, column, row).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Shares:
 
 
 def uniforms(seed: int, column: str, rows: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Hash of (seed, column, row) as numbers in (0, 1): rows (n,) -> (n,). SplitMix64's finalizer."""
+    """SplitMix64 hash of (seed, column, row) as numbers in (0, 1): rows (n,) -> (n,)."""
     salt = np.uint64(int.from_bytes(column.encode()[:64].ljust(8, b"\0"), "big") % (1 << 64))
     start = np.uint64((seed * 0x9E3779B97F4A7C15) % (1 << 64))
     with np.errstate(over="ignore"):
