@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -15,55 +15,22 @@ from numpy.typing import NDArray
 from dpcore.errors import ConfigError
 from dpcore.mechanism import Floats, Ints
 from dpcore.noise.aes import Words, block_buffer
-from dpcore.noise.certified import exp_bounds
+from dpcore.noise.envelope import HEIGHT_BITS, Envelope, envelope, settle
 from dpcore.noise.streams import Streams
 
 MAX_VARIANCE = 1 << 80
 """Largest sigma^2: every magnitude that can be proposed without extension stays below 2^46."""
 
-_HEIGHT_BITS = 62
 _MARGIN = 2.0**-36
 _ELEMENTS = 4096
 _MOST_ATTEMPTS = 32
 _COORDINATE_SHIFT = 24
 _EXTENSION_SHIFT = 48
-_MASK = (1 << 64) - 1
 
 _LN2_HIGH = float.fromhex("0x1.62e42fefa0000p-1")
 _LN2_LOW = float.fromhex("0x1.cf79abc9e3b3ap-40")
 _LOG2_E = float.fromhex("0x1.71547652b82fep+0")
 _TAYLOR = tuple((-1.0) ** k / math.factorial(k) for k in range(10, -1, -1))
-
-
-class Envelope(NamedTuple):
-    """Piecewise-constant envelope of exp(-y^2 / 2 S), halving from one bucket to the next.
-
-    Attributes:
-      shift: buckets have width t = 2^shift, 0.6 sigma < t <= 1.2 sigma.
-      height: height * 2^-62 <= 2^-v exp(t^2 v^2 / 2 S) for every bucket v >= 0.
-      variance: S = sigma^2.
-    """
-
-    shift: int
-    height: int
-    variance: int
-
-
-@functools.lru_cache(maxsize=4096)
-def envelope(variance: int) -> Envelope:
-    """The envelope for sigma^2 = variance >= 1, with a certified height.
-
-    With t >= 0.6 sigma, t^2 v^2 / 2 S >= 0.18 v^2 > v ln 2 for v >= 4, so the least of
-    2^-v exp(t^2 v^2 / 2 S), which is 1 at v = 0, lies among v < 4.
-    """
-    shift = 0
-    while 25 * 4 ** (shift + 1) <= 36 * variance:
-        shift += 1
-    height = 1 << _HEIGHT_BITS
-    for v in range(1, 4):
-        _, high = exp_bounds(v * v * 4**shift, 2 * variance, 200)
-        height = min(height, (1 << (_HEIGHT_BITS + 200)) // (high << v))
-    return Envelope(shift, height, variance)
 
 
 def discrete_gaussian(streams: Streams, variances: Sequence[int]) -> Ints:
@@ -137,7 +104,7 @@ class _Table(NamedTuple):
         return cls(
             shift,
             (np.uint64(1) << shift) - np.uint64(1),
-            np.array([one.height / (1 << _HEIGHT_BITS) for one in envelopes]),
+            np.array([one.height / (1 << HEIGHT_BITS) for one in envelopes]),
             np.array([float(Fraction(1, 2 * one.variance)) for one in envelopes]),
         )
 
@@ -258,39 +225,3 @@ def _extension(
     source = np.array([[int(seed[0]) ^ counter, int(seed[1])]], dtype=np.uint64)
     words = streams.encrypt(source, block_buffer(1))
     return int(words[0, 0]), int(words[0, 1])
-
-
-def settle(
-    shape: Envelope, low: int, high: int, extend: Callable[[int], tuple[int, int]]
-) -> int | None:
-    """One attempt in exact integer arithmetic.
-
-    Args:
-      shape: the envelope.
-      low: the block's first word: offset, sign, then the bits whose trailing zeros are counted.
-      high: the block's second word: first 64 bits of the uniform number.
-      extend: number >= 1 -> (64 more bits to count zeros in, 64 more bits of the uniform number).
-
-    Returns:
-      The sample, or None when the attempt is rejected.
-    """
-    offset = low & ((1 << shape.shift) - 1)
-    sign = low >> shape.shift & 1
-    bits, bucket, width, number = low >> (shape.shift + 1), 0, 63 - shape.shift, 0
-    while not bits:
-        number += 1
-        bucket, width, bits = bucket + width, 64, extend(number)[0]
-    bucket += (bits & -bits).bit_length() - 1
-    y = offset + (bucket << shape.shift)
-    magnitude = y + sign
-    uniform, have, number = high, 64, 0
-    while True:
-        bits = have + bucket + 8
-        least, most = exp_bounds(magnitude * magnitude, 2 * shape.variance, bits)
-        scale = _HEIGHT_BITS + bits - bucket - have  # of uniform, against height * exp
-        if uniform + 1 << scale <= shape.height * least:
-            return -1 - y if sign else y
-        if uniform << scale >= shape.height * most:
-            return None
-        number += 1
-        uniform, have = uniform << 64 | extend(number)[1], have + 64

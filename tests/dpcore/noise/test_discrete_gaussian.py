@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpcore.errors import ConfigError
+from dpcore.mechanism import label
+from dpcore.noise import discrete_gaussian as module
+from dpcore.noise.envelope import HEIGHT_BITS, envelope, settle
+from dpcore.noise.streams import Streams
+
+SPREAD = [1, 2, 3, 4, 7, 10, 100, 1000, 10**6, 10**12 + 7, 2**62, 2**80]
+
+
+def probability(variance: int, bucket: int, magnitude: int) -> Decimal:
+    """Acceptance of one attempt to 100 digits."""
+    shape = envelope(variance)
+    with localcontext() as context:
+        context.prec = 100
+        power = (-(Decimal(magnitude) ** 2) / (2 * Decimal(variance))).exp()
+        return power * shape.height * Decimal(2) ** (bucket - HEIGHT_BITS)
+
+
+def word(shift: int, offset: int, sign: int, bucket: int) -> int:
+    return offset | sign << shift | 1 << (shift + 1 + bucket)
+
+
+def never(number: int) -> tuple[int, int]:
+    raise AssertionError("asked for more bits")
+
+
+@pytest.mark.parametrize("variance", SPREAD)
+def test_envelope_is_above_and_close(variance):
+    shape = envelope(variance)
+    assert Fraction(9, 25) * variance < 4**shape.shift <= Fraction(36, 25) * variance
+    touched = False
+    for bucket in range(12):
+        chance = probability(variance, bucket, bucket << shape.shift)
+        assert chance <= 1
+        touched |= chance > 1 - Decimal(2) ** -60
+    assert touched
+
+
+@pytest.mark.parametrize("variance", [1, 2, 10, 1000, 2**80])
+def test_settle_accepts_with_exactly_the_right_probability(variance):
+    """The largest accepted uniform, found by bisection, is floor(2^64 p) - 1 or its neighbour."""
+    shape = envelope(variance)
+    top = (1 << shape.shift) - 1
+    for bucket in range(5):
+        for offset in {0, top // 3, top}:
+            for sign in (0, 1):
+                y = offset + (bucket << shape.shift)
+                expected = -1 - y if sign else y
+                low = word(shape.shift, offset, sign, bucket)
+                threshold = probability(variance, bucket, abs(expected)) * 2**64
+                at = int(threshold)
+                if at:
+                    assert settle(shape, low, at - 1, never) == expected
+                if at + 1 < 2**64:
+                    assert settle(shape, low, at + 1, never) is None
+
+
+@pytest.mark.parametrize("variance", [1, 2, 5, 40])
+def test_every_integer_has_one_way_to_be_drawn_and_its_exact_weight(variance):
+    """Enumerates (offset, sign, bucket): P(x) / P(0) equals exp(-x^2 / 2 S) to 60 digits."""
+    shape = envelope(variance)
+    weight: dict[int, Decimal] = {}
+    for bucket in range(10):
+        for offset in range(1 << shape.shift):
+            for sign in (0, 1):
+                y = offset + (bucket << shape.shift)
+                x = -1 - y if sign else y
+                assert x not in weight
+                with localcontext() as context:
+                    context.prec = 100
+                    weight[x] = probability(variance, bucket, abs(x)) / 2 ** (bucket + 1)
+    reach = 10 << shape.shift
+    assert sorted(weight) == list(range(-reach, reach))
+    with localcontext() as context:
+        context.prec = 80
+        for x, mass in weight.items():
+            exact = (-(Decimal(x) ** 2) / (2 * Decimal(variance))).exp()
+            assert abs(mass / weight[0] / exact - 1) < Decimal(10) ** -60
+
+
+def test_an_undecided_uniform_is_extended():
+    shape = envelope(1000)
+    low = word(shape.shift, 5, 0, 0)
+    with localcontext() as context:
+        context.prec = 100
+        scaled = probability(1000, 0, 5) * Decimal(2) ** 128
+        first, rest = divmod(int(scaled), 2**64)
+    asked: list[int] = []
+
+    def extend(with_bits: int) -> object:
+        def more(number: int) -> tuple[int, int]:
+            asked.append(number)
+            return 0, with_bits
+
+        return more
+
+    assert settle(shape, low, first, extend(rest - 1)) == 5
+    assert settle(shape, low, first, extend(rest + 1)) is None
+    assert asked == [1, 1]
+
+
+def test_trailing_zeros_go_on_in_the_extension():
+    shape = envelope(1)
+    asked: list[int] = []
+
+    def extend(number: int) -> tuple[int, int]:
+        asked.append(number)
+        return (0, 0) if number < 3 else (4, 0)
+
+    assert settle(shape, 0, 2**63, extend) is None
+    assert asked == [1, 2, 3]
+
+
+@pytest.mark.parametrize("variance", SPREAD)
+def test_fast_decisions_are_the_exact_ones(variance):
+    """Random blocks, and blocks on both sides of the float margin."""
+    shape = envelope(variance)
+    random = np.random.default_rng(variance % 1000)
+    words = random.integers(0, 2**64, (3, 200, 2), dtype=np.uint64)
+    table = module._Table.of([shape])
+    y = words[1, :, 0]
+    bucket = np.minimum(random.geometric(0.5, 200) - 1, 6).astype(np.uint64)
+    keep = np.uint64((1 << (shape.shift + 1)) - 1)
+    words[1:, :, 0] = (y & keep) | np.uint64(1) << (np.uint64(shape.shift + 1) + bucket)
+    values, _, _ = module._attempt(words, table)
+    accepted_at_the_end = np.zeros(200, dtype=bool)
+    for row, side in ((1, -1), (2, 1)):
+        for i in range(200):
+            chance = probability(variance, int(bucket[i]), abs(int(values[row, i])))
+            edge = int((chance + side * Decimal(2) ** -35) * 2**64)
+            words[row, i, 1] = min(max(edge, 0), 2**64 - 1)
+            accepted_at_the_end[i] |= chance > 1 - Decimal(2) ** -35
+    values, accepted, hard = module._attempt(words, table)
+    assert not hard[0].any()
+    for row in range(3):
+        for i in range(200):
+            if hard[row, i]:
+                assert row == 2 and accepted_at_the_end[i]
+                continue
+            exact = settle(shape, int(words[row, i, 0]), int(words[row, i, 1]), never)
+            assert (exact is not None) == accepted[row, i]
+            assert exact is None or exact == values[row, i]
+
+
+@pytest.mark.parametrize("variance", SPREAD)
+def test_float_error_stays_below_a_quarter_of_the_margin(variance):
+    shape = envelope(variance)
+    table = module._Table.of([shape])
+    random = np.random.default_rng(3)
+    bucket = np.concatenate([np.arange(63), random.integers(0, 6, 300)])
+    magnitude = (bucket << shape.shift) + random.integers(0, 1 << shape.shift, bucket.size)
+    chances = module._chances(magnitude, bucket, table)
+    for i in range(bucket.size):
+        exact = probability(variance, int(bucket[i]), int(magnitude[i]))
+        assert abs(Decimal(float(chances[i])) - exact) < Decimal(2) ** -38
+
+
+def mass(variance: float, edges: np.ndarray) -> np.ndarray:
+    """P(x in [edges[i], edges[i + 1])), tails included."""
+    if variance <= 2 * 10**6:
+        reach = np.arange(-12 * int(variance**0.5) - 12, 12 * int(variance**0.5) + 13)
+        weights = np.exp(-(reach.astype(float) ** 2) / (2 * variance))
+        return np.histogram(reach, edges, weights=weights / weights.sum())[0]
+    return np.diff(stats.norm.cdf(edges - 0.5, scale=variance**0.5))
+
+
+@pytest.mark.parametrize("variance", [1, 2, 10, 1000, 10**6, 10**12])
+def test_right_scale_passes_and_wrong_ones_fail(draw, variance):
+    sample = draw("discrete_gaussian", [variance] * 4).reshape(-1)
+    assert sample.size == 200_000
+    sigma = variance**0.5
+    if variance <= 10:
+        edges = np.arange(-int(4 * sigma), int(4 * sigma) + 2).astype(float)
+    else:
+        edges = np.unique(np.round(stats.norm.ppf(np.linspace(0, 1, 102)[1:-1]) * sigma))
+    edges = np.concatenate([[-1e15], edges, [1e15]])
+    counts = np.histogram(sample.astype(float), edges)[0]
+
+    def p_value(scale: float) -> float:
+        expected = mass(variance * scale**2, edges)
+        return float(stats.chisquare(counts, expected / expected.sum() * sample.size).pvalue)
+
+    assert p_value(1.0) > 1e-3
+    assert p_value(1.05) < 1e-9
+    assert p_value(0.95) < 1e-9
+    assert abs(sample.mean()) < 5 * sigma / sample.size**0.5
+
+
+def test_offsets_inside_a_bucket_are_uniform(draw):
+    sample = draw("discrete_gaussian", [2**80] * 4)
+    low = np.bincount((sample.reshape(-1) & 63), minlength=64)
+    assert stats.chisquare(low).pvalue > 1e-3
+
+
+def test_coordinates_are_independent_and_need_not_be_alike(draw):
+    sample = draw("discrete_gaussian", [100, 0, 10**8, 2**80], rows=20)
+    assert not sample[..., 1].any()
+    x = sample[..., [0, 2, 3]].reshape(-1, 3).astype(float) / [10, 1e4, 2.0**40]
+    assert np.abs(x.std(axis=0) - 1).max() < 0.03
+    assert np.abs(np.corrcoef(x.T) - np.eye(3)).max() < 5 / np.sqrt(len(x))
+    alone = draw("discrete_gaussian", [0, 0, 10**8], rows=20)
+    assert np.array_equal(alone[..., 2], sample[..., 2])
+
+
+def test_all_zero_variances(draw):
+    assert draw("discrete_gaussian", [0, 0], rows=2, keys=3).tolist() == [[[0, 0]] * 3] * 2
+    assert draw("discrete_gaussian", [], rows=2, keys=3).shape == (2, 3, 0)
+
+
+@pytest.mark.parametrize("variance", [-1, 2**80 + 1])
+def test_refused_variances(draw, variance):
+    with pytest.raises(ConfigError, match="variance"):
+        draw("discrete_gaussian", [variance], rows=1, keys=1)
+    with pytest.raises(TypeError):
+        draw("discrete_gaussian", [1.5], rows=1, keys=1)
+
+
+@pytest.fixture
+def forced() -> Iterator[list[int]]:
+    """Makes the bits for the bucket run out in every first attempt; counts the settled ones."""
+    calls: list[int] = []
+    original, settled = Streams.encrypt, module.settle
+
+    def encrypt(self: Streams, source: np.ndarray, out: np.ndarray) -> np.ndarray:
+        words = original(self, source, out)
+        if len(source) > 1 and not calls:
+            words[:, 0] = 0
+        return words
+
+    def count(*arguments: object) -> int | None:
+        calls.append(1)
+        return settled(*arguments)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Streams, "encrypt", encrypt)
+        patch.setattr(module, "settle", count)
+        yield calls
+
+
+def test_settled_attempts_fit_into_the_batch(draw, forced):
+    sample = draw("discrete_gaussian", [10**4], rows=1, keys=300).reshape(-1)
+    assert len(forced) == 300 * (module._ELEMENTS // 300)
+    assert 80 < sample.std() < 120
+
+
+def test_an_attempts_extensions_have_their_own_blocks(root):
+    streams = Streams(
+        root.mac(), root.stream(), root.heads((b"a",)), 3, 0, label(0, 0),
+        np.zeros((1, 1, 2), dtype=np.uint64),
+    )  # fmt: skip
+    _, seeds = next(streams.chunks(1))
+    seen = {
+        module._extension(streams, seeds[0], coordinate, attempt, number)
+        for coordinate in (0, 1)
+        for attempt in (0, 1)
+        for number in (1, 2)
+    }
+    assert len(seen) == 8
+    with pytest.raises(OverflowError):
+        module._extension(streams, seeds[0], 0, 1 << 24, 1)
