@@ -1,0 +1,168 @@
+"""CSV with a header line. One record is one line: a quoted field may not hold a line break.
+
+Quotes follow RFC 4180 otherwise. A line with another number of fields than the header, with a quote
+left open, with a carriage return inside, not in UTF-8, or with a number that is none, is malformed.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+from numpy.typing import NDArray
+
+from dpcore.errors import ConfigError
+from transforms.dead_letters import dead_letters
+from transforms.decode_batch import Decoded, assemble
+from transforms.decode_cast import MISSING
+from transforms.event_schema import EventSchema
+from transforms.text import BYTE_ORDER_MARK, Chunk
+
+
+def parse_header(line: bytes, delimiter: str, source: str) -> tuple[str, ...]:
+    """The first line of a file -> names of columns.
+
+    Raises:
+      ConfigError: it is not UTF-8 text.
+    """
+    try:
+        text = line.removeprefix(BYTE_ORDER_MARK).decode().rstrip("\r\n")
+        return tuple(next(csv.reader([text], delimiter=delimiter, strict=True)))
+    except (UnicodeDecodeError, csv.Error, StopIteration):
+        raise ConfigError(
+            "source.csv", source, "does not begin with a header line in UTF-8 text."
+        ) from None
+
+
+def check_delimiter(delimiter: str) -> None:
+    """Raises ConfigError unless the delimiter is one printable ASCII character or a tab."""
+    good = len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n'
+    if not good or not (delimiter == "\t" or delimiter.isprintable()):
+        raise ConfigError(
+            "source.delimiter", delimiter, 'must be one character, like ",", ";", "|" or a tab.'
+        )
+
+
+def decode_csv(
+    chunks: Iterable[Chunk],
+    header: Sequence[str],
+    schema: EventSchema,
+    source: str,
+    delimiter: str = ",",
+) -> Iterator[Decoded]:
+    """Lines without the header -> canonical batches.
+
+    Args:
+      chunks: from ``text.chunks``.
+      header: names of columns.
+      schema: the roles of columns.
+      source: path.
+      delimiter: one character.
+
+    Raises:
+      ConfigError: a needed column is not in the header.
+    """
+    schema.require(header, source)
+    parser = _Parser(header, schema, delimiter)
+    for chunk in chunks:
+        if len(chunk.too_long):
+            yield Decoded(None, dead_letters(source, chunk.too_long, "too_long"))
+        if not len(chunk):
+            continue
+        bad = chunk.not_utf8() | _stray_returns(chunk)
+        raw = parser.columns(chunk, bad)
+        if bad.any():
+            dead = dead_letters(source, chunk.numbers[bad], "malformed")
+            yield Decoded(None, dead)
+        if not bad.all():
+            yield assemble(raw, chunk.numbers[~bad], schema, source, empty_is_null=True)
+
+
+class _Parser:
+    def __init__(self, header: Sequence[str], schema: EventSchema, delimiter: str) -> None:
+        # Positions instead of names: a name may be odd, empty, or there twice.
+        self._names = [f"c{i}" for i in range(len(header))]
+        self._wanted = {name: f"c{list(header).index(name)}" for name in schema.needed}
+        self._delimiter = delimiter
+        texts = {schema.time.column, schema.key, schema.id, schema.unit}
+        texts.add(schema.arrival.column if schema.arrival else None)
+        self._types: dict[str, pa.DataType] = {
+            self._wanted[name]: pa.float64()
+            for name, kind in schema.columns.items()
+            if kind == "number" and name not in texts
+        }
+        mark = re.escape(delimiter.encode())
+        field = rb'(?:"(?:[^"]|"")*+"(?!")[^%b]*|[^"%b][^%b]*|)' % (mark, mark, mark)
+        self._closed = re.compile(rb"%b(?:%b%b)*+" % (field, mark, field), re.DOTALL)
+
+    def columns(self, chunk: Chunk, bad: NDArray[np.bool_]) -> dict[str, Any]:
+        """Columns of the lines that are not bad; marks further bad lines in ``bad``."""
+        try:
+            table = self._read(chunk, bad, self._types)
+        except pa.ArrowInvalid:
+            table = self._read(chunk, bad, {})
+        return {name: table.column(at) for name, at in self._wanted.items()}
+
+    def _read(self, chunk: Chunk, bad: NDArray[np.bool_], types: dict[str, pa.DataType]) -> Any:
+        table, lost = self._parse(chunk, ~bad, types)
+        given = len(bad) - int(bad.sum())
+        if table.num_rows + len(lost) != given:
+            # A quote left open has swallowed lines: find it, and read again without.
+            quoted = np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == 34)
+            for i in np.unique(chunk.line_of(quoted)).tolist():
+                if i >= 0 and not bad[i] and not self._closed.fullmatch(chunk.line(i)):
+                    bad[i] = True
+            table, lost = self._parse(chunk, ~bad, types)
+        places = np.flatnonzero(~bad)
+        bad[places[lost]] = True
+        return table
+
+    def _parse(
+        self, chunk: Chunk, keep: NDArray[np.bool_], types: dict[str, pa.DataType]
+    ) -> tuple[Any, NDArray[np.int64]]:
+        """Reads lines; also says which of them (in order) have another number of fields."""
+        data = chunk.data if keep.all() and not len(chunk.too_long) else chunk.select(keep)
+        lost: list[int] = []
+
+        def skip(row: Any) -> str:
+            lost.append(row.number - 1)
+            return "skip"
+
+        wanted = list(dict.fromkeys(self._wanted.values()))
+        if not keep.any():
+            return pa.table({name: pa.array([], pa.string()) for name in wanted}), np.array([], int)
+        table = arrow_csv.read_csv(
+            pa.BufferReader(data),
+            read_options=arrow_csv.ReadOptions(
+                use_threads=False, block_size=len(data) + 1, column_names=self._names
+            ),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self._delimiter, invalid_row_handler=skip
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                check_utf8=False,
+                include_columns=wanted,
+                column_types={name: types.get(name, pa.string()) for name in wanted},
+                null_values=list(MISSING),
+                strings_can_be_null=False,
+            ),
+        )
+        return table, np.array(lost, dtype=np.int64)
+
+
+def _stray_returns(chunk: Chunk) -> NDArray[np.bool_]:
+    """Lines with a carriage return that ends nothing: other readers would end a record there."""
+    bad = np.zeros(len(chunk), dtype=bool)
+    data = chunk.data
+    if data.count(b"\r") == data.count(b"\r\n"):
+        return bad
+    at = np.flatnonzero(np.frombuffer(data, np.uint8) == 13)
+    lines = chunk.line_of(at)
+    inside = (lines >= 0) & (at < chunk.ends[lines])
+    bad[lines[inside]] = True
+    return bad

@@ -1,0 +1,104 @@
+"""Records that are Python mappings already (JSON sieved line by line, Avro) -> raw columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.decode_cast import Bad
+from transforms.event_schema import EventSchema
+
+_NONE = type(None)
+_NUMBERS = frozenset({int, float, Decimal, _NONE})
+_TEXTS = frozenset({str, int, _NONE})
+_TIMES = frozenset({str, int, float, datetime, date, _NONE})
+
+
+def columns_of(
+    rows: Sequence[Mapping[str, Any]], schema: EventSchema
+) -> tuple[dict[str, Any], Bad]:
+    """Picks the needed columns and marks records whose values are of a wrong type.
+
+    Args:
+      rows: (n,) mappings; a field that is not there is null.
+      schema: the roles of columns.
+
+    Returns:
+      raw columns for ``assemble``, and (n,) bool or None.
+    """
+    bad = np.zeros(len(rows), dtype=bool)
+    raw: dict[str, Any] = {}
+    times = {schema.time.column, schema.arrival.column if schema.arrival else None}
+    for name in schema.needed:
+        values = [row.get(name) for row in rows]
+        kind = schema.columns.get(name)
+        if name in times:
+            raw[name] = _times(values, bad)
+        elif kind == "number" and name not in (schema.key, schema.id, schema.unit):
+            raw[name] = _numbers(values, bad)
+        elif kind == "boolean":
+            raw[name] = pa.array(_only(values, frozenset({bool, _NONE}), bad), pa.bool_())
+        elif kind == "any" and name not in (schema.key, schema.id, schema.unit):
+            raw[name] = pa.array([None if value is None else True for value in values], pa.bool_())
+        else:
+            raw[name] = _texts(values, bad)
+    return raw, bad if bad.any() else None
+
+
+def _only(values: list[Any], allowed: frozenset[type], bad: Any) -> list[Any]:
+    """Values of other types become None, and their rows bad."""
+    if set(map(type, values)) <= allowed:
+        return values
+    for i, value in enumerate(values):
+        if type(value) not in allowed:
+            bad[i] = True
+            values[i] = None
+    return values
+
+
+def _numbers(values: list[Any], bad: Any) -> pa.Array:
+    values = _only(values, _NUMBERS, bad)
+    try:
+        return pa.array(values, pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return pa.array([None if v is None else _float(v) for v in values], pa.float64())
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _texts(values: list[Any], bad: Any) -> pa.Array:
+    kinds = set(map(type, values))
+    if kinds <= {bytes, _NONE} and bytes in kinds:
+        return pa.array(values, pa.binary())
+    values = _only(values, _TEXTS, bad)
+    if int in kinds:
+        values = [str(value) if type(value) is int else value for value in values]
+    return pa.array(values, pa.string())
+
+
+def _times(values: list[Any], bad: Any) -> pa.Array:
+    values = _only(values, _TIMES, bad)
+    kinds = set(map(type, values)) - {_NONE}
+    if kinds == {datetime}:
+        aware = {value.tzinfo is not None for value in values if value is not None}
+        if len(aware) == 1:
+            return pa.array(values, pa.timestamp("us", "UTC" if aware.pop() else None))
+    if kinds <= {int}:
+        values = [None if v is None or not -(2**63) <= v < 2**63 else v for v in values]
+        return pa.array(values, pa.int64()) if kinds else pa.nulls(len(values))
+    if kinds <= {int, float}:
+        return pa.array([None if v is None else _float(v) for v in values], pa.float64())
+    if kinds == {date}:
+        return pa.array(values, pa.date32())
+    spelled = [v.isoformat() if isinstance(v, date) else v for v in values]
+    return pa.array([v if v is None else str(v) for v in spelled], pa.string())

@@ -1,0 +1,212 @@
+"""Filter and assign: which events count, and to which key and tick each of them belongs.
+
+In this order: the public predicate, the clock's range, lateness, known keys. An event that the
+predicate leaves out is counted and gone; all others that do not count become dead letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpcore.clock import Clock
+from transforms import tally
+from transforms.dead_letters import DEAD, dead_letters, reason_code, tally_dead
+from transforms.predicate import Predicate
+
+BEFORE_START = reason_code("before_start")
+AFTER_END = reason_code("after_end")
+LATE = reason_code("late")
+UNKNOWN_KEY = reason_code("unknown_key")
+_KEPT = np.int8(-1)
+
+
+class Assigned(NamedTuple):
+    """What became of a batch.
+
+    Attributes:
+      events: the rows that count, with "@tick" int64, "@block" int32 and, for declared keys,
+        "@row" int32 (place of the key among its block's sorted keys).
+      dead: dead letters, or None.
+      filtered: how many rows the predicate left out.
+    """
+
+    events: pa.RecordBatch
+    dead: pa.RecordBatch | None
+    filtered: int
+
+
+class KeyTable(NamedTuple):
+    """Declared keys by bytes: key i sits in row ``rows[i]`` of block ``blocks[i]``."""
+
+    keys: pa.StringArray
+    blocks: NDArray[np.int32]
+    rows: NDArray[np.int32]
+
+
+def key_table(plan: Any) -> KeyTable | None:
+    """The table of a plan's declared keys; None when keys are discovered."""
+    declared = sorted(key.encode() for key in plan.keys.declared)
+    if not declared or plan.keys.observed:
+        return None
+    blocks = np.asarray(plan.block_of(declared), dtype=np.int32)
+    place = {
+        (int(block), key): row
+        for block in np.unique(blocks)
+        for row, key in enumerate(plan.block_keys(int(block)))
+    }
+    rows = [place[int(block), key] for block, key in zip(blocks, declared, strict=True)]
+    names = pa.array([key.decode() for key in declared], pa.string())
+    return KeyTable(names, blocks, np.asarray(rows, dtype=np.int32))
+
+
+class Assign:
+    """The pure part: batches in, batches out. Built once per worker from the public plan.
+
+    Args:
+      plan: has ``clock``, ``keys``, ``where``, ``block_of`` and ``block_keys``.
+      keep: user columns and canonical ones ("@time", "@id", ...) that something downstream needs;
+        "@position" and, with a key column, "@key" always stay.
+    """
+
+    def __init__(self, plan: Any, keep: Iterable[str]) -> None:
+        self._clock: Clock = plan.clock
+        self._where = None if plan.where is None else Predicate.parse(plan.where)
+        self._keyed = plan.keys.column is not None
+        self._block_of = plan.block_of
+        self._table = key_table(plan)
+        names = [*(["@key"] if self._keyed else []), "@position", *keep]
+        self._keep = tuple(dict.fromkeys(names))
+
+    def __call__(self, batch: pa.RecordBatch) -> Assigned:
+        """One batch of decoded events -> those that count, with key and tick."""
+        given = batch.num_rows
+        if self._where is not None:
+            batch = batch.filter(self._where.mask(batch))
+        filtered = given - batch.num_rows
+        reasons, ticks = self._ticks(batch)
+        keys, blocks, rows = self._keys(batch, reasons)
+        columns = {name: batch.column(name) for name in self._keep if name in batch.schema.names}
+        if keys is not None:
+            columns["@key"] = keys
+        columns["@tick"] = pa.array(ticks)
+        columns["@block"] = pa.array(blocks)
+        if rows is not None:
+            columns["@row"] = pa.array(rows)
+        events = pa.RecordBatch.from_arrays(
+            list(columns.values()), names=list(columns), metadata=batch.schema.metadata
+        )
+        kept = reasons == _KEPT
+        if kept.all():
+            return Assigned(_compact(events), None, filtered)
+        gone = ~kept
+        source = (batch.schema.metadata or {}).get(b"source", b"").decode()
+        positions = batch.column("@position").to_numpy()[gone]
+        return Assigned(
+            _compact(events.filter(pa.array(kept))),
+            dead_letters(source, positions, reasons[gone]),
+            filtered,
+        )
+
+    def _ticks(self, batch: pa.RecordBatch) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+        times = batch.column("@time").view(pa.int64()).to_numpy()
+        ticks = self._clock.tick_of(times)
+        reasons = np.full(len(times), _KEPT, dtype=np.int8)
+        reasons[ticks < 0] = BEFORE_START
+        if self._clock.ticks is not None:
+            reasons[ticks >= self._clock.ticks] = AFTER_END
+        if "@arrival" in batch.schema.names:
+            arrivals = batch.column("@arrival").view(pa.int64())
+            waited = pc.greater(pc.subtract(arrivals, pa.array(times)), self._clock.delay)
+            late = pc.fill_null(waited, False).to_numpy(zero_copy_only=False)
+            reasons[late & (reasons == _KEPT)] = LATE
+        return reasons, ticks
+
+    def _keys(
+        self, batch: pa.RecordBatch, reasons: NDArray[np.int8]
+    ) -> tuple[Any, NDArray[np.int32], NDArray[np.int32] | None]:
+        n = batch.num_rows
+        if not self._keyed:
+            block = self._table.blocks[0] if self._table is not None else self._block_of([b""])[0]
+            rows = None if self._table is None else np.zeros(n, dtype=np.int32)
+            return None, np.full(n, block, dtype=np.int32), rows
+        keys = batch.column("@key")
+        if not pa.types.is_dictionary(keys.type):
+            keys = keys.dictionary_encode()
+        # One slot more than there are keys: where null keys point to.
+        names = keys.dictionary
+        null = len(names)
+        slots = pc.fill_null(keys.indices, null).to_numpy().astype(np.int64)
+        known = np.ones(null + 1, dtype=bool)
+        known[null] = False
+        blocks = np.zeros(null + 1, dtype=np.int32)
+        rows = None
+        if self._table is not None:
+            found = pc.index_in(names, value_set=self._table.keys)
+            known[:null] = found.is_valid().to_numpy(zero_copy_only=False)
+            at = found.fill_null(0).to_numpy()
+            blocks[:null] = self._table.blocks[at]
+            places = np.zeros(null + 1, dtype=np.int32)
+            places[:null] = self._table.rows[at]
+            rows = places[slots]
+        elif null:
+            blocks[:null] = self._block_of([key.encode() for key in names.to_pylist()])
+        reasons[~known[slots] & (reasons == _KEPT)] = UNKNOWN_KEY
+        return keys, blocks[slots], rows
+
+
+def _compact(events: pa.RecordBatch) -> pa.RecordBatch:
+    """Leaves no key in the dictionary that no event has: listing it must show live keys only."""
+    if "@key" not in events.schema.names:
+        return events
+    keys = events.column("@key")
+    slots = keys.indices.to_numpy()
+    used = np.bincount(slots, minlength=len(keys.dictionary)) > 0
+    if used.all():
+        return events
+    places = (np.cumsum(used) - 1).astype(np.int32)
+    compact = pa.DictionaryArray.from_arrays(
+        pa.array(places[slots]), keys.dictionary.filter(pa.array(used))
+    )
+    at = events.schema.get_field_index("@key")
+    return events.set_column(at, events.schema.field(at), compact)
+
+
+class FilterAssign(beam.DoFn):
+    """Thin shell around ``Assign``: events on the main output, dead letters tagged "dead".
+
+    Args:
+      plan: the public plan.
+      keep: columns that something downstream needs; see ``Assign``.
+    """
+
+    def __init__(self, plan: Any, keep: Iterable[str]) -> None:
+        self._plan = plan
+        self._columns = tuple(keep)
+        self._assign: Assign | None = None
+        if plan.where is not None:
+            Predicate.parse(plan.where)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_assign": None}
+
+    def setup(self) -> None:
+        """Builds the tables once per worker."""
+        self._assign = Assign(self._plan, self._columns)
+
+    def process(self, element: pa.RecordBatch) -> Iterator[Any]:
+        """One batch of decoded events."""
+        assert self._assign is not None
+        events, dead, filtered = self._assign(element)
+        tally.add("filtered", filtered)
+        if dead is not None:
+            tally_dead(dead)
+            yield beam.pvalue.TaggedOutput(DEAD, dead)
+        if events.num_rows:
+            yield events
