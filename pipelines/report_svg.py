@@ -1,0 +1,286 @@
+"""Charts as inline SVG: lines with error bands, bars with whiskers, heat maps; coloured by CSS."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib import colormaps
+from numpy.typing import NDArray
+from PIL import Image
+
+from pipelines.report_axis import BAND, limits, number_ticks, show_numbers, time_ticks
+from pipelines.report_data import Series
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+WIDTH, HEIGHT = 560, 230
+LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 26
+COLOUR_MAP = "viridis"
+_LEVELS = 255
+
+
+@dataclass(frozen=True)
+class TimeAxis:
+    """Where ticks are, in microseconds: start of tick 0, and the period."""
+
+    start: int
+    period: int
+    first: int
+    last: int
+
+    def at(self, tick: int) -> int:
+        """First microsecond of a tick."""
+        return self.start + int(tick) * self.period
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The plot area in pixels, and the numbers at its borders."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+    x0: float
+    x1: float
+    y0: float
+    y1: float
+
+    def x(self, value: Floats | float) -> Floats:
+        """Data to pixels."""
+        span = (self.x1 - self.x0) or 1.0
+        return self.left + (np.asarray(value) - self.x0) / span * (self.right - self.left)
+
+    def y(self, value: Floats | float) -> Floats:
+        """Data to pixels, downwards."""
+        span = (self.y1 - self.y0) or 1.0
+        return self.bottom - (np.asarray(value) - self.y0) / span * (self.bottom - self.top)
+
+
+def text(x: float, y: float, label: str, cls: str, anchor: str = "middle") -> str:
+    """One label."""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" class="{cls}" text-anchor="{anchor}">'
+        f"{html.escape(label)}</text>"
+    )
+
+
+def svg(body: str, height: float, label: str, width: float = WIDTH) -> str:
+    """The element around a chart."""
+    return (
+        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{html.escape(label)}">'
+        f"{body}</svg>"
+    )
+
+
+def time_labels(frame: Frame, axis: TimeAxis, about: int = 6) -> str:
+    """Marks and labels under a plot whose x is in ticks."""
+    begin, end = axis.at(axis.first), axis.at(axis.last)
+    if axis.first == axis.last:
+        x = float(frame.x(axis.first))
+        return text(x, frame.bottom + 17, f"tick {axis.first}", "tick")
+    parts = []
+    for stamp, label in time_ticks(begin, end, about):
+        x = float(frame.x((stamp - axis.start) / axis.period))
+        parts.append(f'<path class="mark" d="M{x:.1f} {frame.bottom:.1f}v4"/>')
+        half = 3.2 * len(label)
+        anchor = "end" if x + half > WIDTH else "middle"
+        parts.append(text(min(x, WIDTH - 2), frame.bottom + 17, label, "tick", anchor))
+    return "".join(parts)
+
+
+def value_labels(frame: Frame) -> str:
+    """Grid lines and labels left of a plot; the line at 0 is stronger."""
+    ticks = number_ticks(frame.y0, frame.y1, 5)
+    parts = []
+    for value, label in zip(ticks, show_numbers(ticks), strict=True):
+        y = float(frame.y(value))
+        cls = "zero" if value == 0 else "grid"
+        parts.append(f'<path class="{cls}" d="M{frame.left:.1f} {y:.1f}H{frame.right:.1f}"/>')
+        parts.append(text(frame.left - 6, y + 3.5, label, "tick", "end"))
+    return "".join(parts)
+
+
+def runs(fine: NDArray[np.bool_]) -> list[slice]:
+    """Stretches of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], fine.astype(np.int8), [0]])))
+    return [slice(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def points(x: Floats, y: Floats) -> str:
+    """ "x,y x,y ..." with one decimal."""
+    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+
+
+def line_chart(series: Sequence[Series], axis: TimeAxis, label: str) -> tuple[str, Frame, bool]:
+    """Lines with bands of +-1.96 stddev. Returns the SVG, its frame, and whether bands are cut."""
+    value = np.concatenate([s.value[:, 0] for s in series]) if series else np.zeros(0)
+    stddev = np.concatenate([s.stddev[:, 0] for s in series]) if series else np.zeros(0)
+    low, high, cut = limits(value, stddev)
+    frame = Frame(
+        LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM, axis.first - 0.5, axis.last + 0.5, low, high
+    )
+    bands, lines = [], []
+    for i, one in enumerate(series):
+        x, v = frame.x(one.ticks.astype(np.float64)), one.value[:, 0]
+        half = BAND * one.stddev[:, 0]
+        for part in runs(np.isfinite(v) & np.isfinite(half)):
+            upper = np.clip(frame.y((v + half)[part]), TOP - 9, HEIGHT)
+            lower = np.clip(frame.y((v - half)[part]), TOP - 9, HEIGHT)
+            outline = f"{points(x[part], upper)} {points(x[part][::-1], lower[::-1])}"
+            if len(upper) == 1:
+                bands.append(
+                    f'<path class="whisker s{i}" d="M{x[part][0]:.1f} {upper[0]:.1f}'
+                    f'V{lower[0]:.1f}"/>'
+                )
+            else:
+                bands.append(f'<polygon class="band s{i}" points="{outline}"/>')
+        for part in runs(np.isfinite(v)):
+            y = np.clip(frame.y(v[part]), -50, HEIGHT + 50)
+            if len(y) == 1:
+                lines.append(
+                    f'<circle class="dot s{i}" cx="{x[part][0]:.1f}" cy="{y[0]:.1f}" r="3"/>'
+                )
+            else:
+                lines.append(f'<polyline class="line s{i}" points="{points(x[part], y)}"/>')
+    clip = (
+        f'<svg x="{LEFT}" y="{TOP}" width="{frame.right - LEFT}" height="{frame.bottom - TOP}" '
+        f'viewBox="{LEFT} {TOP} {frame.right - LEFT} {frame.bottom - TOP}">'
+        f"{''.join(bands)}{''.join(lines)}</svg>"
+    )
+    body = value_labels(frame) + time_labels(frame, axis) + clip + '<g class="hover"></g>'
+    return svg(body, HEIGHT, label), frame, cut
+
+
+def thin(one: Series, frame: Frame) -> bool:
+    """Whether the band is lost behind the line for most of the time."""
+    half = BAND * one.stddev[:, 0]
+    half = half[np.isfinite(half)]
+    per_unit = (frame.bottom - frame.top) / ((frame.y1 - frame.y0) or 1.0)
+    return bool(half.size) and float(np.median(half)) * per_unit < 1.2
+
+
+def bar_chart(value: Floats, stddev: Floats, labels: Sequence[str], label: str) -> str:
+    """Horizontal bars with whiskers of +-1.96 stddev, one row a component."""
+    step, side = 26.0, 12 + 6.6 * max(len(text) for text in labels)
+    side = min(side, 150.0)
+    fine = np.isfinite(value)
+    half = np.where(np.isfinite(stddev), BAND * stddev, 0.0)
+    low = min(0.0, float((value - half)[fine].min())) if fine.any() else 0.0
+    high = max(0.0, float((value + half)[fine].max())) if fine.any() else 1.0
+    high = high if high > low else low + 1.0
+    height = TOP + step * len(labels) + BOTTOM
+    frame = Frame(side, WIDTH - 84, TOP, height - BOTTOM, low, high, 0, 1)
+    parts = []
+    ticks = number_ticks(low, high, 4)
+    for at, name in zip(ticks, show_numbers(ticks), strict=True):
+        x = float(frame.x(at))
+        cls = "zero" if at == 0 else "grid"
+        parts.append(f'<path class="{cls}" d="M{x:.1f} {TOP}V{frame.bottom:.1f}"/>')
+        parts.append(text(x, frame.bottom + 17, name, "tick"))
+    zero = float(frame.x(0.0))
+    for i, name in enumerate(labels):
+        middle = TOP + step * (i + 0.5)
+        parts.append(text(side - 8, middle + 4, name[:22], "name", "end"))
+        if not fine[i]:
+            parts.append(text(zero + 6, middle + 4, "no value", "tick", "start"))
+            continue
+        x = float(frame.x(value[i]))
+        parts.append(
+            f'<rect class="bar" x="{min(x, zero):.1f}" y="{middle - 8:.1f}" '
+            f'width="{max(abs(x - zero), 0.5):.1f}" height="16" rx="2"/>'
+        )
+        a, b = float(frame.x(value[i] - half[i])), float(frame.x(value[i] + half[i]))
+        if half[i] > 0:
+            parts.append(
+                f'<path class="whisker ink" d="M{a:.1f} {middle:.1f}H{b:.1f}'
+                f'M{a:.1f} {middle - 4:.1f}v8M{b:.1f} {middle - 4:.1f}v8"/>'
+            )
+        shown = (
+            show_numbers([round(float(value[i]))]) if abs(value[i]) >= 100 else [f"{value[i]:.3g}"]
+        )
+        if abs(value[i]) >= 1e4:
+            shown = [f"{value[i]:,.0f}"]
+        parts.append(text(max(b, x, zero) + 7, middle + 4, shown[0], "name", "start"))
+    return svg("".join(parts), height, label)
+
+
+@dataclass(frozen=True)
+class HeatScale:
+    """Colour by the square root above 0, so that a few large rows do not hide the others."""
+
+    top: float
+
+    @classmethod
+    def of(cls, value: Floats) -> HeatScale:
+        """Up to the 99.8 % quantile."""
+        fine = value[np.isfinite(value)]
+        top = float(np.quantile(fine, 0.998)) if fine.size else 1.0
+        return cls(top if top > 0 else 1.0)
+
+    def level(self, value: Floats) -> NDArray[np.uint8]:
+        """0..254, and 255 where there is no value."""
+        with np.errstate(invalid="ignore"):
+            share = np.sqrt(np.clip(value / self.top, 0, 1))
+        level = np.where(np.isfinite(value), np.round(share * (_LEVELS - 1)), _LEVELS)
+        return level.astype(np.uint8)
+
+
+def picture(level: NDArray[np.uint8]) -> str:
+    """Levels (rows, columns) as a data URI of a PNG with a palette; 255 is transparent."""
+    colours = (colormaps[COLOUR_MAP](np.linspace(0, 1, _LEVELS))[:, :3] * 255).round()
+    image = Image.fromarray(level, mode="P")
+    image.putpalette([*colours.astype(int).ravel().tolist(), 0, 0, 0])
+    stream = io.BytesIO()
+    image.save(stream, "PNG", optimize=True, transparency=_LEVELS)
+    return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode()
+
+
+def heat_chart(
+    value: Floats,
+    ticks: Ints,
+    rows: Sequence[tuple[float, str]],
+    axis: TimeAxis,
+    row_height: float,
+    label: str,
+    side: float,
+) -> tuple[str, Frame, HeatScale]:
+    """Rows over time. value: (R, m); rows: (position in rows, label) of the marks at the left."""
+    scale = HeatScale.of(value)
+    body = max(row_height * len(value), 60.0)
+    frame = Frame(side, WIDTH - RIGHT, TOP, TOP + body, axis.first - 0.5, axis.last + 0.5, 0, 1)
+    a, b = float(frame.x(ticks[0] - 0.5)), float(frame.x(ticks[-1] + 0.5))
+    if len(ticks) > 1:
+        a = float(frame.x(ticks[0] - (ticks[1] - ticks[0]) + 0.5))
+    parts = [
+        f'<image x="{max(a, side):.1f}" y="{TOP}" width="{b - max(a, side):.1f}" '
+        f'height="{body:.1f}" preserveAspectRatio="none" class="heat" '
+        f'href="{picture(scale.level(value))}"/>'
+    ]
+    for position, name in rows:
+        y = TOP + position * body / len(value)
+        parts.append(text(side - 7, y + 3.5, name, "tick", "end"))
+    parts.append(time_labels(frame, axis))
+    parts.append('<g class="hover"></g>')
+    return svg("".join(parts), TOP + body + BOTTOM, label), frame, scale
+
+
+def legend(scale: HeatScale, show: Callable[[float], str]) -> str:
+    """A bar of colours with numbers under it."""
+    level = np.arange(_LEVELS, dtype=np.uint8)[None, :]
+    parts = [
+        f'<image x="0" y="0" width="260" height="9" preserveAspectRatio="none" class="heat" '
+        f'href="{picture(level)}"/>'
+    ]
+    for share in (0.0, 0.5, 1.0):
+        value = scale.top * share**2
+        anchor = {0.0: "start", 1.0: "end"}.get(share, "middle")
+        name = "0 or less" if share == 0 else show(value) + (" or more" if share == 1 else "")
+        parts.append(text(260 * share, 22, name, "tick", anchor))
+    return svg("".join(parts), 26, "colour scale", width=260)

@@ -1,0 +1,125 @@
+"""The files of a folder of results: which there are, and their rows in one shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+_FILE = re.compile(r"ticks-(\d+)-(\d+)(?:[-.].*)?\.(parquet|csv|ndjson)\Z")
+_BATCH_ROWS = 1 << 20
+_TIME = pa.timestamp("us", tz="UTC")
+TYPES: dict[str, pa.DataType] = {
+    "release": pa.string(),
+    "key": pa.string(),
+    "tick": pa.int64(),
+    "tick_start": _TIME,
+    "tick_end": _TIME,
+    "name": pa.string(),
+    "over": pa.int64(),
+    "value": pa.list_(pa.float64()),
+    "stddev": pa.list_(pa.float64()),
+    "epsilon": pa.float64(),
+    "delta": pa.float64(),
+    "window": pa.int64(),
+    "plan": pa.string(),
+}
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """One file of results and the ticks it covers, both ends included."""
+
+    path: Path
+    first: int
+    last: int
+
+    @property
+    def format(self) -> str:
+        """parquet, csv or ndjson."""
+        return self.path.suffix[1:]
+
+
+def result_files(directory: Path) -> tuple[ResultFile, ...]:
+    """The files of results in a folder, in order of ticks; anything else in it is passed over."""
+    found = []
+    for path in directory.iterdir():
+        match = _FILE.match(path.name)
+        if match:
+            found.append(ResultFile(path, int(match[1]), int(match[2])))
+    return tuple(sorted(found, key=lambda file: (file.first, file.last, file.path.name)))
+
+
+def read_file(file: ResultFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Rows of one file with exactly these columns; key and name dictionary-encoded."""
+    names = list(columns)
+    if file.format == "parquet":
+        reader = pq.ParquetFile(file.path, read_dictionary=["key", "name", "release", "plan"])
+        raw: Iterator[pa.RecordBatch] = reader.iter_batches(_BATCH_ROWS, columns=names)
+    elif file.format == "csv":
+        text = {"value": pa.string(), "stddev": pa.string()}
+        options = pa.csv.ConvertOptions(
+            include_columns=names,
+            column_types={name: text.get(name, TYPES[name]) for name in names},
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        raw = iter(pa.csv.open_csv(file.path, convert_options=options))
+    else:
+        schema = pa.schema([(name, TYPES[name]) for name in names])
+        options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        raw = iter(pa.json.read_json(file.path, parse_options=options).to_batches())
+    for batch in raw:
+        arrays = [_normal(batch.column(name), name) for name in names]
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _normal(array: pa.Array, name: str) -> pa.Array:
+    if name in ("key", "name"):
+        if not pa.types.is_dictionary(array.type):
+            array = pc.dictionary_encode(pc.fill_null(pc.cast(array, pa.string()), ""))
+        return array
+    if name in ("value", "stddev") and pa.types.is_string(array.type):
+        return lists_of(array)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array if array.type == TYPES[name] else pc.cast(array, TYPES[name])
+
+
+def lists_of(text: pa.Array) -> pa.Array:
+    """JSON lists of numbers as text -> list<double>; empty text and null -> null."""
+    stripped = pc.utf8_trim(text, " []")
+    stripped = pc.if_else(pc.equal(stripped, ""), pa.scalar(None, pa.string()), stripped)
+    parts = pc.split_pattern(stripped, ",")
+    flat = pc.utf8_trim_whitespace(parts.flatten())
+    flat = pc.if_else(pc.is_in(flat, pa.array(["null", "NaN"])), "nan", flat)
+    lengths = pc.fill_null(pc.list_value_length(parts), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    valid = pc.is_valid(parts)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets), pc.cast(flat, pa.float64()), mask=pc.invert(valid)
+    )
+
+
+def matrix(array: pa.Array, rows: NDArray[np.int64], width: int) -> NDArray[np.float64]:
+    """Some rows of a list column: rows (n,) -> (n, width) float64, NaN where there is none."""
+    out = np.full((len(rows), width), np.nan)
+    if not len(rows) or not len(array.values):
+        return out
+    offsets = array.offsets.to_numpy()
+    numbers = array.values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    begin, length = offsets[rows], offsets[rows + 1] - offsets[rows]
+    whole = length >= width
+    if array.null_count:
+        whole &= ~array.is_null().to_numpy(zero_copy_only=False)[rows]
+    out[whole] = numbers[begin[whole][:, None] + np.arange(width)]
+    return out
