@@ -26,6 +26,10 @@ from dpcore.errors import ConfigError
 
 _FILES = {
     "independent": "dpcore.continual.independent:Independent",
+    "tree": "dpcore.continual.tree:Tree",
+    "window_tree": "dpcore.continual.window_tree:WindowTree",
+    "merging_tree": "dpcore.continual.merging_tree:MergingTree",
+    "hybrid": "dpcore.continual.hybrid:Hybrid",
 }
 
 

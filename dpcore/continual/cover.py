@@ -18,6 +18,9 @@ from dpcore.continual.unit import (
 from dpcore.guarantee import Loss
 from dpcore.mechanism import ContinualSum, Digests, Floats, Ints, Noise
 
+UNBOUNDED = 2**40 - 1
+"""Ticks that a clock without end may have (34,865 years of seconds): states have fixed shapes."""
+
 
 class Node(NamedTuple):
     """One unit of noise, for the leaves [start, end); its scale is multiplier * noise_scale."""
@@ -83,7 +86,7 @@ class CoverSum(ContinualSum):
 
     def check(self, noise: Noise, n: int) -> None:
         """Raises WeirError when a stride leaves the clock."""
-        within_horizon(self.name, self.horizon, noise.first_tick, n)
+        within_horizon(self.name, self.horizon or UNBOUNDED, noise.first_tick, n)
 
     def units(
         self, noise: Noise, labels: Digests, digests: Digests, multipliers: Floats | None = None

@@ -109,7 +109,8 @@ def loss_of_units(kind: str, units: float, sensitivity: float, noise_scale: floa
     """Loss of a record that moves ``units`` units of noise by its whole sensitivity, adaptively.
 
     Gaussian: mu^2 = units (Delta / sigma)^2. Discrete Gaussian: rho = units Delta^2 / (2 sigma^2).
-    K-norm: eps = units Delta / b. Source: privacy.md, Accounting 1 and 5, Mechanisms.
+    K-norm: eps = units Delta / b. Sources: Dong, Roth,
+    Su (2022); Canonne, Kamath, Steinke (2020); Hardt, Talwar (2010).
     """
     kind_ = kind_of(kind)
     if units == 0 or sensitivity == 0:
@@ -180,10 +181,10 @@ def refuse_overs(mechanism: str, overs: Sequence[int | None], served: bool) -> N
         )
 
 
-def within_horizon(mechanism: str, horizon: int | None, first_tick: int, n: int) -> None:
+def within_horizon(mechanism: str, horizon: int, first_tick: int, n: int) -> None:
     """Raises WeirError when a stride leaves the clock that the mechanism was calibrated for."""
-    if first_tick < 0 or (horizon is not None and first_tick + n > horizon):
+    if first_tick < 0 or first_tick + n > horizon:
         raise WeirError(
-            f"{mechanism} was calibrated for ticks 0 to {horizon}, got ticks {first_tick} to "
-            f"{first_tick + n}."
+            f"{mechanism} was calibrated for {horizon} ticks, got ticks {first_tick} to "
+            f"{first_tick + n - 1}."
         )

@@ -1,0 +1,227 @@
+"""The delayed-merge tree: pure epsilon for streams without end, with gradual expiration."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from dpcore.continual.cover import UNBOUNDED, CoverSum, Node
+from dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
+from dpcore.errors import ConfigError
+from dpcore.guarantee import Loss
+from dpcore.mechanism import Digests, Floats, Ints, Noise, label
+
+GAMMA = 1.0
+"""Default of gamma: levels above the window cost what those inside it cost, so the loss grows like
+log n. Above 1 is less noise and faster expiration; below 1 bounds the loss for ever, with noise
+that grows like a power of the time."""
+
+
+class MergingTreeState(NamedTuple):
+    """What a delayed-merge tree keeps, for each level l.
+
+    Attributes:
+      newest, older: (K, levels, 2) uint64, digest chain at the last two multiples of 2^l.
+      noise: (K, levels, d) int64, noise of the nodes in the cover that have level l or more.
+    """
+
+    newest: Digests
+    older: Digests
+    noise: Ints
+
+
+@dataclass(frozen=True)
+class MergingTree(CoverSum):
+    """Delayed-merge tree: graded expiration with pure epsilon, about 1.5 log2(t) units of noise.
+
+    A dyadic node of level l over the leaves [s, s + 2^l) is in use only from time s + 2 2^l - 1 on
+    (time = number of leaves so far); until then its two children stand in. With u = t + 1 the cover
+    at time t has 1 + (binary digit l of u) nodes of every level l with u >= 2^(l+1).
+
+    **Formal guarantees**
+      Unit: one event. Relation: that under which ``sensitivity`` was derived.
+      Sensitivity: l2 norm ``sensitivity`` of what one neighbour changes in (leaf / scales), at one
+        tick.
+      Guarantee: against everything released within n ticks of its arrival a record has met only
+        nodes of levels l <= log2(n), one of each, because the last leaf of such a node is 2^l - 1
+        ticks old when the node is first used. Levels l <= h cost one share each, level l > h
+        gamma^(l - h) shares; h + 1 shares are the budget, h = floor(log2 W). Shares are of eps
+        (K-norm), of mu^2 (Gaussian) and of rho (discrete Gaussian); they add adaptively. The record
+        at the end of a large node meets as many nodes; that outputs only show sums of nodes is not
+        counted on. (At gamma = 1 the plain tree keeps the same table with a third of the variance.)
+      Error: at most 2 nodes a level; units of level l > h are gamma^(h - l) noise scales large
+        (the root of that for Gaussian noise).
+      Source: derived here. Compare Andersson, Henzinger, Pagh, Steiner, Upadhyay (2024),
+        "Continual counting with gradual privacy expiration", who show that O(log(t) / eps) is
+        right.
+
+    Attributes:
+      top: h, the last level inside the window.
+      gamma: what a level above h costs, in shares of the level below it.
+    """
+
+    top: int
+    gamma: float
+
+    name: ClassVar[str] = "merging_tree"
+    title: ClassVar[str] = "Tree with delayed merges: graded expiration, pure epsilon too"
+    source: ClassVar[str] = (
+        "Weir; compare Andersson, Henzinger, Pagh, Steiner, Upadhyay (NeurIPS 2024)"
+    )
+    settings: ClassVar[dict[str, str]] = {
+        "gamma": "cost of a level above the window, relative to the level below it; 0.5 to 2, 1 "
+        "unless set; more: less noise, faster expiration; below 1: the loss is bounded for ever",
+    }
+
+    @classmethod
+    def calibrated(
+        cls,
+        *,
+        dimension: int,
+        scales: tuple[float, ...],
+        sensitivity: float,
+        overs: tuple[int | None, ...],
+        window: int | None,
+        horizon: int | None,
+        budget: Loss,
+        gamma: float | None = None,
+        **options: Any,
+    ) -> MergingTree:
+        """The tree whose loss within the window (None: for ever) is at most the budget.
+
+        Raises:
+          ConfigError: gamma is out of range, or the noise, the sums or an option is not served.
+        """
+        refuse_options(cls.name, options)
+        refuse_overs(cls.name, overs, cls.serves(overs))
+        kind = noise_for(cls.name, cls.kinds, budget)
+        last = _levels(horizon) - 1
+        top = last if window is None else min(window.bit_length() - 1, last)
+        scale = noise_scale_for(top + 1, sensitivity, budget)
+        gamma = GAMMA if gamma is None else float(gamma)
+        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon, top, gamma)
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.gamma <= 2:
+            raise ConfigError("mechanism.gamma", self.gamma, "must be from 0.5 to 2.")
+
+    @property
+    def levels(self) -> int:
+        """Levels that are ever in use."""
+        return _levels(self.horizon)
+
+    def share(self, level: int) -> float:
+        """What a node of this level costs: 1 inside the window."""
+        return float(self.gamma ** max(level - self.top, 0))
+
+    def multiplier(self, level: int) -> float:
+        """Size of the units of a level, in noise scales; rounded up."""
+        if level <= self.top or self.gamma == 1:
+            return 1.0
+        share = self.share(level)
+        size = 1 / share if self.kind == "k_norm" else 1 / math.sqrt(share)
+        return math.nextafter(size, math.inf)
+
+    def loss(self, ticks: int | None) -> Loss:
+        """Shares of the levels that a record has met within n ticks; None: of all levels."""
+        levels = self.levels if ticks is None else min(max(ticks, 0).bit_length(), self.levels)
+        inside = min(levels, self.top + 1)
+        return self.loss_of(
+            inside + math.fsum(self.share(level) for level in range(inside, levels))
+        )
+
+    def _used(self, ticks: Ints, level: int) -> tuple[Ints, Ints]:
+        """Nodes of a level in the covers at ticks (m,): indices [low, high)."""
+        u = np.asarray(ticks, dtype=np.int64) + 2
+        high = np.maximum((u >> level) - 1, 0)
+        low = 2 * np.maximum((u >> (level + 1)) - 1, 0)
+        return low, high
+
+    def factor(self, ticks: Ints, over: int | None) -> Floats:
+        """Squared sizes of the nodes in the cover, or in one of two covers only: (m,)."""
+        now = np.asarray(ticks, dtype=np.int64)
+        then = None if over is None else np.maximum(now - over, -1)
+        out = np.zeros(now.shape, dtype=np.float64)
+        for level in range(self.levels):
+            low, high = self._used(now, level)
+            count = high - low
+            if then is not None:
+                low_then, high_then = self._used(then, level)
+                shared = np.minimum(high, high_then) - np.maximum(low, low_then)
+                count = count + (high_then - low_then) - 2 * np.maximum(shared, 0)
+            out += self.multiplier(level) ** 2 * count
+        return out
+
+    def cover(self, tick: int) -> tuple[Node, ...]:
+        """Greedily from the left, the largest node in use."""
+        nodes, at = [], 0
+        while at <= tick:
+            level = 0
+            while at % (2 << level) == 0 and at + (4 << level) - 1 <= tick + 1:
+                level += 1
+            nodes.append(Node(at, at + (1 << level), self.multiplier(level)))
+            at += 1 << level
+        return tuple(nodes)
+
+    def init_noise(self, n_keys: int) -> MergingTreeState:
+        """No leaves, no noise."""
+        marks = np.zeros((n_keys, self.levels, 2), dtype=np.uint64)
+        noise = np.zeros((n_keys, self.levels, self.dimension), dtype=np.int64)
+        return MergingTreeState(marks, marks.copy(), noise)
+
+    def draw(
+        self, own: MergingTreeState, chain: Digests, leaf_digests: Digests, noise: Noise
+    ) -> tuple[MergingTreeState, Ints]:
+        """Draws the nodes that come into use, then adds the levels up from above.
+
+        At time t, u = t + 1 and z = trailing zeros of u, one node of each level l <= z comes into
+        use. Below z it replaces the level's two nodes, which merge; at z it joins the one there.
+        (No node of level l is in use before u = 2^(l+1).)
+        """
+        n = leaf_digests.shape[0]
+        self.check(noise, n)
+        newest, older = (list(marks.transpose(1, 0, 2)) for marks in (own.newest, own.older))
+        levels: list[int] = []
+        indices: list[int] = []
+        digests: list[Digests] = []
+        first_unit = []
+        for i in range(n):
+            u = noise.first_tick + i + 2
+            for level in range(min(_zeros(u - 1) + 1, self.levels)):
+                older[level], newest[level] = newest[level], chain[i + 1]
+            first_unit.append(len(levels))
+            for level in range(min(_zeros(u) + 1, u.bit_length() - 1)):
+                levels.append(level)
+                indices.append((u >> level) - 2)
+                digests.append(newest[level] ^ older[level])
+        labels = label(np.asarray(levels), np.asarray(indices))
+        sizes = np.asarray([self.multiplier(level) for level in range(self.levels)])[levels]
+        units = self.units(noise, labels, np.stack(digests), sizes)
+        above = [*own.noise.transpose(1, 0, 2), np.zeros_like(units[0])]
+        drawn = np.empty((n, *units.shape[1:]), dtype=np.int64)
+        for i in range(n):
+            u = noise.first_tick + i + 2
+            z, mine = _zeros(u), first_unit[i]
+            # u = 2^z: every level below z has one node, and z has none yet.
+            tail = above[z]
+            if u >> z > 1:
+                tail = above[z] = tail + units[mine + z]
+            for level in range(z - 1, -1, -1):
+                tail = above[level] = tail + units[mine + level]
+            drawn[i] = tail
+        noise_above = np.stack(above[: self.levels], axis=1)
+        state = MergingTreeState(np.stack(newest, axis=1), np.stack(older, axis=1), noise_above)
+        return state, drawn
+
+
+def _levels(horizon: int | None) -> int:
+    """Levels in use on a clock of this many ticks: those with 2^(l+1) <= T + 1."""
+    return ((horizon or UNBOUNDED) + 1).bit_length() - 1
+
+
+def _zeros(value: int) -> int:
+    """Trailing zeros of an integer > 0."""
+    return (value & -value).bit_length() - 1

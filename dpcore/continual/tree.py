@@ -1,0 +1,139 @@
+"""The binary tree over the whole stream, calibrated for its end or for a window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from dpcore.continual.cover import UNBOUNDED, CoverSum, Node, common_below, trailing_zeros
+from dpcore.continual.prefix import Slots
+from dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
+from dpcore.errors import ConfigError
+from dpcore.guarantee import Loss
+from dpcore.mechanism import Digests, Floats, Ints, Noise, label
+
+
+class TreeState(NamedTuple):
+    """What a tree keeps; slot l is about the time (t >> l) << l, t = number of ticks so far.
+
+    Attributes:
+      marks: (K, levels, 2) uint64, digest chain at that time.
+      noise: (K, levels, d) int64, noise of the running total at that time.
+    """
+
+    marks: Digests
+    noise: Ints
+
+
+@dataclass(frozen=True)
+class Tree(CoverSum):
+    """Binary tree over the stream: popcount(t) units of noise, and a loss that grows like log n.
+
+    Every dyadic node [j 2^l, (j + 1) 2^l) with j even has a unit of noise, drawn when it completes;
+    the running total of t leaves uses the popcount(t) nodes that the binary digits of t name.
+    (Nodes with j odd are in no prefix: they are never drawn.)
+
+    **Formal guarantees**
+      Unit: one event. Relation: that under which ``sensitivity`` was derived.
+      Sensitivity: l2 norm ``sensitivity`` of what one neighbour changes in (leaf / scales), at one
+        tick.
+      Guarantee: against everything released within n ticks of its arrival, n <= T or None, a record
+        has met at most k = floor(log2 n) + 1 nodes (T for None), and outputs are sums of nodes'
+        noisy sums, so adaptively mu^2 = k (Delta / sigma)^2; rho = k Delta^2 / (2 sigma^2) on the
+        lattice; eps = k Delta / b for K-norm noise. The record of tick 0 attains it for every n.
+        For: record i is in the node of level l if digit l of i is 0, and first meets it 2^l - (i
+        mod 2^l) ticks after its arrival. If l_1 < ... < l_k are such levels, i mod 2^(l_k) lacks
+        the others' digits, so the k-th node takes at least 1 + 2^(l_1) + ... + 2^(l_(k-1)) >=
+        2^(k-1) ticks.
+      Error: popcount(t) units; a sum over N ticks costs the nodes that two prefixes do not share.
+      Source: Chan, Shi, Song (2011); Dwork, Naor, Pitassi, Rothblum (2010); Kasiviswanathan,
+        Nissim, Jin (2017), TreeMech. The loss within n ticks is derived here.
+    """
+
+    name: ClassVar[str] = "tree"
+    title: ClassVar[str] = "Binary tree over the whole stream"
+    source: ClassVar[str] = "Chan, Shi, Song (2011); Dwork, Naor, Pitassi, Rothblum (2010)"
+
+    @classmethod
+    def calibrated(
+        cls,
+        *,
+        dimension: int,
+        scales: tuple[float, ...],
+        sensitivity: float,
+        overs: tuple[int | None, ...],
+        window: int | None,
+        horizon: int | None,
+        budget: Loss,
+        **options: Any,
+    ) -> Tree:
+        """The tree whose loss within the window (None: for ever) is at most the budget.
+
+        Raises:
+          ConfigError: neither the window nor the stream has an end, or the noise, the sums or an
+            option is not served.
+        """
+        refuse_options(cls.name, options)
+        refuse_overs(cls.name, overs, cls.serves(overs))
+        ends = [ticks for ticks in (window, horizon) if ticks is not None]
+        if not ends:
+            raise ConfigError(
+                "clock.end", None, "tree needs an end: set it or a window, or take hybrid."
+            )
+        kind = noise_for(cls.name, cls.kinds, budget)
+        scale = noise_scale_for(min(ends).bit_length(), sensitivity, budget)
+        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon)
+
+    @property
+    def levels(self) -> int:
+        """floor(log2 T) + 1."""
+        return (self.horizon or UNBOUNDED).bit_length()
+
+    def loss(self, ticks: int | None) -> Loss:
+        """floor(log2 n) + 1 units, at most one a level."""
+        if ticks is None:
+            return self.loss_of(self.levels)
+        return self.loss_of(min(max(ticks, 0).bit_length(), self.levels))
+
+    def factor(self, ticks: Ints, over: int | None) -> Floats:
+        """popcount(t) units, or those that the prefixes t and t - N do not share: (m,)."""
+        now = np.asarray(ticks, dtype=np.int64) + 1
+        then = np.zeros_like(now) if over is None else np.maximum(now - over, 0)
+        return common_below(now, then).astype(np.float64)
+
+    def cover(self, tick: int) -> tuple[Node, ...]:
+        """One node a binary digit 1 of the number of leaves, the largest first."""
+        nodes, start = [], 0
+        for level in reversed(range(self.levels)):
+            if (tick + 1) >> level & 1:
+                nodes.append(Node(start, start + (1 << level)))
+                start += 1 << level
+        return tuple(nodes)
+
+    def init_noise(self, n_keys: int) -> TreeState:
+        """No leaves, no noise."""
+        return TreeState(
+            np.zeros((n_keys, self.levels, 2), dtype=np.uint64),
+            np.zeros((n_keys, self.levels, self.dimension), dtype=np.int64),
+        )
+
+    def draw(
+        self, own: TreeState, chain: Digests, leaf_digests: Digests, noise: Noise
+    ) -> tuple[TreeState, Ints]:
+        """One unit a tick, of the node that ends there, on top of the noise before that node."""
+        n = leaf_digests.shape[0]
+        self.check(noise, n)
+        counts = noise.first_tick + 1 + np.arange(n)
+        levels = trailing_zeros(counts)
+        marks, totals = Slots(own.marks), Slots(own.noise)
+        digests = chain[1:].copy()
+        for i, level in enumerate(levels.tolist()):
+            digests[i] ^= marks.before(level)
+            marks.put(level, chain[i + 1])
+        drawn = self.units(noise, label(levels, (counts >> levels) - 1), digests)
+        for i, level in enumerate(levels.tolist()):
+            drawn[i] += totals.before(level)
+            totals.put(level, drawn[i])
+        return TreeState(marks.packed(), totals.packed()), drawn
