@@ -1,0 +1,134 @@
+"""BLT noise: running totals whose noise costs a few vectors of state, the default mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpcore.continual.blt_table import PERPETUAL, WINDOWS
+from dpcore.continual.buffers import (
+    BufferedSum,
+    best_form,
+    check_room,
+    record_units,
+    with_buffers,
+)
+from dpcore.continual.rational import Rational
+from dpcore.continual.unit import (
+    loss_of_units,
+    noise_for,
+    noise_scale_for,
+    refuse_options,
+    refuse_overs,
+)
+from dpcore.guarantee import Loss
+from dpcore.mechanism import Floats, Ints
+
+FOREVER = 2**40
+"""Ticks that a promise without end is calibrated for: 34,865 years of seconds."""
+
+
+@dataclass(frozen=True)
+class Blt(BufferedSum):
+    """Running totals with correlated noise from a few decaying buffers; expiration is graded.
+
+    Release s_t = v_1 + ... + v_t + z_t with z = B xi, xi_t independent Gaussians of scale sigma,
+    and B lower-triangular Toeplitz with b_0 = 1, b_k = sum_j omega_j theta_j^(k-1).
+
+    **Formal guarantees**
+      Unit: one event. Relation: that under which ``sensitivity`` was derived.
+      Sensitivity: Delta = ``sensitivity``, the l2 norm of what one neighbour changes in
+        (leaf / scales), at one tick. The coefficients c of C = B^-1 M, M the running sum, are
+        positive and non-increasing for ever, because poles and zeros interlace.
+      Guarantee: mu-GDP, adaptively and exactly: against everything released within n ticks of its
+        arrival, mu_n = (Delta / sigma) sqrt(c_0^2 + ... + c_{n-1}^2). For releases up to tick
+        i + n - 1 are a function of the first i + n - 1 rows of (C v + xi), and a record at tick i
+        moves rows i .. i + n - 1 of C v by c_0 .. c_{n-1} times its change. mu_n grows slowly after
+        the window that it was calibrated for, and has no limit: without an end of the clock nothing
+        is promised for ever. Nothing is released after ``horizon``, so mu_n = mu_horizon beyond it.
+      Without window and without end: calibrated for 2^40 ticks, which is then the horizon.
+      Error: at tick t (from 0) sigma^2 (b_0^2 + ... + b_t^2), bounded for all t.
+      Real-valued noise: releases are rounded to the lattice, which is post-processing, but noise in
+        floating point is not exactly Gaussian.
+      Source: matrix mechanisms for running sums under adaptive input: Denisov, McMahan, Rush,
+        Smith, Thakurta (2022); buffered linear Toeplitz noise: Dvijotham, McMahan, Pillutla,
+        Steinke, Thakurta (2024). The loss within n ticks is derived in this project.
+    """
+
+    name: ClassVar[str] = "blt"
+    title: ClassVar[str] = "Correlated noise from a few decaying buffers"
+    source: ClassVar[str] = "Dvijotham, McMahan, Pillutla, Steinke, Thakurta (2024)"
+
+    @classmethod
+    def serves(cls, overs: Sequence[int | None]) -> bool:
+        """Running totals serve any ``over``: sums over N ticks are differences of two of them."""
+        return len(overs) > 0 and all(over is None or over >= 1 for over in overs)
+
+    @classmethod
+    def calibrated(
+        cls,
+        *,
+        dimension: int,
+        scales: tuple[float, ...],
+        sensitivity: float,
+        overs: tuple[int | None, ...],
+        window: int | None,
+        horizon: int | None,
+        budget: Loss,
+        buffers: int | None = None,
+        **options: Any,
+    ) -> Blt:
+        """The least noise whose loss(window) is at most the budget.
+
+        Args:
+          dimension, scales, sensitivity, overs: as in ``ContinualSum``.
+          window: protection window in ticks; None: for ever.
+          horizon: ticks of the clock; None: no end.
+          budget: mu of Gaussian DP.
+          buffers: take no more vectors of state than this.
+          options: none.
+
+        Raises:
+          ConfigError: it cannot serve this.
+        """
+        refuse_options(cls.name, options)
+        refuse_overs(cls.name, overs, cls.serves(overs))
+        noise_for(cls.name, cls.kinds, budget)
+        form, count, end = chosen(window, horizon, buffers)
+        scale = noise_scale_for(record_units(form, count, None), sensitivity, budget)
+        check_room(cls.name, scale, scales, float(form.noise_squares(end)))
+        return cls(dimension, scales, sensitivity, scale, overs, form, end)
+
+    def loss(self, ticks: int | None) -> Loss:
+        """mu against everything released within ``ticks`` of arrival (None: for ever)."""
+        if self.horizon is not None:
+            ticks = self.horizon if ticks is None else min(ticks, self.horizon)
+        units = 0.0 if ticks is not None and ticks <= 0 else record_units(self.form, ticks, None)
+        return loss_of_units("gaussian", units, self.sensitivity, self.noise_scale)
+
+    def factor(self, ticks: Ints, over: int | None) -> Floats:
+        """sum_{k <= t} (b_k - b_{k - over})^2: (m,)."""
+        return self.form.noise_squares_at(np.asarray(ticks) + 1, over)
+
+
+@lru_cache(maxsize=1024)
+def chosen(
+    window: int | None, horizon: int | None, buffers: int | None = None
+) -> tuple[Rational, int, int | None]:
+    """The form of least worst-tick error.
+
+    Returns:
+      The form; the number of ticks to calibrate for; the horizon.
+    """
+    if window is None and horizon is None:
+        perpetual = with_buffers(Blt.name, (PERPETUAL,), buffers)
+        if perpetual:
+            return perpetual[0], FOREVER, FOREVER
+        horizon = FOREVER
+    count = min(end for end in (window, horizon) if end is not None)
+    forms = with_buffers(Blt.name, (Rational((), ()), *WINDOWS, PERPETUAL), buffers)
+    return best_form(forms, count, None, horizon), count, horizon

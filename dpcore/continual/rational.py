@@ -1,0 +1,195 @@
+"""Noise whose generating function is rational: exact sums of squares for any number of ticks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.errors import WeirError
+
+Floats = NDArray[np.float64]
+
+ONE = Decimal(1)
+DIGITS = Context(prec=60, rounding=ROUND_HALF_EVEN)
+"""Calibration runs in 60-digit decimals: nothing cancels, and every machine gets the same bits."""
+
+
+@dataclass(frozen=True)
+class Rational:
+    """b(x) = prod_j (1 - lambda_j x) / prod_j (1 - theta_j x), and c(x) = 1 / ((1 - x) b(x)).
+
+    b gives the noise of a running total, z_t = sum_k b_k xi_{t-k}; c gives what one record moves,
+    C = B^-1 M with M the running sum. Both are sums of exponentials with positive weights,
+
+      b_0 = 1, b_k = sum_j omega_j theta_j^(k-1) for k >= 1;    c_k = a_0 + sum_j a_j lambda_j^k,
+
+    because 0 < lambda_1 < theta_1 < lambda_2 < theta_2 < ... < 1 (checked). Hence c is positive and
+    non-increasing, and b is positive.
+
+    Attributes:
+      poles: p_j = 1 - theta_j, decreasing; 1 - p_j exact in float64, for the stream runs on it.
+      zeros: q_j = 1 - lambda_j, decreasing, one a pole. No pole: b = [1], independent noise.
+
+    Raises:
+      WeirError: the order above is broken, or a pole is not exact.
+    """
+
+    poles: tuple[float, ...]
+    zeros: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        pairs = zip(self.zeros, self.poles, strict=True)
+        order = [1.0, *(gap for pair in pairs for gap in pair), 0.0]
+        if any(left <= right for left, right in zip(order, order[1:], strict=False)):
+            raise WeirError(f"poles and zeros must interlace in (0, 1), got {order[1:-1]}.")
+        if any(1.0 - (1.0 - pole) != pole for pole in self.poles):
+            raise WeirError(f"1 - pole must be exact in float64, got poles={self.poles}.")
+
+    @cached_property
+    def theta(self) -> tuple[float, ...]:
+        """Decay of each buffer, exact: (m,)."""
+        return tuple(1.0 - pole for pole in self.poles)
+
+    @cached_property
+    def omega(self) -> tuple[float, ...]:
+        """Weight of each buffer, correctly rounded: (m,)."""
+        return tuple(float(weight) for weight in self._omega)
+
+    @cached_property
+    def _omega(self) -> tuple[Decimal, ...]:
+        return _residues(self.zeros, self.poles)
+
+    @cached_property
+    def _weights(self) -> tuple[Decimal, ...]:
+        """(a_0, a_1, ..., a_m) of c."""
+        with localcontext(DIGITS):
+            p, q = _decimals(self.poles), _decimals(self.zeros)
+            constant = math.prod(p, start=ONE) / math.prod(q, start=ONE)
+            residues = _residues(self.poles, self.zeros)
+            return (constant, *(-r / gap for r, gap in zip(residues, q, strict=True)))
+
+    @cached_property
+    def _theta(self) -> tuple[Decimal, ...]:
+        return _complements(self.poles)
+
+    @cached_property
+    def _lambda(self) -> tuple[Decimal, ...]:
+        return _complements(self.zeros)
+
+    def noise_squares(self, count: int | None, lag: int | None = None) -> Decimal:
+        """sum_{k < count} (b_k - b_{k-lag})^2; count None: all k; lag None: of b alone."""
+        if count is not None and count <= 0:
+            return Decimal(0)
+        with localcontext(DIGITS):
+            if lag is None or (count is not None and count <= lag):
+                after = None if count is None else count - 1
+                return ONE + _geometric(self._omega, self._theta, after)
+            after = None if count is None else count - lag - 1
+            pairs = list(zip(self._omega, self._theta, strict=True))
+            first = sum((w * x ** (lag - 1) for w, x in pairs), -ONE)
+            tail = _geometric([w * (x**lag - ONE) for w, x in pairs], self._theta, after)
+            return self.noise_squares(lag) + first * first + tail
+
+    def record_squares(self, count: int | None, lag: int | None = None) -> Decimal:
+        """sum_{k < count} (c_k - c_{k-lag})^2; count None: all k (infinite without a lag)."""
+        with localcontext(DIGITS):
+            if lag is None or (count is not None and count <= lag):
+                if count is None:
+                    return Decimal("Infinity")
+                return _geometric(self._weights, (ONE, *self._lambda), count)
+            after = None if count is None else count - lag
+            pairs = zip(self._weights[1:], self._lambda, strict=True)
+            tail = _geometric([w * (x**lag - ONE) for w, x in pairs], self._lambda, after)
+            return self.record_squares(lag) + tail
+
+    def noise_squares_at(self, counts: NDArray[Any], lag: int | None = None) -> Floats:
+        """``noise_squares`` for many counts >= 1 at once, in float64: (m,) -> (m,)."""
+        logs = np.log1p(-np.asarray(self.poles))
+        omega = np.asarray(self.omega)
+        if lag is None:
+            return 1.0 + _geometric_at(omega, logs, counts - 1.0)
+        low = self.noise_squares_at(np.minimum(counts, lag))
+        first = float(np.sum(omega * np.exp((lag - 1) * logs))) - 1.0
+        after = np.maximum(counts - lag - 1.0, 0.0)
+        tail = _geometric_at(omega * np.expm1(lag * logs), logs, after)
+        return np.asarray(np.where(counts > lag, low + first**2 + tail, low))
+
+    def noise_coefficients(self, n: int) -> Floats:
+        """b_0 .. b_{n-1}, float64."""
+        powers = np.exp(np.arange(-1, n - 1)[:, None] * np.log1p(-np.asarray(self.poles))[None, :])
+        out = (powers * np.asarray(self.omega)).sum(axis=1)
+        out[:1] = 1.0
+        return np.asarray(out, dtype=np.float64)
+
+    def record_coefficients(self, n: int) -> Floats:
+        """c_0 .. c_{n-1}, float64."""
+        weights = np.asarray([float(w) for w in self._weights])
+        logs = np.log1p(-np.asarray(self.zeros))
+        powers = np.exp(np.arange(n)[:, None] * logs[None, :])
+        return np.asarray(weights[0] + (powers * weights[1:]).sum(axis=1), dtype=np.float64)
+
+
+def forms(table: str) -> tuple[Rational, ...]:
+    """Reads hex floats: a line of poles, a line of zeros, and so on; # starts a comment."""
+    lines = [line for line in table.splitlines() if line.strip() and not line.startswith("#")]
+    gaps = [tuple(float.fromhex(word) for word in line.split()) for line in lines]
+    return tuple(Rational(*pair) for pair in zip(gaps[::2], gaps[1::2], strict=True))
+
+
+def round_up(value: Decimal) -> float:
+    """The smallest float that is not below a decimal >= 0."""
+    near = float(value)
+    if value.is_finite() and Decimal(near) < value:
+        return math.nextafter(near, math.inf)
+    return near
+
+
+def _decimals(values: Sequence[float]) -> tuple[Decimal, ...]:
+    return tuple(Decimal(value) for value in values)
+
+
+def _complements(gaps: Sequence[float]) -> tuple[Decimal, ...]:
+    with localcontext(DIGITS):
+        return tuple(ONE - gap for gap in _decimals(gaps))
+
+
+def _residues(numerator: Sequence[float], denominator: Sequence[float]) -> tuple[Decimal, ...]:
+    """For each x = denominator_j: prod_i (numerator_i - x) / prod_{i != j} (denominator_i - x)."""
+    with localcontext(DIGITS):
+        above, below = _decimals(numerator), _decimals(denominator)
+        out = []
+        for j, at in enumerate(below):
+            top = math.prod((value - at for value in above), start=ONE)
+            others = (value - at for i, value in enumerate(below) if i != j)
+            out.append(top / math.prod(others, start=ONE))
+        return tuple(out)
+
+
+def _geometric(weights: Sequence[Decimal], ratios: Sequence[Decimal], count: int | None) -> Decimal:
+    """sum_{0 <= k < count} (sum_j weights_j ratios_j^k)^2, by (1 - x^count) / (1 - x) of pairs."""
+    powers = [Decimal(0) if count is None else x**count for x in ratios]
+    total = Decimal(0)
+    for i, left in enumerate(ratios):
+        for j, right in enumerate(ratios):
+            x = left * right
+            if x == 1:
+                series = Decimal("Infinity") if count is None else Decimal(count)
+            else:
+                series = (ONE - powers[i] * powers[j]) / (ONE - x)
+            total += weights[i] * weights[j] * series
+    return total
+
+
+def _geometric_at(weights: Floats, logs: Floats, counts: NDArray[Any]) -> Floats:
+    """As ``_geometric`` for ratios exp(logs) < 1 and many counts, by expm1: (m,) -> (m,)."""
+    pair = logs[:, None] + logs[None, :]
+    scaled = weights[:, None] * weights[None, :] / np.expm1(pair)
+    series = np.expm1(counts[:, None, None] * pair) * scaled
+    return np.asarray(series.sum(axis=(1, 2)), dtype=np.float64)
