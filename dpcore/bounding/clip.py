@@ -89,16 +89,15 @@ def clip_l2(rows: Floats, bound: float) -> Clipped:
     for j in range(d):
         scaled = np.ldexp(out[:, j], -exponent)
         square += scaled * scaled
+    scaled_norm = np.sqrt(square)
     with np.errstate(over="ignore"):
-        norm = np.ldexp(np.sqrt(square), exponent)
+        norm = np.ldexp(scaled_norm, exponent)
     clipped = int(np.count_nonzero(norm > bound))
     if d == 1:  # the norm is exact
         return Clipped(np.clip(out, -bound, bound), clipped, non_finite)
-    margin = 1 - (d + 8) * 2.0**-52
-    long = np.flatnonzero(norm > bound * margin)
+    target = bound * (1 - (d + 8) * 2.0**-52)  # more than all rounding errors below the bound
+    long = np.flatnonzero(norm > target)
     if long.size:
-        with np.errstate(over="ignore"):
-            factor = bound * margin / np.maximum(norm[long], bound)
-        factor[np.isinf(norm[long])] = 0.0  # longer than any double
-        out[long] *= factor[:, None]
+        unit = np.ldexp(out[long], -exponent[long, None])
+        out[long] = unit * (target / scaled_norm[long])[:, None]
     return Clipped(out, clipped, non_finite)
