@@ -1,0 +1,325 @@
+"""Deduplicate: an event that is delivered twice counts once.
+
+Ids become keyed 128-bit hashes (the key is derived from the secret in ``setup``; without it nobody can
+choose ids that collide). Eight shards remember them, each as sorted arrays in one state cell, within a
+stated horizon. Of copies that arrive together the one with the smallest content is kept, whatever their
+order; of copies that arrive apart, the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam import coders
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms import userstate
+from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
+from numpy.typing import NDArray
+
+from dpcore.bounding.id_hash import id_hashes
+from transforms.coders import batch_from_bytes, batch_to_bytes, pack, unpack
+from transforms.dead_letters import DEAD, dead_letters, tally_dead
+from transforms.secret import SecretRef
+
+STEP_NAME = "Deduplicate"
+SEEN_STATE = "seen"
+# Runners find stored state by these names: they never change (tests hold them to a file).
+
+SHARDS = 8
+KIND = b"D"
+ROWS = 1 << 21
+"""Events that a bundle gathers before it sends them to their shards."""
+HIGH, LOW, SOURCE = "@hash_high", "@hash_low", "@source"
+
+Words = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+
+
+class Seen(NamedTuple):
+    """Ids of one shard, sorted by (high, low).
+
+    Attributes:
+      high, low: (n,) uint64 words of the hash. ticks: (n,) int64, tick of the event.
+    """
+
+    high: Words
+    low: Words
+    ticks: Ints
+
+
+NOTHING = Seen(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
+
+
+def dedupe_key(secret: bytes, layout: str) -> bytes:
+    """16-byte key of the hashes of ids; tells nothing about the secret or the noise."""
+    return hmac.new(secret, b"weir/deduplicate/" + layout.encode(), hashlib.sha256).digest()[:16]
+
+
+class ToShards(beam.DoFn):
+    """Record batches with ``@id`` -> (shard, batch as bytes), a few big ones per bundle.
+
+    The id leaves here; its hash travels on. Events without an id pass by on the main output of ``ready``.
+    """
+
+    def __init__(self, secret: SecretRef, layout: str) -> None:
+        self._secret, self._layout = secret, layout
+        self._key = b""
+        self._held: list[list[pa.RecordBatch]] = []
+        self._rows = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_key": b"", "_held": [], "_rows": 0}
+
+    def setup(self) -> None:
+        """Derives the key."""
+        self._key = dedupe_key(self._secret.resolve(), self._layout)
+
+    def start_bundle(self) -> None:
+        """Drops what an abandoned bundle left."""
+        self._held, self._rows = [[] for _ in range(SHARDS)], 0
+
+    def process(
+        self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
+    ) -> Iterator[Any]:
+        """Splits a batch over the shards."""
+        self._stamp = stamp
+        hashes, null = id_hashes(batch.column("@id"), self._key)
+        prepared = prepare(batch, hashes)
+        if null.any():
+            yield strip(prepared.filter(pa.array(null)))
+            prepared, hashes = prepared.filter(pa.array(~null)), hashes[~null]
+        shard = (hashes[:, 1] % SHARDS).astype(np.uint8)
+        order = np.argsort(shard, kind="stable")
+        bounds = np.searchsorted(shard[order], np.arange(SHARDS + 1))
+        spread = prepared.take(pa.array(order))
+        for place in range(SHARDS):
+            size = int(bounds[place + 1] - bounds[place])
+            if size:
+                self._held[place].append(spread.slice(int(bounds[place]), size))
+        self._rows += len(order)
+        if self._rows >= ROWS:
+            for value in self._flush():
+                yield TaggedOutput("shards", value)
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Sends on what is left."""
+        for value in self._flush():
+            yield WindowedValue(
+                TaggedOutput("shards", value), Timestamp.of(self._stamp), [GlobalWindow()]
+            )
+
+    def _flush(self) -> Iterator[tuple[int, bytes]]:
+        for shard, batches in enumerate(self._held):
+            if batches:
+                yield shard, batch_to_bytes(joined(batches))
+        self._held, self._rows = [[] for _ in range(SHARDS)], 0
+
+
+def prepare(batch: pa.RecordBatch, hashes: Words) -> pa.RecordBatch:
+    """Replaces the id by its hash, and the batch's source by a column."""
+    source = (batch.schema.metadata or {}).get(b"source", b"").decode()
+    zeros = pa.array(np.zeros(batch.num_rows, dtype=np.int32))
+    columns = {
+        name: column
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if name != "@id"
+    }
+    columns[HIGH] = pa.array(np.ascontiguousarray(hashes[:, 0]))
+    columns[LOW] = pa.array(np.ascontiguousarray(hashes[:, 1]))
+    columns[SOURCE] = pa.DictionaryArray.from_arrays(zeros, pa.array([source], pa.string()))
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def strip(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Takes away what only deduplication needed."""
+    return batch.drop_columns([HIGH, LOW, SOURCE])
+
+
+def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Several batches of the same columns as one."""
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
+
+
+class DropSeen(beam.DoFn):
+    """(shard, batch) -> the events whose id is new; duplicates on the tagged output.
+
+    Args:
+      horizon: ticks for which an id is remembered, by the event time of the newest event in the shard;
+        None: for the whole run.
+    """
+
+    SEEN = userstate.ReadModifyWriteStateSpec(SEEN_STATE, coders.BytesCoder())
+
+    def __init__(self, horizon: int | None, layout: str) -> None:
+        self._horizon, self._layout = horizon, bytes.fromhex(layout)
+
+    def process(
+        self,
+        element: tuple[int, bytes],
+        seen: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008
+    ) -> Iterator[Any]:
+        """One state read and one write for a whole batch."""
+        batch = batch_from_bytes(element[1])
+        stored = seen.read()
+        known = NOTHING if stored is None else Seen(*unpack(KIND, stored, self._layout))
+        fresh, known = remember(batch, known, self._horizon)
+        seen.write(pack(KIND, known, self._layout))
+        if fresh.all():
+            yield strip(batch)
+            return
+        yield strip(batch.filter(pa.array(fresh)))
+        for letters in duplicates(batch.filter(pa.array(~fresh))):
+            tally_dead(letters)
+            yield TaggedOutput(DEAD, letters)
+
+
+def remember(
+    batch: pa.RecordBatch, known: Seen, horizon: int | None
+) -> tuple[NDArray[np.bool_], Seen]:
+    """Which rows are new, and what is known afterwards."""
+    high = batch.column(HIGH).to_numpy()
+    low = batch.column(LOW).to_numpy()
+    ticks = batch.column("@tick").to_numpy()
+    n = batch.num_rows
+    order = sort_hashes(high, low)
+    first = np.ones(n, dtype=bool)
+    sorted_high, sorted_low = high[order], low[order]
+    first[1:] = (sorted_high[1:] != sorted_high[:-1]) | (sorted_low[1:] != sorted_low[:-1])
+    if not first.all():
+        order = smallest_first(batch, order, first)
+    picked = order[first]
+    high, low, ticks = high[picked], low[picked], ticks[picked]
+    is_new = ~among(known, high, low)
+    fresh = np.zeros(n, dtype=bool)
+    fresh[picked[is_new]] = True
+    merged = merge(known, Seen(high[is_new], low[is_new], ticks[is_new]))
+    if horizon is not None and len(merged.ticks):
+        alive = merged.ticks > int(merged.ticks.max()) - horizon
+        if not alive.all():
+            merged = Seen(*(column[alive] for column in merged))
+    return fresh, merged
+
+
+def sort_hashes(high: Words, low: Words) -> Ints:
+    """Order by (high, low); ties on high alone are next to impossible but handled."""
+    order = np.argsort(high)
+    ties = np.flatnonzero(high[order][1:] == high[order][:-1])
+    if len(ties) and np.any(low[order[ties]] != low[order[ties + 1]]):
+        return np.lexsort((low, high))
+    return order
+
+
+def smallest_first(batch: pa.RecordBatch, order: Ints, first: NDArray[np.bool_]) -> Ints:
+    """Within copies of one id, the row with the smallest content comes first."""
+    group = np.cumsum(first) - 1
+    crowded = np.flatnonzero(np.bincount(group)[group] > 1)
+    rows = order[crowded]
+    copies = batch.take(pa.array(rows))
+    names = [n for n in copies.schema.names if n not in (HIGH, LOW, "@arrival")]
+    last = [n for n in (SOURCE, "@position") if n in names]
+    names = [n for n in names if n not in last] + last
+    content = [rank(copies.column(name)) for name in names]
+    order = order.copy()
+    order[crowded] = rows[np.lexsort((*reversed(content), group[crowded]))]
+    return order
+
+
+def rank(column: pa.Array) -> Ints:
+    """(n,) numbers that sort as the values of a column do; nulls and NaN last."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    order = pa.compute.rank(column, sort_keys="ascending", tiebreaker="min")
+    return np.asarray(order.to_numpy(), dtype=np.int64)
+
+
+def among(known: Seen, high: Words, low: Words) -> NDArray[np.bool_]:
+    """(n,) whether each sorted hash is known."""
+    found = np.zeros(len(high), dtype=bool)
+    if not len(known.high):
+        return found
+    at = np.searchsorted(known.high, high)
+    left = np.arange(len(high))
+    while len(left):
+        inside = at[left] < len(known.high)
+        left = left[inside]
+        left = left[known.high[at[left]] == high[left]]
+        match = known.low[at[left]] == low[left]
+        found[left[match]] = True
+        left = left[~match]
+        at[left] += 1
+    return found
+
+
+def merge(known: Seen, new: Seen) -> Seen:
+    """Two sorted sets without common members as one."""
+    if not len(known.high):
+        return new
+    if not len(new.high):
+        return known
+    high = np.concatenate([known.high, new.high])
+    low = np.concatenate([known.low, new.low])
+    order = np.argsort(high, kind="stable")
+    if np.any(np.diff(high[order]) == 0):
+        order = np.lexsort((low, high))
+    return Seen(high[order], low[order], np.concatenate([known.ticks, new.ticks])[order])
+
+
+def duplicates(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Dead letters of duplicate events, a batch a source."""
+    source = rows.column(SOURCE)
+    index = source.indices.to_numpy()
+    positions = rows.column("@position").to_numpy()
+    names = source.dictionary.to_pylist()
+    for place in np.unique(index).tolist():
+        yield dead_letters(names[place], positions[index == place], "duplicate")
+
+
+class Deduplicate(beam.PTransform):
+    """Drops events whose id was seen within the horizon. Keeps no order.
+
+    Returns a tuple of PCollections: ``.events`` and ``.dead``.
+
+    Args:
+      secret: reference; only a key of its own is derived from it here.
+      layout: the plan's layout, hex: state belongs to it.
+      horizon: ticks, or None for the whole run.
+    """
+
+    def __init__(self, secret: SecretRef, layout: str, horizon: int | None = None) -> None:
+        super().__init__()
+        self._secret, self._layout, self._horizon = secret, layout, horizon
+
+    def expand(self, events: beam.PCollection[pa.RecordBatch]) -> Any:
+        """Record batches with ``@id`` -> the same without it."""
+        spread = events | "ToShards" >> beam.ParDo(
+            ToShards(self._secret, self._layout)
+        ).with_output_types(pa.RecordBatch, shards=tuple[int, bytes]).with_outputs(
+            "shards", main="without_id"
+        )
+        dropped = (
+            spread.shards
+            | "Global" >> beam.WindowInto(GlobalWindows())
+            | "DropSeen"
+            >> beam.ParDo(DropSeen(self._horizon, self._layout))
+            .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
+            .with_outputs(DEAD, main="fresh")
+        )
+        fresh = (dropped.fresh, spread.without_id) | "Ready" >> beam.Flatten()
+        return Unique(fresh, dropped.dead)
+
+
+class Unique(NamedTuple):
+    """What comes out of Deduplicate."""
+
+    events: Any
+    dead: Any

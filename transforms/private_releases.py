@@ -1,0 +1,121 @@
+"""PrivateReleases: events in, differentially private releases out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dpcore.errors import WeirError
+from dpcore.plan import Plan
+from transforms.clock import Heartbeats
+from transforms.deduplicate import Deduplicate
+from transforms.dead_letters import DEAD
+from transforms.filter import FilterAssign
+from transforms.leaf import Leaf
+from transforms.noise_source import KeyedNoiseSource, NoiseSource
+from transforms.secret import SecretRef
+from transforms.solve import Solve
+from transforms.strides import TICKS
+from transforms.tick import Tick
+
+
+class Releases(NamedTuple):
+    """What comes out.
+
+    Attributes:
+      releases: PCollection of release batches (see transforms/releases.py).
+      dead: PCollection of dead letters: where a record was and why it was put aside.
+    """
+
+    releases: Any
+    dead: Any
+
+
+def needed_columns(plan: Plan) -> tuple[str, ...]:
+    """Columns that are read behind the filter."""
+    ids = ("@id",) if plan.config.schema_.id is not None else ()
+    return (*plan.program.columns, *ids)
+
+
+class PrivateReleases(beam.PTransform):
+    """Canonical event batches -> ``Releases(releases, dead)``.
+
+    **Formal guarantees**: those of ``plan.guarantee``, for everything that ``releases`` ever holds, as
+    long as the secret stays secret and no event enters twice (see Deduplicate). Dead letters, metrics
+    and state are for operators only.
+
+    Args:
+      plan: what to release.
+      secret: where the secret is; None draws a fresh one, which only in-process runners can use.
+      bounded: all data is there from the start (files); needs ``clock.end``.
+      every: ticks that one output batch stays within (a sink's ``every``).
+      horizon: ticks for which event ids are remembered; None: the whole run.
+      noise: in tests only, a source of other noise. No option of a pipeline reaches it.
+
+    Raises:
+      ConfigError: bounded input without ``clock.end``.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        secret: SecretRef | None = None,
+        *,
+        bounded: bool = True,
+        every: int = TICKS,
+        horizon: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        super().__init__()
+        self._plan = plan
+        self._secret = SecretRef.fresh() if secret is None else secret
+        self._noise = noise or KeyedNoiseSource(self._secret, plan.name, plan.digest)
+        self._horizon = horizon
+        self._every, self._bounded = every, bounded
+        self._beats = Heartbeats(plan.keys.live_blocks, plan.clock, bounded)
+
+    def expand(self, events: Any) -> Releases:
+        """Filter, Assign, Deduplicate, Bound, Leaf, Tick, Solve."""
+        plan = self._plan
+        assigned = events | "Filter" >> beam.ParDo(
+            FilterAssign(plan, needed_columns(plan))
+        ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(DEAD, main="events")
+        kept, dead = assigned.events, [assigned.dead]
+        if plan.config.schema_.id is not None:
+            unique = kept | "Deduplicate" >> Deduplicate(
+                self._secret, plan.layout, self._horizon
+            )
+            kept = unique.events
+            dead.append(unique.dead)
+        leaves = kept | "Leaf" >> self._leaf()
+        beats = events.pipeline | "Clock" >> self._beats
+        ticked = (leaves, beats) | "Pieces" >> beam.Flatten() | "Tick" >> Tick(
+            plan, self._noise, self._every, self._bounded
+        )
+        dead.append(ticked[DEAD])
+        releases = ticked.noisy | "Solve" >> Solve(plan)
+        return Releases(releases, tuple(dead) | "Dead" >> beam.Flatten())
+
+    def _leaf(self) -> beam.PTransform:
+        plan = self._plan
+        if plan.program.leaf == "rows":
+            raise WeirError("row leaves are not wired yet.")
+        return Leaf(plan.program, plan.keys, plan.clock)
+
+
+def releases_with_rows(batches: Any) -> Any:
+    """Leaves out batches that only say that a block has no key."""
+    return batches | "WithRows" >> beam.Filter(_has_rows).with_output_types(pa.RecordBatch)
+
+
+def _has_rows(batch: pa.RecordBatch) -> bool:
+    return bool(batch.num_rows)
+
+
+def rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[Mapping[str, Any]]:
+    """Release rows as Python dictionaries."""
+    for batch in batches:
+        yield from batch.to_pylist()
