@@ -69,7 +69,7 @@ def render_list(entries: list[dict[str, Any]], out: Console) -> None:
                 noises = ", ".join(noise.replace("_", " ") for noise in entry["noises"])
                 rows.add_row(entry["name"], entry["title"], noises)
         out.print(Text.assemble(heading(title), (f"  ({hint})", "dim")))
-        out.print(Padding(rows, (0, 0, 0, 2)))
+        out.print(Padding(rows, (0, 0, 0, 2), expand=False))
     out.print(Text("\n`weir algorithms NAME` tells more.", style="dim"))
 
 
@@ -77,12 +77,12 @@ def render_one(entry: dict[str, Any], out: Console) -> None:
     """One of them, with its fields."""
     out.print(Text.assemble((entry["name"], "bold"), f"  {entry['title']}"))
     if entry["about"] and entry["about"] != entry["title"]:
-        out.print(Padding(Text(entry["about"]), (1, 0, 0, 2)))
+        out.print(Padding(Text(entry["about"]), (1, 0, 0, 2), expand=False))
     if entry["source"]:
-        out.print(Padding(Text(f"Source: {entry['source']}"), (0, 0, 0, 2)))
+        out.print(Padding(Text(f"Source: {entry['source']}"), (0, 0, 0, 2), expand=False))
     rows = table("field", "what it does")
     section = "aggregates.NAME" if entry["kind"] == "algorithm" else "mechanism"
     for name, about in entry["fields"].items():
         rows.add_row(f"{section}.{name}", about)
     out.print(heading("Fields"))
-    out.print(Padding(rows, (0, 0, 0, 2)))
+    out.print(Padding(rows, (0, 0, 0, 2), expand=False))

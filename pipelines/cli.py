@@ -217,7 +217,12 @@ def run(
 @main.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="Folder for the report.")
-def report(directory: Path, out: Path | None) -> None:
+@click.option("--key", "keys", multiple=True, help="Draw this key. May be repeated.")
+@click.option("--name", "names", multiple=True, help="Draw this release. May be repeated.")
+@click.option("--png-only", is_flag=True, help="The picture without the page.")
+def report(
+    directory: Path, out: Path | None, keys: tuple[str, ...], names: tuple[str, ...], png_only: bool
+) -> None:
     """Draw the releases in DIRECTORY: a PNG and one self-contained HTML page.
 
     Error bands come from the noise, which is known; no data are read but the releases.
@@ -225,10 +230,19 @@ def report(directory: Path, out: Path | None) -> None:
     \b
       weir report out/
       weir report out/ --out pages/
+      weir report out/ --key north --name purchases
     """
     from pipelines.report import report as draw
+    from pipelines.terminal import console
 
-    draw(directory, out)
+    made = draw(directory, out, keys or None, names or None, png_only)
+    shown = console()
+    shown.print(made.table)
+    for path in (made.png, made.html):
+        if path is not None:
+            click.echo(path)
+    if made.note:
+        click.echo(f"weir: note: {made.note}", err=True)
 
 
 @main.command()
@@ -309,10 +323,8 @@ def feed(
     live = live and recorded is None
     for note in command.notes(job, shares, live, recorded is not None):
         click.echo(f"weir: note: {note}", err=True)
-    if form is None and job.source is not None:
-        hint = job.source.pubsub.payload if job.source.pubsub is not None else job.source.kind
-        if (topic or to == "-") and hint in ("csv", "ndjson"):
-            form = hint
+    if form is None and to == "-" and job.source is not None and job.source.kind == "csv":
+        form = "csv"
     target = open_target(to, form, header=not topic)
     with command.Shown() as shown:
         sent = command.feed(

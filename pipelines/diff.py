@@ -124,7 +124,7 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
         rows = table("field", "A", "B")
         for row in result["fields"]:
             rows.add_row(row["field"], _shown(row["a"]), _shown(row["b"]))
-        out.print(Padding(rows, (0, 0, 0, 2)))
+        out.print(Padding(rows, (0, 0, 0, 2), expand=False))
     else:
         out.print(Text("  none"))
     out.print(heading("Effects"))
@@ -142,10 +142,10 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
         factor = "" if release["ratio"] is None else f"{release['ratio']:.3g} x"
         rows.add_row(f"noise of {release['name']}, {span(release['over'])}", *shown, factor)
     rows.add_row("plan", *(digest[:12] for digest in result["digest"]), "")
-    out.print(Padding(rows, (0, 0, 0, 2)))
+    out.print(Padding(rows, (0, 0, 0, 2), expand=False))
     out.print(heading("What that means"))
     for line in result["meaning"]:
-        out.print(Padding(Text(f"- {line}"), (0, 0, 0, 2)))
+        out.print(Padding(Text(f"- {line}"), (0, 0, 0, 2), expand=False))
 
 
 def _shown(value: Any) -> str:

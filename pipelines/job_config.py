@@ -44,16 +44,11 @@ class PubSubSource(Section):
     subscription: str = Field(
         description="The subscription to read.", examples=["projects/acme/subscriptions/purchases"]
     )
-    payload: Literal["ndjson", "csv", "avro", "arrow"] = Field(
+    payload: Literal["json", "ndjson", "avro", "arrow"] = Field(
         default="ndjson",
-        description="What a message holds: lines of JSON or CSV, or one Avro or Arrow file.",
+        description="What a message holds: one JSON object, lines of JSON, an Avro container, or "
+        "an Arrow stream.",
         examples=["ndjson"],
-    )
-    columns: tuple[str, ...] | None = Field(
-        default=None,
-        strict=False,
-        description="Names of the columns, in order; needed where csv messages carry no header.",
-        examples=[["date", "dollar_value"]],
     )
 
     @model_validator(mode="after")
@@ -63,8 +58,6 @@ class PubSubSource(Section):
             raise refusal(
                 "subscription", self.subscription, "must look like projects/P/subscriptions/S."
             )
-        if self.payload == "csv" and not self.columns:
-            raise refusal("columns", None, "is missing; csv messages carry no header: name them.")
         return self
 
 

@@ -16,6 +16,7 @@ from dpcore.config import Aggregate, PlanConfig
 from dpcore.plan import Plan
 from pipelines.terminal import (
     BAND,
+    LAPLACE_BAND,
     bytes_text,
     count,
     heading,
@@ -84,7 +85,8 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
     clock = plan.config.clock
     ends = f" to {clock.end}" if clock.end else ", without end"
     rows.add_row("clock", f"a tick every {clock.period} from {clock.start}{ends}")
-    rows.add_row("counts an event", f"that arrives within {clock.delay} of its own time")
+    if plan.config.schema_.arrival is not None or clock.delay != "0s":
+        rows.add_row("counts an event", f"that arrives within {clock.delay} of its own time")
     if plan.where:
         rows.add_row("of the events where", plan.where)
     yield _indent(Text(""))
@@ -127,7 +129,7 @@ def releases(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
             span(release["over"]),
             f"{release['dimension']:,}",
             number(None if worst is None else worst * scale) + suffix,
-            f"± {number(None if worst is None else BAND * worst * scale)}{suffix}",
+            f"± {number(None if worst is None else band(plan) * worst * scale)}{suffix}",
         )
     return rows
 
@@ -231,8 +233,14 @@ def wrapped(text: str, width: int = 96) -> str:
     return "\n".join(textwrap.wrap(text, width))
 
 
+def band(plan: Plan) -> float:
+    """Half the width of a 95 % band in standard deviations of the noise that the plan uses."""
+    noise = next((a.noise for a in plan.alternatives if a.chosen), "gaussian")
+    return LAPLACE_BAND if noise == "k_norm" else BAND
+
+
 def _indent(part: RenderableType) -> RenderableType:
-    return Padding(part, (0, 0, 0, 2))
+    return Padding(part, (0, 0, 0, 2), expand=False)
 
 
 def _unbounded(epsilon: float | None) -> bool:
