@@ -25,6 +25,7 @@ from typing import Any
 from dpcore.errors import ConfigError
 
 _FILES = {
+    "blt": "dpcore.continual.blt:Blt",
     "independent": "dpcore.continual.independent:Independent",
     "tree": "dpcore.continual.tree:Tree",
     "window_tree": "dpcore.continual.window_tree:WindowTree",
