@@ -7,6 +7,8 @@ Only + - * / and square roots, comparisons and integer operations are used, one 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,57 +17,63 @@ Floats = NDArray[np.float64]
 CHUNK = 8192
 """Samples worked on at once: six buffers of this length stay in a second-level cache."""
 
-_LN2_HIGH = float.fromhex("0x1.62e42fefa0000p-1")  # 40 bits, so that exponent * _LN2_HIGH is exact
+_LN2_HIGH = float.fromhex("0x1.62e42fefa0000p-1")  # 37 bits: exact times any exponent
 _LN2_LOW = float.fromhex("0x1.cf79abc9e3b3ap-40")
 _ROOT_HALF_BITS = np.int64(0x3FE6A09E667F3BCD)  # bits of sqrt(1/2)
-_SERIES = tuple(2.0 / (2 * k + 1) for k in range(11, 0, -1))
+
+
+def _constants(values: Iterable[float]) -> tuple[Floats, ...]:
+    """Each as an array of no dimensions: numpy takes these twice as fast as Python's floats."""
+    return tuple(np.array(value) for value in values)
+
+
+_SERIES = _constants([*(2.0 / (2 * k + 1) for k in range(9, 0, -1)), 0.0])
 
 # Wichura (1988), Algorithm AS 241, PPND16: rational approximations of the inverse normal CDF.
 _CENTRE = (
-    (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
+    _constants((2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
      4.5921953931549871457e4, 1.3731693765509461125e4, 1.9715909503065514427e3,
-     1.3314166789178437745e2, 3.3871328727963666080e0),
-    (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4,
+     1.3314166789178437745e2, 3.3871328727963666080e0)),
+    _constants((5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4,
      2.1213794301586595867e4, 5.3941960214247511077e3, 6.8718700749205790830e2,
-     4.2313330701600911252e1, 1.0),
+     4.2313330701600911252e1, 1.0)),
 )  # fmt: skip
 _MIDDLE = (
-    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1,
+    _constants((7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1,
      1.27045825245236838258e0, 3.64784832476320460504e0, 5.76949722146069140550e0,
-     4.63033784615654529590e0, 1.42343711074968357734e0),
-    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2,
+     4.63033784615654529590e0, 1.42343711074968357734e0)),
+    _constants((1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2,
      1.48103976427480074590e-1, 6.89767334985100004550e-1, 1.67638483018380384940e0,
-     2.05319162663775882187e0, 1.0),
+     2.05319162663775882187e0, 1.0)),
 )  # fmt: skip
 _FAR = (
-    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3,
+    _constants((2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3,
      2.65321895265761230930e-2, 2.96560571828504891230e-1, 1.78482653991729133580e0,
-     5.46378491116411436990e0, 6.65790464350110377720e0),
-    (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5,
+     5.46378491116411436990e0, 6.65790464350110377720e0)),
+    _constants((2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5,
      7.86869131145613259100e-4, 1.48753612908506148525e-2, 1.36929880922735805310e-1,
-     5.99832206555887937690e-1, 1.0),
+     5.99832206555887937690e-1, 1.0)),
 )  # fmt: skip
 
 
-def _horner(coefficients: tuple[float, ...], x: Floats, out: Floats) -> Floats:
+def _horner(coefficients: tuple[Floats, ...], x: Floats, out: Floats) -> Floats:
     """Polynomial by Horner's rule, highest coefficient first, into ``out`` (same shape as x)."""
-    np.multiply(x, coefficients[0], out=out)
+    np.multiply(x, coefficients[0], out)
     for coefficient in coefficients[1:-1]:
-        out += coefficient
-        out *= x
-    out += coefficients[-1]
-    return out
+        np.add(out, coefficient, out)
+        np.multiply(out, x, out)
+    return np.add(out, coefficients[-1], out)
 
 
 def _log_near_one(f: Floats) -> Floats:
     """log(1 + f) for f in [sqrt(1/2) - 1, sqrt(2) - 1], relative error about 2^-52.
 
     With s = f / (2 + f): log(1 + f) = 2 atanh(s) = f - s (f - R), R = 2 (s^2/3 + s^4/5 + ...);
-    eleven terms leave less than 2^-58 of it.
+    nine terms leave less than 2^-54 of it.
     """
     s = f / (f + 2.0)
     z = s * s
-    series = _horner((*_SERIES, 0.0), z, np.empty_like(z))
+    series = _horner(_SERIES, z, np.empty_like(z))
     np.subtract(f, series, out=series)
     series *= s
     return np.subtract(f, series, out=series)
