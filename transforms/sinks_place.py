@@ -81,16 +81,16 @@ def put(path: str, content: bytes) -> bool:
     return True
 
 
-def prepare(folder: str, plan: Mapping[str, Any], field: str, fresh_secret: bool) -> bool:
-    """Begins or goes on with a folder; called before any data is read.
+def check(folder: str, layout: str, field: str, fresh_secret: bool = False) -> bool:
+    """Whether a plan may write into a folder; reads only.
 
     Args:
-      plan: what ``plan --json`` prints; its ``layout`` says whether a folder belongs to it.
+      layout: of the plan (``plan.layout``); a folder belongs to one.
       field: of the config, for messages, like ``sink.parquet``.
       fresh_secret: the run draws a secret of its own, so it cannot go on with another run's files.
 
     Returns:
-      Whether the folder was begun before.
+      Whether the folder was begun before, by this plan.
 
     Raises:
       ConfigError: the folder is finished, belongs to another plan, or holds something else.
@@ -103,19 +103,14 @@ def prepare(folder: str, plan: Mapping[str, Any], field: str, fresh_secret: bool
                 folder,
                 "holds files that no run of this plan wrote: give an empty or a new folder.",
             )
-        text = json.dumps(plan, indent=2, sort_keys=True) + "\n"
-        put(join(folder, PLAN_FILE), text.encode())
         return False
     try:
         other = json.loads(stored)
     except ValueError:
         other = {}
-    if not isinstance(other, dict) or other.get("layout") != plan["layout"]:
+    if not isinstance(other, dict) or other.get("layout") != layout:
         raise ConfigError(
-            field,
-            folder,
-            f"holds results of another plan ({_short(other)}, this one is {_short(plan)}): "
-            "give another folder.",
+            field, folder, "holds results of another plan: give another folder (weir diff compares)."
         )
     if read(join(folder, COMPLETE_FILE)) is not None:
         raise ConfigError(
@@ -125,10 +120,29 @@ def prepare(folder: str, plan: Mapping[str, Any], field: str, fresh_secret: bool
         raise ConfigError(
             field,
             folder,
-            "holds releases of a run with another secret, and this run would draw a fresh one. Give "
-            "another folder (this spends the budget again), or set secret before the next first run.",
+            "holds releases made with another secret, and this run would draw a fresh one: set secret "
+            "to the one of that run, or give another folder (which spends the budget again).",
         )
     return True
+
+
+def prepare(folder: str, plan: Mapping[str, Any], field: str, fresh_secret: bool = False) -> bool:
+    """Begins or goes on with a folder: ``check``, then ``_plan.json``; before any data is read.
+
+    Args:
+      plan: what ``plan --json`` prints.
+
+    Returns:
+      Whether the folder was begun before.
+
+    Raises:
+      ConfigError: see ``check``.
+    """
+    begun = check(folder, str(plan["layout"]), field, fresh_secret)
+    if not begun:
+        text = json.dumps(plan, indent=2, sort_keys=True) + "\n"
+        put(join(folder, PLAN_FILE), text.encode())
+    return begun
 
 
 def finish(folder: str) -> None:
@@ -155,8 +169,3 @@ def names(folder: str) -> list[str]:
         return [entry.name for entry in path.iterdir()] if path.is_dir() else []
     matched = FileSystems.match([folder.rstrip("/") + "/*"])
     return [posixpath.basename(item.path) for result in matched for item in result.metadata_list]
-
-
-def _short(plan: Any) -> str:
-    digest = plan.get("digest") if isinstance(plan, dict) else None
-    return str(digest)[:12] if digest else "no plan of ours"

@@ -1,0 +1,153 @@
+"""Builds the graph of a job: source -> PrivateReleases -> sink. Runs nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from dpcore import times
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from pipelines.config import JobConfig
+from pipelines.job_config import needed
+from transforms import sinks_place
+from transforms.private_releases import PrivateReleases
+from transforms.secret import SecretRef
+from transforms.sinks import WriteBigQuery, WriteFolder, WritePubSub, WriteTable
+from transforms.sinks_dead import WriteDead
+
+
+def secret_of(job: JobConfig, secret_file: str | None = None) -> SecretRef | None:
+    """The reference to the secret; None where neither the command line nor the config names one."""
+    if secret_file is not None:
+        return SecretRef(file=str(Path(secret_file).absolute()))
+    if job.secret is None:
+        return None
+    return SecretRef(**{job.secret.kind: job.secret.value})
+
+
+def is_bounded(job: JobConfig) -> bool:
+    """Whether all events are there from the start."""
+    return bool(needed("source", job.source).kind != "pubsub")
+
+
+def horizon_of(job: JobConfig, plan: Plan) -> int | None:
+    """Ticks for which event ids are remembered: rounded up; None for the whole run."""
+    if job.deduplicate is None or job.deduplicate.horizon is None:
+        return None
+    return max(1, -(-times.duration(job.deduplicate.horizon) // plan.clock.period))
+
+
+def check_sink(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> None:
+    """Refuses a folder that is finished, foreign or full of something else; writes nothing.
+
+    Raises:
+      ConfigError: names ``sink.<format>``.
+    """
+    sink = needed("sink", job.sink)
+    if sink.path is not None:
+        sinks_place.check(sink.path, plan.layout, f"sink.{sink.kind}", fresh_secret)
+
+
+def prepare(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> bool:
+    """Writes ``_plan.json`` into the sink's folder, before any data is read.
+
+    Returns:
+      Whether an earlier run of this plan began the folder, so that this one goes on.
+
+    Raises:
+      ConfigError: see ``check_sink``.
+    """
+    sink = needed("sink", job.sink)
+    if sink.path is None:
+        return False
+    field = f"sink.{sink.kind}"
+    return sinks_place.prepare(sink.path, plan.to_json(), field, fresh_secret)
+
+
+def finish(job: JobConfig) -> None:
+    """Writes ``_COMPLETE`` into the sink's folder, after a run that succeeded."""
+    sink = needed("sink", job.sink)
+    if sink.path is not None:
+        sinks_place.finish(sink.path)
+
+
+def sink_of(job: JobConfig, plan: Plan) -> beam.PTransform:
+    """The transform that releases go into."""
+    sink = needed("sink", job.sink)
+    if sink.kind == "stdout":
+        return WriteTable(plan, sink.every)
+    if sink.kind == "bigquery":
+        return WriteBigQuery(sink.bigquery)
+    if sink.kind == "pubsub":
+        return WritePubSub(sink.pubsub)
+    return WriteFolder(plan, sink.path, sink.kind, sink.every)
+
+
+def in_process_runner() -> FnApiRunner:
+    """The runner of bounded jobs: named, because Beam's default would download another one."""
+    return FnApiRunner()
+
+
+def build(
+    pipeline: beam.Pipeline,
+    plan: Plan,
+    job: JobConfig,
+    secret: SecretRef | None = None,
+    events: Any = None,
+) -> dict[str, Any]:
+    """Adds a job to a pipeline.
+
+    Args:
+      pipeline: on any runner.
+      plan: of ``job``.
+      secret: a reference; None draws a fresh secret, which only an in-process runner can use.
+      events: in place of the source: a PCollection of canonical batches.
+
+    Returns:
+      PCollections by name, so that tests can look: events, releases, dead, written.
+
+    Raises:
+      ConfigError: what cannot be built: no source, no sink, files without ``clock.end``.
+    """
+    sink = needed("sink", job.sink)
+    dead: list[Any] = []
+    bounded = is_bounded(job) if events is None else True
+    if events is None:
+        from pipelines.sources import ReadEvents
+
+        read = pipeline | "Read" >> ReadEvents(job, plan)
+        events = read.events
+        dead.append(read.dead)
+    found = events | "Release" >> PrivateReleases(
+        plan, secret, bounded=bounded, every=sink.every, horizon=horizon_of(job, plan)
+    )
+    dead.append(found.dead)
+    letters = tuple(dead) | "DeadLetters" >> beam.Flatten()
+    if job.dead_letters is not None:
+        where = job.dead_letters
+        if sink.path is not None and Path(where.path) == Path(sink.path):
+            raise ConfigError(
+                f"dead_letters.{where.kind}",
+                where.path,
+                "is the folder of the releases: operators only may see dead letters.",
+            )
+        letters | "WriteDead" >> WriteDead(where.path, where.kind)
+    written = found.releases | "Write" >> sink_of(job, plan)
+    return {"events": events, "releases": found.releases, "dead": letters, "written": written}
+
+
+__all__ = [
+    "build",
+    "check_sink",
+    "finish",
+    "horizon_of",
+    "in_process_runner",
+    "is_bounded",
+    "prepare",
+    "secret_of",
+    "sink_of",
+]
