@@ -1,0 +1,204 @@
+"""``weir run CONFIG``: checks everything that can be checked, then reads, releases and sums up."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import ConfigError, WeirError
+from dpcore.plan import Plan
+from pipelines.config import JobConfig
+from pipelines.job_config import Secret, needed
+from pipelines.progress import Progress, Total
+from pipelines.summary import Result
+from pipelines.terminal import console
+
+_STEP = re.compile(r"while running '([^']{1,200})'")
+
+
+class RunFailed(WeirError):
+    """A run that began and did not end well. Its text names a step and a kind of error, no data."""
+
+
+def plan_of(job: JobConfig) -> Plan:
+    """The plan of a job, with the checks that need more than the plan itself.
+
+    Raises:
+      ConfigError: the plan, the predicate, the schema, or a source without the clock's end.
+    """
+    from transforms.event_schema import EventSchema
+
+    plan = Plan.from_config(job.plan_config())
+    EventSchema.from_config(plan.config, plan.program.columns)
+    if job.source is not None and job.source.pubsub is None and plan.clock.end is None:
+        raise ConfigError(
+            "clock.end",
+            None,
+            "is missing; files end, so say until when the clock runs, like "
+            "`end: 2025-01-01T00:00:00Z`.",
+        )
+    return plan
+
+
+def check_sink(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> None:
+    """Looks whether the sink's folder can take this plan. Changes nothing.
+
+    Raises:
+      ConfigError: it is complete, belongs to another plan, or holds something else.
+    """
+    from transforms import sinks_place
+
+    if job.sink is None or job.sink.path is None:
+        return
+    folder, field = job.sink.path, f"sink.{job.sink.kind}"
+    begun = sinks_place.read(sinks_place.join(folder, sinks_place.PLAN_FILE)) is not None
+    if begun or sinks_place.has_anything(folder):
+        sinks_place.prepare(folder, plan.to_json(), field, fresh_secret)
+
+
+def check_runner(job: JobConfig, runner: str) -> None:
+    """Refuses what a runner cannot do.
+
+    Raises:
+      ConfigError: no secret on a cluster, or a stream without end on the direct runner.
+    """
+    source = needed("source", job.source)
+    needed("sink", job.sink)
+    if runner == "direct" and source.pubsub is not None:
+        raise ConfigError(
+            "--runner",
+            runner,
+            "reads files only; for Pub/Sub use --runner prism (one machine), flink or dataflow.",
+        )
+    if runner != "direct" and job.secret is None:
+        raise ConfigError(
+            "secret",
+            None,
+            f"is missing; --runner {runner} needs a secret that its workers can read, like "
+            "`secret: {env: WEIR_SECRET}` or --secret-file secret.key.",
+        )
+
+
+def reference(secret: Secret | None) -> Any:
+    """The reference that steps carry; None draws a fresh secret in this process."""
+    from transforms.secret import SecretRef
+
+    return SecretRef.fresh() if secret is None else SecretRef(**{secret.kind: secret.value})
+
+
+def run(
+    job: JobConfig, runner: str, secret_file: str | None = None, flags: Sequence[str] = ()
+) -> Result:
+    """Runs a job to its end.
+
+    Args:
+      job: the config.
+      runner: direct, prism, flink or dataflow.
+      secret_file: overrides the config's secret.
+      flags: options for Beam.
+
+    Raises:
+      ConfigError: refused before any data is read.
+      RunFailed: it began and failed.
+    """
+    if secret_file is not None:
+        job = job.model_copy(update={"secret": Secret(file=secret_file)})
+    check_runner(job, runner)
+    plan = plan_of(job)
+    check_sink(job, plan, fresh_secret=job.secret is None)
+
+    from pipelines import build
+    from pipelines.runners import make_runner, options_for
+    from transforms import tally
+
+    source, sink = needed("source", job.source), needed("sink", job.sink)
+    options = options_for(runner, flags, streaming=source.pubsub is not None)
+    secret = reference(job.secret)
+    if runner == "direct":
+        secret.resolve()
+    quiet = console(stderr=True)
+    if job.secret is None:
+        quiet.print(
+            "weir: note: no secret is given, so this run draws a fresh one: running it again on "
+            "the same events spends the budget again.",
+            style="yellow",
+        )
+    tally.reset()
+    began = time.monotonic()
+    with Progress(quiet, tally.snapshot, lambda: total_of(job, plan)):
+        try:
+            result = build.run(plan, job, secret, options, make_runner(runner))
+        except Exception as error:
+            raise told(error) from error
+    seconds = time.monotonic() - began
+    return Result(
+        plan=plan,
+        folder=None if sink.path is None else Path(sink.path),
+        sink=sink.path or f"{sink.kind} {getattr(sink, sink.kind)}",
+        counters=counters(result, tally.snapshot()),
+        seconds=seconds,
+        fresh_secret=job.secret is None,
+        dead_letters=None if job.dead_letters is None else job.dead_letters.path,
+    )
+
+
+def told(error: BaseException) -> WeirError:
+    """What may be said about a failure: our own words, or a kind and a step; never a text that
+    some library wrote, because those quote events."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, WeirError):
+            return seen
+        seen = seen.__cause__ or seen.__context__
+    found = _STEP.findall(str(error))
+    where = f" in step {found[-1]}" if found else ""
+    return RunFailed(
+        f"{type(error).__name__}{where}; the results so far are whole, and the same command with "
+        "the same secret goes on from them (weir --debug run ... shows more)."
+    )
+
+
+def total_of(job: JobConfig, plan: Plan) -> Total:
+    """How much there is to read and to step, as far as that is cheap to know."""
+    rows: int | None = None
+    size: int | None = None
+    source = job.source
+    if source is not None and source.path is not None:
+        try:
+            paths = files_of(source.path)
+            size = sum(path.stat().st_size for path in paths)
+            if source.kind == "parquet":
+                import pyarrow.parquet as pq
+
+                rows = sum(pq.read_metadata(path).num_rows for path in paths)
+        except Exception:  # the run itself will say what is wrong with the files
+            return Total(ticks=plan.clock.ticks, blocks=len(plan.keys.live_blocks))
+    return Total(rows, size, plan.clock.ticks, len(plan.keys.live_blocks))
+
+
+def files_of(pattern: str) -> list[Path]:
+    """Local files of a path or glob; none for a bucket."""
+    if "://" in pattern:
+        return []
+    import glob
+
+    return [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
+
+
+def counters(result: Any, here: Mapping[str, int]) -> dict[str, int]:
+    """The operator's counts: of this process, or the job's metrics if workers are elsewhere."""
+    if here.get("events") or result is None:
+        return dict(here)
+    try:
+        found = result.metrics().query()["counters"]
+    except Exception:  # a runner without metrics
+        return dict(here)
+    totals: dict[str, int] = {}
+    for entry in found:
+        if entry.key.metric.namespace == "weir":
+            value = entry.committed if entry.committed is not None else entry.attempted
+            totals[entry.key.metric.name] = totals.get(entry.key.metric.name, 0) + int(value or 0)
+    return totals or dict(here)

@@ -1,0 +1,86 @@
+"""Runners by the names that ``weir run`` knows, and the options that are passed through to Beam."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from dpcore.config_errors import nearest
+from dpcore.errors import ConfigError
+
+BEAM_NAMES = {
+    "direct": "FnApiRunner",
+    "prism": "PrismRunner",
+    "flink": "FlinkRunner",
+    "dataflow": "DataflowRunner",
+}
+
+
+def options_for(runner: str, flags: Sequence[str], streaming: bool) -> Any:
+    """Beam's options for a run.
+
+    The direct runner is named in full: Beam's own ``DirectRunner`` would first look for another one.
+
+    Raises:
+      ConfigError: an option that no part of Beam knows, for the direct runner (others learn theirs
+        from their job server), or an argument that is no option.
+    """
+    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+
+    for flag in flags:
+        if flag.startswith("--runner"):
+            raise ConfigError("--runner", flag, "is given twice; keep one.")
+    loose = [flag for i, flag in enumerate(flags) if not flag.startswith("-") and _alone(flags, i)]
+    if loose:
+        raise ConfigError("argument", loose[0], "is not an option; see weir run --help.")
+    if runner == "direct":
+        _known(flags)
+    extra = ["--streaming"] if streaming and "--streaming" not in flags else []
+    options = PipelineOptions([*flags, *extra])
+    if runner != "direct":
+        options.view_as(StandardOptions).runner = BEAM_NAMES[runner]
+    return options
+
+
+def make_runner(runner: str) -> Any:
+    """A runner for ``beam.Pipeline``; None takes the one that the options name."""
+    if runner != "direct":
+        return None
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    return FnApiRunner()
+
+
+def _alone(flags: Sequence[str], place: int) -> bool:
+    """Whether a word is no value of the option before it."""
+    return place == 0 or not flags[place - 1].startswith("--") or "=" in flags[place - 1]
+
+
+def _known(flags: Sequence[str]) -> None:
+    """Refuses options that Beam would silently drop."""
+    parser = _parser()
+    _, unknown = parser.parse_known_args(list(flags))
+    for flag in unknown:
+        if flag.startswith("-"):
+            names = sorted({o for a in parser._actions for o in a.option_strings})
+            own = ["--runner", "--secret-file", "--set", "--wide", "--json"]
+            name = flag.partition("=")[0]
+            near = nearest(name, [*own, *names]).partition(" Allowed here")[0]
+            hint = near if near.startswith("did you mean") else "see weir run --help."
+            raise ConfigError("argument", name, f"is an option of neither weir nor Beam; {hint}")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError("argument", message, "see weir run --help.")
+
+
+def _parser() -> argparse.ArgumentParser:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    parser = _Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    for section in PipelineOptions.__subclasses__():
+        if "_add_argparse_args" in vars(section):
+            section._add_argparse_args(parser)
+    return parser
