@@ -1,10 +1,9 @@
 """Sensitivity when one privacy unit contributes at several ticks.
 
-**Formal guarantees.** A unit contributes at most p vectors, each of l2 norm at most Delta, at
-ticks at least g apart. A release of C v + noise, C >= 0, then has l2 sensitivity at most Delta
-times the factor
-returned here: || sum_j C[:, i_j] x_j || <= Delta * || sum_j C[:, i_j] || for any x_j with ||x_j||
-  <= Delta, since every inner product of columns of C is non-negative. All x_j equal attains it.
+**Formal guarantees.** A unit contributes at most p vectors x_j, each of l2 norm at most Delta, at
+ticks i_j at least g apart. A release of C x + noise with C >= 0 then has l2 sensitivity at most
+Delta times the factor returned here: || sum_j C[:, i_j] x_j || <= Delta || sum_j C[:, i_j] ||,
+since no inner product of columns of C is negative. All x_j equal attains it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ def toeplitz_participation(c: NDArray[np.float64], p: int, g: int, horizon: int)
       ConfigError: c is negative, increases, is not finite or is shorter than the horizon (the
         worst set is then another one, and this formula would be wrong).
 
-    Source: Choquette-Choo et al. (2023), "Multi-epoch matrix factorization mechanisms", Theorem 2.
+    Source: Kalinin, Lampert (2024), "Banded square root matrix factorization for differentially
+      private model training", Theorem 2; proof above.
     """
     at_least_one(p=p, g=g, horizon=horizon)
     c = np.asarray(c, dtype=np.float64)
