@@ -79,10 +79,14 @@ def promise(
         )
     if not later or later[-1].epsilon <= epsilon * (1 + 1e-9):
         return text + " Later releases add nothing: the promise is permanent."
-    rows = "; ".join(
-        f"within {plural(row.ticks or 0, 'tick')}: epsilon = {row.epsilon:.4g}" for row in later
-    )
-    return text + f" Afterwards protection fades by degrees ({rows}; same delta)."
+    steps: list[str] = []
+    last = epsilon
+    for row in later:
+        if row.epsilon > last * (1 + 1e-9):
+            steps.append(f"within {plural(row.ticks or 0, 'tick')}: epsilon = {row.epsilon:.4g}")
+            last = row.epsilon
+    delta_too = "" if delta == 0 else ", with the same delta"
+    return text + f" Afterwards protection fades by degrees ({'; '.join(steps)}{delta_too})."
 
 
 def plural(count: int, noun: str) -> str:
