@@ -16,7 +16,7 @@
     return iso.slice(0, whole(60e6) ? 16 : whole(1e6) ? 19 : 23).replace("T", " ");
   }
   function number(value, error) {
-    const scale = error > 0 ? error : Math.abs(value) / 1000;
+    const scale = error > 0 ? error : Math.abs(value) / 100;
     const decimals = scale > 0 ? Math.max(0, Math.min(8, 1 - Math.floor(Math.log10(scale)))) : 0;
     const show = (x) => x.toLocaleString("en-US",
       { minimumFractionDigits: decimals, maximumFractionDigits: decimals }).replace(/^-/, "\u2212");
@@ -54,8 +54,8 @@
 
   for (const figure of document.querySelectorAll("figure[data-chart]")) {
     const data = JSON.parse(figure.querySelector("script").textContent);
-    const chart = figure.querySelector("svg");
-    const layer = chart.querySelector(":scope > .hover");
+    const layer = figure.querySelector(".hover");
+    const chart = layer.parentNode;
     const [left, right, top, bottom, x0, x1, y0, y1] = data.frame;
     const px = (x) => left + (x - x0) / (x1 - x0) * (right - left);
     const py = (y) => bottom - (y - y0) / (y1 - y0) * (bottom - top);
@@ -77,7 +77,7 @@
         const height = (bottom - top) / rows;
         const width = Math.max(3, px(tick + 0.5) - px(at ? data.ticks[at - 1] + 0.5 : tick - 0.5));
         layer.append(make("rect", { class: "cell", x: px(tick + 0.5) - width, y: top + row * height, width, height: Math.max(2, height) }));
-        const value = data.top * (level / 254) ** 2;
+        const value = data.soft * Math.sinh(level / 254 * Math.asinh(data.top / data.soft));
         say(event, [data.rows[row] || "value", span(tick),
           level === 255 ? "no value" : level === 0 ? "about 0 or less" : `about ${Number(value.toPrecision(2)).toLocaleString("en-US")}${level === 254 ? " or more" : ""}`]);
         return;

@@ -125,7 +125,7 @@ def _clock_label(stamp: int, step: int, is_first: bool) -> str:
 
 def decimals_for(error: float, value: float) -> int:
     """Decimals that the noise leaves meaningful: two digits of the error."""
-    scale = error if math.isfinite(error) and error > 0 else abs(value) / 1000
+    scale = error if math.isfinite(error) and error > 0 else abs(value) / 100
     if not math.isfinite(scale) or scale <= 0:
         return 0
     return max(0, min(8, 1 - math.floor(math.log10(scale))))

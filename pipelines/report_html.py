@@ -85,11 +85,8 @@ def _reading(data: ReportData) -> str:
 
 def _drawings(panel: Panel, data: ReportData, axis: report_svg.TimeAxis) -> list[str]:
     if len(panel.output.labels) > 1:
-        return [
-            drawing
-            for series in panel.series[:_HISTOGRAMS_DRAWN]
-            for drawing in _histogram(panel, series, data, axis)
-        ]
+        drawn = panel.series[:_HISTOGRAMS_DRAWN]
+        return [_histogram(panel, series, data, axis) for series in drawn]
     drawings = [_lines(panel, data, axis)]
     if panel.heat is not None:
         drawings.append(_heat(panel, data, axis))
@@ -176,38 +173,28 @@ def _frame(frame: report_svg.Frame) -> list[float]:
     return [float(f"{v:.7g}") for v in (*numbers, frame.x0, frame.x1, frame.y0, frame.y1)]
 
 
-def _histogram(
-    panel: Panel, series: Series, data: ReportData, axis: report_svg.TimeAxis
-) -> list[str]:
+def _histogram(panel: Panel, series: Series, data: ReportData, axis: report_svg.TimeAxis) -> str:
     labels = panel.output.labels
     span = report_words.span(panel.output, data.run)
     who = f"{show_key(series.key)}, " if data.keys > 1 else ""
-    drawings = []
+    drawing, about, when = "", None, report_words.when(data.run, int(series.ticks[-1]))
     if len(labels) <= HEAT_LABELLED:
-        bars = report_svg.bar_chart(
-            series.value[-1], series.stddev[-1], labels, f"{panel.output.name}, {span}"
-        )
-        when = report_words.when(data.run, int(series.ticks[-1]))
-        drawings.append(_figure(panel.output, f"{who}{span}, at {when}", bars, None))
-    rows = len(labels)
-    height = 26.0 if rows <= 16 else max(2.0, 420.0 / rows)
-    every = max(1, -(-rows // 24))
-    marks = [(i + 0.5, label[:22]) for i, label in enumerate(labels) if i % every == 0]
-    side = min(150.0, 14 + 6.6 * max(len(label[:22]) for label in labels))
+        name = f"{panel.output.name}, {span}"
+        drawing = report_svg.bar_chart(series.value[-1], series.stddev[-1], labels, name)
     if len(series.ticks) > 1:
+        rows = len(labels)
+        height = 16.0 if rows <= 20 else max(2.0, 420.0 / rows)
+        every = max(1, -(-rows // 26))
+        marks = [(i + 0.5, label[:22]) for i, label in enumerate(labels) if i % every == 0]
+        side = report_svg.side_for(labels)
+        name = f"{panel.output.name} over time"
         chart, frame, scale = report_svg.heat_chart(
-            series.value.T,
-            series.ticks,
-            marks,
-            axis,
-            height,
-            f"{panel.output.name} over time",
-            side,
+            series.value.T, series.ticks, marks, axis, height, name, side
         )
         about = _heat_data(series.value.T, series.ticks, list(labels), frame, scale)
-        caption = f"{who}{span}, over time"
-        drawings.append(_figure(panel.output, caption, chart + _scale(scale), about))
-    return drawings
+        drawing += chart + _scale(scale)
+    caption = f"{who}{span}, at {when} and over time"
+    return _figure(panel.output, caption, drawing, about)
 
 
 def _heat_data(
@@ -223,6 +210,7 @@ def _heat_data(
         "ticks": ticks.astype(int).tolist(),
         "rows": list(rows),
         "top": float(f"{scale.top:.6g}"),
+        "soft": float(f"{scale.soft:.6g}"),
         "levels": base64.b64encode(level.tobytes()).decode(),
     }
 
@@ -244,7 +232,7 @@ def _heat(panel: Panel, data: ReportData, axis: report_svg.TimeAxis) -> str:
     else:
         marks = [(0.5, "rank 1"), (rows - 0.5, f"{data.keys:,}")]
         marks += [(rows * f, f"{round(data.keys * f):,}") for f in (0.25, 0.5, 0.75)]
-        height = 300.0 / rows
+        height = 190.0 / rows
     side = 14 + 6.6 * max(len(label) for _, label in marks)
     span = report_words.span(panel.output, data.run)
     chart, frame, scale = report_svg.heat_chart(

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from pipelines import report_words
 from pipelines.report_axis import BAND, limits, number_ticks, show_numbers, show_value, time_ticks
@@ -90,7 +88,9 @@ def _title(figure: Figure, data: ReportData, height: float) -> None:
 
 
 def _dress(axes: Axes, title: str, value: str = "") -> None:
-    axes.set_title(title, loc="left", fontsize=10.5, color=INK, pad=7)
+    axes.set_title(
+        textwrap.shorten(title, 72, placeholder="..."), loc="left", fontsize=10.5, color=INK, pad=7
+    )
     if value:
         axes.set_title(value, loc="right", fontsize=10.5, color=INK, pad=7, weight="bold")
     for side in ("top", "right", "left"):
@@ -164,10 +164,12 @@ def _components(axes: Axes, panel: Panel, data: ReportData) -> None:
     labels = panel.output.labels
     who = ""
     if data.keys > 1 and panel.series:
-        who = f", key {panel.series[0].key or '(empty)'}"
-    _dress(axes, _name(panel, data) + who)
+        who = f", {panel.series[0].key or '(empty)'}"
     if not panel.series:
+        _dress(axes, _name(panel, data))
         return
+    day = report_words.when(data.run, int(panel.series[0].ticks[-1]))
+    _dress(axes, f"{_name(panel, data)}{who}, at {day}")
     one = panel.series[0]
     if len(one.ticks) > 1 and len(labels) > HEAT_LABELLED:
         _heat(axes, one.value.T, one.ticks, data)
@@ -184,7 +186,6 @@ def _components(axes: Axes, panel: Panel, data: ReportData) -> None:
     axes.set_yticks(ticks, show_numbers(ticks))
     axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.set_title(f"at {report_words.when(data.run, int(one.ticks[-1]))}", loc="right", **_STYLE)
 
 
 def _keys(axes: Axes, panel: Panel, data: ReportData) -> None:
@@ -208,17 +209,18 @@ def _heat(axes: Axes, value: Any, ticks: Any, data: ReportData) -> None:
     scale = HeatScale.of(value)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else 1
     image = axes.imshow(
-        value,
+        scale.share(value),
         aspect="auto",
         interpolation="nearest",
         cmap="viridis",
-        norm=PowerNorm(0.5, vmin=0, vmax=scale.top, clip=True),
+        vmin=0,
+        vmax=1,
         extent=(ticks[0] - step + 0.5, ticks[-1] + 0.5, len(value) - 0.5, -0.5),
     )
-    bar = axes.figure.colorbar(image, ax=axes, pad=0.015, fraction=0.05)
+    shares = (0.0, 0.25, 0.5, 0.75, 1.0)
+    names = [show_numbers([float(f"{scale.value(share):.2g}")])[0] for share in shares]
+    bar = axes.figure.colorbar(image, ax=axes, pad=0.015, fraction=0.05, ticks=shares)
     bar.outline.set_visible(False)
-    bar.locator = MaxNLocator(4)
-    bar.formatter = FuncFormatter(lambda v, _: show_numbers([float(f"{v:.3g}")])[0])
+    bar.ax.set_yticklabels(names)
     bar.ax.tick_params(labelsize=8.5, labelcolor=SOFT, length=0)
-    bar.update_ticks()
     _time(axes, data)

@@ -166,10 +166,14 @@ def thin(one: Series, frame: Frame) -> bool:
     return bool(half.size) and float(np.median(half)) * per_unit < 1.2
 
 
+def side_for(labels: Sequence[str]) -> float:
+    """Room for labels at the left, in pixels."""
+    return min(150.0, max(float(LEFT), 14 + 6.6 * max(len(label) for label in labels)))
+
+
 def bar_chart(value: Floats, stddev: Floats, labels: Sequence[str], label: str) -> str:
     """Horizontal bars with whiskers of +-1.96 stddev, one row a component."""
-    step, side = 26.0, 12 + 6.6 * max(len(text) for text in labels)
-    side = min(side, 150.0)
+    step, side = 22.0, side_for(labels)
     fine = np.isfinite(value)
     half = np.where(np.isfinite(stddev), BAND * stddev, 0.0)
     low = min(0.0, float((value - half)[fine].min())) if fine.any() else 0.0
@@ -193,8 +197,8 @@ def bar_chart(value: Floats, stddev: Floats, labels: Sequence[str], label: str) 
             continue
         x = float(frame.x(value[i]))
         parts.append(
-            f'<rect class="bar" x="{min(x, zero):.1f}" y="{middle - 8:.1f}" '
-            f'width="{max(abs(x - zero), 0.5):.1f}" height="16" rx="2"/>'
+            f'<rect class="bar" x="{min(x, zero):.1f}" y="{middle - 7:.1f}" '
+            f'width="{max(abs(x - zero), 0.5):.1f}" height="14" rx="2"/>'
         )
         a, b = float(frame.x(value[i] - half[i])), float(frame.x(value[i] + half[i]))
         if half[i] > 0:
@@ -213,22 +217,38 @@ def bar_chart(value: Floats, stddev: Floats, labels: Sequence[str], label: str) 
 
 @dataclass(frozen=True)
 class HeatScale:
-    """Colour by the square root above 0, so that a few large rows do not hide the others."""
+    """Colour by asinh(value / soft): even steps near 0, then even ratios, so a few rows hide none.
+
+    Attributes:
+      top: where the scale ends. soft: where it bends.
+    """
 
     top: float
+    soft: float
 
     @classmethod
     def of(cls, value: Floats) -> HeatScale:
-        """Up to the 99.8 % quantile."""
+        """Ends at the 99.8 % quantile, bends at the median."""
         fine = value[np.isfinite(value)]
         top = float(np.quantile(fine, 0.998)) if fine.size else 1.0
-        return cls(top if top > 0 else 1.0)
+        top = top if top > 0 else 1.0
+        middle = float(np.median(np.maximum(fine, 0.0))) if fine.size else 0.0
+        return cls(top, min(max(middle, top / 1000), top / 2))
+
+    def share(self, value: Floats) -> Floats:
+        """0 at 0 and below, 1 at the top and above, NaN where there is no value."""
+        with np.errstate(invalid="ignore"):
+            bent = np.arcsinh(np.clip(value, 0, self.top) / self.soft)
+        return np.asarray(bent / np.arcsinh(self.top / self.soft))
+
+    def value(self, share: float) -> float:
+        """Inverse of ``share``."""
+        return float(self.soft * np.sinh(share * np.arcsinh(self.top / self.soft)))
 
     def level(self, value: Floats) -> NDArray[np.uint8]:
         """0..254, and 255 where there is no value."""
-        with np.errstate(invalid="ignore"):
-            share = np.sqrt(np.clip(value / self.top, 0, 1))
-        level = np.where(np.isfinite(value), np.round(share * (_LEVELS - 1)), _LEVELS)
+        share = self.share(value)
+        level = np.where(np.isfinite(share), np.round(share * (_LEVELS - 1)), _LEVELS)
         return level.astype(np.uint8)
 
 
@@ -279,7 +299,7 @@ def legend(scale: HeatScale, show: Callable[[float], str]) -> str:
         f'href="{picture(level)}"/>'
     ]
     for share in (0.0, 0.5, 1.0):
-        value = scale.top * share**2
+        value = scale.value(share)
         anchor = {0.0: "start", 1.0: "end"}.get(share, "middle")
         name = "0 or less" if share == 0 else show(value) + (" or more" if share == 1 else "")
         parts.append(text(260 * share, 22, name, "tick", anchor))

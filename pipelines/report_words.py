@@ -186,17 +186,18 @@ def last_values(data: ReportData) -> Table:
 
 def alternatives(run: Run) -> tuple[list[str], list[list[str]]]:
     """The mechanisms that the plan compared."""
-    head = ["mechanism", "error, best = 1", "state per key", "epsilon within 10 windows", ""]
+    head = ["mechanism", "noise", "error, best = 1", "state per key", "epsilon in 10 windows", ""]
     body = []
     for item in run.plan.get("alternatives") or []:
-        score, state = item.get("score"), item.get("state_bytes")
-        usable = isinstance(score, (int, float)) and math.isfinite(score)
+        score, state = item.get("score"), item.get("state_bytes_per_key")
+        later = item.get("epsilon_10w")
         body.append(
             [
                 f"{item.get('mechanism', '')}{' (chosen)' if item.get('chosen') else ''}",
-                f"{score:.2f}" if usable else "",
+                str(item.get("noise") or "").replace("_", " "),
+                f"{score:.2f}" if isinstance(score, (int, float)) else "",
                 f"{state:,} bytes" if state else "",
-                short(item.get("epsilon_10w")) if "epsilon_10w" in item else "",
+                short(later) if later is not None else "",
                 str(item.get("note") or ""),
             ]
         )

@@ -162,7 +162,8 @@ class Run:
         """What was released, in the plan's order; from the rows of the last tick without a plan."""
         listed = self.plan.get("releases")
         if listed:
-            return tuple(output_of(item) for item in listed)
+            units = units_of(self.plan)
+            return tuple(output_of(item, units.get(str(item["name"]), "")) for item in listed)
         seen: dict[tuple[str, int | None], int] = {}
         for batch in read_file(self.files[-1], ["tick", "name", "over", "value"]):
             latest = batch.filter(pc.equal(batch["tick"], self.last_tick))
@@ -193,7 +194,23 @@ class Run:
         return pa.Table.from_batches(batches, pa.schema([(name, TYPES[name]) for name in names]))
 
 
-def output_of(item: Mapping[str, Any]) -> Output:
+def units_of(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Name of each output -> what it counts or measures, as far as the plan tells."""
+    forms = {
+        "count": "events",
+        "sum": "sum of {}",
+        "mean": "mean of {}",
+        "variance": "variance of {}",
+        "histogram": "events by {}",
+    }
+    program = (plan.get("canonical") or {}).get("program") or {}
+    listed = program.get("outputs") or []
+    return {
+        str(name): forms[kind].format(column) for name, kind, column, *_ in listed if kind in forms
+    }
+
+
+def output_of(item: Mapping[str, Any], unit: str = "") -> Output:
     """An entry of the plan's ``releases`` -> Output."""
     size = int(item.get("dimension") or 1)
     labels = tuple(str(label) for label in item.get("labels") or ())
@@ -205,6 +222,6 @@ def output_of(item: Mapping[str, Any]) -> Output:
         name=str(item["name"]),
         over=None if over in (None, "all") else int(over),
         labels=labels,
-        unit=str(item.get("unit") or ""),
+        unit=unit,
         stddev_worst=float(worst) if isinstance(worst, (int, float)) else math.nan,
     )

@@ -49,7 +49,8 @@ def plan(ticks: int | None, releases: Sequence[dict[str, Any]], **more: Any) -> 
                 "mechanism": "blt",
                 "chosen": True,
                 "score": 1.0,
-                "state_bytes": 144,
+                "noise": "gaussian",
+                "state_bytes_per_key": 144,
                 "epsilon_10w": 1.85,
                 "note": "",
             },
@@ -57,7 +58,8 @@ def plan(ticks: int | None, releases: Sequence[dict[str, Any]], **more: Any) -> 
                 "mechanism": "window_tree",
                 "chosen": False,
                 "score": 3.2,
-                "state_bytes": 320,
+                "noise": "gaussian",
+                "state_bytes_per_key": 320,
                 "epsilon_10w": None,
                 "note": "no protection after the window",
             },
@@ -67,6 +69,16 @@ def plan(ticks: int | None, releases: Sequence[dict[str, Any]], **more: Any) -> 
         "blocks": 16,
         "ticks": ticks,
         "warnings": [],
+        "canonical": {
+            "program": {
+                "outputs": [
+                    ["purchases", "count", None, [None, 7]],
+                    ["dollars", "sum", "dollar_value", [None, 7]],
+                    ["basket", "mean", "dollar_value", [None]],
+                    ["sizes", "histogram", "number_of_cds", [None]],
+                ]
+            }
+        },
         **more,
     }
 

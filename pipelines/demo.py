@@ -1,0 +1,132 @@
+"""``make demo``: private releases from real purchases as a user would make them, beside the truth.
+
+The truth is shown here only, because these purchases are public. No other command can show it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from dpcore.errors import WeirError
+from pipelines import demo_data, demo_truth, report_words
+from pipelines.results import Run
+
+CONFIG = Path("examples/shop.yaml")
+CACHE = Path(".cache")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the demo in the folder of the project. Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--config", type=Path, default=CONFIG)
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    options = parser.parse_args(arguments)
+    out = Console(highlight=False)
+    try:
+        return demo(options.config, options.cache, out)
+    except WeirError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+
+
+def demo(config: Path, cache: Path, out: Console) -> int:
+    """Fetches, plans, runs, draws, and compares with the truth.
+
+    Raises:
+      WeirError: something is missing that the demo cannot make.
+    """
+    began = time.monotonic()
+    if not config.exists():
+        raise WeirError(f"{config} is missing; run the demo in the folder of the project.")
+    folder = config.parent
+    out.print(Text("1. Events: real purchases at a CD shop, 1997-01-01 to 1998-06-30", "bold"))
+    content = demo_data.fetch(cache)
+    count = demo_data.write_csv(content, folder / "purchases.csv")
+    out.print(f"   {count:,} purchases in {folder / 'purchases.csv'}")
+    results = folder / "out"
+    if forget(results):
+        out.print(f"   The releases of the last demo in {results} are removed.")
+    steps = (
+        ("2. The promise, before any data are read", ["plan", str(config)]),
+        ("3. The releases", ["run", str(config)]),
+        ("4. The report", ["report", str(results)]),
+    )
+    for title, command in steps:
+        out.print()
+        out.print(Text(title, "bold"), Text(f"   $ weir {' '.join(command)}", "dim"), sep="\n")
+        code = weir(command)
+        if code:
+            return code
+    run = Run.open(results)
+    truth = demo_truth.Truth(demo_data.purchases(content))
+    out.print()
+    out.print(Text("5. How close the releases are", "bold"))
+    out.print(
+        "   The column of true values is in this demo only, because these purchases are public."
+    )
+    out.print(demo_truth.table(run, truth))
+    inside, bands = demo_truth.coverage(run, truth)
+    out.print(
+        f"   Over all {run.last_tick + 1} days {inside / max(bands, 1):.1%} of {bands:,} bands "
+        "hold the true value within the clip (95 % is what they promise)."
+    )
+    out.print(
+        f"   The clip at {demo_truth.CLIP:.0f} dollars moved {truth.clipped_share:.1%} of all "
+        "dollars out of the sum; no band covers that."
+    )
+    out.print()
+    out.print(Text("What it cost", "bold"), *cost(run), sep="\n")
+    out.print()
+    out.print(Text("Look at", "bold"))
+    for name in ("report.png", "report.html"):
+        out.print(f"   {results / name}", soft_wrap=True)
+    out.print(f"   ({time.monotonic() - began:.0f} s in all)")
+    return 0
+
+
+def weir(command: Sequence[str]) -> int:
+    """One command of ours in a process of its own, on this terminal."""
+    sys.stdout.flush()
+    return subprocess.run([sys.executable, "-m", "pipelines.cli", *command], check=False).returncode
+
+
+def forget(results: Path) -> bool:
+    """Removes what an earlier demo released; nothing else."""
+    plan = results / "_plan.json"
+    if not results.exists():
+        return False
+    if not plan.exists() or json.loads(plan.read_text()).get("name") != "shop":
+        raise WeirError(f"{results} holds something that is not the demo's; move it away.")
+    shutil.rmtree(results)
+    return True
+
+
+def cost(run: Run) -> list[str]:
+    """What one purchase has spent, in sentences."""
+    epsilon, delta, window = run.promise
+    against = (
+        "everything ever released"
+        if window is None
+        else f"everything released within {report_words.duration(run, window)} of it"
+    )
+    lines = [
+        f"   epsilon = {report_words.short(epsilon)}, delta = {report_words.short(delta)} for any "
+        f"one purchase, against {against}."
+    ]
+    for within, more, _ in report_words.expiration(run)[1:]:
+        lines.append(f"   epsilon = {more} against everything released within {within}.")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,332 @@
+"""Reports of synthetic folders: one key, many, unfinished, odd values, bad folders."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from dpcore.errors import ConfigError
+from pipelines import report_axis, report_words
+from pipelines.report import report
+from pipelines.report_data import KEYS_DRAWN, gather
+from pipelines.report_svg import HeatScale
+from pipelines.result_files import lists_of, matrix
+from pipelines.results import Run
+from tests.pipelines import synthetic
+
+KEYS = ["north", "south", "east", "west", "centre", "harbour", "airport", "station"]
+
+
+class Page(HTMLParser):
+    """Counts elements and collects text; fails on tags that do not match."""
+
+    VOID = {"meta", "br", "path", "circle", "rect", "image", "polygon", "polyline", "line"}
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.count: dict[str, int] = {}
+        self.words = ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.count[tag] = self.count.get(tag, 0) + 1
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.count[tag] = self.count.get(tag, 0) + 1
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("shop") / "out"
+    return synthetic.folder(base, [""], 60, synthetic.SHOP, synthetic.shop_values(), every=16)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("stores") / "out"
+    releases = [
+        synthetic.release(name, over, synthetic.LABELS if name == "sizes" else ("",))
+        for name, over in synthetic.SHOP
+    ]
+    return synthetic.folder(
+        base,
+        KEYS,
+        20,
+        synthetic.SHOP,
+        synthetic.shop_values(),
+        complete=False,
+        planned=synthetic.plan(60, releases, keys=len(KEYS)),
+    )
+
+
+def test_one_key_makes_a_picture_and_a_page(shop: Path, tmp_path: Path) -> None:
+    made = report(shop, tmp_path / "pages")
+    assert made.html is not None
+    with Image.open(made.png) as picture:
+        assert picture.width > 1000
+    page = Page(made.html.read_text())
+    assert page.count["figure"] == len(synthetic.SHOP)
+    assert page.count["polygon"] == 5, "a band for each single number"
+    for word in ("epsilon", "1e-6", "365 days", "no protection", "[10, inf)", "events by"):
+        assert word in page.words
+    assert made.note == ""
+    assert made.table.row_count == 7
+
+
+def test_page_needs_no_network(shop: Path, tmp_path: Path) -> None:
+    made = report(shop, tmp_path)
+    assert made.html is not None
+    text = made.html.read_text().replace("http://www.w3.org/2000/svg", "")
+    assert not re.findall(r"https?:|//cdn|@import|url\(|<link|src=", text)
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_unfinished_run_says_so(stores: Path, tmp_path: Path) -> None:
+    made = report(stores, tmp_path)
+    assert "20 of 60 ticks" in made.note
+    assert made.html is not None
+    assert "20 of 60 ticks" in made.html.read_text()
+
+
+def test_many_keys_are_ranked_by_their_last_private_value(stores: Path) -> None:
+    data = gather(Run.open(stores))
+    assert data.keys == len(KEYS)
+    assert data.drawn == tuple(KEYS[:KEYS_DRAWN])
+    assert data.ranked_by is not None and data.ranked_by.name == "purchases"
+    heat = data.panels[0].heat
+    assert heat is not None
+    assert heat.rows == tuple(KEYS)
+    row = data.panels[0].series[0]
+    np.testing.assert_array_equal(heat.value[0], row.value[:, 0])
+
+
+def test_chosen_keys_and_names(stores: Path, tmp_path: Path) -> None:
+    data = gather(Run.open(stores), keys=["station", "north"], names=["basket"])
+    assert data.drawn == ("station", "north")
+    assert [panel.output.name for panel in data.panels] == ["basket"]
+    assert data.panels[0].heat is None
+    made = report(stores, tmp_path, keys=["station"], png_only=True)
+    assert made.html is None and made.png.exists()
+    with pytest.raises(ConfigError, match="did you mean 'north'"):
+        report(stores, tmp_path, keys=["nort"])
+    with pytest.raises(ConfigError, match="must be one of purchases"):
+        report(stores, tmp_path, names=["profit"])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "ndjson"])
+def test_every_format_reads_the_same(suffix: str, shop: Path, tmp_path: Path) -> None:
+    other = synthetic.folder(
+        tmp_path / "out", [""], 60, synthetic.SHOP, synthetic.shop_values(), suffix=suffix
+    )
+    one, two = gather(Run.open(shop)), gather(Run.open(other))
+    for a, b in zip(one.panels, two.panels, strict=True):
+        assert a.output == b.output
+        np.testing.assert_array_equal(a.series[0].value, b.series[0].value)
+        np.testing.assert_array_equal(a.series[0].stddev, b.series[0].stddev)
+    assert Run.open(other).start == Run.open(shop).start == synthetic.START
+
+
+def test_ten_thousand_keys_make_a_small_page_fast(tmp_path: Path) -> None:
+    keys, ticks = 10_000, 100
+    names = [f"store-{i:05d}" for i in range(keys)]
+    first = synthetic.rows(
+        ["x"], range(1), [("purchases", None)], lambda *_: ([0.0], [14.0])
+    ).slice(0, 1)
+    rng = np.random.default_rng(3)
+    level = 5000 / np.arange(1, keys + 1)
+    columns = {name: first[name].combine_chunks() for name in first.column_names}
+    parts = []
+    for tick in range(ticks):
+        value = level * (tick + 1) + 14 * rng.normal(size=keys)
+        some = {
+            name: pa.array([column[0].as_py()] * 1, column.type) for name, column in columns.items()
+        }
+        spread = {
+            name: pa.DictionaryArray.from_arrays(
+                pa.array(np.zeros(keys, np.int32)), one
+            ).dictionary_decode()
+            for name, one in some.items()
+            if name not in ("value", "stddev")
+        }
+        offsets = pa.array(np.arange(keys + 1, dtype=np.int32))
+        spread |= {
+            "key": pa.array(names),
+            "tick": pa.array(np.full(keys, tick)),
+            "value": pa.ListArray.from_arrays(offsets, pa.array(value)),
+            "stddev": pa.ListArray.from_arrays(offsets, pa.array(np.full(keys, 14.0))),
+        }
+        parts.append(pa.table({name: spread[name] for name in first.column_names}))
+    pq.write_table(pa.concat_tables(parts), tmp_path / "ticks-000000000000-000000000099.parquet")
+    (tmp_path / "_COMPLETE").touch()
+    began = time.perf_counter()
+    made = report(tmp_path)
+    assert time.perf_counter() - began < 20
+    assert made.html is not None
+    text = made.html.read_text()
+    assert len(text) < 2_000_000
+    page = Page(text)
+    assert page.count["polyline"] == KEYS_DRAWN
+    assert "store-00000" in page.words and "10,000 keys" in page.words
+    assert made.table.row_count == 12
+
+
+def odd_values(name: str, over: int | None, k: int, tick: int) -> tuple[Any, Any]:
+    if tick in (3, 4):
+        return [math.nan], [math.nan]
+    return [-50.0 - tick], None if name == "loss" else [5.0 if tick < 9 else math.inf]
+
+
+def test_negative_missing_and_unbanded_values(tmp_path: Path) -> None:
+    outputs = [("profit", None), ("loss", 1)]
+    folder = synthetic.folder(tmp_path / "out", [""], 12, outputs, odd_values)
+    made = report(folder)
+    assert made.html is not None
+    page = Page(made.html.read_text())
+    assert "no error band" in page.words
+    assert "each tick alone (1 day)" in page.words
+    assert "NaN" not in page.words.replace("isNaN", "") and "Infinity" not in page.words
+    assert "\N{MINUS SIGN}61" in page.words
+    assert page.count["polyline"] == 4, "a gap splits each line in two"
+
+
+@pytest.mark.parametrize("keys", [[""], KEYS])
+def test_single_tick(keys: list[str], tmp_path: Path) -> None:
+    folder = synthetic.folder(
+        tmp_path / "out", keys, 1, synthetic.SHOP, synthetic.shop_values(), complete=False
+    )
+    made = report(folder)
+    assert made.html is not None
+    Page(made.html.read_text())
+
+
+def test_a_key_is_text_and_never_markup(tmp_path: Path) -> None:
+    nasty = ["</script><script>alert(1)</script>", "a&b", "[bold]x[/bold]"]
+    folder = synthetic.folder(tmp_path / "out", nasty, 5, synthetic.SHOP, synthetic.shop_values())
+    made = report(folder)
+    assert made.html is not None
+    page = Page(made.html.read_text())
+    assert page.count["script"] == 2 + page.count["figure"]
+    assert "<script>alert" not in made.html.read_text()
+
+
+def test_without_a_plan_file_the_rows_tell(stores: Path, tmp_path: Path) -> None:
+    for path in stores.glob("ticks-*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    run = Run.open(tmp_path)
+    assert [(o.name, o.over) for o in run.outputs] == list(synthetic.SHOP)
+    assert len(run.outputs[-1].labels) == 5
+    assert "known only by its numbers" in report_words.statement(run)
+    report(tmp_path)
+
+
+def test_folders_without_results_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="must be a folder"):
+        report(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="holds no results"):
+        report(tmp_path)
+    (tmp_path / "_plan.json").write_text("{}")
+    with pytest.raises(ConfigError, match="has no ticks yet"):
+        report(tmp_path)
+    empty = synthetic.rows([], range(1), [], lambda *_: ([], []))
+    synthetic.write(empty, tmp_path / "ticks-000000000000-000000000000.parquet")
+    with pytest.raises(ConfigError, match="without a single row"):
+        report(tmp_path)
+    (tmp_path / "_plan.json").write_text("{")
+    with pytest.raises(ConfigError, match="not JSON"):
+        report(tmp_path)
+
+
+def test_out_must_be_a_folder(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="must be a folder"):
+        report(shop, tmp_path / "file")
+
+
+def test_a_long_run_is_thinned_but_ends_at_its_last_tick(tmp_path: Path) -> None:
+    folder = synthetic.folder(
+        tmp_path / "out",
+        [""],
+        1500,
+        [("purchases", None)],
+        lambda name, over, k, tick: ([float(tick)], [1.0]),
+        every=512,
+    )
+    data = gather(Run.open(folder))
+    assert data.stride == 3
+    series = data.panels[0].series[0]
+    assert len(series.ticks) < 600
+    assert list(series.ticks[-7:]) == list(range(1493, 1500))
+
+
+def test_lists_as_text() -> None:
+    text = pa.array(["[1.5, -2e3]", "[]", None, "7", "[null, NaN]", ""])
+    array = lists_of(text)
+    assert array.to_pylist()[0] == [1.5, -2000.0]
+    got = matrix(array, np.arange(6), 2)
+    np.testing.assert_array_equal(got[0], [1.5, -2000.0])
+    assert np.isnan(got[1:]).all()
+    np.testing.assert_array_equal(matrix(array, np.array([3]), 1), [[7.0]])
+
+
+@pytest.mark.parametrize(
+    ("value", "stddev", "shown"),
+    [
+        (69612.3, 159.0, ("69,612", "312")),
+        (35.88, 0.08, ("35.88", "0.16")),
+        (-3.2, 14.0, ("\N{MINUS SIGN}3", "27")),
+        (-0.2, 14.0, ("0", "27")),
+        (math.nan, 1.0, ("no value", "")),
+        (5.0, math.nan, ("5.000", "")),
+    ],
+)
+def test_as_many_digits_as_the_noise_allows(
+    value: float, stddev: float, shown: tuple[str, str]
+) -> None:
+    assert report_axis.show_value(value, stddev) == shown
+
+
+def test_axes_have_round_steps() -> None:
+    assert report_axis.number_ticks(0, 69_000, 5) == [0, 20_000, 40_000, 60_000]
+    assert report_axis.show_numbers([0, 20_000, 40_000]) == ["0", "20k", "40k"]
+    assert report_axis.show_numbers([35.5, 36.0]) == ["35.5", "36.0"]
+    day = synthetic.DAY
+    year = report_axis.time_ticks(synthetic.START, synthetic.START + 545 * day)
+    assert [label for _, label in year][:2] == ["Jan 1997", "Apr"]
+    hours = report_axis.time_ticks(synthetic.START, synthetic.START + day // 2)
+    assert [label for _, label in hours][1:3] == ["02:00", "04:00"]
+    assert len(report_axis.time_ticks(0, 10**18)) < 12
+
+
+def test_a_band_that_is_wide_only_at_first_does_not_flatten_the_rest() -> None:
+    value = np.full(500, 36.0)
+    stddev = 300.0 / np.arange(1, 501)
+    low, high, cut = report_axis.limits(value, stddev)
+    assert cut
+    assert high - low < 100
+
+
+def test_heat_scale_inverts() -> None:
+    scale = HeatScale.of(np.geomspace(1, 1e5, 1000))
+    for share in (0.1, 0.5, 0.9):
+        assert math.isclose(float(scale.share(np.array(scale.value(share)))), share)
+    assert scale.level(np.array([-5.0, np.nan])).tolist() == [0, 255]
