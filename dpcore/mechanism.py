@@ -119,8 +119,11 @@ def shift_wide(wide: Ints, by: Ints) -> Ints:
 
 
 def wide_to_float(wide: Ints) -> Floats:
-    """(..., 2) limbs -> (...) float64, rounded once more only when |value| > 2^53."""
-    return np.asarray(wide[..., 1].astype(np.float64) * 2.0**LIMB + wide[..., 0], dtype=np.float64)
+    """(..., 2) limbs -> (...) float64: exact up to 2^53, else within one rounding of either limb."""
+    # The low limb is centred first: -1 is (2^62 - 1, -1), and 2^62 - 1 is no float64.
+    carry = wide[..., 0] >> (LIMB - 1)
+    low, high = wide[..., 0] - (carry << LIMB), wide[..., 1] + carry
+    return np.asarray(high.astype(np.float64) * 2.0**LIMB + low, dtype=np.float64)
 
 
 def wide_modulo(wide: Ints) -> Ints:
