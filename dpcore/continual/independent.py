@@ -27,9 +27,9 @@ class Independent(CoverSum):
       Unit: one event. Relation: that under which ``sensitivity`` was derived.
       Sensitivity: l2 norm ``sensitivity`` of what one neighbour changes in (leaf / scales), at one
         tick.
-      Guarantee: for ever, against everything released: a record is in one tick's sum and each
-      tick's sum is released once, so parallel composition holds, adaptively: mu = Delta / sigma; rho = Delta^2 / (2 sigma^2) on the lattice; eps = Delta / b for K-norm
-      noise.
+      Guarantee: for ever, against everything released: a record is in one tick's sum, and each
+        tick's sum is released once, so parallel composition holds, adaptively: mu = Delta / sigma;
+        rho = Delta^2 / (2 sigma^2) on the lattice; eps = Delta / b for K-norm noise.
       Error: a running total has variance t + 1 units, a sum over N ticks N units.
       Source: Dwork, McSherry, Nissim, Smith (2006); Balle and Wang (2018) for the Gaussian.
     """

@@ -71,6 +71,7 @@ class MergingTree(CoverSum):
     source: ClassVar[str] = (
         "Weir; compare Andersson, Henzinger, Pagh, Steiner, Upadhyay (NeurIPS 2024)"
     )
+    tight: ClassVar[bool] = False
     settings: ClassVar[dict[str, str]] = {
         "gamma": "cost of a level above the window, relative to the level below it; 0.5 to 2, 1 "
         "unless set; more: less noise, faster expiration; below 1: the loss is bounded for ever",
