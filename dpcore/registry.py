@@ -11,6 +11,7 @@ A class that is listed here is a ``ContinualSum`` with, besides its abstract met
   settings: ClassVar[dict[str, str]], field of the config's mechanism section -> what it does.
   response(n) -> (n, n) array: only where ``materialize`` describes the noise of something else
     than running totals: the clean outputs are this matrix times the leaves.
+  tight: ClassVar[bool] = False, only where the stated loss is a bound that no record attains.
 tests/contracts runs over every mechanism that is listed.
 """
 
@@ -26,6 +27,8 @@ from dpcore.errors import ConfigError
 
 _FILES = {
     "blt": "dpcore.continual.blt:Blt",
+    "toeplitz": "dpcore.continual.toeplitz:Toeplitz",
+    "sliding": "dpcore.continual.sliding:Sliding",
     "independent": "dpcore.continual.independent:Independent",
     "tree": "dpcore.continual.tree:Tree",
     "window_tree": "dpcore.continual.window_tree:WindowTree",

@@ -1,0 +1,218 @@
+"""Windowed Toeplitz noise: the least worst-tick error for a window, with W - 1 vectors of state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy import fft
+
+from dpcore.continual.buffers import check_room, toeplitz_matrix
+from dpcore.continual.unit import (
+    loss_of_units,
+    noise_for,
+    noise_scale_for,
+    noisy_coordinates,
+    refuse_options,
+    refuse_overs,
+    within_horizon,
+)
+from dpcore.errors import ConfigError
+from dpcore.guarantee import Loss
+from dpcore.mechanism import ContinualSum, Digests, Floats, Ints, Noise, label
+
+LARGEST = 65536
+"""Longest window: W - 1 vectors of state per key."""
+MARGIN = 1 + 2.0**-30
+"""Sums of squares are rounded up by this much: far more than their rounding errors."""
+BLOCKS = 32
+"""c is computed for this many windows at most; after them an upper bound takes over."""
+FLAT = 1 + 1e-9
+"""Or until its maximum over one window is this close to its minimum (some 16 windows)."""
+
+
+class ToeplitzState(NamedTuple):
+    """past: (K, a, W - 1) float64, each noisy coordinate's last units of noise, oldest first."""
+
+    past: Floats
+
+
+@dataclass(frozen=True)
+class Toeplitz(ContinualSum):
+    """Running totals with noise b_k = binom(2k, k) / 4^k for k < W; expiration is graded.
+
+    Release s_t = v_1 + ... + v_t + z_t, z_t = sum_{k < W} b_k xi_{t-k}.
+
+    **Formal guarantees**
+      Unit: one event. Relation: that under which ``sensitivity`` was derived.
+      Sensitivity: Delta = ``sensitivity``, the l2 norm of what one neighbour changes in
+        (leaf / scales), at one tick.
+      Guarantee: mu-GDP, adaptively and exactly: against everything released within n ticks of its
+        arrival, mu_n = (Delta / sigma) sqrt(c_0^2 + ... + c_{n-1}^2), c the coefficients of
+        1 / ((1 - x) b(x)): releases up to tick i + n - 1 are a function of the first i + n - 1
+        rows of (C v + xi). For k < W, c_k = b_k, the best for a stream of W ticks. Beyond W,
+        c_k = sum_{i <= W} (b_{i-1} - b_i) c_{k-i} (b_W = 0) is an average of the W values before
+        it (a renewal equation), so the maximum of any W in a row bounds all that follow: c is
+        computed until it is flat, and bounded so from there on. It is positive, but it rises at W.
+        Nothing is promised for ever unless the clock ends.
+      Error: at tick t (from 0) sigma^2 (b_0^2 + ... + b_t^2), constant from t = W - 1 on.
+      Real-valued noise: releases are rounded to the lattice, which is post-processing, but noise in
+        floating point is not exactly Gaussian.
+      Source: the square-root factorization: Fichtenberger, Henzinger, Upadhyay (2023); Henzinger,
+        Upadhyay, Upadhyay (2023). Cutting off and the loss within n ticks: derived in this project.
+
+    Attributes:
+      window: W, number of coefficients.
+      horizon: number of ticks of the clock; None without end.
+    """
+
+    window: int
+    horizon: int | None
+
+    name: ClassVar[str] = "toeplitz"
+    kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
+    title: ClassVar[str] = "Square-root noise over the last W units"
+    source: ClassVar[str] = "Fichtenberger, Henzinger, Upadhyay (2023)"
+
+    @classmethod
+    def serves(cls, overs: Sequence[int | None]) -> bool:
+        """Running totals serve any ``over``: sums over N ticks are differences of two of them."""
+        return len(overs) > 0 and all(over is None or over >= 1 for over in overs)
+
+    @classmethod
+    def calibrated(
+        cls,
+        *,
+        dimension: int,
+        scales: tuple[float, ...],
+        sensitivity: float,
+        overs: tuple[int | None, ...],
+        window: int | None,
+        horizon: int | None,
+        budget: Loss,
+        **options: Any,
+    ) -> Toeplitz:
+        """The least noise whose loss(window) is at most the budget (see ``Blt.calibrated``).
+
+        Raises:
+          ConfigError: it cannot serve this, in particular a window above 65536 ticks.
+        """
+        refuse_options(cls.name, options)
+        refuse_overs(cls.name, overs, cls.serves(overs))
+        noise_for(cls.name, cls.kinds, budget)
+        count = min((end for end in (window, horizon) if end is not None), default=None)
+        if count is None or count > LARGEST:
+            raise ConfigError(
+                "privacy.protect_for",
+                "all" if count is None else count,
+                f"toeplitz keeps one vector a tick of the window, at most {LARGEST}; choose blt.",
+            )
+        units = record_units(count, count)
+        scale = noise_scale_for(units, sensitivity, budget)
+        check_room(cls.name, scale, scales, units)
+        return cls(dimension, scales, sensitivity, scale, overs, count, horizon)
+
+    def loss(self, ticks: int | None) -> Loss:
+        """mu against everything released within ``ticks`` of arrival (None: for ever)."""
+        if self.horizon is not None:
+            ticks = self.horizon if ticks is None else min(ticks, self.horizon)
+        units = record_units(self.window, ticks)
+        return loss_of_units("gaussian", units, self.sensitivity, self.noise_scale)
+
+    def factor(self, ticks: Ints, over: int | None) -> Floats:
+        """sum_{k <= t} (b_k - b_{k - over})^2: (m,)."""
+        sums = _noise_squares(self.window, over)
+        return sums[np.minimum(np.asarray(ticks), sums.size - 1)]
+
+    def init_noise(self, n_keys: int) -> ToeplitzState:
+        """No noise before the first tick."""
+        active = len(noisy_coordinates(self.scales))
+        return ToeplitzState(np.zeros((n_keys, active, self.window - 1), dtype=np.float64))
+
+    def draw(
+        self, own: ToeplitzState, chain: Digests, leaf_digests: Digests, noise: Noise
+    ) -> tuple[ToeplitzState, Ints]:
+        """Filters one unit a tick, keyed with the tick and all of the key's leaves so far.
+
+        Each output is one sum over W products, in an order that depends on W alone.
+        """
+        n, keys = leaf_digests.shape[:2]
+        if self.horizon is not None:
+            within_horizon(self.name, self.horizon, noise.first_tick, n)
+        active = list(noisy_coordinates(self.scales))
+        out = np.zeros((n, keys, self.dimension), dtype=np.int64)
+        if not active or self.noise_scale == 0:
+            return own, out
+        labels = label(0, noise.first_tick + np.arange(n))
+        units = noise.gaussian(labels, chain[1:], len(active))
+        past = np.concatenate([own.past, units.transpose(1, 2, 0)], axis=2)
+        backwards = coefficients(self.window)[::-1].copy()
+        weights = self.noise_scale * np.asarray(self.scales)[active]
+        for t in range(n):
+            products = np.multiply(past[:, :, t : t + self.window], backwards, order="C")
+            drawn = products.sum(axis=2) * weights
+            out[t][:, active] = np.rint(drawn).astype(np.int64)
+        return ToeplitzState(past[:, :, n:].copy()), out
+
+    def materialize(self, n: int) -> Floats:
+        """(n, n) lower-triangular Toeplitz matrix of b. For tests only."""
+        b = np.zeros(n)
+        kept = coefficients(self.window)[:n]
+        b[: kept.size] = kept
+        return toeplitz_matrix(b)
+
+
+@lru_cache(maxsize=64)
+def coefficients(window: int) -> Floats:
+    """b_k = binom(2k, k) / 4^k for k < W, by multiplication and division: the same everywhere."""
+    k = np.arange(1, window, dtype=np.float64)
+    out = np.cumprod(np.concatenate([[1.0], (2 * k - 1) / (2 * k)]))
+    out.flags.writeable = False
+    return out
+
+
+@lru_cache(maxsize=256)
+def _noise_squares(window: int, over: int | None) -> Floats:
+    """Cumulative sums of (b_k - b_{k - over})^2, until they are constant."""
+    b = coefficients(window)
+    if over is not None:
+        b = np.concatenate([b, np.zeros(over)])
+        b[over:] -= coefficients(window)[: b.size - over]
+    return np.asarray(np.cumsum(b**2))
+
+
+@lru_cache(maxsize=4096)
+def record_units(window: int, count: int | None) -> float:
+    """sum_{k < count} c_k^2, rounded up; an upper bound far beyond the window."""
+    if count is None:
+        return math.inf
+    if count <= window:
+        return math.fsum(c * c for c in coefficients(window)[: max(count, 0)].tolist()) * MARGIN
+    squares, highest = _tail(window)
+    if count <= squares.size:
+        return float(squares[count - 1]) * MARGIN
+    return (float(squares[-1]) + (count - squares.size) * highest**2) * MARGIN
+
+
+@lru_cache(maxsize=4)
+def _tail(window: int) -> tuple[Floats, float]:
+    """Cumulative sums of c_k^2 over whole windows, and a bound on every c_k after them.
+
+    One window after another from b * c = 1: what the last window adds to the next is one
+    convolution, and dividing by b modulo x^W is another, with the coefficients of (1 - x)^(1/2).
+    """
+    b = coefficients(window)
+    k = np.arange(1, window, dtype=np.float64)
+    inverse = np.cumprod(np.concatenate([[1.0], (k - 1.5) / k]))
+    size = fft.next_fast_len(2 * window, real=True)
+    transforms = fft.rfft(b, size), fft.rfft(inverse, size)
+    blocks = [b]
+    while len(blocks) < BLOCKS and blocks[-1].max() > FLAT * blocks[-1].min():
+        spill = fft.irfft(fft.rfft(blocks[-1], size) * transforms[0], size)[window : 2 * window]
+        rest = fft.rfft(1.0 - spill, size) * transforms[1]
+        blocks.append(fft.irfft(rest, size)[:window])
+    return np.cumsum(np.concatenate(blocks) ** 2), float(blocks[-1].max())
