@@ -31,6 +31,11 @@ class _Group(click.Group):
         except WeirError as error:
             _say(ctx, f"weir: failed: {error}", error)
             ctx.exit(FAILED)
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            raise
+        except Exception as error:  # a defect of ours: its text may hold anything
+            _say(ctx, f"weir: failed: {type(error).__name__}; weir --debug shows where.", error)
+            ctx.exit(FAILED)
         except KeyboardInterrupt:
             click.echo("weir: stopped.", err=True)
             ctx.exit(STOPPED)
@@ -148,7 +153,7 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
 
     job = load(config, sets)
     made = command.plan_of(job)
-    command.check_sink(job, made)
+    command.check_folders(job, made, job.secret is None)
     if as_json:
         _print_json(made.to_json())
     else:

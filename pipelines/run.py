@@ -16,6 +16,10 @@ from pipelines.progress import Progress, Total
 from pipelines.summary import Result
 from pipelines.terminal import console
 
+FRESH = (
+    "weir: note: no secret is given, so this run draws a fresh one; running it again on the same "
+    "events spends the budget again."
+)
 _STEP = re.compile(r"while running '([^']{1,200})'")
 
 
@@ -43,20 +47,25 @@ def plan_of(job: JobConfig) -> Plan:
     return plan
 
 
-def check_sink(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> None:
-    """Looks whether the sink's folder can take this plan. Changes nothing.
+def check_folders(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> None:
+    """Looks whether the sink can take this plan. Changes nothing; a job without sink passes.
 
     Raises:
-      ConfigError: it is complete, belongs to another plan, or holds something else.
+      ConfigError: a folder that is complete, of another plan, full of something else, or of both
+        releases and dead letters.
     """
-    from transforms import sinks_place
+    from pipelines import build
 
-    if job.sink is None or job.sink.path is None:
+    if job.sink is None:
         return
-    folder, field = job.sink.path, f"sink.{job.sink.kind}"
-    begun = sinks_place.read(sinks_place.join(folder, sinks_place.PLAN_FILE)) is not None
-    if begun or sinks_place.has_anything(folder):
-        sinks_place.prepare(folder, plan.to_json(), field, fresh_secret)
+    build.check_sink(job, plan, fresh_secret)
+    letters, path = job.dead_letters, job.sink.path
+    if letters is not None and path is not None and Path(letters.path) == Path(path):
+        raise ConfigError(
+            f"dead_letters.{letters.kind}",
+            letters.path,
+            "is the folder of the releases: only operators may see dead letters.",
+        )
 
 
 def check_runner(job: JobConfig, runner: str) -> None:
@@ -82,13 +91,6 @@ def check_runner(job: JobConfig, runner: str) -> None:
         )
 
 
-def reference(secret: Secret | None) -> Any:
-    """The reference that steps carry; None draws a fresh secret in this process."""
-    from transforms.secret import SecretRef
-
-    return SecretRef.fresh() if secret is None else SecretRef(**{secret.kind: secret.value})
-
-
 def run(
     job: JobConfig, runner: str, secret_file: str | None = None, flags: Sequence[str] = ()
 ) -> Result:
@@ -105,44 +107,67 @@ def run(
       RunFailed: it began and failed.
     """
     if secret_file is not None:
-        job = job.model_copy(update={"secret": Secret(file=secret_file)})
+        file = str(Path(secret_file).absolute())
+        job = job.model_copy(update={"secret": Secret(file=file)})
     check_runner(job, runner)
     plan = plan_of(job)
-    check_sink(job, plan, fresh_secret=job.secret is None)
+    fresh = job.secret is None
+    check_folders(job, plan, fresh)
+
+    import apache_beam as beam
 
     from pipelines import build
-    from pipelines.runners import make_runner, options_for
+    from pipelines.runners import options_for
     from transforms import tally
+    from transforms.secret import SecretRef
 
     source, sink = needed("source", job.source), needed("sink", job.sink)
     options = options_for(runner, flags, streaming=source.pubsub is not None)
-    secret = reference(job.secret)
+    secret = build.secret_of(job) or SecretRef.fresh()
     if runner == "direct":
-        secret.resolve()
-    quiet = console(stderr=True)
-    if job.secret is None:
-        quiet.print(
-            "weir: note: no secret is given, so this run draws a fresh one: running it again on "
-            "the same events spends the budget again.",
-            style="yellow",
-        )
+        secret.resolve()  # a secret that cannot be read is refused before anything starts
+    out = console(stderr=True)
+    if fresh:
+        out.print(FRESH, style="yellow")
+    pipeline = beam.Pipeline(
+        runner=build.in_process_runner() if runner == "direct" else None, options=options
+    )
+    build.build(pipeline, plan, job, secret)
+    resumed = build.prepare(job, plan, fresh)
     tally.reset()
     began = time.monotonic()
-    with Progress(quiet, tally.snapshot, lambda: total_of(job, plan)):
-        try:
-            result = build.run(plan, job, secret, options, make_runner(runner))
-        except Exception as error:
-            raise told(error) from error
-    seconds = time.monotonic() - began
+    with Progress(out, tally.snapshot, lambda: total_of(job, plan)):
+        result = _execute(pipeline)
+    build.finish(job)
     return Result(
         plan=plan,
         folder=None if sink.path is None else Path(sink.path),
         sink=sink.path or f"{sink.kind} {getattr(sink, sink.kind)}",
         counters=counters(result, tally.snapshot()),
-        seconds=seconds,
-        fresh_secret=job.secret is None,
+        seconds=time.monotonic() - began,
+        fresh_secret=fresh,
         dead_letters=None if job.dead_letters is None else job.dead_letters.path,
+        notes=("Went on from the files of an earlier run.",) if resumed else (),
     )
+
+
+def _execute(pipeline: Any) -> Any:
+    """Runs a pipeline to its end.
+
+    Raises:
+      WeirError: it failed, or was stopped before its end.
+    """
+    from apache_beam.runners.runner import PipelineState
+
+    try:
+        result = pipeline.run()
+        state = result.wait_until_finish()
+    except Exception as error:
+        raise told(error) from error
+    state = state or result.state
+    if state != PipelineState.DONE:
+        raise RunFailed(f"the job ended as {state}; the same command goes on from its results.")
+    return result
 
 
 def told(error: BaseException) -> WeirError:

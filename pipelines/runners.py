@@ -20,8 +20,6 @@ BEAM_NAMES = {
 def options_for(runner: str, flags: Sequence[str], streaming: bool) -> Any:
     """Beam's options for a run.
 
-    The direct runner is named in full: Beam's own ``DirectRunner`` would first look for another one.
-
     Raises:
       ConfigError: an option that no part of Beam knows, for the direct runner (others learn theirs
         from their job server), or an argument that is no option.
@@ -41,15 +39,6 @@ def options_for(runner: str, flags: Sequence[str], streaming: bool) -> Any:
     if runner != "direct":
         options.view_as(StandardOptions).runner = BEAM_NAMES[runner]
     return options
-
-
-def make_runner(runner: str) -> Any:
-    """A runner for ``beam.Pipeline``; None takes the one that the options name."""
-    if runner != "direct":
-        return None
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-
-    return FnApiRunner()
 
 
 def _alone(flags: Sequence[str], place: int) -> bool:
