@@ -77,7 +77,7 @@ class PlanConfig(Section):
         examples=["shop"],
     )
     schema_: Schema = Field(
-        alias="schema", description="Which columns an event has.", examples=["{time: date}"]
+        alias="schema", description="Names of the columns of an event.", examples=["{time: date}"]
     )
     where: str | None = Field(
         default=None,
