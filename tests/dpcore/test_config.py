@@ -1,4 +1,4 @@
-"""The sections of a config that shape a plan: what is taken, what is refused, and with which words."""
+"""The sections of a config that shape a plan: what is taken, what is refused, in which words."""
 
 from __future__ import annotations
 
