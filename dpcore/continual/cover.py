@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from dpcore.continual.buffers import check_room
 from dpcore.continual.unit import (
     draw_units,
     loss_of_units,
@@ -83,6 +85,15 @@ class CoverSum(ContinualSum):
     def loss_of(self, units: float) -> Loss:
         """Loss of a record that lies in ``units`` nodes of multiplier 1."""
         return loss_of_units(self.kind, units, self.sensitivity, self.noise_scale)
+
+    def fitting(self) -> Self:
+        """This mechanism, or ConfigError when its noise could outgrow the lattice's integers."""
+        end = self.horizon or UNBOUNDED
+        # The largest covers are those of times 2^k - 1; the last tick bounds growth beyond them.
+        ticks = np.asarray([end - 1, max((1 << (end.bit_length() - 1)) - 2, 0)])
+        worst = 2 * float(self.factor(ticks, None).max())
+        check_room(self.name, math.sqrt(self.unit_variance), self.scales, worst)
+        return self
 
     def check(self, noise: Noise, n: int) -> None:
         """Raises WeirError when a stride leaves the clock."""

@@ -77,7 +77,7 @@ class Hybrid(CoverSum):
         refuse_overs(cls.name, overs, cls.serves(overs))
         kind = noise_for(cls.name, cls.kinds, budget)
         scale = noise_scale_for(1, sensitivity, budget)
-        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon)
+        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon).fitting()
 
     @property
     def levels(self) -> int:

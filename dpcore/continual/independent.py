@@ -56,7 +56,7 @@ class Independent(CoverSum):
         refuse_overs(cls.name, overs, cls.serves(overs))
         kind = noise_for(cls.name, cls.kinds, budget)
         scale = noise_scale_for(1, sensitivity, budget)
-        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon)
+        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon).fitting()
 
     def loss(self, ticks: int | None) -> Loss:
         """One unit, whenever one looks."""

@@ -103,7 +103,9 @@ class MergingTree(CoverSum):
         top = last if window is None else min(window.bit_length() - 1, last)
         scale = noise_scale_for(top + 1, sensitivity, budget)
         gamma = GAMMA if gamma is None else float(gamma)
-        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon, top, gamma)
+        return cls(
+            dimension, scales, sensitivity, scale, overs, kind, horizon, top, gamma
+        ).fitting()
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.gamma <= 2:

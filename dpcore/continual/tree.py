@@ -84,7 +84,7 @@ class Tree(CoverSum):
             )
         kind = noise_for(cls.name, cls.kinds, budget)
         scale = noise_scale_for(min(ends).bit_length(), sensitivity, budget)
-        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon)
+        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon).fitting()
 
     @property
     def levels(self) -> int:

@@ -95,7 +95,7 @@ class WindowTree(CoverSum):
         h = (min(ends) - 1).bit_length()
         kind = noise_for(cls.name, cls.kinds, budget)
         scale = noise_scale_for(h + 1, sensitivity, budget)
-        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon, 1 << h)
+        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon, 1 << h).fitting()
 
     def __post_init__(self) -> None:
         if self.window < 1 or self.window & (self.window - 1):
