@@ -8,7 +8,7 @@ from dpcore.mechanism import Digests, Floats, Ints
 
 
 class Recorder:
-    """A ``Noise`` for at most 128 ticks of one key whose units show which leaves they are keyed with.
+    """A ``Noise`` for up to 128 ticks of one key: units tell which leaves they are keyed with.
 
     Attributes:
       first_tick: of the next stride.
