@@ -91,16 +91,21 @@ def statement(run: Run) -> str:
 
 
 def expiration(run: Run) -> list[tuple[str, str, str]]:
-    """(released within, epsilon, delta) for people."""
+    """(released within, epsilon, delta) for people; rows beyond the clock's end become one."""
     rows = []
     for item in run.plan.get("expiration") or []:
         ticks = item.get("ticks")
-        within = "for ever" if ticks is None else duration(run, int(ticks))
+        over = ticks is None or (run.ticks_planned is not None and ticks >= run.ticks_planned)
+        within = "for ever" if over else duration(run, int(ticks))
+        if over and run.ticks_planned is not None:
+            within = f"the whole clock, {duration(run, run.ticks_planned)}"
         epsilon = short(item.get("epsilon"))
         gone = epsilon == "none"
         rows.append(
             (within, "no protection" if gone else epsilon, "" if gone else short(item.get("delta")))
         )
+        if over:
+            break
     return rows
 
 

@@ -87,10 +87,20 @@ def test_one_key_makes_a_picture_and_a_page(shop: Path, tmp_path: Path) -> None:
     page = Page(made.html.read_text())
     assert page.count["figure"] == len(synthetic.SHOP)
     assert page.count["polygon"] == 5, "a band for each single number"
-    for word in ("epsilon", "1e-6", "365 days", "no protection", "[10, inf)", "events by"):
+    for word in ("epsilon", "1e-6", "365 days", "the whole clock", "[10, inf)", "events by"):
         assert word in page.words
     assert made.note == ""
     assert made.table.row_count == 7
+
+
+def test_expiration_ends_with_the_clock(stores: Path) -> None:
+    run = Run.open(stores)
+    rows = report_words.expiration(run)
+    assert [row[0] for row in rows] == ["the whole clock, 60 ticks (60 days)"]
+    open_ended = Run(run.directory, {**run.plan, "ticks": None}, False, run.files)
+    rows = report_words.expiration(open_ended)
+    assert rows[0] == ("365 ticks (365 days)", "1", "1e-6")
+    assert rows[-1] == ("36,500 ticks (36,500 days)", "no protection", "")
 
 
 def test_page_needs_no_network(shop: Path, tmp_path: Path) -> None:
