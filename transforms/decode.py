@@ -1,0 +1,135 @@
+"""Decode: bytes in any of five formats -> canonical batches. Pure functions, and thin shells."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any, Literal, get_args
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dpcore.errors import ConfigError
+from transforms import tally
+from transforms.avro import decode_avro
+from transforms.columnar import decode_arrow, decode_parquet
+from transforms.dead_letters import DEAD, tally_dead
+from transforms.decode_batch import Decoded
+from transforms.decode_csv import decode_csv, parse_header
+from transforms.decode_ndjson import decode_ndjson
+from transforms.event_schema import EventSchema
+from transforms.text import BYTE_ORDER_MARK, LINE_BYTES, chunks
+
+Format = Literal["csv", "ndjson", "parquet", "arrow", "avro"]
+FORMATS: tuple[str, ...] = get_args(Format)
+Payload = Literal["json", "ndjson", "avro", "arrow"]
+PAYLOADS: tuple[str, ...] = get_args(Payload)
+
+
+def decode_bytes(
+    data: bytes, form: str, schema: EventSchema, source: str, delimiter: str = ","
+) -> Iterator[Decoded]:
+    """A whole file in memory -> canonical batches.
+
+    Args:
+      data: the file.
+      form: one of FORMATS.
+      schema: the roles of columns.
+      source: path or topic.
+      delimiter: of CSV.
+
+    Raises:
+      ConfigError: a needed column is not there, or its type cannot play its role.
+    """
+    if not data:
+        return
+    if form == "parquet":
+        yield from decode_parquet(pa.BufferReader(data), schema, source)
+    elif form == "arrow":
+        yield from decode_arrow(pa.BufferReader(data), schema, source)
+    elif form == "avro":
+        yield from decode_avro(io.BytesIO(data), schema, source)
+    elif form == "ndjson":
+        file = io.BytesIO(data.removeprefix(BYTE_ORDER_MARK))
+        yield from decode_ndjson(chunks(file.read), schema, source)
+    elif form == "csv":
+        file = io.BytesIO(data)
+        header = parse_header(file.readline(LINE_BYTES), delimiter, source)
+        yield from decode_csv(chunks(file.read, first=2), header, schema, source, delimiter)
+    else:
+        raise ConfigError("source", form, f"is no format; use {', '.join(FORMATS)}.")
+
+
+def decode_payload(data: bytes, form: str, schema: EventSchema, source: str) -> Iterator[Decoded]:
+    """The payload of one message -> canonical batches; positions count within the message.
+
+    Args:
+      data: the payload. ``json``: one event, line breaks allowed; ``ndjson``: one a line; ``avro``:
+        an object container; ``arrow``: an IPC stream or file.
+      form: one of PAYLOADS.
+      schema: the roles of columns.
+      source: topic or subscription.
+
+    Raises:
+      ConfigError: a needed column is not there, or its type cannot play its role.
+    """
+    if form not in PAYLOADS:
+        raise ConfigError("source.pubsub.payload", form, f"must be one of {', '.join(PAYLOADS)}.")
+    if form == "json":
+        # Outside of texts a line break is white space; inside of them JSON does not allow one.
+        data = data.translate(_ONE_LINE)
+        form = "ndjson"
+    yield from decode_bytes(data, form, schema, source)
+
+
+_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+
+
+def emit(decoded: Iterator[Decoded]) -> Iterator[Any]:
+    """Decoded batches as outputs of a DoFn, counted: events, and dead letters by reason."""
+    for events, dead in decoded:
+        if dead is not None:
+            tally_dead(dead)
+            yield beam.pvalue.TaggedOutput(DEAD, dead)
+        if events is not None:
+            tally.add("events", events.num_rows)
+            yield events
+
+
+class DecodePayloads(beam.DoFn):
+    """Payloads of messages (bytes) -> batches of events; dead letters tagged "dead".
+
+    Payloads of one bundle are decoded one by one; senders put several events into a message.
+
+    Args:
+      form: one of PAYLOADS.
+      schema: the roles of columns.
+      source: topic or subscription.
+    """
+
+    def __init__(self, form: str, schema: EventSchema, source: str) -> None:
+        if form not in PAYLOADS:
+            raise ConfigError(
+                "source.pubsub.payload", form, f"must be one of {', '.join(PAYLOADS)}."
+            )
+        self._form = form
+        self._schema = schema
+        self._source = source
+
+    def process(self, element: bytes) -> Iterator[Any]:
+        """One message."""
+        tally.add("bytes", len(element))
+        return emit(decode_payload(element, self._form, self._schema, self._source))
+
+
+def concatenate(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Small batches of one source -> one; their dictionaries of keys are made one first.
+
+    Args:
+      batches: one or more, of the same columns.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+    found = table.to_batches()
+    return found[0] if found else batches[0].slice(0, 0)
