@@ -89,7 +89,7 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
         rows.add_row("counts an event", f"that arrives within {clock.delay} of its own time")
     if plan.where:
         rows.add_row("of the events where", plan.where)
-    yield _indent(Text(""))
+    yield Text("")
     yield _indent(rows)
 
 

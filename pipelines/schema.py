@@ -19,6 +19,11 @@ def json_schema() -> dict[str, Any]:
         "${NAME} in a value stands for an environment variable.",
     }
     out.update({k: v for k, v in _walk(schema).items() if k not in out})
+    for section in (out, *out["$defs"].values()):
+        for field in section["properties"].values():
+            name = field.get("$ref", "").rpartition("/")[2]
+            if name and "description" not in field:  # left out where it repeats the section's
+                field["description"] = out["$defs"][name]["description"]
     return out
 
 
