@@ -81,6 +81,7 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable
 
 
 @click.group(
+    "weir",
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with `weir init FILE`, read `weir plan`, then `weir run`.",
@@ -100,7 +101,7 @@ def main(debug: bool) -> None:
     """
 
 
-@main.command()
+@main.command(short_help="Write a config from a file's header.")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="Write here, not to stdout.")
 @click.option("--force", is_flag=True, help="Overwrite the file named by --out.")
@@ -131,7 +132,7 @@ def init(file: Path, out: Path | None, force: bool) -> None:
     )
 
 
-@main.command()
+@main.command(short_help="Show the promise, the error and the cost. Reads no data.")
 @CONFIG
 @SETS
 @AS_JSON
@@ -161,6 +162,7 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
 
 
 @main.command(
+    short_help="Read the events and write the releases.",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     epilog="Options that are not listed here go to Beam, like --flink_master=HOST:8081.",
 )
@@ -219,7 +221,7 @@ def run(
         summary.render(result, console(wide=wide), wide=wide)
 
 
-@main.command()
+@main.command(short_help="Draw the releases in a folder.")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="Folder for the report.")
 @click.option("--key", "keys", multiple=True, help="Draw this key. May be repeated.")
@@ -250,7 +252,7 @@ def report(
         click.echo(f"weir: note: {made.note}", err=True)
 
 
-@main.command()
+@main.command(short_help="Send a rehearsal stream to a file, stdout or Pub/Sub.")
 @CONFIG
 @SETS
 @click.option(
@@ -339,7 +341,7 @@ def feed(
     click.echo(f"weir: sent {sent:,} events to {'stdout' if to == '-' else to}", err=True)
 
 
-@main.command()
+@main.command(short_help="Show what changes between two configs.")
 @click.argument("a", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("b", type=click.Path(dir_okay=False, path_type=Path))
 @AS_JSON
@@ -363,11 +365,14 @@ def diff(a: Path, b: Path, as_json: bool) -> None:
         command.render(result, (str(a), str(b)), console())
 
 
-@main.command()
+@main.command(short_help="List what this build can run.")
 @click.argument("name", required=False)
 @AS_JSON
 def algorithms(name: str | None, as_json: bool) -> None:
     """List the algorithms of this build, or tell more about NAME.
+
+    For each: what it is, where it comes from, which noise it can use, and the fields of the config
+    that it reads. The plan chooses among the mechanisms by itself unless you name one.
 
     \b
       weir algorithms
@@ -385,7 +390,7 @@ def algorithms(name: str | None, as_json: bool) -> None:
     _print_json(entries) if as_json else command.render_list(entries, console())
 
 
-@main.command()
+@main.command(short_help="Print the JSON Schema of a config.")
 def schema() -> None:
     """Print the JSON Schema of a config, with a description and an example of every field.
 

@@ -132,7 +132,7 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
     first, second = result["guarantee"]
     for label, key in (("epsilon", "epsilon"), ("delta", "delta")):
         rows.add_row(label, f"{first[key]:g}", f"{second[key]:g}", _times(first[key], second[key]))
-    rows.add_row("protected for", *(_window(g["window"]) for g in (first, second)), "")
+    rows.add_row("protected", *(_window(g["window"]) for g in (first, second)), "")
     rows.add_row("mechanism", *(str(name) for name in result["mechanism"]), "")
     small, large = result["state_bytes_per_key"]
     rows.add_row("state per key", bytes_text(small), bytes_text(large), _times(small, large))
@@ -157,7 +157,7 @@ def _shown(value: Any) -> str:
 
 
 def _window(window: int | None) -> str:
-    return "for ever" if window is None else count(window, "tick")
+    return "for ever" if window is None else f"for {count(window, 'tick')}"
 
 
 def _times(first: float, second: float) -> str:

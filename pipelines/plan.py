@@ -74,14 +74,14 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
     window = (
         "for ever"
         if guarantee.window is None
-        else f"{count(guarantee.window, 'tick')} "
+        else f"for {count(guarantee.window, 'tick')} "
         f"({long_time(guarantee.window * plan.clock.period)})"
     )
     rows = table("", "")
     rows.show_header = False
     rows.add_row("epsilon, delta", f"{number(guarantee.epsilon)}, {guarantee.delta:g}")
     rows.add_row("protects", f"one {guarantee.unit} ({guarantee.relation})")
-    rows.add_row("protected for", window)
+    rows.add_row("protected", window)
     clock = plan.config.clock
     ends = f" to {clock.end}" if clock.end else ", without end"
     rows.add_row("clock", f"a tick every {clock.period} from {clock.start}{ends}")

@@ -54,18 +54,27 @@ def check_folders(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> Non
       ConfigError: a folder that is complete, of another plan, full of something else, or of both
         releases and dead letters.
     """
-    from pipelines import build
-
     if job.sink is None:
         return
-    build.check_sink(job, plan, fresh_secret)
     letters, path = job.dead_letters, job.sink.path
+    if path is not None and not _is_fresh_folder(path):
+        from pipelines import build  # imports Beam, which takes seconds
+
+        build.check_sink(job, plan, fresh_secret)
     if letters is not None and path is not None and Path(letters.path) == Path(path):
         raise ConfigError(
             f"dead_letters.{letters.kind}",
             letters.path,
             "is the folder of the releases: only operators may see dead letters.",
         )
+
+
+def _is_fresh_folder(path: str) -> bool:
+    """Whether a folder on this machine is not there yet, or empty."""
+    if "://" in path:
+        return False
+    folder = Path(path)
+    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
 
 
 def check_runner(job: JobConfig, runner: str) -> None:

@@ -1,0 +1,182 @@
+"""The command line: help that teaches, exit codes, and refusals in one sentence."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpcore.registry import CONTINUAL_SUMS
+from pipelines.cli import main
+from tests.pipelines.conftest import Weir
+
+COMMANDS = ["init", "plan", "run", "report", "feed", "diff", "algorithms", "schema"]
+
+
+def test_the_commands_are_these(weir: Weir) -> None:
+    assert sorted(main.commands) == sorted(COMMANDS)
+    text = weir("--help").stdout
+    for command in COMMANDS:
+        assert command in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_teaches(weir: Weir, command: str) -> None:
+    result = weir(command, "--help")
+    assert result.exit_code == 0
+    assert f"weir {command}" in result.stdout, "an example"
+    assert len(result.stdout) > 300
+
+
+def test_version(weir: Weir) -> None:
+    assert weir("--version").stdout.startswith("weir ")
+
+
+def test_an_unknown_command_names_the_nearest(weir: Weir) -> None:
+    result = weir("plna", "x")
+    assert result.exit_code == 2
+    assert "did you mean plan?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("sets", "field"),
+    [
+        (["privacy.epsilon=0"], "privacy.epsilon"),
+        (["privacy.epsilon=.nan"], "privacy.epsilon"),
+        (["privacy.delta=0"], "privacy.delta"),
+        (["privacy.delta=1"], "privacy.delta"),
+        (["privacy.delta=-1"], "privacy.delta"),
+        (["privacy.protect_for=0"], "privacy.protect_for"),
+        (["privacy.protect_for=90m"], "privacy.protect_for"),
+        (["privacy.unit=user"], "privacy.unit"),
+        (["schema.unit=who"], "schema.unit"),
+        (["aggregates.paid.clip=[5, 1]"], "aggregates.paid.clip"),
+        (["aggregates.paid.clip=[0, .inf]"], "aggregates.paid.clip"),
+        (["aggregates.paid.clap=1"], "aggregates.paid.clap"),
+        (["aggregates=null"], "aggregates"),
+        (["aggregates=null", "model={algorithm: ftal}"], "model.algorithm"),
+        (["mechanism.continual_sum=magic"], "mechanism.continual_sum"),
+        (["mechanism.noise=laplace"], "mechanism.noise"),
+        (["where=amount >"], "where"),
+        (["schema.time={column: at, format: '%Q'}"], "schema.time.format"),
+        (["clock.end=null"], "clock.end"),
+        (["clock.start=2024-01-01"], "clock.start"),
+        (["key.declared=null"], "key.declared"),
+        (["nonsense=1"], "nonsense"),
+        (["dead_letters={parquet: out}"], "dead_letters.parquet"),
+    ],
+)
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_refused_before_any_data_are_read(
+    weir: Weir, small: Path, command: str, sets: list[str], field: str
+) -> None:
+    words = [word for one in sets for word in ("--set", one)]
+    result = weir(command, small, *words)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"weir: refused: {field} = ")
+    assert len(result.stderr.splitlines()) == 1
+    assert "Traceback" not in result.stderr
+    assert not (small.parent / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize("content", ["", "5", "a: [", "a: 1\na: 2", "- x"])
+def test_files_that_are_no_config(weir: Weir, tmp_path: Path, command: str, content: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(content)
+    result = weir(command, path)
+    assert result.exit_code == 2
+    assert "line 1" in result.stderr or "line 2" in result.stderr
+
+
+def test_a_missing_config(weir: Weir) -> None:
+    result = weir("plan", "none.yaml")
+    assert result.exit_code == 2
+    assert "weir init" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--runner", "flink"], "needs a secret"),
+        (["--runner", "prism"], "needs a secret"),
+        (["--runner", "dataflow"], "needs a secret"),
+        (["--runner", "spark"], "'direct', 'prism', 'flink', 'dataflow'"),
+        (["--set", "source=null"], "source = None: is missing"),
+        (["--set", "sink=null"], "sink = None: is missing"),
+        (["--set", "source={pubsub: {subscription: projects/p/subscriptions/s}}"], "runner prism"),
+        (["--secret-file", "none.key"], "cannot be read"),
+        (["--set", "secret.env=WEIR_UNSET_SECRET"], "not set"),
+        (["--secretfile", "x"], "did you mean --secret-file?"),
+        (["--direct_num_workers=x"], "invalid int"),
+        (["stray"], "is not an option"),
+    ],
+)
+def test_what_a_run_refuses(weir: Weir, small: Path, words: list[str], says: str) -> None:
+    result = weir("run", small, *words)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert not (small.parent / "out").exists()
+
+
+def test_a_foreign_folder_is_refused_by_plan_and_run(weir: Weir, small: Path) -> None:
+    out = small.parent / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("x")
+    for command in ("plan", "run"):
+        result = weir(command, small)
+        assert result.exit_code == 2
+        assert "sink.parquet" in result.stderr
+    assert [path.name for path in out.iterdir()] == ["thesis.txt"]
+
+
+def test_exit_codes_of_the_real_process(small: Path) -> None:
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pipelines.cli", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    good = call("plan", str(small), "--json")
+    assert good.returncode == 0 and json.loads(good.stdout)["name"] == "shop"
+    assert good.stderr == ""
+    bad = call("plan", str(small), "--set", "privacy.epsilon=-1")
+    assert bad.returncode == 2 and bad.stdout == ""
+    assert bad.stderr.splitlines() == [
+        "weir: refused: privacy.epsilon = -1.0: must be a finite number above 0, like 1.0."
+    ]
+
+
+def test_algorithms_lists_every_mechanism(weir: Weir) -> None:
+    text = weir("algorithms").stdout
+    for name in CONTINUAL_SUMS:
+        assert name in text
+
+
+def test_algorithms_as_json(weir: Weir) -> None:
+    found = json.loads(weir("algorithms", "--json").stdout)
+    assert {entry["name"] for entry in found} == {"aggregates", *CONTINUAL_SUMS}
+    for entry in found:
+        assert set(entry) == {"name", "kind", "title", "about", "source", "noises", "fields"}
+        assert entry["title"] and entry["noises"] and entry["fields"]
+
+
+def test_one_algorithm(weir: Weir) -> None:
+    text = weir("algorithms", "tree").stdout
+    assert "mechanism.continual_sum" in text and "Source" in text
+    assert json.loads(weir("algorithms", "blt", "--json").stdout)["name"] == "blt"
+    result = weir("algorithms", "tre")
+    assert result.exit_code == 2
+    assert "did you mean tree?" in result.stderr
+
+
+def test_a_defect_is_told_without_its_text(weir: Weir, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise ValueError("PRIVATE")
+
+    monkeypatch.setattr("pipelines.schema.json_schema", broken)
+    result = weir("schema")
+    assert result.exit_code == 1
+    assert "ValueError" in result.stderr and "PRIVATE" not in result.output
