@@ -77,8 +77,8 @@ class Sliding(BufferedSum):
 
     @classmethod
     def serves(cls, overs: Sequence[int | None]) -> bool:
-        """One number of ticks, and not the sum since the start."""
-        return len(overs) == 1 and overs[0] is not None and overs[0] >= 1
+        """One number above 1: for single ticks ``Independent`` is the same, better keyed."""
+        return len(overs) == 1 and overs[0] is not None and overs[0] >= 2
 
     @classmethod
     def calibrated(
