@@ -1,7 +1,8 @@
 """Heartbeats: what tells every block which ticks are over, whether or not data came.
 
-A heartbeat is (block, last announced tick). Its event time lies inside that tick and the watermark of the
-source follows the public clock, so a timer at the end of a tick never fires before its heartbeat is there.
+A heartbeat is (block, last announced tick). Its event time lies inside that tick and the watermark
+of the source follows the public clock, so a timer at the end of a tick never fires before its
+heartbeat is there.
 """
 
 from __future__ import annotations
@@ -114,9 +115,7 @@ class Follow(beam.DoFn):
                 return
             yield from beats(self._blocks, clock, over - 1)
         reached = max(over, restriction.start)
-        watermark.set_watermark(
-            Timestamp(micros=clock.tick_start(reached) // 1000 * 1000)
-        )
+        watermark.set_watermark(Timestamp(micros=clock.tick_start(reached) // 1000 * 1000))
         if reached < restriction.stop:
             wait = (clock.tick_start(reached + 1) - wall) / 1e6
             tracker.defer_remainder(Duration.of(min(max(wait, 0.001), LONGEST_NAP)))
@@ -147,8 +146,8 @@ class Heartbeats(beam.PTransform):
             raise ConfigError(
                 "clock.end",
                 None,
-                "is needed where the source is made of files: the last tick is public, so it cannot "
-                "be read off the data. Set the end of the period that the files cover.",
+                "is needed where the source is made of files: the last tick is public, so it "
+                "cannot be read off the data. Set the end of the period that the files cover.",
             )
         self._blocks, self._clock, self._bounded, self._now = blocks, clock, bounded, now
 

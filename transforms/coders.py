@@ -1,7 +1,9 @@
-"""How batches, partial leaves and mechanism states become bytes: Arrow IPC, and a header of our own.
+"""How batches, partial leaves and mechanism states become bytes: Arrow IPC, and a header of our
+own.
 
-Nothing here is pickled. A payload is MAGIC, codec version, kind, plan digest, then plain numpy arrays; so
-state written by another version of the code, or for another plan, is refused instead of misread.
+Nothing here is pickled. A payload is MAGIC, codec version, kind, plan digest, then plain numpy
+arrays; so state written by another version of the code, or for another plan, is refused instead of
+misread.
 """
 
 from __future__ import annotations
@@ -141,7 +143,7 @@ def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
     return bytes(memoryview(sink.getvalue()))
 
 
-def batch_from_bytes(data: bytes) -> pa.RecordBatch:
+def batch_from_bytes(data: bytes | memoryview) -> pa.RecordBatch:
     """The inverse of ``batch_to_bytes``; columns are views of ``data``."""
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         return reader.read_next_batch()

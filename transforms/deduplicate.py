@@ -1,9 +1,9 @@
 """Deduplicate: an event that is delivered twice counts once.
 
-Ids become keyed 128-bit hashes (the key is derived from the secret in ``setup``; without it nobody can
-choose ids that collide). Eight shards remember them, each as sorted arrays in one state cell, within a
-stated horizon. Of copies that arrive together the one with the smallest content is kept, whatever their
-order; of copies that arrive apart, the first.
+Ids become keyed 128-bit hashes (the key is derived from the secret in ``setup``; without it nobody
+can choose ids that collide). Eight shards remember them, each as sorted arrays in one state cell,
+within a stated horizon. Of copies that arrive together the one with the smallest content is kept,
+whatever their order; of copies that arrive apart, the first.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def dedupe_key(secret: bytes, layout: str) -> bytes:
 class ToShards(beam.DoFn):
     """Record batches with ``@id`` -> (shard, batch as bytes), a few big ones per bundle.
 
-    The id leaves here; its hash travels on. Events without an id pass by on the main output of ``ready``.
+    The id leaves here; its hash travels on. Events without an id pass by on the main output of
+    ``ready``.
     """
 
     def __init__(self, secret: SecretRef, layout: str) -> None:
@@ -94,7 +95,7 @@ class ToShards(beam.DoFn):
         hashes, null = id_hashes(batch.column("@id"), self._key)
         prepared = prepare(batch, hashes)
         if null.any():
-            yield strip(prepared.filter(pa.array(null)))
+            yield strip(prepared.filter(pa.array(null)), False)
             prepared, hashes = prepared.filter(pa.array(~null)), hashes[~null]
         shard = (hashes[:, 1] % SHARDS).astype(np.uint8)
         order = np.argsort(shard, kind="stable")
@@ -138,9 +139,9 @@ def prepare(batch: pa.RecordBatch, hashes: Words) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def strip(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Takes away what only deduplication needed."""
-    return batch.drop_columns([HIGH, LOW, SOURCE])
+def strip(batch: pa.RecordBatch, keep_hash: bool) -> pa.RecordBatch:
+    """Takes away what only deduplication needed; row leaves need the hashes too."""
+    return batch.drop_columns([SOURCE] if keep_hash else [HIGH, LOW, SOURCE])
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -154,14 +155,16 @@ class DropSeen(beam.DoFn):
     """(shard, batch) -> the events whose id is new; duplicates on the tagged output.
 
     Args:
-      horizon: ticks for which an id is remembered, by the event time of the newest event in the shard;
+      horizon: ticks for which an id is remembered, by the event time of the newest event in the
+      shard;
         None: for the whole run.
     """
 
     SEEN = userstate.ReadModifyWriteStateSpec(SEEN_STATE, coders.BytesCoder())
 
-    def __init__(self, horizon: int | None, layout: str) -> None:
+    def __init__(self, horizon: int | None, layout: str, keep_hash: bool) -> None:
         self._horizon, self._layout = horizon, bytes.fromhex(layout)
+        self._keep_hash = keep_hash
 
     def process(
         self,
@@ -175,9 +178,9 @@ class DropSeen(beam.DoFn):
         fresh, known = remember(batch, known, self._horizon)
         seen.write(pack(KIND, known, self._layout))
         if fresh.all():
-            yield strip(batch)
+            yield strip(batch, self._keep_hash)
             return
-        yield strip(batch.filter(pa.array(fresh)))
+        yield strip(batch.filter(pa.array(fresh)), self._keep_hash)
         for letters in duplicates(batch.filter(pa.array(~fresh))):
             tally_dead(letters)
             yield TaggedOutput(DEAD, letters)
@@ -293,11 +296,19 @@ class Deduplicate(beam.PTransform):
       secret: reference; only a key of its own is derived from it here.
       layout: the plan's layout, hex: state belongs to it.
       horizon: ticks, or None for the whole run.
+      keep_hash: leave the hashes of ids in the batches, for row leaves.
     """
 
-    def __init__(self, secret: SecretRef, layout: str, horizon: int | None = None) -> None:
+    def __init__(
+        self,
+        secret: SecretRef,
+        layout: str,
+        horizon: int | None = None,
+        keep_hash: bool = False,
+    ) -> None:
         super().__init__()
         self._secret, self._layout, self._horizon = secret, layout, horizon
+        self._keep_hash = keep_hash
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> Any:
         """Record batches with ``@id`` -> the same without it."""
@@ -310,7 +321,7 @@ class Deduplicate(beam.PTransform):
             spread.shards
             | "Global" >> beam.WindowInto(GlobalWindows())
             | "DropSeen"
-            >> beam.ParDo(DropSeen(self._horizon, self._layout))
+            >> beam.ParDo(DropSeen(self._horizon, self._layout, self._keep_hash))
             .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
             .with_outputs(DEAD, main="fresh")
         )

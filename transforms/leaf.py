@@ -216,7 +216,7 @@ class Gatherer:
 
 
 class LeafDoFn(beam.DoFn):
-    """Record batches with ``@tick`` and ``@key`` -> (block, encoded PartialLeaf), one per bundle."""
+    """Record batches with ``@tick`` and ``@key`` -> (block, encoded PartialLeaf)."""
 
     def __init__(self, program: Program, keys: Keys, clock: Clock) -> None:
         self._program = program

@@ -63,9 +63,7 @@ def tick_range(data: bytes) -> tuple[int, int]:
     return first, last
 
 
-_SPAN_AT = pack(KIND, [np.array([-7], dtype=np.int64)]).index(
-    np.array([-7], dtype="<i8").tobytes()
-)
+_SPAN_AT = pack(KIND, [np.array([-7], dtype=np.int64)]).index(np.array([-7], dtype="<i8").tobytes())
 
 
 def sum_by_cell(ticks: Ints, rows: Ints, n_rows: int, counts: Ints, values: Ints) -> PartialLeaf:

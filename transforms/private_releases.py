@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import pyarrow as pa
 
-from dpcore.errors import WeirError
 from dpcore.plan import Plan
 from transforms.clock import Heartbeats
-from transforms.deduplicate import Deduplicate
 from transforms.dead_letters import DEAD
+from transforms.deduplicate import Deduplicate
 from transforms.filter import FilterAssign
 from transforms.leaf import Leaf
 from transforms.noise_source import KeyedNoiseSource, NoiseSource
+from transforms.row_leaf import RowLeaves
 from transforms.secret import SecretRef
 from transforms.solve import Solve
 from transforms.strides import TICKS
@@ -37,15 +37,16 @@ class Releases(NamedTuple):
 def needed_columns(plan: Plan) -> tuple[str, ...]:
     """Columns that are read behind the filter."""
     ids = ("@id",) if plan.config.schema_.id is not None else ()
-    return (*plan.program.columns, *ids)
+    times = ("@time",) if plan.program.leaf == "rows" else ()
+    return (*plan.program.columns, *ids, *times)
 
 
 class PrivateReleases(beam.PTransform):
     """Canonical event batches -> ``Releases(releases, dead)``.
 
-    **Formal guarantees**: those of ``plan.guarantee``, for everything that ``releases`` ever holds, as
-    long as the secret stays secret and no event enters twice (see Deduplicate). Dead letters, metrics
-    and state are for operators only.
+    **Formal guarantees**: those of ``plan.guarantee``, for everything that ``releases`` ever
+    holds, as long as the secret stays secret and no event enters twice (see Deduplicate). Dead
+    letters, metrics and state are for operators only.
 
     Args:
       plan: what to release.
@@ -86,14 +87,16 @@ class PrivateReleases(beam.PTransform):
         kept, dead = assigned.events, [assigned.dead]
         if plan.config.schema_.id is not None:
             unique = kept | "Deduplicate" >> Deduplicate(
-                self._secret, plan.layout, self._horizon
+                self._secret, plan.layout, self._horizon, keep_hash=plan.program.leaf == "rows"
             )
             kept = unique.events
             dead.append(unique.dead)
         leaves = kept | "Leaf" >> self._leaf()
         beats = events.pipeline | "Clock" >> self._beats
-        ticked = (leaves, beats) | "Pieces" >> beam.Flatten() | "Tick" >> Tick(
-            plan, self._noise, self._every, self._bounded
+        ticked = (
+            (leaves, beats)
+            | "Pieces" >> beam.Flatten()
+            | "Tick" >> Tick(plan, self._noise, self._every, self._bounded)
         )
         dead.append(ticked[DEAD])
         releases = ticked.noisy | "Solve" >> Solve(plan)
@@ -102,7 +105,7 @@ class PrivateReleases(beam.PTransform):
     def _leaf(self) -> beam.PTransform:
         plan = self._plan
         if plan.program.leaf == "rows":
-            raise WeirError("row leaves are not wired yet.")
+            return RowLeaves(plan.program, plan.keys, plan.clock, self._secret, plan.layout)
         return Leaf(plan.program, plan.keys, plan.clock)
 
 

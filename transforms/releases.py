@@ -33,7 +33,7 @@ RELEASE_SCHEMA = pa.schema(
         ("plan", pa.string()),
     ]
 )
-"""One row per key, tick, name and over. ``over`` null: since the start; ``window`` null: for ever."""
+"""One row per key, tick, name and over. Null ``over``: since the start; ``window``: for ever."""
 
 MARK = b"weir.release"
 _SPAN = b"weir.span"
@@ -137,7 +137,7 @@ class ReleaseWriter:
 def tick_edges(clock: Clock, first_tick: int, ticks: int) -> pa.Array:
     """(ticks + 1,) timestamps: starts, and the end of the last."""
     micros = clock.start + clock.period * np.arange(first_tick, first_tick + ticks + 1)
-    return pa.array(micros.astype(np.int64)).cast(UTC)
+    return pa.array(micros.astype(np.int64)).view(UTC)
 
 
 def _coded(index: pa.Array, values: pa.Array) -> pa.DictionaryArray:
@@ -150,9 +150,7 @@ def _coded(index: pa.Array, values: pa.Array) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(index, values)
 
 
-def lists(
-    arrays: Sequence[NDArray[np.float64] | None], cells: Sequence[int] = ()
-) -> pa.ListArray:
+def lists(arrays: Sequence[NDArray[np.float64] | None], cells: Sequence[int] = ()) -> pa.ListArray:
     """Arrays (n, K, m), or None for n * K null rows, as one column of lists.
 
     Args:

@@ -1,7 +1,7 @@
 """The secret behind the noise, carried as a reference and read only where noise is drawn.
 
-**Threat model.** Whoever has the secret can subtract the noise from every release. So options, graphs,
-logs and state hold a reference only; errors never quote what was read.
+**Threat model.** Whoever has the secret can subtract the noise from every release. So options,
+graphs, logs and state hold a reference only; errors never quote what was read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SecretRef:
 
     @classmethod
     def fresh(cls) -> SecretRef:
-        """Draws a secret that lives and dies with this process: a restart then spends budget again."""
+        """Draws a secret that dies with this process: a restart spends budget again."""
         handle = f"{os.getpid()}-{secrets.token_hex(8)}"
         _fresh[handle] = secrets.token_bytes(BYTES)
         return cls(held=handle)
@@ -126,7 +126,5 @@ def _read_gcp(name: str) -> bytes:
     try:
         client = secretmanager.SecretManagerServiceClient()
         return bytes(client.access_secret_version(name=full).payload.data)
-    except Exception as error:  # noqa: BLE001 - the client's errors are many; only their kind is told
-        raise ConfigError(
-            "secret.gcp", name, f"cannot be read: {type(error).__name__}."
-        ) from None
+    except Exception as error:  # the client's errors are many; only their kind is told
+        raise ConfigError("secret.gcp", name, f"cannot be read: {type(error).__name__}.") from None

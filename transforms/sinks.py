@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpcore.plan import Plan
 from transforms.releases import RELEASE_SCHEMA
-from transforms.sinks_folder import FolderWriter, Ranges, WriteRanges, Writer, releases_only
+from transforms.sinks_folder import FolderWriter, Ranges, Writer, WriteRanges, releases_only
 from transforms.sinks_formats import json_lines, texts
 from transforms.sinks_table import Sorted, sorted_table
 

@@ -59,7 +59,9 @@ class WriteDeadDoFn(beam.DoFn):
     def _write(self) -> None:
         table = pa.Table.from_batches(self._held).unify_dictionaries()
         plain = table.cast(pa.schema([(f.name, _plain(f.type)) for f in table.schema]))
-        content = encode(plain.sort_by([(name, "ascending") for name in plain.schema.names]), self._form)
+        content = encode(
+            plain.sort_by([(name, "ascending") for name in plain.schema.names]), self._form
+        )
         name = f"dead-{hashlib.sha256(content).hexdigest()[:24]}.{self._form}"
         sinks_place.put(sinks_place.join(self._folder, name), content)
         self._held, self._rows = [], 0

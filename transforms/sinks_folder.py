@@ -1,4 +1,4 @@
-"""The folder sink: collects aligned ranges of ticks, and writes each of them once, whole and sorted."""
+"""The folder sink: collects aligned ranges of ticks and writes each once, whole and sorted."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from apache_beam import coders
 from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
 from dpcore.errors import WeirError
@@ -29,7 +31,10 @@ DONE_STATE = "done"
 END_TIMER = "end"
 # Runners find stored state by these names: they never change (tests hold them to a file).
 
-_SPAN = struct.Struct("<qqq")
+TOGETHER = 1 << 26
+"""Bytes that a bundle gathers before it sends them on (64 MB)."""
+
+_PART = struct.Struct("<qqqq")
 
 
 @dataclass(frozen=True)
@@ -65,25 +70,67 @@ def releases_only(batch: Any) -> pa.RecordBatch:
       WeirError: it is no batch of releases. The message does not show what it is.
     """
     if not is_release(batch):
-        raise WeirError(
-            "a sink takes releases only: connect it to the output of PrivateReleases, not to events."
-        )
+        raise WeirError("a sink takes releases only: connect it to the output of PrivateReleases.")
     return batch
 
 
 class ToRange(beam.DoFn):
-    """Release batch -> (range, bytes). A batch never crosses a range: Tick cuts strides there."""
+    """Release batches -> (range, parts as bytes), those of a bundle together.
+
+    A batch never crosses a range: Tick cuts strides there.
+    """
 
     def __init__(self, ranges: Ranges) -> None:
         self._ranges = ranges
+        self._held: dict[int, list[bytes]] = {}
+        self._stamps: dict[int, Timestamp] = {}
+        self._size = 0
 
-    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
+    def start_bundle(self) -> None:
+        """Drops what an abandoned bundle left."""
+        self._held, self._stamps, self._size = {}, {}, 0
+
+    def process(
+        self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
+    ) -> Iterator[WindowedValue]:
         """Batches that only say "no key here" travel too: a file waits for every block."""
         block, first, ticks = span_of(releases_only(batch))
         index = self._ranges.of(first)
         if self._ranges.of(first + ticks - 1) != index:
-            raise WeirError("a batch of releases crosses two files: sink.every differs from Tick's.")
-        yield index, _SPAN.pack(block, first, ticks) + batch_to_bytes(batch)
+            raise WeirError(
+                "a batch of releases crosses two files: sink.every differs from Tick's."
+            )
+        data = batch_to_bytes(batch)
+        self._stamps[index] = max(stamp, self._stamps.get(index, stamp))
+        self._held.setdefault(index, []).append(_PART.pack(block, first, ticks, len(data)) + data)
+        self._size += len(data)
+        if self._size > TOGETHER:
+            yield from self._flush()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Sends on what is left."""
+        yield from self._flush()
+
+    def _flush(self) -> Iterator[WindowedValue]:
+        for index, parts in self._held.items():
+            element = index, b"".join(parts)
+            yield WindowedValue(element, self._stamps[index], [GlobalWindow()])
+        self._held, self._stamps, self._size = {}, {}, 0
+
+
+def parts_of(payload: bytes) -> Iterator[tuple[int, int, int, memoryview]]:
+    """(block, first tick, ticks, batch as bytes) of everything in an element."""
+    view, at = memoryview(payload), 0
+    while at < len(view):
+        block, first, ticks, size = _PART.unpack_from(view, at)
+        at += _PART.size
+        yield block, first, ticks, view[at : at + size]
+        at += size
+
+
+def batches_of(payloads: Sequence[bytes]) -> list[pa.RecordBatch]:
+    """All batches of several elements."""
+    return [batch_from_bytes(data) for payload in payloads for *_, data in parts_of(payload)]
 
 
 class Writer:
@@ -155,16 +202,16 @@ class RangeDoFn(beam.DoFn):
     ) -> Iterator[tuple[int, int]]:
         """Keeps a part; writes when it was the last one that was missing."""
         index, payload = element
-        block, first, ticks = _SPAN.unpack_from(payload)
         written = done.read()
         if written:
-            ready = sorted_table([batch_from_bytes(memoryview(payload)[_SPAN.size :])])
+            ready = sorted_table(batches_of([payload]))
             last = self._ranges.first(index) + int(written) - 1
             self._alarm(self._writer.compare(self._ranges.first(index), last, ready))
             return
         covered = self._covered(index, seen.read())
-        at = first - self._ranges.first(index)
-        covered[self._place[block], at : at + ticks] = True
+        for block, first, ticks, _ in parts_of(payload):
+            at = first - self._ranges.first(index)
+            covered[self._place[block], at : at + ticks] = True
         parts.add(payload)
         if covered.all():
             yield self._write(index, list(parts.read()), covered)
@@ -211,8 +258,7 @@ class RangeDoFn(beam.DoFn):
     ) -> tuple[int, int]:
         first = self._ranges.first(index)
         last = first + covered.shape[1] - 1
-        batches = [batch_from_bytes(memoryview(data)[_SPAN.size :]) for data in held]
-        ready = sorted_table(batches)
+        ready = sorted_table(batches_of(held))
         if last < first + self._ranges.size(index) - 1:
             ready = Sorted(sinks_formats.up_to(ready.table, last), ready.divergent)
         self._alarm(ready.divergent + self._writer.write(first, last, ready))
@@ -242,4 +288,3 @@ class WriteRanges(beam.PTransform):
             | "Write"
             >> beam.ParDo(RangeDoFn(self._ranges, self._writer)).with_output_types(tuple[int, int])
         )
-

@@ -110,7 +110,9 @@ def check(folder: str, layout: str, field: str, fresh_secret: bool = False) -> b
         other = {}
     if not isinstance(other, dict) or other.get("layout") != layout:
         raise ConfigError(
-            field, folder, "holds results of another plan: give another folder (weir diff compares)."
+            field,
+            folder,
+            "holds results of another plan: give another folder (weir diff compares).",
         )
     if read(join(folder, COMPLETE_FILE)) is not None:
         raise ConfigError(
@@ -120,8 +122,8 @@ def check(folder: str, layout: str, field: str, fresh_secret: bool = False) -> b
         raise ConfigError(
             field,
             folder,
-            "holds releases made with another secret, and this run would draw a fresh one: set secret "
-            "to the one of that run, or give another folder (which spends the budget again).",
+            "holds releases made with another secret, and this run would draw a fresh one: set "
+            "secret to the one of that run, or give another folder (which spends budget again).",
         )
     return True
 

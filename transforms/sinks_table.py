@@ -61,7 +61,7 @@ def row_codes(columns: dict[str, pa.Array]) -> tuple[Ints, int]:
 
 
 def ranks(column: pa.DictionaryArray) -> tuple[Ints, int]:
-    """(n,) dense ranks of the values of a dictionary column, null lowest, and how many there are."""
+    """(n,) ranks of the values of a dictionary column, null lowest, and how many there are."""
     values = column.dictionary.to_pylist()
     words = [value.encode() if isinstance(value, str) else value for value in values]
     place = {word: i + 1 for i, word in enumerate(sorted(set(words)))}
@@ -101,7 +101,7 @@ def count_divergent(columns: dict[str, pa.Array], code: Ints, order: Ints, repea
 
 
 def take(column: pa.Array, order: Ints) -> pa.Array:
-    """Rows of a column in an order: dictionaries stay, lists of one length are moved as matrices."""
+    """Rows of a column in an order: dictionaries stay, lists of one length move as one."""
     if pa.types.is_dictionary(column.type):
         if len(column.dictionary) == 1 and len(order) <= len(column) and not column.null_count:
             return column.slice(0, len(order))
@@ -125,7 +125,7 @@ def take(column: pa.Array, order: Ints) -> pa.Array:
 
 
 def file_table(table: pa.Table) -> pa.Table:
-    """In-flight columns -> the columns of a file; text stays dictionary-encoded, as writers like it."""
+    """In-flight columns -> the columns of a file; text stays dictionary-encoded."""
     columns, fields = [], []
     for field, column in zip(RELEASE_SCHEMA, table.columns, strict=True):
         array = column

@@ -1,6 +1,7 @@
 """Counts for the operator: Beam metrics, and a process-local tally for the progress line.
 
-Counts of events are private numbers. They go to the operator's metrics and terminal, never to a sink.
+Counts of events are private numbers. They go to the operator's metrics and terminal, and
+never to a sink.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tick: the one stateful DoFn. Per block it gathers partial leaves and steps through announced ticks.
+"""Tick: the one stateful DoFn. Per block it gathers partial leaves and steps announced ticks.
 
-**Threat model.** Only this transform holds the secret; its state holds clean sums and needs the same
-protection as the input. What it emits is private. A released tick is never opened again: what comes
-behind it is ``overdue``, counted and dead-lettered.
+**Threat model.** Only this transform draws noise; its state holds clean sums and needs the same
+protection as the input. What it emits is private. A released tick is never opened again: what
+comes behind it is ``overdue``, counted and dead-lettered.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from dpcore.keys import Keys
 from dpcore.plan import Plan
 from dpcore.program import Program
 from transforms import clock as heartbeat
-from transforms import partial
-from transforms.dead_letters import DEAD, DEAD_SCHEMA, dead_letters, tally_dead
+from transforms import partial, row_leaf, tally
+from transforms.coders import kind_of
+from transforms.dead_letters import DEAD, dead_letters, tally_dead
 from transforms.leaf import to_timestamp
 from transforms.noise_source import NoiseSource
 from transforms.stepper import Stepper
@@ -99,11 +100,9 @@ class TickDoFn(beam.DoFn):
         if partial.tick_range(payload)[0] >= first:
             pending.add(payload)
             return
-        leaf = partial.decode(payload)
-        cut = int(np.searchsorted(leaf.ticks, first))
-        if cut < len(leaf.ticks):
-            pending.add(partial.encode(leaf.take(slice(cut, None))))
-        overdue = int(leaf.counts[:cut].sum())
+        overdue, rest = split_overdue(payload, first)
+        if rest is not None:
+            pending.add(rest)
         yield TaggedOutput(DEAD, overdue_letters(overdue))
 
     def _timers(self, first: int, last: int) -> list[int]:
@@ -157,16 +156,22 @@ def _or(value: int | None, default: int) -> int:
     return default if value is None else int(value)
 
 
+def split_overdue(payload: bytes, first: int) -> tuple[int, bytes | None]:
+    """How many events of a leaf lie before tick ``first``, and what is left of it."""
+    if kind_of(payload) == row_leaf.KIND:
+        return row_leaf.count_rows(payload), None
+    leaf = partial.decode(payload)
+    cut = int(np.searchsorted(leaf.ticks, first))
+    rest = partial.encode(leaf.take(slice(cut, None))) if cut < len(leaf.ticks) else None
+    return int(leaf.counts[:cut].sum()), rest
+
+
 def overdue_letters(count: int) -> pa.RecordBatch:
     """Letters of events that came behind a released tick; summed events have no position."""
     shown = min(count, LETTERS)
     batch = dead_letters(NO_SOURCE, np.full(shown, NO_POSITION, dtype=np.int64), "overdue")
     tally_dead(batch)
-    if count > shown:
-        from transforms import tally
-
-        tally.add("overdue", count - shown)
-    assert batch.schema.equals(DEAD_SCHEMA)
+    tally.add("overdue", count - shown)
     return batch
 
 

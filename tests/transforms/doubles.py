@@ -27,7 +27,7 @@ class CountSumState(NamedTuple):
 
 @dataclass(frozen=True)
 class CountSum:
-    """Running count and sum of ``v`` clipped to [0, 10], in units of 1/16, with keyed noise a tick."""
+    """Running count and sum of ``v`` clipped to [0, 10], in units of 1/16."""
 
     sigma: float = 4.0
     leaf: Literal["sum", "rows"] = "sum"
