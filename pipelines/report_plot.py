@@ -89,7 +89,11 @@ def _title(figure: Figure, data: ReportData, height: float) -> None:
 
 def _dress(axes: Axes, title: str, value: str = "") -> None:
     axes.set_title(
-        textwrap.shorten(title, 72, placeholder="..."), loc="left", fontsize=10.5, color=INK, pad=7
+        textwrap.shorten(title, 74 - len(value), placeholder=" ..."),
+        loc="left",
+        fontsize=10.5,
+        color=INK,
+        pad=7,
     )
     if value:
         axes.set_title(value, loc="right", fontsize=10.5, color=INK, pad=7, weight="bold")

@@ -1,0 +1,114 @@
+"""The demo's data and the truth that it shows; the demo as a whole is run by `make demo`."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.errors import WeirError
+from pipelines import demo, demo_data, demo_truth
+from pipelines.results import Output, Run
+from tests.pipelines import synthetic
+
+TEXT = b""" customer_id  date number_of_cds  dollar_value
+ 00001 19970101  1   11.77
+ 00002 19970101  5  250.00
+ 00003 19970103 12    0.00
+ 00001 19980630  2   29.33
+"""
+
+
+def test_every_purchase_gets_an_id_of_its_own(tmp_path: Path) -> None:
+    assert demo_data.write_csv(TEXT, tmp_path / "purchases.csv") == 4
+    lines = (tmp_path / "purchases.csv").read_text().splitlines()
+    assert lines[0] == "purchase_id,customer_id,date,number_of_cds,dollar_value"
+    assert lines[2] == "p000002,00002,19970101,5,250.00"
+    assert list(tmp_path.iterdir()) == [tmp_path / "purchases.csv"]
+
+
+def test_truth() -> None:
+    truth = demo_truth.Truth(demo_data.purchases(TEXT))
+    count = truth.values(Output("purchases", None), clipped=True)[:, 0]
+    assert len(count) == demo_data.DAYS
+    assert count[[0, 1, 2, 544, 545]].tolist() == [2, 2, 3, 3, 4]
+    week = truth.values(Output("purchases", 7), clipped=True)[:, 0]
+    assert week[[0, 6, 7, 8, 9, 545]].tolist() == [2, 3, 1, 1, 0, 1]
+    assert truth.values(Output("dollars", None), clipped=False)[545, 0] == pytest.approx(291.10)
+    assert truth.values(Output("dollars", None), clipped=True)[545, 0] == pytest.approx(241.10)
+    assert truth.values(Output("basket", None), clipped=True)[0, 0] == pytest.approx(105.885)
+    sizes = truth.values(Output("sizes", None, synthetic.LABELS), clipped=True)
+    assert sizes[545].tolist() == [1, 1, 0, 1, 1]
+    assert truth.clipped_share == pytest.approx(50 / 291.10)
+
+
+def exact(truth: demo_truth.Truth, off: float) -> synthetic.ValueOf:
+    def value_of(name: str, over: int | None, k: int, tick: int) -> tuple[Any, Any]:
+        labels = synthetic.LABELS if name == "sizes" else ("",)
+        value = truth.values(Output(name, over, labels), clipped=True)[tick] + off
+        return list(value), [1.0] * len(labels)
+
+    return value_of
+
+
+@pytest.mark.parametrize(("off", "share"), [(0.0, 1.0), (1.95, 1.0), (2.0, 0.0)])
+def test_coverage_counts_bands_that_hold_the_truth(
+    off: float, share: float, tmp_path: Path
+) -> None:
+    truth = demo_truth.Truth(demo_data.purchases(TEXT))
+    folder = synthetic.folder(tmp_path / "out", [""], 30, synthetic.SHOP, exact(truth, off))
+    inside, bands = demo_truth.coverage(Run.open(folder), truth)
+    assert bands == 30 * 10
+    assert inside == share * bands
+    table = demo_truth.table(Run.open(folder), truth)
+    assert table.row_count == 10 * demo_truth.DAYS_SHOWN + demo_truth.DAYS_SHOWN - 1
+
+
+def test_only_the_demos_own_releases_are_removed(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert not demo.forget(out)
+    out.mkdir()
+    (out / "thesis.txt").write_text("years of work")
+    with pytest.raises(WeirError, match="not the demo's"):
+        demo.forget(out)
+    (out / "_plan.json").write_text('{"name": "payroll"}')
+    with pytest.raises(WeirError, match="not the demo's"):
+        demo.forget(out)
+    assert (out / "thesis.txt").exists()
+    (out / "_plan.json").write_text('{"name": "shop"}')
+    assert demo.forget(out)
+    assert not out.exists()
+
+
+def test_a_wheel_with_other_data_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "Lifetimes-0.11.3-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(demo_data.MEMBER, TEXT)
+    with pytest.raises(WeirError, match="holds another"):
+        demo_data.fetch(tmp_path)
+
+
+def test_without_the_package_the_demo_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_data, "PACKAGE", "no-such-package-of-weir==0")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(WeirError, match="put the wheel of"):
+        demo_data.fetch(tmp_path)
+
+
+def test_demo_needs_the_folder_of_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert demo.main([]) == 1
+    assert "examples/shop.yaml is missing" in capsys.readouterr().err
+
+
+def test_cost_in_sentences(tmp_path: Path) -> None:
+    folder = synthetic.folder(tmp_path / "out", [""], 9, synthetic.SHOP, synthetic.shop_values())
+    lines = demo.cost(Run.open(folder))
+    assert "epsilon = 1, delta = 1e-6 for any one purchase" in lines[0]
+    assert np.all(["epsilon" in line for line in lines])
