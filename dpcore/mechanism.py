@@ -119,7 +119,7 @@ def shift_wide(wide: Ints, by: Ints) -> Ints:
 
 
 def wide_to_float(wide: Ints) -> Floats:
-    """(..., 2) limbs -> (...) float64: exact up to 2^53, else within one rounding of either limb."""
+    """(..., 2) limbs -> (...) float64: exact up to 2^53, else rounded once a limb."""
     # The low limb is centred first: -1 is (2^62 - 1, -1), and 2^62 - 1 is no float64.
     carry = wide[..., 0] >> (LIMB - 1)
     low, high = wide[..., 0] - (carry << LIMB), wide[..., 1] + carry
