@@ -1,0 +1,64 @@
+"""Helpers of the tests of decoding: a schema, and batches as plain rows."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from typing import Any
+
+from transforms.dead_letters import rows
+from transforms.decode_batch import Decoded
+from transforms.decode_csv import decode_csv, parse_header
+from transforms.decode_ndjson import decode_ndjson
+from transforms.event_schema import EventSchema, Stamp
+from transforms.text import LINE_BYTES, chunks
+
+MARKER = "XYZZY"
+"""A word that occurs in events only: it must never be seen in a log or an error."""
+
+SCHEMA = EventSchema.build(
+    Stamp("date", "%Y%m%d"), key="store", id="order", where="items > 0", numbers=["dollars"]
+)
+HEADER = ("date", "store", "order", "items", "dollars")
+
+Rows = tuple[list[dict[str, Any]], list[tuple[int, str]]]
+
+
+def collect(decoded: Iterable[Decoded]) -> Rows:
+    """Events in order of position, and (position, reason) of dead letters."""
+    events: list[dict[str, Any]] = []
+    dead: list[tuple[int, str]] = []
+    for batch, letters in decoded:
+        if batch is not None:
+            assert batch.num_rows
+            batch.validate(full=True)
+            events += batch.to_pylist()
+        if letters is not None:
+            assert letters.num_rows
+            dead += [(position, reason) for _, position, reason in rows(letters)]
+    return sorted(events, key=lambda row: row["@position"]), sorted(dead)
+
+
+def csv(
+    data: bytes,
+    schema: EventSchema = SCHEMA,
+    chunk_bytes: int = 1 << 24,
+    line_bytes: int = LINE_BYTES,
+    delimiter: str = ",",
+) -> Rows:
+    """A CSV file with its header."""
+    file = io.BytesIO(data)
+    header = parse_header(file.readline(), delimiter, "events.csv")
+    pieces = chunks(file.read, 2, chunk_bytes, line_bytes)
+    return collect(decode_csv(pieces, header, schema, "events.csv", delimiter))
+
+
+def ndjson(
+    data: bytes,
+    schema: EventSchema = SCHEMA,
+    chunk_bytes: int = 1 << 24,
+    line_bytes: int = LINE_BYTES,
+) -> Rows:
+    """An NDJSON file."""
+    pieces = chunks(io.BytesIO(data).read, 1, chunk_bytes, line_bytes)
+    return collect(decode_ndjson(pieces, schema, "events.ndjson"))
