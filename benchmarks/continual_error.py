@@ -259,7 +259,7 @@ def draw(table: list[Row], path: Path) -> None:
 def main() -> None:
     """Prints and writes the table."""
     start, table = time.perf_counter(), []
-    widths = (26, 6, 16, 8, 8, 14, 23, 9, 11)
+    widths = (26, 6, 16, 8, 8, 14, 9, 9, 12)
     print(" ".join(word.rjust(width) for word, width in zip(HEADER, widths, strict=True)))
     for row in rows():
         table.append(row)
