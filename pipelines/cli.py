@@ -117,7 +117,7 @@ def init(file: Path, out: Path | None, force: bool) -> None:
     """
     from pipelines import init as command
 
-    text = command.config_text(file)
+    text = command.config_text(file, out)
     if out is None:
         click.echo(text, nl=False)
         return
@@ -207,11 +207,13 @@ def run(
     """
     from pipelines import run as command
     from pipelines.config import load
+    from pipelines.logs import discreet
 
     job = load(config, sets)
-    result = command.run(
-        job, runner.lower(), None if secret_file is None else str(secret_file), list(beam)
-    )
+    with discreet(bool(click.get_current_context().find_root().params.get("debug"))):
+        result = command.run(
+            job, runner.lower(), None if secret_file is None else str(secret_file), list(beam)
+        )
     if as_json:
         _print_json(result.to_json())
     else:

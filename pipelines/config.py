@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import zoneinfo
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from dpcore.config import PlanConfig
 from dpcore.config_errors import refusal
 from dpcore.errors import ConfigError
 from pipelines.job_config import PATHS, DeadLetters, Deduplicate, Limits, Secret, Sink, Source
+
+_PLACEHOLDER = re.compile(r"<[A-Z]+>\Z")
 
 
 class JobConfig(PlanConfig):
@@ -108,6 +111,7 @@ def loads(
     data = yaml_text.parse_mapping(text, variables)
     for one in sets:
         _set(data, one, variables)
+    _no_placeholders(data)
     if folder is not None:
         _anchor(data, folder)
     return JobConfig.from_dict(data)
@@ -136,6 +140,18 @@ def _set(data: dict[str, Any], text: str, variables: Mapping[str, str]) -> None:
         current.pop(parts[-1], None)
     else:
         current[parts[-1]] = parsed
+
+
+def _no_placeholders(value: Any, path: str = "") -> None:
+    """Refuses what ``weir init`` left to be filled in."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _no_placeholders(item, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for item in value:
+            _no_placeholders(item, path)
+    elif isinstance(value, str) and _PLACEHOLDER.match(value):
+        raise ConfigError(path, value, "is a placeholder of `weir init`: fill it in.")
 
 
 def _anchor(data: dict[str, Any], folder: Path) -> None:

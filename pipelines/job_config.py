@@ -79,11 +79,26 @@ class Source(OneOf):
     avro: str | None = Field(
         default=None, description="Avro container files.", examples=["events.avro"]
     )
+    delimiter: str = Field(
+        default=",", description="What stands between the fields of CSV.", examples=[";"]
+    )
     pubsub: PubSubSource | None = Field(
         default=None,
         description="A Pub/Sub subscription.",
         examples=["{subscription: projects/acme/subscriptions/purchases}"],
     )
+
+    @classmethod
+    def choices(cls) -> tuple[str, ...]:
+        return tuple(name for name in cls.model_fields if name != "delimiter")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.delimiter != "," and self.csv is None:
+            raise refusal("delimiter", self.delimiter, "is for csv only; remove it.")
+        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
+            raise refusal("delimiter", self.delimiter, "must be one character, like ; or a tab.")
+        return self
 
     @property
     def path(self) -> str | None:

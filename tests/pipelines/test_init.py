@@ -1,0 +1,114 @@
+"""``weir init``: a config from a header, with placeholders where bounds would be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpcore import yaml_text
+from dpcore.errors import ConfigError
+from pipelines.config import load
+from pipelines.init import config_text, output_name, release_name, word
+from tests.pipelines.conftest import Weir
+
+CSV = """\
+date,purchase_id,customer_id,store,dollar value,n,no
+2024-01-05,a,c1,north,777.25,3,x
+2024-01-06,b,c2,south,888.5,4,y
+"""
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    path = tmp_path / "shop events.csv"
+    path.write_text(CSV)
+    return path
+
+
+def test_it_proposes_what_the_names_say(events: Path) -> None:
+    found = yaml_text.parse_mapping(config_text(events, events.parent / "c.yaml"))
+    assert found["name"] == "shop-events"
+    assert found["schema"] == {"time": "date", "id": "purchase_id", "unit": "customer_id"}
+    assert found["aggregates"]["events"] == {"count": "events", "over": ["all", 1]}
+    sums = [a for a in found["aggregates"].values() if "sum" in a]
+    assert sums[0] == {"sum": "dollar value", "clip": ["<LOW>", "<HIGH>"]}
+    assert found["privacy"]["unit"] == "event"
+
+
+def test_no_value_of_the_data_gets_into_it(events: Path) -> None:
+    text = config_text(events)
+    for value in ("777", "888", "north", "2024-01-05", "c1"):
+        assert value not in text
+
+
+def test_placeholders_are_refused_until_they_are_filled_in(weir: Weir, events: Path) -> None:
+    config = events.parent / "c.yaml"
+    assert weir("init", events, "-o", config).exit_code == 0
+    result = weir("plan", config)
+    assert result.exit_code == 2
+    assert "clock.start = '<START>': is a placeholder" in result.stderr
+    text = config.read_text()
+    text = text.replace("<START>", "2024-01-01T00:00:00Z").replace("<END>", "2024-02-01T00:00:00Z")
+    config.write_text(text)
+    assert "aggregates.dollar_value.clip" in weir("plan", config).stderr
+    config.write_text(text.replace("<LOW>", "0").replace("<HIGH>", "200"))
+    assert weir("plan", config).exit_code == 0
+
+
+def test_the_path_is_relative_to_the_config(weir: Weir, events: Path) -> None:
+    folder = events.parent / "configs"
+    folder.mkdir()
+    result = weir("init", events, "-o", folder / "c.yaml")
+    assert result.exit_code == 0
+    with pytest.raises(ConfigError, match="placeholder"):
+        load(folder / "c.yaml")
+
+
+def test_it_does_not_overwrite(weir: Weir, events: Path) -> None:
+    config = events.parent / "c.yaml"
+    config.write_text("mine")
+    result = weir("init", events, "-o", config)
+    assert result.exit_code == 2 and config.read_text() == "mine"
+    assert weir("init", events, "-o", config, "--force").exit_code == 0
+
+
+def test_stdout_is_yaml(weir: Weir, events: Path) -> None:
+    result = weir("init", events)
+    assert result.exit_code == 0
+    assert yaml_text.parse_mapping(result.stdout)["source"] == {"csv": str(events)}
+
+
+def test_semicolons(weir: Weir, tmp_path: Path) -> None:
+    path = tmp_path / "e.csv"
+    path.write_text("at;amount\n2024-01-01T00:00:00Z;5\n2024-01-02T00:00:00Z;6\n")
+    found = yaml_text.parse_mapping(weir("init", path).stdout)
+    assert found["source"]["delimiter"] == ";"
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\x01\x02garbage" * 9])
+def test_files_that_hold_no_events(weir: Weir, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.bin"
+    path.write_bytes(content)
+    result = weir("init", path)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "garbage" not in result.stderr
+
+
+def test_a_missing_file(weir: Weir) -> None:
+    assert weir("init", "none.csv").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["no", "true", "5", "a b", "a: b", "", "-x", "null", "ö", 'q"', "a.csv"]
+)
+def test_words_mean_themselves(text: str) -> None:
+    assert yaml_text.parse(f"{{a: {word(text)}}}") == {"a": text}
+
+
+def test_names() -> None:
+    assert release_name("/x/My data (2).csv.gz") == "My-data-2"
+    assert release_name("___.csv") == "events"
+    assert output_name("dollar value %") == "dollar_value"
+    assert output_name("2nd") == "v_2nd"
