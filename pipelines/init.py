@@ -60,7 +60,7 @@ def lines(found: Mapping[str, Any], path: str) -> Iterator[str]:
     yield "clock:                             # one release of everything per period"
     yield "  start: <START>                   # like 2024-01-01T00:00:00Z; earlier ones are refused"
     yield "  period: 1d                       # or 1h, 15m, 30s"
-    yield "  end: <END>                       # a file ends, so must the clock; later ones are refused"
+    yield "  end: <END>                       # a file ends, so must the clock; later: refused"
     yield ""
     yield "privacy:"
     yield "  epsilon: 1.0                     # smaller is more private and less exact"

@@ -1,7 +1,7 @@
 """What a run may write to the log of its process: our own words, never what a library quotes.
 
-Beam logs every failed bundle with the text of the error, and such texts quote events. A run tells its
-failure itself, as a kind of error and a step; ``weir --debug`` lets everything through.
+Beam logs every failed bundle with the text of the error, and such texts quote events. A run tells
+its failure itself, as a kind of error and a step; ``weir --debug`` lets everything through.
 """
 
 from __future__ import annotations
