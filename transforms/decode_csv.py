@@ -1,7 +1,8 @@
 """CSV with a header line. One record is one line: a quoted field may not hold a line break.
 
 Quotes follow RFC 4180 otherwise. A line with another number of fields than the header, with a quote
-left open, with a carriage return inside, not in UTF-8, or with a number that is none, is malformed.
+left open, with a carriage return inside, not in UTF-8, with a byte order mark in front (but for the
+first), or with a number that is none, is malformed.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def decode_csv(
             yield Decoded(None, dead_letters(source, chunk.too_long, "too_long"))
         if not len(chunk):
             continue
-        bad = chunk.not_utf8() | _stray_returns(chunk)
+        bad = chunk.not_utf8() | _stray_returns(chunk) | _stray_marks(chunk)
         raw = parser.columns(chunk, bad)
         if bad.any():
             dead = dead_letters(source, chunk.numbers[bad], "malformed")
@@ -165,4 +166,16 @@ def _stray_returns(chunk: Chunk) -> NDArray[np.bool_]:
     lines = chunk.line_of(at)
     inside = (lines >= 0) & (at < chunk.ends[lines])
     bad[lines[inside]] = True
+    return bad
+
+
+def _stray_marks(chunk: Chunk) -> NDArray[np.bool_]:
+    """Lines that begin with a byte order mark, which Arrow drops at the start of its input only."""
+    bad = np.zeros(len(chunk), dtype=bool)
+    at = chunk.data.find(BYTE_ORDER_MARK)
+    while at >= 0:
+        line = int(chunk.line_of(np.array([at]))[0])
+        if line >= 0 and chunk.starts[line] == at:
+            bad[line] = True
+        at = chunk.data.find(BYTE_ORDER_MARK, at + 1)
     return bad
