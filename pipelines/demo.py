@@ -20,6 +20,7 @@ from rich.text import Text
 from dpcore.errors import WeirError
 from pipelines import demo_data, demo_truth, report_words
 from pipelines.results import Run
+from pipelines.terminal import console
 
 CONFIG = Path("examples/shop.yaml")
 CACHE = Path(".cache")
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, default=CONFIG)
     parser.add_argument("--cache", type=Path, default=CACHE)
     options = parser.parse_args(arguments)
-    out = Console(highlight=False)
+    out = console()
     try:
         return demo(options.config, options.cache, out)
     except WeirError as error:
@@ -72,13 +73,14 @@ def demo(config: Path, cache: Path, out: Console) -> int:
     out.print()
     out.print(Text("5. How close the releases are", "bold"))
     out.print(
-        "   The column of true values is in this demo only, because these purchases are public."
+        "   True values are shown in this demo only, because these purchases are public.\n"
+        "   all: since the start; last 7: the last 7 days; values with their 95 % band."
     )
     out.print(demo_truth.table(run, truth))
     inside, bands = demo_truth.coverage(run, truth)
     out.print(
         f"   Over all {run.last_tick + 1} days {inside / max(bands, 1):.1%} of {bands:,} bands "
-        "hold the true value within the clip (95 % is what they promise)."
+        "hold\n   the true value within the clip; 95 % is what they are made for."
     )
     out.print(
         f"   The clip at {demo_truth.CLIP:.0f} dollars moved {truth.clipped_share:.1%} of all "
@@ -121,7 +123,7 @@ def cost(run: Run) -> list[str]:
     )
     lines = [
         f"   epsilon = {report_words.short(epsilon)}, delta = {report_words.short(delta)} for any "
-        f"one purchase, against {against}."
+        f"one purchase, against\n   {against}."
     ]
     for within, more, _ in report_words.expiration(run)[1:]:
         lines.append(f"   epsilon = {more} against everything released within {within}.")

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from pipelines import report_words
 from pipelines.demo_data import DAYS, Purchases
-from pipelines.report_axis import BAND, decimals_for, show_value
+from pipelines.report_axis import decimals_for, show_value
 from pipelines.report_data import Series, gather
 from pipelines.results import Output, Run
 
@@ -69,7 +69,7 @@ def coverage(run: Run, truth: Truth) -> tuple[int, int]:
     inside = bands = 0
     for output, series in _series(run):
         true = truth.values(output, clipped=True)[series.ticks]
-        half = BAND * series.stddev
+        half = series.half
         fine = np.isfinite(half) & np.isfinite(series.value)
         inside += int((np.abs(series.value - true) <= half)[fine].sum())
         bands += int(fine.sum())
@@ -79,28 +79,29 @@ def coverage(run: Run, truth: Truth) -> tuple[int, int]:
 def table(run: Run, truth: Truth) -> Table:
     """The last days: private value, error band, truth."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False)
-    made.add_column("day")
-    made.add_column("release")
-    for title in ("private value", "95 % band", "true value", "within the clip"):
-        made.add_column(title, justify="right")
+    made.add_column("day", no_wrap=True)
+    made.add_column("release", no_wrap=True)
+    for title in ("private value", "true value", "within the clip"):
+        made.add_column(title, justify="right", no_wrap=True)
     found = _series(run)
     last = run.last_tick
     for tick in range(max(run.first_tick, last - DAYS_SHOWN + 1), last + 1):
-        for row, (output, series) in enumerate(found):
+        day = report_words.when(run, tick)
+        for output, series in found:
             true, clipped = truth.values(output, False), truth.values(output, True)
             at = int(np.flatnonzero(series.ticks == tick)[0])
             for i, label in enumerate(output.labels):
-                value, stddev = float(series.value[at, i]), float(series.stddev[at, i])
-                shown, half = show_value(value, stddev)
-                digits = decimals_for(BAND * stddev, value)
+                value, width = float(series.value[at, i]), float(series.half[at, i])
+                shown, half = show_value(value, width)
+                digits = decimals_for(width, value)
                 both = [f"{v[tick, i]:,.{digits}f}" for v in (true, clipped)]
                 if output.name not in ("dollars", "basket"):
                     both[1] = ""
+                span = "all" if output.over is None else f"last {output.over}"
                 name = " ".join(filter(None, (output.name, label)))
-                span = "since the start" if output.over is None else f"last {output.over} days"
-                day = report_words.when(run, tick) if row == 0 and i == 0 else ""
-                cells = [day, f"{name}, {span}", shown, f"\N{PLUS-MINUS SIGN} {half}", *both]
+                private = f"{shown} \N{PLUS-MINUS SIGN} {half}"
+                cells = [day, f"{name}, {span}", private, *both]
                 made.add_row(*(Text(cell) for cell in cells))
-        if tick < last:
-            made.add_row(*[""] * 6)
+                day = ""
+        made.add_section()
     return made

@@ -106,8 +106,8 @@ def summary(data: ReportData) -> Table:
     return table
 
 
-def _cell(value: float, stddev: float) -> Text:
-    shown, half = show_value(value, stddev)
+def _cell(value: float, width: float) -> Text:
+    shown, half = show_value(value, width)
     cell = Text(shown)
     if half:
         cell.append(f" \N{PLUS-MINUS SIGN} {half}", style="dim")

@@ -8,9 +8,6 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-BAND = 1.96
-"""Standard deviations on either side that hold 95 % of the noise."""
-
 _SECOND = 1_000_000
 _STEPS = [
     *(n * _SECOND for n in (1, 2, 5, 10, 15, 30)),
@@ -131,11 +128,10 @@ def decimals_for(error: float, value: float) -> int:
     return max(0, min(8, 1 - math.floor(math.log10(scale))))
 
 
-def show_value(value: float, stddev: float) -> tuple[str, str]:
+def show_value(value: float, half: float) -> tuple[str, str]:
     """A value and its 95 % half width: ("69,612", "312"); ("", "") parts where there is none."""
     if not math.isfinite(value):
         return "no value", ""
-    half = BAND * stddev
     decimals = decimals_for(half, value)
     text = f"{value:,.{decimals}f}".replace("-", "\N{MINUS SIGN}")
     if text.strip("\N{MINUS SIGN}0.,") == "":
@@ -143,7 +139,7 @@ def show_value(value: float, stddev: float) -> tuple[str, str]:
     return text, (f"{half:,.{decimals}f}" if math.isfinite(half) else "")
 
 
-def limits(value: NDArray[np.float64], stddev: NDArray[np.float64]) -> tuple[float, float, bool]:
+def limits(value: NDArray[np.float64], half: NDArray[np.float64]) -> tuple[float, float, bool]:
     """Range of an axis for values and bands, and whether some of the widest bands are cut.
 
     A band that is wide only at its beginning (a mean of few events) must not flatten the rest.
@@ -152,7 +148,7 @@ def limits(value: NDArray[np.float64], stddev: NDArray[np.float64]) -> tuple[flo
     if not fine.any():
         return 0.0, 1.0, False
     seen = value[fine]
-    half = np.where(np.isfinite(stddev[fine]), BAND * stddev[fine], 0.0)
+    half = np.where(np.isfinite(half[fine]), half[fine], 0.0)
     usual = float(np.quantile(half, 0.9))
     trimmed = np.minimum(half, usual * 1.5)
     low, high = float((seen - trimmed).min()), float((seen + trimmed).max())

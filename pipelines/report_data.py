@@ -30,12 +30,15 @@ _COLUMNS = ("key", "tick", "name", "over", "value", "stddev")
 
 @dataclass(frozen=True)
 class Series:
-    """One key of one output. ticks: (n,); value, stddev: (n, d), stddev NaN where there is none."""
+    """One key of one output. ticks: (n,); value, half: (n, d).
+
+    half is the half width of the 95 % band of the noise, NaN where there is none.
+    """
 
     key: str
     ticks: Ints
     value: Floats
-    stddev: Floats
+    half: Floats
 
 
 @dataclass(frozen=True)
@@ -66,10 +69,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Last:
-    """One cell of the table of last values: (d,) each."""
+    """One cell of the table of last values: value and half width of its band, (d,) each."""
 
     value: Floats
-    stddev: Floats
+    half: Floats
 
 
 @dataclass(frozen=True)
@@ -188,9 +191,10 @@ def _last_values(run: Run, outputs: Sequence[Output]) -> dict[tuple[str, str, in
         for output in outputs:
             rows = batch.rows(output, latest)
             width = len(output.labels)
-            value, stddev = matrix(batch.value, rows, width), matrix(batch.stddev, rows, width)
+            value = matrix(batch.value, rows, width)
+            half = run.band * matrix(batch.stddev, rows, width)
             for i, code in enumerate(batch.key[rows]):
-                found[batch.keys[code], output.name, output.over] = Last(value[i], stddev[i])
+                found[batch.keys[code], output.name, output.over] = Last(value[i], half[i])
     return found
 
 
@@ -258,7 +262,7 @@ def _panels(
                     who[rows],
                     batch.tick[rows],
                     matrix(batch.value, rows, width),
-                    matrix(batch.stddev, rows, width),
+                    run.band * matrix(batch.stddev, rows, width),
                 )
             )
         if heat_rows is None:
@@ -291,11 +295,11 @@ def _series(
 ) -> tuple[Series, ...]:
     if not pieces:
         return ()
-    who, tick, value, stddev = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    who, tick, value, half = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     found = []
     for i, key in enumerate(drawn):
         rows = np.flatnonzero(who == i)
         rows = rows[np.unique(tick[rows], return_index=True)[1]]
         if len(rows):
-            found.append(Series(key, tick[rows], value[rows], stddev[rows]))
+            found.append(Series(key, tick[rows], value[rows], half[rows]))
     return tuple(found)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pipelines import report_svg, report_words
-from pipelines.report_axis import BAND, show_numbers, show_value
+from pipelines.report_axis import show_numbers, show_value
 from pipelines.report_data import HEAT_LABELLED, Panel, ReportData, Series
 from pipelines.results import Output
 
@@ -125,9 +125,9 @@ def _figure(
     )
 
 
-def _value(value: float, stddev: float) -> str:
-    shown, half = show_value(value, stddev)
-    error = f" <small>\N{PLUS-MINUS SIGN} {E_(half)}</small>" if half else ""
+def _value(value: float, half: float) -> str:
+    shown, width = show_value(value, half)
+    error = f" <small>\N{PLUS-MINUS SIGN} {E_(width)}</small>" if width else ""
     return f"{E_(shown)}{error}"
 
 
@@ -143,7 +143,7 @@ def _lines(panel: Panel, data: ReportData, axis: report_svg.TimeAxis) -> str:
     for one in panel.series:
         value, half = np.full(len(ticks), np.nan), np.full(len(ticks), np.nan)
         at = np.searchsorted(ticks, one.ticks)
-        value[at], half[at] = one.value[:, 0], BAND * one.stddev[:, 0]
+        value[at], half[at] = one.value[:, 0], one.half[:, 0]
         item: dict[str, Any] = {
             "name": show_key(one.key) if data.keys > 1 else "",
             "value": _rounded(value),
@@ -155,7 +155,7 @@ def _lines(panel: Panel, data: ReportData, axis: report_svg.TimeAxis) -> str:
     headline = ""
     if len(panel.series) == 1 and data.keys == 1:
         one = panel.series[0]
-        headline = _value(one.value[-1, 0], one.stddev[-1, 0])
+        headline = _value(one.value[-1, 0], one.half[-1, 0])
     feet = []
     if not panel.series:
         feet.append("no values")
@@ -180,7 +180,7 @@ def _histogram(panel: Panel, series: Series, data: ReportData, axis: report_svg.
     drawing, about, when = "", None, report_words.when(data.run, int(series.ticks[-1]))
     if len(labels) <= HEAT_LABELLED:
         name = f"{panel.output.name}, {span}"
-        drawing = report_svg.bar_chart(series.value[-1], series.stddev[-1], labels, name)
+        drawing = report_svg.bar_chart(series.value[-1], series.half[-1], labels, name)
     if len(series.ticks) > 1:
         rows = len(labels)
         height = 16.0 if rows <= 20 else max(2.0, 420.0 / rows)

@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from pipelines import report_words
-from pipelines.report_axis import BAND, limits, number_ticks, show_numbers, show_value, time_ticks
+from pipelines.report_axis import limits, number_ticks, show_numbers, show_value, time_ticks
 from pipelines.report_data import HEAT_LABELLED, Panel, ReportData, Series
 from pipelines.report_svg import HeatScale, runs
 
@@ -125,13 +125,13 @@ def _lines(axes: Axes, panel: Panel, data: ReportData) -> None:
     headline = ""
     if data.keys == 1 and panel.series:
         one = panel.series[0]
-        value, half = show_value(float(one.value[-1, 0]), float(one.stddev[-1, 0]))
+        value, half = show_value(float(one.value[-1, 0]), float(one.half[-1, 0]))
         headline = f"{value} \N{PLUS-MINUS SIGN} {half}" if half else value
     _dress(axes, _name(panel, data), headline)
     for i, one in enumerate(panel.series):
         _band(axes, one, COLOURS[i % len(COLOURS)])
     everything = [s.value[:, 0] for s in panel.series] or [np.zeros(0)]
-    errors = [s.stddev[:, 0] for s in panel.series] or [np.zeros(0)]
+    errors = [s.half[:, 0] for s in panel.series] or [np.zeros(0)]
     low, high, _ = limits(np.concatenate(everything), np.concatenate(errors))
     axes.set_ylim(low, high)
     ticks = number_ticks(low, high, 5)
@@ -146,7 +146,7 @@ def _lines(axes: Axes, panel: Panel, data: ReportData) -> None:
 
 
 def _band(axes: Axes, one: Series, colour: str) -> None:
-    value, half = one.value[:, 0], BAND * one.stddev[:, 0]
+    value, half = one.value[:, 0], one.half[:, 0]
     fine = np.isfinite(value)
     name = one.key if one.key else "(empty)"
     for i, part in enumerate(runs(fine)):
@@ -178,7 +178,7 @@ def _components(axes: Axes, panel: Panel, data: ReportData) -> None:
     if len(one.ticks) > 1 and len(labels) > HEAT_LABELLED:
         _heat(axes, one.value.T, one.ticks, data)
         return
-    value, half = one.value[-1], BAND * np.nan_to_num(one.stddev[-1])
+    value, half = one.value[-1], np.nan_to_num(one.half[-1])
     at = np.arange(len(labels))
     axes.bar(at, np.nan_to_num(value), color=COLOURS[0], alpha=0.75, width=0.72)
     axes.errorbar(at, np.nan_to_num(value), half, fmt="none", ecolor=INK, linewidth=1.2, capsize=3)

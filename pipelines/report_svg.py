@@ -13,7 +13,7 @@ from matplotlib import colormaps
 from numpy.typing import NDArray
 from PIL import Image
 
-from pipelines.report_axis import BAND, limits, number_ticks, show_numbers, time_ticks
+from pipelines.report_axis import limits, number_ticks, show_numbers, time_ticks
 from pipelines.report_data import Series
 
 Floats = NDArray[np.float64]
@@ -119,17 +119,17 @@ def points(x: Floats, y: Floats) -> str:
 
 
 def line_chart(series: Sequence[Series], axis: TimeAxis, label: str) -> tuple[str, Frame, bool]:
-    """Lines with bands of +-1.96 stddev. Returns the SVG, its frame, and whether bands are cut."""
+    """Lines with their bands. Returns the SVG, its frame, and whether bands are cut."""
     value = np.concatenate([s.value[:, 0] for s in series]) if series else np.zeros(0)
-    stddev = np.concatenate([s.stddev[:, 0] for s in series]) if series else np.zeros(0)
-    low, high, cut = limits(value, stddev)
+    errors = np.concatenate([s.half[:, 0] for s in series]) if series else np.zeros(0)
+    low, high, cut = limits(value, errors)
     frame = Frame(
         LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM, axis.first - 0.5, axis.last + 0.5, low, high
     )
     bands, lines = [], []
     for i, one in enumerate(series):
         x, v = frame.x(one.ticks.astype(np.float64)), one.value[:, 0]
-        half = BAND * one.stddev[:, 0]
+        half = one.half[:, 0]
         for part in runs(np.isfinite(v) & np.isfinite(half)):
             upper = np.clip(frame.y((v + half)[part]), TOP - 9, HEIGHT)
             lower = np.clip(frame.y((v - half)[part]), TOP - 9, HEIGHT)
@@ -160,7 +160,7 @@ def line_chart(series: Sequence[Series], axis: TimeAxis, label: str) -> tuple[st
 
 def thin(one: Series, frame: Frame) -> bool:
     """Whether the band is lost behind the line for most of the time."""
-    half = BAND * one.stddev[:, 0]
+    half = one.half[:, 0]
     half = half[np.isfinite(half)]
     per_unit = (frame.bottom - frame.top) / ((frame.y1 - frame.y0) or 1.0)
     return bool(half.size) and float(np.median(half)) * per_unit < 1.2
@@ -171,11 +171,11 @@ def side_for(labels: Sequence[str]) -> float:
     return min(150.0, max(float(LEFT), 14 + 6.6 * max(len(label) for label in labels)))
 
 
-def bar_chart(value: Floats, stddev: Floats, labels: Sequence[str], label: str) -> str:
-    """Horizontal bars with whiskers of +-1.96 stddev, one row a component."""
+def bar_chart(value: Floats, half: Floats, labels: Sequence[str], label: str) -> str:
+    """Horizontal bars with whiskers of the 95 % band, one row a component."""
     step, side = 22.0, side_for(labels)
     fine = np.isfinite(value)
-    half = np.where(np.isfinite(stddev), BAND * stddev, 0.0)
+    half = np.where(np.isfinite(half), half, 0.0)
     low = min(0.0, float((value - half)[fine].min())) if fine.any() else 0.0
     high = max(0.0, float((value + half)[fine].max())) if fine.any() else 1.0
     high = high if high > low else low + 1.0

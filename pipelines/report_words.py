@@ -113,9 +113,9 @@ def how_to_read(data: ReportData) -> str:
     """What the picture means, and what it does not say."""
     text = (
         "Every line is what was released; the true values are not in this page. The band holds "
-        "95 % of the noise (1.96 standard deviations on either side), known because the noise was "
-        "added on purpose. It does not cover values that were clipped or events that never "
-        "arrived. Noise may take a count below 0."
+        f"95 % of the noise ({data.run.band:.3g} standard deviations on either side), known "
+        "because the noise was added on purpose. It does not cover values that were clipped or "
+        "events that never arrived. Noise may take a count below 0."
     )
     if data.ranked_by is not None:
         by = f"{data.ranked_by.name}, {span(data.ranked_by, data.run)}"
@@ -173,7 +173,7 @@ def last_values(data: ReportData) -> Table:
                 if series is None or not len(at):
                     cells.append((math.nan, math.nan))
                 else:
-                    cells.append((float(series.value[at[0], i]), float(series.stddev[at[0], i])))
+                    cells.append((float(series.value[at[0], i]), float(series.half[at[0], i])))
             body.append((when(data.run, tick), cells))
         return [("tick",), *titles], body
     body = []
@@ -183,7 +183,7 @@ def last_values(data: ReportData) -> Table:
             found = data.last.get((key, output.name, output.over))
             pair = (math.nan, math.nan)
             if found is not None:
-                pair = (float(found.value[i]), float(found.stddev[i]))
+                pair = (float(found.value[i]), float(found.half[i]))
             cells.append(pair)
         body.append((key or "(empty)", cells))
     return [("key",), *titles], body

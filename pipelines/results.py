@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from dpcore.errors import ConfigError
 from pipelines.result_files import TYPES, ResultFile, read_file, result_files
+from pipelines.terminal import BAND, LAPLACE_BAND
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,13 @@ class Run:
         """epsilon, delta, window as the rows themselves carry them."""
         row = self._first_row
         return row["epsilon"][0].as_py(), row["delta"][0].as_py(), row["window"][0].as_py()
+
+    @property
+    def band(self) -> float:
+        """Half the width of a 95 % band in standard deviations of the noise that the plan chose."""
+        chosen = (item for item in self.plan.get("alternatives") or [] if item.get("chosen"))
+        noise = next((item.get("noise") for item in chosen), "gaussian")
+        return LAPLACE_BAND if noise == "k_norm" else BAND
 
     @property
     def ticks_planned(self) -> int | None:

@@ -64,7 +64,7 @@ def test_coverage_counts_bands_that_hold_the_truth(
     assert bands == 30 * 10
     assert inside == share * bands
     table = demo_truth.table(Run.open(folder), truth)
-    assert table.row_count == 10 * demo_truth.DAYS_SHOWN + demo_truth.DAYS_SHOWN - 1
+    assert table.row_count == 10 * demo_truth.DAYS_SHOWN
 
 
 def test_only_the_demos_own_releases_are_removed(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_every_format_reads_the_same(suffix: str, shop: Path, tmp_path: Path) ->
     for a, b in zip(one.panels, two.panels, strict=True):
         assert a.output == b.output
         np.testing.assert_array_equal(a.series[0].value, b.series[0].value)
-        np.testing.assert_array_equal(a.series[0].stddev, b.series[0].stddev)
+        np.testing.assert_array_equal(a.series[0].half, b.series[0].half)
     assert Run.open(other).start == Run.open(shop).start == synthetic.START
 
 
@@ -288,6 +288,16 @@ def test_a_long_run_is_thinned_but_ends_at_its_last_tick(tmp_path: Path) -> None
     assert list(series.ticks[-7:]) == list(range(1493, 1500))
 
 
+def test_the_band_fits_the_noise(shop: Path) -> None:
+    run = Run.open(shop)
+    assert run.band == pytest.approx(1.96, abs=1e-3)
+    pure = [{"mechanism": "merging_tree", "noise": "k_norm", "chosen": True}]
+    laplace = Run(shop, {**run.plan, "alternatives": pure}, True, run.files)
+    assert laplace.band == pytest.approx(np.log(20) / np.sqrt(2), abs=1e-3)
+    one, two = gather(run).panels[0].series[0], gather(laplace).panels[0].series[0]
+    np.testing.assert_allclose(two.half / one.half, laplace.band / run.band)
+
+
 def test_lists_as_text() -> None:
     text = pa.array(["[1.5, -2e3]", "[]", None, "7", "[null, NaN]", ""])
     array = lists_of(text)
@@ -299,20 +309,20 @@ def test_lists_as_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "stddev", "shown"),
+    ("value", "half", "shown"),
     [
-        (69612.3, 159.0, ("69,612", "312")),
-        (35.88, 0.08, ("35.88", "0.16")),
-        (-3.2, 14.0, ("\N{MINUS SIGN}3", "27")),
-        (-0.2, 14.0, ("0", "27")),
+        (69612.3, 312.0, ("69,612", "312")),
+        (35.88, 0.157, ("35.88", "0.16")),
+        (-3.2, 27.4, ("\N{MINUS SIGN}3", "27")),
+        (-0.2, 27.4, ("0", "27")),
         (math.nan, 1.0, ("no value", "")),
         (5.0, math.nan, ("5.000", "")),
     ],
 )
 def test_as_many_digits_as_the_noise_allows(
-    value: float, stddev: float, shown: tuple[str, str]
+    value: float, half: float, shown: tuple[str, str]
 ) -> None:
-    assert report_axis.show_value(value, stddev) == shown
+    assert report_axis.show_value(value, half) == shown
 
 
 def test_axes_have_round_steps() -> None:
@@ -329,8 +339,7 @@ def test_axes_have_round_steps() -> None:
 
 def test_a_band_that_is_wide_only_at_first_does_not_flatten_the_rest() -> None:
     value = np.full(500, 36.0)
-    stddev = 300.0 / np.arange(1, 501)
-    low, high, cut = report_axis.limits(value, stddev)
+    low, high, cut = report_axis.limits(value, 600.0 / np.arange(1, 501))
     assert cut
     assert high - low < 100
 
