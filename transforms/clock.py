@@ -85,6 +85,10 @@ class TickProvider(RestrictionProvider):
         return None
 
 
+_TRACKER = beam.DoFn.RestrictionParam(TickProvider())
+_WATERMARK = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
+
+
 class Follow(beam.DoFn):
     """Unbounded input: announces a tick when the wall clock passes its end plus the clock's delay.
 
@@ -100,10 +104,8 @@ class Follow(beam.DoFn):
     def process(
         self,
         element: int,
-        tracker: Any = beam.DoFn.RestrictionParam(TickProvider()),  # noqa: B008
-        watermark: Any = beam.DoFn.WatermarkEstimatorParam(  # noqa: B008
-            ManualWatermarkEstimator.default_provider()
-        ),
+        tracker: Any = _TRACKER,
+        watermark: Any = _WATERMARK,
     ) -> Iterator[TimestampedValue]:
         """Announces what is over, then naps until the next tick ends."""
         clock = self._clock

@@ -110,12 +110,11 @@ class ToShards(beam.DoFn):
             for value in self._flush():
                 yield TaggedOutput("shards", value)
 
-    def finish_bundle(self) -> Iterator[WindowedValue]:
+    def finish_bundle(self) -> Iterator[TaggedOutput]:
         """Sends on what is left."""
         for value in self._flush():
-            yield WindowedValue(
-                TaggedOutput("shards", value), Timestamp.of(self._stamp), [GlobalWindow()]
-            )
+            stamped = WindowedValue(value, Timestamp.of(self._stamp), [GlobalWindow()])
+            yield TaggedOutput("shards", stamped)
 
     def _flush(self) -> Iterator[tuple[int, bytes]]:
         for shard, batches in enumerate(self._held):

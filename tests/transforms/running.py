@@ -1,0 +1,87 @@
+"""Runs PrivateReleases in this process and keeps what came out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from transforms import tally
+from transforms.dead_letters import rows
+from transforms.private_releases import PrivateReleases
+from transforms.secret import SecretRef
+
+KEPT: dict[str, list[Any]] = {}
+_TOKENS = itertools.count()
+
+
+class Keep(beam.DoFn):
+    """Keeps elements in this process."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def process(self, element: Any) -> None:
+        KEPT[self._token].append(element)
+
+
+def keep(pcollection: Any, name: str) -> str:
+    """Keeps a PCollection's elements under a fresh token."""
+    token = f"{name}-{next(_TOKENS)}"
+    KEPT[token] = []
+    pcollection | f"Keep {name}" >> beam.ParDo(Keep(token))
+    return token
+
+
+class Ran(NamedTuple):
+    rows: list[dict[str, Any]]
+    dead: list[tuple[str, int, str]]
+    counts: dict[str, int]
+    batches: list[pa.RecordBatch]
+
+
+def order(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["tick"], row["key"].encode(), row["name"], row["over"] or 0
+
+
+def run(
+    plan: Any,
+    batches: Sequence[pa.RecordBatch],
+    flags: Sequence[str] = (),
+    secret: SecretRef | None = None,
+    **kwargs: Any,
+) -> Ran:
+    """Releases, sorted, and dead letters."""
+    tally.reset()
+    pipeline = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions(list(flags)))
+    source = pipeline | beam.Create(list(batches), reshuffle=False).with_output_types(
+        pa.RecordBatch
+    )
+    found = source | "Release" >> PrivateReleases(plan, secret, **kwargs)
+    releases, dead = keep(found.releases, "releases"), keep(found.dead, "dead")
+    pipeline.run().wait_until_finish()
+    held, letters = KEPT.pop(releases), KEPT.pop(dead)
+    return Ran(
+        sorted((row for batch in held for row in batch.to_pylist()), key=order),
+        sorted(letter for batch in letters for letter in rows(batch)),
+        tally.snapshot(),
+        held,
+    )
+
+
+def cut(batch: pa.RecordBatch, pieces: int) -> list[pa.RecordBatch]:
+    """A batch in consecutive pieces."""
+    edges = np.linspace(0, batch.num_rows, pieces + 1).astype(int)
+    return [batch.slice(a, b - a) for a, b in zip(edges, edges[1:], strict=False)]
+
+
+def shuffled(batch: pa.RecordBatch, seed: int = 7) -> pa.RecordBatch:
+    """A batch in another order."""
+    order = np.random.default_rng(seed).permutation(batch.num_rows)
+    return batch.take(pa.array(order))

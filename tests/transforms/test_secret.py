@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import base64
+import logging
+import pickle
+from pathlib import Path
+
+import pytest
+
+from dpcore.errors import ConfigError
+from transforms.secret import SecretRef
+
+SECRET = bytes(range(100, 132))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        SECRET,
+        SECRET.hex().encode(),
+        SECRET.hex().upper().encode() + b"\n",
+        base64.b64encode(SECRET),
+    ],
+)
+def test_a_file_in_three_forms(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "secret.key"
+    file.write_bytes(content)
+    file.chmod(0o600)
+    assert SecretRef(file=str(file)).resolve() == SECRET
+
+
+def test_an_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEIR_TEST_SECRET", SECRET.hex())
+    assert SecretRef(env="WEIR_TEST_SECRET").resolve() == SECRET
+    with pytest.raises(ConfigError, match="not set"):
+        SecretRef(env="WEIR_TEST_SECRET_2").resolve()
+
+
+@pytest.mark.parametrize("content", [b"", b"hunter2-hunter2", b"zz" * 32, b"ab" * 31, b"!" * 44])
+def test_anything_else_is_refused_and_never_quoted(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "secret.key"
+    file.write_bytes(content)
+    file.chmod(0o600)
+    with pytest.raises(ConfigError) as caught:
+        SecretRef(file=str(file)).resolve()
+    assert not content or content.decode() not in str(caught.value)
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+
+
+def test_a_file_that_others_can_read_is_warned_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "secret.key"
+    file.write_bytes(SECRET.hex().encode())
+    file.chmod(0o644)
+    with caplog.at_level(logging.WARNING):
+        SecretRef(file=str(file)).resolve()
+    assert "chmod 600" in caplog.text and SECRET.hex() not in caplog.text
+
+
+def test_exactly_one_place() -> None:
+    for fields in ({}, {"file": "a", "env": "b"}):
+        with pytest.raises(ConfigError, match="exactly one"):
+            SecretRef(**fields)
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(ConfigError, match="nowhere.key"):
+        SecretRef(file="nowhere.key").resolve()
+
+
+def test_a_fresh_secret_is_carried_by_reference() -> None:
+    ref = SecretRef.fresh()
+    value = ref.resolve()
+    assert ref.is_fresh and len(value) == 32 and value != SecretRef.fresh().resolve()
+    data = pickle.dumps(ref)
+    assert value not in data and value.hex().encode() not in data
+    assert pickle.loads(data).resolve() == value
+    with pytest.raises(ConfigError, match="process"):
+        SecretRef(held="another process").resolve()
