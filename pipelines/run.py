@@ -137,7 +137,7 @@ def run(
         secret.resolve()  # a secret that cannot be read is refused before anything starts
     out = console(stderr=True)
     if fresh:
-        out.print(FRESH, style="yellow")
+        out.print(FRESH, style="yellow", soft_wrap=True)
     pipeline = beam.Pipeline(
         runner=build.in_process_runner() if runner == "direct" else None, options=options
     )

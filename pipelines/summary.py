@@ -27,6 +27,8 @@ KEYS = 5
 """Keys that are shown; the report draws all of them."""
 BINS = 12
 
+Labels = Mapping[tuple[str, int | None], Sequence[str]]
+
 COUNTERS = {
     "events": "events read",
     "filtered": "left out by `where`",
@@ -95,7 +97,8 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
         out.print(heading(f"Last releases of {result.plan.name} (value ± 95 % band of the noise)"))
         rows = last_rows(run, WIDE_TICKS if wide else TICKS)
         width = band(result.plan)
-        made = pivot(rows, width) if wide else long_table(rows, width)
+        labels = {(output.name, output.over): output.labels for output in run.outputs}
+        made = pivot(rows, width) if wide else long_table(rows, width, labels)
         out.print(Padding(made, (0, 0, 0, 2), expand=False))
         hidden = hidden_keys(run)
         if hidden:
@@ -161,18 +164,38 @@ def hidden_keys(run: Run) -> int:
     return max(0, len(first_keys(run)) - KEYS)
 
 
-def long_table(rows: Sequence[Mapping[str, Any]], width: float = BAND) -> Any:
-    """One row per key, release and tick."""
+def long_table(
+    rows: Sequence[Mapping[str, Any]], width: float = BAND, labels: Labels | None = None
+) -> Any:
+    """One row per key, release and bin; one column per tick.
+
+    Args:
+      rows: of the results, in order. width: of a band, in standard deviations.
+      labels: (name, over) -> names of the components.
+    """
     keyed = any(row["key"] for row in rows)
-    made = table(*(["key"] if keyed else []), "release", "over", "tick", "starts", "value")
+    ticks = sorted({(row["tick"], starts(row["tick_start"])) for row in rows})
+    cells: dict[tuple[str, str, int | None, int], dict[int, str]] = {}
+    sizes: dict[tuple[str, int | None], int] = {}
     for row in rows:
+        size = len(row["value"])
+        sizes[row["name"], row["over"]] = size
+        for i in range(min(size, BINS)):
+            error = None if row["stddev"] is None else row["stddev"][i]
+            place = (row["key"], row["name"], row["over"], i)
+            cells.setdefault(place, {})[row["tick"]] = one(row["value"][i], error, width)
+    titles = tuple(f"{when}\n(tick {tick:,})" for tick, when in ticks)
+    made = table(*(["key"] if keyed else []), "release", "over", "", *titles, right=titles)
+    for (key, name, over, i), values in cells.items():
+        names = (labels or {}).get((name, over), ())
+        size = sizes[name, over]
+        label = "" if size == 1 else names[i] if i < len(names) else f"{i + 1}"
         made.add_row(
-            *([row["key"]] if keyed else []),
-            row["name"],
-            span(row["over"]),
-            f"{row['tick']:,}",
-            starts(row["tick_start"]),
-            shown(row["value"], row["stddev"], width),
+            *([key if i == 0 else ""] if keyed else []),
+            name if i == 0 else "",
+            span(over) if i == 0 else "",
+            label if i < BINS - 1 or size <= BINS else f"{label} (of {size:,})",
+            *(values.get(tick, "") for tick, _ in ticks),
         )
     return made
 
@@ -203,18 +226,20 @@ def pivot(rows: Sequence[Mapping[str, Any]], width: float = BAND) -> Any:
 
 
 def shown(value: Sequence[float], stddev: Sequence[float] | None, width: float = BAND) -> str:
-    """A value with its 95 % band, rounded to what the noise leaves of it."""
-    parts = []
-    for i, v in enumerate(value[:BINS]):
-        s = None if stddev is None else stddev[i]
-        if s is None or not math.isfinite(s) or s <= 0:
-            parts.append(number(v))
-            continue
-        half = width * s
-        decimals = max(0, 1 - math.floor(math.log10(half)))
-        parts.append(f"{v:,.{decimals}f} ± {half:,.{decimals}f}")
+    """The components of a value, each with its band."""
+    errors = [None] * len(value) if stddev is None else stddev
+    parts = [one(v, s, width) for v, s in zip(value[:BINS], errors, strict=False)]
     more = f" ... ({len(value):,} values)" if len(value) > BINS else ""
     return " | ".join(parts) + more
+
+
+def one(value: float, stddev: float | None, width: float = BAND) -> str:
+    """A number with its 95 % band, rounded to what the noise leaves of it."""
+    if stddev is None or not math.isfinite(stddev) or stddev <= 0 or not math.isfinite(value):
+        return number(value)
+    half = width * stddev
+    decimals = max(0, 1 - math.floor(math.log10(half)))
+    return f"{value:,.{decimals}f} ± {half:,.{decimals}f}"
 
 
 def starts(moment: Any) -> str:

@@ -29,11 +29,14 @@ def console(stderr: bool = False, wide: bool = False) -> Console:
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """A plain table: names on top, numbers to the right, no boxes."""
+    """A plain table: names on top, numbers to the right and never broken, no boxes."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in columns:
         made.add_column(
-            name, justify="right" if name in right else "left", overflow="fold", no_wrap=False
+            name,
+            justify="right" if name in right else "left",
+            overflow="fold",
+            no_wrap=name in right and name != "",
         )
     return made
 

@@ -1,0 +1,215 @@
+"""``weir run``, end to end on the direct runner: results, summary, counters, secrets, failures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.pipelines.conftest import Weir
+from transforms.sinks_folder import FolderWriter
+
+ROWS = [
+    "at,id,store,amount",
+    *(
+        f"2024-01-01T{hour:02d}:{i % 60:02d}:00Z,e{hour}-{i},{('north', 'south')[i % 2]},{i * 2}"
+        for hour in range(24)
+        for i in range(40)
+    ),
+]
+
+
+@pytest.fixture
+def job(small: Path) -> Path:
+    """The small config with events and a secret."""
+    (small.parent / "events.csv").write_text("\n".join(ROWS) + "\n")
+    (small.parent / "secret.key").write_text("ab" * 32)
+    (small.parent / "secret.key").chmod(0o600)
+    small.write_text(small.read_text() + "secret: {file: secret.key}\n")
+    return small
+
+
+def values(folder: Path) -> list[dict[str, Any]]:
+    rows = []
+    for path in sorted(folder.glob("*.parquet")):
+        rows.extend(pq.read_table(path).to_pylist())
+    return rows
+
+
+def test_it_releases_and_sums_up(weir: Weir, job: Path) -> None:
+    result = weir("run", job)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    rows = values(job.parent / "out")
+    assert len(rows) == 2 * 24 * 2
+    last = {(r["key"], r["name"]): r["value"][0] for r in rows if r["tick"] == 23}
+    assert abs(last["north", "visits"] - 480) < 300
+    text = " ".join(result.stdout.split())
+    for part in (
+        "Last releases of shop", "95 % band", "visits since the start", "2024-01-01 23:00",
+        "For the operator only", "960 events read", "values moved by a clip",
+        "epsilon 1, delta 1e-06, one event protected for 8h", "weir report",
+    ):  # fmt: skip
+        assert part in text, part
+
+
+def test_a_finished_folder_is_refused_by_run_and_plan(weir: Weir, job: Path) -> None:
+    assert weir("run", job).exit_code == 0
+    before = {path.name: path.read_bytes() for path in (job.parent / "out").iterdir()}
+    for command in ("run", "plan"):
+        result = weir(command, job)
+        assert result.exit_code == 2
+        assert "is complete" in result.stderr
+    result = weir("run", job, "--set", "privacy.epsilon=2")
+    assert result.exit_code == 2 and "another plan" in result.stderr
+    assert before == {path.name: path.read_bytes() for path in (job.parent / "out").iterdir()}
+
+
+def test_one_secret_gives_one_set_of_bytes_and_another_gives_others(weir: Weir, job: Path) -> None:
+    for folder in ("a", "b"):
+        assert weir("run", job, "--set", f"sink.parquet={folder}").exit_code == 0
+    other = job.parent / "other.key"
+    other.write_text("cd" * 32)
+    other.chmod(0o600)
+    words = ("--secret-file", other, "--set", "sink.parquet=c")
+    assert weir("run", job, *words).exit_code == 0
+    names = sorted(path.name for path in (job.parent / "a").iterdir())
+    assert "_COMPLETE" in names and "_plan.json" in names
+    for name in names:
+        assert (job.parent / "a" / name).read_bytes() == (job.parent / "b" / name).read_bytes()
+    assert values(job.parent / "a") != values(job.parent / "c")
+
+
+def test_without_a_secret_it_says_what_that_means(weir: Weir, job: Path) -> None:
+    result = weir("run", job, "--set", "secret=null")
+    assert result.exit_code == 0
+    assert "draws a fresh one" in result.stderr
+    assert "costs as much again" in " ".join(result.stdout.split())
+
+
+def test_json(weir: Weir, job: Path) -> None:
+    facts = json.loads(weir("run", job, "--json").stdout)
+    assert set(facts) == {
+        "name", "digest", "sink", "complete", "epsilon", "delta", "window", "seconds",
+        "fresh_secret", "dead_letters", "operator", "notes",
+    }  # fmt: skip
+    assert facts["complete"] is True and facts["fresh_secret"] is False
+    assert facts["operator"]["events"] == 960
+    plan = json.loads((job.parent / "out" / "_plan.json").read_text())
+    assert plan["digest"] == facts["digest"]
+
+
+def test_wide_has_a_column_for_each_release(weir: Weir, job: Path) -> None:
+    result = weir("run", job, "--wide")
+    head = next(line for line in result.stdout.splitlines() if "visits" in line)
+    assert "paid" in head and "tick" in head
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson"])
+def test_other_folders(weir: Weir, job: Path, kind: str) -> None:
+    result = weir("run", job, "--set", f"sink={{{kind}: out, every: 10}}")
+    assert result.exit_code == 0, result.output
+    assert len(list((job.parent / "out").glob(f"*.{kind}"))) == 3
+    assert "Last releases of shop" in result.stdout
+
+
+def test_a_table_on_stdout(weir: Weir, job: Path) -> None:
+    result = weir("run", job, "--set", "sink={stdout: true}")
+    assert result.exit_code == 0, result.output
+    assert "Where stdout" in " ".join(result.stdout.split())
+
+
+def test_refused_records_are_counted_and_listed_without_their_content(
+    weir: Weir, job: Path
+) -> None:
+    events = job.parent / "events.csv"
+    bad = [
+        "PRIVATE-TIME,x1,north,5",
+        "2024-01-01T05:00:00Z,x2,PRIVATE-STORE,5",
+        "2024-01-01T05:00:00Z,e5-0,north,5",
+        "2023-01-01T05:00:00Z,x3,north,5",
+        "2025-01-01T05:00:00Z,x4,north,5",
+        "PRIVATE,too,many,fields,here",
+    ]
+    events.write_text("\n".join([*ROWS, *bad]) + "\n")
+    result = weir("run", job, "--set", "dead_letters={ndjson: dead}", "--json")
+    assert result.exit_code == 0, result.output
+    counted = json.loads(result.stdout)["operator"]
+    assert counted["unknown_key"] == counted["duplicate"] == 1
+    assert counted["before_start"] == counted["after_end"] == 1
+    assert counted.get("malformed", 0) + counted.get("missing_time", 0) == 2
+    listed = "".join(p.read_text() for p in (job.parent / "dead").rglob("*") if p.is_file())
+    assert listed.count("\n") == 6
+    assert "PRIVATE" not in listed + result.output
+
+
+def test_a_failure_is_told_without_content_and_the_next_run_goes_on(
+    weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write = FolderWriter.write
+
+    def failing(self: FolderWriter, first: int, last: int, ready: Any) -> int:
+        if first >= 10:
+            raise ValueError("PRIVATE content")
+        return write(self, first, last, ready)
+
+    monkeypatch.setattr(FolderWriter, "write", failing)
+    result = weir("run", job, "--set", "sink.every=10")
+    assert result.exit_code == 1
+    assert "ValueError in step" in result.stderr
+    caught = capfd.readouterr()
+    assert "PRIVATE" not in result.output + caught.out + caught.err
+    assert not (job.parent / "out" / "_COMPLETE").exists()
+    monkeypatch.undo()
+    again = weir("run", job, "--set", "sink.every=10")
+    assert again.exit_code == 0, again.output
+    assert "Went on from" in again.stdout
+    assert (job.parent / "out" / "_COMPLETE").exists()
+    assert len(values(job.parent / "out")) == 96
+
+
+@pytest.mark.parametrize(
+    ("sets", "field"),
+    [
+        ("source.csv=none.csv", "source.csv"),
+        ("aggregates.paid.sum=nothing", "aggregates"),
+        ("schema.id=nothing", "schema.id"),
+        ("secret.file=none.key", "secret.file"),
+    ],
+)
+def test_what_the_files_themselves_refuse(weir: Weir, job: Path, sets: str, field: str) -> None:
+    result = weir("run", job, "--set", sets)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith(f"weir: refused: {field}")
+    assert not (job.parent / "out").exists()
+
+
+def test_an_empty_file_gives_releases_all_the_same(weir: Weir, job: Path) -> None:
+    (job.parent / "events.csv").write_text("at,id,store,amount\n")
+    assert weir("run", job).exit_code == 0
+    assert len(values(job.parent / "out")) == 96
+
+
+def test_the_report_follows(weir: Weir, job: Path) -> None:
+    assert weir("run", job).exit_code == 0
+    result = weir("report", job.parent / "out", "--out", job.parent / "page")
+    assert result.exit_code == 0, result.output
+    assert (job.parent / "page" / "report.html").exists()
+    assert "report.png" in result.stdout
+    assert weir("report", job.parent / "nowhere").exit_code == 2
+
+
+def test_a_fed_rehearsal_runs(weir: Weir, job: Path) -> None:
+    events = job.parent / "fed.ndjson"
+    shares = ("--duplicate", 0.1, "--malformed", 0.05)
+    assert weir("feed", job, "--events", 2000, "--to", events, *shares).exit_code == 0
+    result = weir("run", job, "--set", "source={ndjson: fed.ndjson}", "--json")
+    assert result.exit_code == 0, result.output
+    counted = json.loads(result.stdout)["operator"]
+    assert 60 < counted["malformed"] < 160
+    assert 120 < counted["duplicate"] < 280
+    sent = sum(1 for _ in events.open())
+    assert counted["events"] + counted["malformed"] == sent
