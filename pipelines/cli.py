@@ -5,88 +5,23 @@ Exit 0 when all is well, 2 for a refused config (one sentence on stderr), 1 for 
 
 from __future__ import annotations
 
-import json
 import sys
-import traceback
-from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import click
 
-from dpcore.errors import ConfigError, WeirError
-
-REFUSED, FAILED, STOPPED = 2, 1, 130
-
-
-class _Group(click.Group):
-    """Turns refusals and failures into one sentence and an exit code."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except ConfigError as error:
-            _say(ctx, f"weir: refused: {error}", error)
-            ctx.exit(REFUSED)
-        except WeirError as error:
-            _say(ctx, f"weir: failed: {error}", error)
-            ctx.exit(FAILED)
-        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
-            raise
-        except Exception as error:  # a defect of ours: its text may hold anything
-            _say(ctx, f"weir: failed: {type(error).__name__}; weir --debug shows where.", error)
-            ctx.exit(FAILED)
-        except KeyboardInterrupt:
-            click.echo("weir: stopped.", err=True)
-            ctx.exit(STOPPED)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        from dpcore.config_errors import nearest
-
-        name = args[0] if args else ""
-        if name and not name.startswith("-") and name not in self.commands:
-            ctx.fail(f"no command {name!r}; {nearest(name, list(self.commands))}")
-        return super().resolve_command(ctx, args)
-
-
-def _say(ctx: click.Context, text: str, error: BaseException) -> None:
-    click.echo(text, err=True)
-    if ctx.params.get("debug"):
-        traceback.print_exception(error)
-
-
-def _version() -> str:
-    try:
-        return metadata.version("weir")
-    except metadata.PackageNotFoundError:
-        return "unknown (not installed)"
-
-
-def _print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-CONFIG = click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
-SETS = click.option(
-    "--set",
-    "sets",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Replaces one field, like --set privacy.epsilon=0.5. The value is YAML; null removes the "
-    "field. May be repeated.",
-)
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+from dpcore.errors import ConfigError
+from pipelines.cli_base import AS_JSON, CONFIG, SETS, Group, print_json, version
+from pipelines.cli_feed import feed
 
 
 @click.group(
     "weir",
-    cls=_Group,
+    cls=Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with `weir init FILE`, read `weir plan`, then `weir run`.",
 )
-@click.version_option(_version(), "--version", prog_name="weir", message="%(prog)s %(version)s")
+@click.version_option(version(), "--version", prog_name="weir", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Print Python tracebacks too (they may be long).")
 def main(debug: bool) -> None:
     """Differentially private releases from a stream of sensitive events.
@@ -156,7 +91,7 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
     made = command.plan_of(job)
     command.check_folders(job, made, job.secret is None)
     if as_json:
-        _print_json(made.to_json())
+        print_json(made.to_json())
     else:
         page.render(made, console())
 
@@ -215,7 +150,7 @@ def run(
             job, runner.lower(), None if secret_file is None else str(secret_file), list(beam)
         )
     if as_json:
-        _print_json(result.to_json())
+        print_json(result.to_json())
     else:
         from pipelines import summary
         from pipelines.terminal import console
@@ -254,95 +189,6 @@ def report(
         click.echo(f"weir: note: {made.note}", err=True)
 
 
-@main.command(short_help="Send a rehearsal stream to a file, stdout or Pub/Sub.")
-@CONFIG
-@SETS
-@click.option(
-    "--to",
-    "to",
-    default="-",
-    show_default=True,
-    metavar="TARGET",
-    help="-, a file (.csv .ndjson .parquet .arrow .avro), or projects/P/topics/T.",
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["csv", "ndjson", "parquet", "arrow", "avro"]),
-    help="Format, where the target's name does not tell.",
-)
-@click.option("--from", "recorded", metavar="FILE", help="Replay this file, not made-up events.")
-@click.option("--events", type=click.IntRange(min=1), help="How many events.  [default: 10,000]")
-@click.option("--rate", type=float, help="Events per second.  [default: as fast as possible]")
-@click.option("--speed", type=float, help="Replay at this many times real time.")
-@click.option(
-    "--times",
-    type=click.Choice(["clock", "now"]),
-    help="Event times: spread over the config's clock, or the present.  "
-    "[default: clock; now for a topic without clock.end]",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The same seed makes the same events.",
-)
-@click.option("--late", type=float, default=0.0, help="Share of late events, like 0.1.")
-@click.option("--duplicate", type=float, default=0.0, help="Share of events that come twice.")
-@click.option("--malformed", type=float, default=0.0, help="Share of unreadable records.")
-def feed(
-    config: Path,
-    sets: tuple[str, ...],
-    to: str,
-    form: str | None,
-    recorded: str | None,
-    events: int | None,
-    rate: float | None,
-    speed: float | None,
-    times: str | None,
-    seed: int,
-    late: float,
-    duplicate: float,
-    malformed: float,
-) -> None:
-    """Send a stream that matches CONFIG to a file, stdout or a Pub/Sub topic.
-
-    For rehearsals: made-up events with the config's columns and keys, or a recorded file, at a
-    rate, with late, repeated and broken records mixed in as you ask.
-
-    \b
-      weir feed shop.yaml --events 1000000 --to events.parquet
-      weir feed shop.yaml --rate 500 --times now --to projects/acme/topics/purchases
-      weir feed shop.yaml --from yesterday.csv --speed 60 --to -
-      weir feed shop.yaml --late 0.1 --duplicate 0.1 --malformed 0.01 --to bad.ndjson
-    """
-    from pipelines import feed as command
-    from pipelines.config import load
-    from pipelines.feed_targets import open_target
-    from pipelines.synthetic import Shares
-
-    job = load(config, sets)
-    shares = Shares(late, duplicate, malformed)
-    pace = command.Pace(rate, speed)
-    if speed is not None and recorded is None:
-        raise ConfigError("--speed", speed, "is for a recorded stream (--from); use --rate.")
-    topic = to.startswith("projects/")
-    live = times == "now" or (times is None and topic and job.clock.end is None)
-    live = live and recorded is None
-    for note in command.notes(job, shares, live, recorded is not None):
-        click.echo(f"weir: note: {note}", err=True)
-    if form is None and to == "-" and job.source is not None and job.source.kind == "csv":
-        form = "csv"
-    target = open_target(to, form, header=not topic)
-    with command.Shown() as shown:
-        sent = command.feed(
-            job, target, events=events, seed=seed, shares=shares, pace=pace,
-            recorded=recorded, live=live, told=shown.told,
-        )  # fmt: skip
-    click.echo(f"weir: sent {sent:,} events to {'stdout' if to == '-' else to}", err=True)
-
-
 @main.command(short_help="Show what changes between two configs.")
 @click.argument("a", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("b", type=click.Path(dir_okay=False, path_type=Path))
@@ -362,7 +208,7 @@ def diff(a: Path, b: Path, as_json: bool) -> None:
 
     result = command.compare(load(a), load(b))
     if as_json:
-        _print_json(result)
+        print_json(result)
     else:
         command.render(result, (str(a), str(b)), console())
 
@@ -386,10 +232,10 @@ def algorithms(name: str | None, as_json: bool) -> None:
 
     if name is not None:
         entry = command.one(name)
-        _print_json(entry) if as_json else command.render_one(entry, console())
+        print_json(entry) if as_json else command.render_one(entry, console())
         return
     entries = command.catalogue()
-    _print_json(entries) if as_json else command.render_list(entries, console())
+    print_json(entries) if as_json else command.render_list(entries, console())
 
 
 @main.command(short_help="Print the JSON Schema of a config.")
@@ -405,7 +251,10 @@ def schema() -> None:
     """
     from pipelines.schema import json_schema
 
-    _print_json(json_schema())
+    print_json(json_schema())
+
+
+main.add_command(feed)
 
 
 if __name__ == "__main__":
