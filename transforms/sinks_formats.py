@@ -110,7 +110,8 @@ def json_lists(column: pa.ListArray, null: str | None = "null") -> pa.Array:
     """Lists of numbers as JSON lists; what is not finite is null."""
     offsets = column.offsets.to_numpy()
     numbers = column.values.to_numpy()
-    distinct, where = np.unique(numbers, return_inverse=True)
+    bits, where = np.unique(numbers.view(np.int64), return_inverse=True)  # -0.0 is not 0.0
+    distinct = bits.view(np.float64)
     words = np.array(
         [repr(x) if np.isfinite(x) else "null" for x in distinct.tolist()] or [""], dtype=object
     )

@@ -40,7 +40,7 @@ def read(path: str) -> bytes | None:
     if not is_remote(path):
         try:
             return Path(path).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
     if not FileSystems.exists(path):
         return None

@@ -31,8 +31,10 @@ def sorted_table(batches: Sequence[pa.RecordBatch]) -> Sorted:
     if not plain:
         return Sorted(IN_FLIGHT_SCHEMA.empty_table(), 0)
     table = pa.Table.from_batches(plain).unify_dictionaries().combine_chunks()
-    columns = [chunk_of(table.column(i)) for i in range(table.num_columns)]
-    named = dict(zip(table.schema.names, columns, strict=True))
+    named = {name: chunk_of(table[name]) for name in table.schema.names}
+    for name in ("key", "name"):
+        named[name] = in_order(named[name])
+    columns = list(named.values())
     code, size = row_codes(named)
     order, repeats = first_of_each(code, size)
     divergent = 0
@@ -46,6 +48,14 @@ def sorted_table(batches: Sequence[pa.RecordBatch]) -> Sorted:
 def chunk_of(column: pa.ChunkedArray) -> pa.Array:
     """The one chunk of a combined column."""
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def in_order(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """A column of text whose dictionary is sorted by bytes, whatever order it came together in."""
+    rank, _ = ranks(column)
+    words = sorted(word.encode() for word in column.dictionary.to_pylist())
+    index = pa.array((rank - 1).astype(column.indices.type.to_pandas_dtype()))
+    return pa.DictionaryArray.from_arrays(index, pa.array(words, pa.binary()).cast(pa.string()))
 
 
 def row_codes(columns: dict[str, pa.Array]) -> tuple[Ints, int]:

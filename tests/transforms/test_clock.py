@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.utils.timestamp import Timestamp
+
+from dpcore.clock import Clock
+from dpcore.errors import ConfigError
+from tests.transforms.doubles import MINUTE, START
+from tests.transforms.running import KEPT, keep
+from transforms import clock
+from transforms.clock import Follow, Heartbeats, TickProvider
+
+ENDLESS = Clock(START, MINUTE)
+ENDING = Clock(START, MINUTE, START + 10 * MINUTE)
+
+
+def test_bounded_input_is_announced_at_once_to_every_block() -> None:
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    token = keep(pipeline | Heartbeats((0, 3), ENDING, bounded=True), "beats")
+    pipeline.run().wait_until_finish()
+    assert {block: clock.decode(data) for block, data in KEPT.pop(token)} == {0: 9, 3: 9}
+
+
+def test_bounded_input_needs_an_end() -> None:
+    with pytest.raises(ConfigError, match=r"clock\.end = None"):
+        Heartbeats((0,), ENDLESS, bounded=True)
+    Heartbeats((0,), ENDLESS, bounded=False)
+
+
+class View:
+    """What a DoFn sees of its tracker; remembers whether the rest was put off."""
+
+    def __init__(self, restriction: OffsetRange) -> None:
+        self.tracker = OffsetRestrictionTracker(restriction)
+        self.deferred: Any = None
+
+    def current_restriction(self) -> OffsetRange:
+        return self.tracker.current_restriction()
+
+    def try_claim(self, position: int) -> bool:
+        return self.tracker.try_claim(position)
+
+    def defer_remainder(self, wait: Any) -> None:
+        self.deferred = wait
+
+
+class Watermark:
+    at: Any = None
+
+    def set_watermark(self, at: Any) -> None:
+        self.at = at
+
+
+def look(follow: Follow, start: int, stop: int) -> tuple[list[Any], View, Watermark]:
+    view, watermark = View(OffsetRange(start, stop)), Watermark()
+    return list(follow.process(stop, view, watermark)), view, watermark
+
+
+def wall(tick: float, clock_: Clock = ENDLESS) -> Callable[[], float]:
+    return lambda: (clock_.start + tick * clock_.period) / 1e6
+
+
+def test_a_tick_is_announced_when_it_is_over_and_not_before() -> None:
+    out, view, watermark = look(Follow((0, 1), ENDLESS, wall(0.5)), 0, clock.FOREVER)
+    assert out == [] and view.deferred is not None
+    assert watermark.at == Timestamp(micros=START)
+    out, view, watermark = look(Follow((0, 1), ENDLESS, wall(1.2)), 0, clock.FOREVER)
+    assert [(e.value[0], clock.decode(e.value[1])) for e in out] == [(0, 0), (1, 0)]
+    assert watermark.at == Timestamp(micros=START + MINUTE)
+    for element in out:
+        assert Timestamp(micros=START) <= element.timestamp < watermark.at
+
+
+def test_the_delay_is_waited_for() -> None:
+    late = Clock(START, MINUTE, None, MINUTE)
+    assert look(Follow((0,), late, wall(1.5)), 0, clock.FOREVER)[0] == []
+    assert len(look(Follow((0,), late, wall(2.5)), 0, clock.FOREVER)[0]) == 1
+
+
+def test_a_job_that_starts_behind_catches_up_with_one_heartbeat() -> None:
+    out, view, watermark = look(Follow((0,), ENDLESS, wall(525_600.5)), 0, clock.FOREVER)
+    assert [clock.decode(e.value[1]) for e in out] == [525_599]
+    assert watermark.at == Timestamp(micros=ENDLESS.tick_start(525_600))
+    assert view.deferred is not None and view.tracker.try_claim(525_600)
+
+
+def test_a_clock_that_ends_stops_and_is_done() -> None:
+    out, view, watermark = look(Follow((0,), ENDING, wall(50, ENDING)), 4, 10)
+    assert [clock.decode(e.value[1]) for e in out] == [9]
+    view.tracker.check_done()
+    assert view.deferred is None
+    assert watermark.at == Timestamp(micros=START + 10 * MINUTE)
+
+
+def test_a_job_that_starts_before_its_clock_waits() -> None:
+    out, view, watermark = look(Follow((0,), ENDLESS, wall(-3)), 0, clock.FOREVER)
+    assert out == [] and watermark.at == Timestamp(micros=START) and float(view.deferred) <= 1
+
+
+def test_a_drain_announces_nothing_more() -> None:
+    assert TickProvider().truncate(10, OffsetRange(3, 10)) is None
+
+
+def test_following_a_clock_that_is_over_on_a_runner() -> None:
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    token = keep(pipeline | Heartbeats((0, 1), ENDING, bounded=False), "beats")
+    pipeline.run().wait_until_finish()
+    assert sorted((b, clock.decode(data)) for b, data in KEPT.pop(token)) == [(0, 9), (1, 9)]

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from dpcore.errors import ConfigError, WeirError
+from dpcore.keys import Keys
+from dpcore.program import Released
+from tests.transforms.doubles import FakePlan, Silent, events, random_events
+from tests.transforms.running import KEPT, cut, keep
+from transforms import sinks_formats, sinks_place, tally
+from transforms.private_releases import PrivateReleases
+from transforms.releases import RELEASE_SCHEMA, ReleaseWriter, is_release, span_of
+from transforms.sinks import (
+    WriteBigQuery,
+    WriteFolder,
+    WritePubSub,
+    WriteTable,
+    bigquery_schema,
+    to_messages,
+    to_records,
+)
+from transforms.sinks_folder import FolderWriter, releases_only
+from transforms.sinks_table import sorted_table
+
+PLAN = FakePlan()
+
+
+def batch(
+    first: int, ticks: int, keys: list[bytes], block: int = 0, add: float = 0.0
+) -> pa.RecordBatch:
+    """Releases whose values say where they belong."""
+    shape = (ticks, len(keys), 1)
+    values = np.arange(ticks * len(keys), dtype=float).reshape(shape) + 1000 * first + add
+    pair = np.concatenate([values, -values], axis=2)
+    released = (
+        Released("sum", 7, values / 8, None),
+        Released("sum", None, values, np.full(shape, 0.5)),
+        Released("hist", None, pair, np.ones((ticks, 1, 2))),
+    )
+    return ReleaseWriter(PLAN).batch(block, first, ticks, keys, released if keys else ())
+
+
+def write(batches: list[pa.RecordBatch], folder: Path, form: str = "parquet", **kw: Any) -> Any:
+    tally.reset()
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    source = pipeline | beam.Create(batches, reshuffle=False).with_output_types(pa.RecordBatch)
+    plan = kw.pop("plan", PLAN)
+    token = keep(source | WriteFolder(plan, str(folder), form, **kw), "written")
+    pipeline.run().wait_until_finish()
+    return sorted(KEPT.pop(token))
+
+
+def full_run(folder: Path, form: str, plan: FakePlan = PLAN, seed: int = 0) -> None:
+    tally.reset()
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    data = cut(random_events(500, FakePlan(), seed), 2)
+    source = pipeline | beam.Create(data, reshuffle=False).with_output_types(pa.RecordBatch)
+    found = source | "Release" >> PrivateReleases(plan, noise=Silent())
+    found.releases | "Write" >> WriteFolder(plan, str(folder), form)
+    pipeline.run().wait_until_finish()
+
+
+def test_files_have_the_columns_and_types_of_the_design(tmp_path: Path) -> None:
+    full_run(tmp_path, "parquet")
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [
+        "ticks-000000000000-000000000127.parquet",
+        "ticks-000000000128-000000000255.parquet",
+        "ticks-000000000256-000000000299.parquet",
+    ]
+    table = pq.read_table(tmp_path / names[0])
+    assert table.schema.names == RELEASE_SCHEMA.names
+    for field, wanted in zip(table.schema, RELEASE_SCHEMA, strict=True):
+        assert field.type == wanted.type, field.name
+    rows = table.to_pylist()
+    assert rows == sorted(rows, key=lambda r: (r["tick"], r["key"].encode(), r["name"]))
+    assert len(rows) == 128 * 3 * 2 and rows[0]["over"] is None and rows[1]["stddev"] is None
+
+
+def test_the_three_formats_say_the_same(tmp_path: Path) -> None:
+    for form in ("parquet", "csv", "ndjson"):
+        full_run(tmp_path / form, form)
+    file = "ticks-000000000256-000000000299."
+    expected = pq.read_table(tmp_path / "parquet" / f"{file}parquet").to_pylist()
+    lines = (tmp_path / "ndjson" / f"{file}ndjson").read_text().splitlines()
+    ours = [json.loads(line) for line in lines]
+    with open(tmp_path / "csv" / f"{file}csv", newline="") as handle:
+        texts = list(csv.DictReader(handle))
+    assert len(expected) == len(ours) == len(texts)
+    for row, line, text in zip(expected, ours, texts, strict=True):
+        assert list(row) == list(line) == list(text)
+        iso = row["tick_start"].strftime("%Y-%m-%dT%H:%M:%SZ")
+        assert line["tick_start"] == text["tick_start"] == iso
+        for name in ("release", "key", "tick", "name", "over", "value", "stddev", "epsilon"):
+            assert line[name] == row[name]
+        assert text["over"] == "" and text["stddev"] == json.dumps(row["stddev"]).replace(
+            "null", ""
+        ).replace(" ", "")
+        assert json.loads(text["value"]) == row["value"] and float(text["delta"]) == row["delta"]
+
+
+def test_odd_text_and_numbers_survive(tmp_path: Path) -> None:
+    keys = ['say "hi", you', "zwei\nZeilen", "\u00fc\u2028", "", "back\\slash", "=1+1"]
+    plan = replace(PLAN, keys=Keys.make("k", keys, False, None))
+    ordered = sorted(key.encode() for key in keys)
+    values = np.array([np.inf, -np.inf, np.nan, 1e-300, 0.1, -0.0]).reshape(1, 6, 1)
+    one = ReleaseWriter(plan).batch(0, 0, 1, ordered, [Released("a,b", None, values, None)])
+    table = sorted_table([one]).table
+    lines = [json.loads(x) for x in sinks_formats.ndjson(table).decode().split("\n") if x]
+    assert [row["key"].encode() for row in lines] == ordered
+    assert [row["value"][0] for row in lines] == [None, None, None, 1e-300, 0.1, -0.0]
+    texts = list(csv.DictReader(io.StringIO(sinks_formats.csv(table).decode(), newline="")))
+    assert [row["key"].encode() for row in texts] == ordered
+    back = pq.read_table(pa.BufferReader(sinks_formats.parquet(table))).to_pylist()
+    assert [row["key"].encode() for row in back] == ordered
+    assert back[0]["value"] == [np.inf] and np.isnan(back[2]["value"][0])
+
+
+def test_many_blocks_become_one_sorted_table() -> None:
+    parts = [batch(2, 2, [b"b", b"d"], 1), batch(0, 4, [b"a", b"c"]), batch(0, 2, [b"b", b"d"], 1)]
+    table = sorted_table(parts).table
+    found = [(r["tick"], r["key"], r["name"], r["over"]) for r in table.to_pylist()]
+    assert found == [
+        (t, k, n, o)
+        for t in range(4)
+        for k in "abcd"
+        for n, o in (("hist", None), ("sum", None), ("sum", 7))
+    ]
+    cells = {(r["tick"], r["key"]): r["value"] for r in table.to_pylist() if r["name"] == "hist"}
+    assert cells[3, "d"] == [2003.0, -2003.0] and cells[3, "c"] == [7.0, -7.0]
+
+
+def test_a_repeat_is_dropped_and_a_contradiction_is_an_alarm() -> None:
+    first, same, other = (
+        batch(0, 2, [b"a"]),
+        batch(0, 2, [b"a"]),
+        batch(1, 1, [b"a"], add=5),
+    )
+    alone = sinks_formats.parquet(sorted_table([first]).table)
+    table, divergent = sorted_table([first, same])
+    assert divergent == 0 and sinks_formats.parquet(table) == alone
+    table, divergent = sorted_table([first, same, other])
+    assert divergent == 3 and sinks_formats.parquet(table) == alone
+
+
+def test_the_same_rows_are_the_same_bytes_however_they_came() -> None:
+    parts = [batch(0, 2, [b"b"], 1), batch(0, 2, [b"a", b"c"])]
+    for write_form in sinks_formats.FORMATS.values():
+        assert write_form(sorted_table(parts).table) == write_form(sorted_table(parts[::-1]).table)
+
+
+TWO = replace(
+    PLAN,
+    keys=Keys.make("k", ("a", "b"), False, 16),
+    clock=replace(PLAN.clock, end=PLAN.clock.start + 6 * PLAN.clock.period),
+)
+
+
+def whole(add: float = 0.0) -> list[pa.RecordBatch]:
+    return [batch(0, 4, [b"a"], 0, add), batch(4, 2, [b"a"], 0, add)] + [
+        batch(0, 4, [b"b"], 1, add),
+        batch(4, 2, [b"b"], 1, add),
+    ]
+
+
+def test_a_file_waits_for_every_block_and_tick(tmp_path: Path) -> None:
+    assert write(whole(), tmp_path, plan=TWO, every=4) == [(0, 3), (4, 5)]
+    assert write(whole()[1:], tmp_path / "2", plan=TWO, every=4) == [(4, 5)]
+    assert write(whole()[:-1] * 2, tmp_path / "3", plan=TWO, every=4) == [(0, 3)]
+
+
+def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
+    write(whole(), tmp_path, plan=TWO, every=4)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write(whole(), tmp_path, plan=TWO, every=4)
+    assert tally.snapshot().get("divergent", 0) == 0
+    write(whole(add=1), tmp_path, plan=TWO, every=4)
+    assert tally.snapshot()["divergent"] == 6 * 2 * 3
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
+def test_a_repeat_after_the_write_is_compared(tmp_path: Path, form: str) -> None:
+    writer = FolderWriter(str(tmp_path), form)
+    ready = sorted_table(whole()[::2])
+    assert writer.write(0, 3, ready) == 0 and writer.write(0, 3, ready) == 0
+    assert writer.compare(0, 3, sorted_table([batch(1, 1, [b"a"], 0, -999.0)])) == 0
+    assert writer.compare(0, 3, sorted_table([batch(1, 1, [b"a"], 0, 3.0)])) == 3
+
+
+def test_repeats_across_bundles_are_compared_with_the_file(tmp_path: Path) -> None:
+    write(whole() + whole(), tmp_path, plan=TWO, every=4)
+    assert tally.snapshot().get("divergent", 0) == 0
+
+
+def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(tmp_path: Path) -> None:
+    full_run(tmp_path / "a", "parquet")
+    full_run(tmp_path / "b", "parquet")
+    files = sorted((tmp_path / "b").iterdir())
+    files[1].unlink()
+    (tmp_path / "b" / ".ticks-x.part").write_bytes(b"half a file")
+    full_run(tmp_path / "b", "parquet")
+    assert tally.snapshot().get("divergent", 0) == 0
+    for path in sorted((tmp_path / "a").iterdir()):
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_sinks_take_nothing_but_releases() -> None:
+    event = events([PLAN.clock.start], ["a"], [42.42])
+    released = batch(0, 1, [b"a"])
+    assert is_release(released) and span_of(released) == (0, 0, 1)
+    assert releases_only(released) is released
+    for thing in (event, released.replace_schema_metadata(None), released.to_pylist(), None):
+        with pytest.raises(WeirError, match="releases only") as caught:
+            releases_only(thing)
+        assert "42.42" not in str(caught.value)
+    for sink in (to_messages, to_records):
+        with pytest.raises(WeirError):
+            list(sink(event))
+
+
+def test_a_folder_belongs_to_one_plan(tmp_path: Path) -> None:
+    plan = {"layout": "aa", "digest": "dd"}
+    folder = str(tmp_path / "out")
+    assert sinks_place.prepare(folder, plan, "sink.csv") is False
+    assert json.loads((tmp_path / "out" / "_plan.json").read_text()) == plan
+    assert sinks_place.prepare(folder, plan, "sink.csv") is True
+    with pytest.raises(ConfigError, match=r"sink\.csv.*another plan"):
+        sinks_place.prepare(folder, {"layout": "bb", "digest": "ee"}, "sink.csv")
+    (tmp_path / "out" / "ticks-000000000000-000000000003.csv").write_text("x")
+    with pytest.raises(ConfigError, match="another secret"):
+        sinks_place.check(folder, "aa", "sink.csv", fresh_secret=True)
+    sinks_place.finish(folder)
+    with pytest.raises(ConfigError, match="complete"):
+        sinks_place.prepare(folder, plan, "sink.csv")
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "holiday.jpg").write_bytes(b"")
+    with pytest.raises(ConfigError, match="no run of this plan"):
+        sinks_place.check(str(tmp_path), "aa", "sink.parquet")
+    with pytest.raises(ConfigError, match="is a file"):
+        sinks_place.check(str(tmp_path / "holiday.jpg"), "aa", "sink.parquet")
+    assert list(tmp_path.iterdir()) == [tmp_path / "holiday.jpg"]
+    (tmp_path / "_plan.json").write_text("{nonsense")
+    with pytest.raises(ConfigError, match="another plan"):
+        sinks_place.check(str(tmp_path), "aa", "sink.parquet")
+
+
+def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    parts = [batch(0, 6, [b"a"], 0), batch(0, 6, [b"b"], 1)]
+    source = pipeline | beam.Create(parts, reshuffle=False).with_output_types(pa.RecordBatch)
+    source | WriteTable(TWO, every=8)
+    pipeline.run().wait_until_finish()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + 6 * 2 * 3 and lines[0].split()[:2] == ["tick_start", "key"]
+    assert "[0.0,-0.0]" in lines[1] and " all " in lines[1]
+
+
+def test_messages_and_records() -> None:
+    messages = list(to_messages(batch(0, 100, [b"a", b"b"])))
+    rows = [json.loads(line) for data in messages for line in data.splitlines()]
+    assert [len(data.splitlines()) for data in messages] == [500, 100] and len(rows) == 600
+    records = list(to_records(batch(0, 1, [b"a"])))
+    names = [field["name"] for field in bigquery_schema()["fields"]]
+    assert all(list(record) == names for record in records)
+    assert {record["name"]: record["stddev"] for record in records}["sum"] in ([], [0.5])
+    modes = {field["name"]: field["mode"] for field in bigquery_schema()["fields"]}
+    assert modes["value"] == modes["stddev"] == "REPEATED" and modes["over"] == "NULLABLE"
+
+
+def test_the_graphs_of_the_cloud_sinks_build() -> None:
+    pytest.importorskip("google.cloud.bigquery")
+    options = beam.options.pipeline_options.PipelineOptions(
+        ["--streaming", "--project=some-project", "--temp_location=gs://bucket/tmp"]
+    )
+    pipeline = beam.Pipeline(options=options)
+    source = pipeline | beam.Create([batch(0, 1, [b"a"])]).with_output_types(pa.RecordBatch)
+    source | "BigQuery" >> WriteBigQuery("some-project:shop.releases")
+    source | "PubSub" >> WritePubSub("projects/some-project/topics/releases")
+    labels = [node.full_label for node in pipeline.transforms_stack[0].parts]
+    assert {"BigQuery", "PubSub"} <= set(labels)

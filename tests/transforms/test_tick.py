@@ -1,0 +1,249 @@
+"""Tick on a streaming runner: heartbeats, overdue leaves, several ticks at once, drains."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.testing.test_stream import TestStream
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Timestamp
+
+from dpcore.errors import CodecError
+from dpcore.keys import Keys
+from tests.transforms.doubles import MINUTE, START, FakePlan, Silent
+from tests.transforms.running import KEPT, keep
+from transforms import clock, deduplicate, partial, sinks_folder, tick
+from transforms.coders import pack
+from transforms.dead_letters import rows
+from transforms.partial import PartialLeaf
+from transforms.stepper import Stepper
+from transforms.strides import NoisyStride, boundaries
+from transforms.tick import Tick, TickDoFn
+
+TestStream.__test__ = False  # not a test of ours
+ENDLESS = replace(FakePlan(), clock=replace(FakePlan().clock, end=None))
+OBSERVED = replace(ENDLESS, keys=Keys.make("k", None, True, None))
+
+
+def at(tick: int) -> Timestamp:
+    """End of a tick."""
+    return Timestamp(micros=START + (tick + 1) * MINUTE)
+
+
+def beat(last: int, block: int = 0) -> TimestampedValue:
+    return TimestampedValue((block, clock.encode(last)), at(last) - 1)
+
+
+def leaf(cells: dict[int, int], names: tuple[bytes, ...] = ()) -> bytes:
+    ticks = np.array(sorted(cells), dtype=np.int64)
+    counts = np.array([cells[t] for t in ticks.tolist()], dtype=np.int64)
+    zeros = np.zeros(len(ticks), dtype=np.int64)
+    values = np.stack([counts, counts * 16], axis=1)
+    return partial.encode(PartialLeaf(ticks, zeros, counts, values, names))
+
+
+def gathered(cells: dict[int, int], block: int = 0) -> TimestampedValue:
+    return TimestampedValue((block, leaf(cells)), at(min(cells)) - 2)
+
+
+def stream(plan: Any, stream: TestStream, every: int = 128) -> tuple[list[NoisyStride], Any]:
+    options = PipelineOptions(["--streaming"])
+    pipeline = beam.Pipeline(runner=BundleBasedDirectRunner(), options=options)
+    source = pipeline | stream
+    pieces = source | beam.Map(lambda pair: pair).with_output_types(tuple[int, bytes])
+    out = pieces | Tick(plan, Silent(), every, bounded=False)
+    noisy, dead = keep(out.noisy, "noisy"), keep(out.dead, "dead")
+    pipeline.run().wait_until_finish()
+    letters = [letter for batch in KEPT.pop(dead) for letter in rows(batch)]
+    return KEPT.pop(noisy), letters
+
+
+def counts(strides: Sequence[NoisyStride]) -> dict[int, float]:
+    """Tick -> noisy count of the first key."""
+    found: dict[int, float] = {}
+    for stride in strides:
+        for i in range(stride.ticks):
+            assert stride.first_tick + i not in found
+            found[stride.first_tick + i] = float(stride.arrays[0][i, 0, 0])
+    return found
+
+
+def test_ticks_are_released_when_their_time_is_over_and_not_before() -> None:
+    events = (
+        TestStream()
+        .advance_watermark_to(START / 1e6)
+        .add_elements([gathered({0: 2, 2: 1}), beat(0)])
+        .advance_watermark_to(at(0))
+        .add_elements([beat(1)])
+        .advance_watermark_to(at(1))
+        .add_elements([beat(2), gathered({2: 4})])
+        .advance_watermark_to(at(2))
+        .advance_watermark_to_infinity()
+    )
+    strides, dead = stream(ENDLESS, events)
+    assert counts(strides) == {0: 2, 1: 2, 2: 7} and dead == []
+
+
+def test_a_drain_ends_at_the_last_announced_tick() -> None:
+    events = (
+        TestStream()
+        .advance_watermark_to(START / 1e6)
+        .add_elements([beat(3), gathered({1: 1, 3: 2, 7: 9})])
+        .advance_watermark_to(at(1))
+        .advance_watermark_to(at(60))
+        .advance_watermark_to_infinity()
+    )
+    assert counts(stream(ENDLESS, events)[0]) == {0: 0, 1: 1, 2: 1, 3: 3}
+
+
+def test_catching_up_goes_in_strides_and_cuts_at_files() -> None:
+    events = (
+        TestStream()
+        .advance_watermark_to(START / 1e6)
+        .add_elements([beat(999), gathered({500: 1})])
+        .advance_watermark_to(at(600))
+        .advance_watermark_to(at(999))
+        .advance_watermark_to_infinity()
+    )
+    strides, _ = stream(ENDLESS, events, every=100)
+    found = counts(strides)
+    assert sorted(found) == list(range(1000)) and found[499] == 0 and found[999] == 1
+    for stride in strides:
+        assert stride.first_tick // 100 == (stride.first_tick + stride.ticks - 1) // 100
+
+
+def test_what_comes_behind_a_released_tick_is_overdue() -> None:
+    events = (
+        TestStream()
+        .advance_watermark_to(START / 1e6)
+        .add_elements([beat(1), gathered({0: 1})])
+        .advance_watermark_to(at(1))
+        .add_elements([beat(2), gathered({0: 3, 1: 2, 2: 5})])
+        .advance_watermark_to(at(2))
+        .advance_watermark_to_infinity()
+    )
+    strides, dead = stream(ENDLESS, events)
+    assert counts(strides) == {0: 1, 1: 1, 2: 6}
+    assert dead == [("", -1, "overdue")] * 5
+
+
+def test_blocks_do_not_wait_for_each_other() -> None:
+    events = (
+        TestStream()
+        .advance_watermark_to(START / 1e6)
+        .add_elements([beat(0, 0), beat(0, 1), gathered({0: 4}, 1)])
+        .advance_watermark_to(at(0))
+        .advance_watermark_to_infinity()
+    )
+    strides, _ = stream(ENDLESS, events)
+    assert {s.block: float(s.arrays[0][0, 0, 0]) for s in strides} == {0: 0, 1: 4}
+
+
+def stepper(plan: Any, block: int = 0, every: int = 128) -> Stepper:
+    keys = () if plan.keys.observed else plan.keys.block_keys(block)
+    layout = bytes.fromhex(plan.layout)
+    return Stepper(plan.program, Silent(), layout, block, every, keys, plan.keys.observed)
+
+
+def test_discovered_keys_keep_their_rows_and_live_from_their_first_event() -> None:
+    one = stepper(OBSERVED)
+    one.load(None)
+    payloads = [leaf({5: 1}, (b"m",)), leaf({2: 1}, (b"z",)), leaf({5: 1}, (b"c",))]
+    strides = list(one.advance([*payloads, leaf({9: 1}, (b"a",))], 0, 8))
+    assert strides[0] == leaf({9: 1}, (b"a",))
+    assert [(s.first_tick, s.ticks, s.keys) for s in strides[1:]] == [
+        (0, 2, ()),
+        (2, 3, (b"z",)),
+        (5, 3, (b"z", b"c", b"m")),
+    ]
+    two = stepper(OBSERVED)
+    two.load(one.dump())
+    (stride,) = two.advance([leaf({8: 1}, (b"m",))], 8, 9)
+    assert isinstance(stride, NoisyStride)
+    assert stride.keys == (b"z", b"c", b"m")
+    np.testing.assert_array_equal(stride.arrays[0][0, :, 0], [1, 1, 2])
+
+
+def test_stored_state_of_another_plan_is_refused_and_both_are_named() -> None:
+    one = stepper(ENDLESS)
+    one.load(None)
+    list(one.advance([], 0, 3))
+    other = replace(ENDLESS, layout="ef" * 32)
+    with pytest.raises(CodecError, match="cd" * 32 + ".*" + "ef" * 32):
+        stepper(other).load(one.dump())
+    with pytest.raises(CodecError):
+        stepper(ENDLESS).load(pack(b"M", [], bytes.fromhex(ENDLESS.layout))[:-1])
+
+
+def test_one_stride_is_many_small_ones() -> None:
+    payloads = [leaf({3: 1, 70: 2}), leaf({40: 1})]
+    whole, steps = stepper(ENDLESS), stepper(ENDLESS)
+    whole.load(None)
+    steps.load(None)
+    at_once = counts(list(whole.advance(payloads, 0, 100)))
+    slowly: dict[int, float] = {}
+    held = payloads
+    for tick in range(100):
+        found = list(steps.advance(held, tick, tick + 1))
+        held = [item for item in found if isinstance(item, bytes)]
+        slowly |= counts([item for item in found if not isinstance(item, bytes)])
+    assert at_once == slowly and whole.dump() == steps.dump()
+
+
+@pytest.mark.parametrize("every", [1, 7, 100, 128, 1000])
+@pytest.mark.parametrize("width", [1, 1 << 18, 1 << 30])
+def test_strides_cover_everything_once_and_cross_no_file(every: int, width: int) -> None:
+    cuts = list(boundaries(13, 517, every, width))
+    assert cuts[0][0] == 13 and cuts[-1][1] == 517
+    for (low, high), (after, _) in zip(cuts, [*cuts[1:], (517, 0)], strict=True):
+        assert low < high == after and low // every == (high - 1) // every
+        assert high - low <= max(1, min(128, (1 << 22) // width))
+
+
+def test_names_that_runners_find_state_by_never_change() -> None:
+    golden = json.loads((Path(__file__).parent / "state_names.json").read_text())
+    assert golden == {
+        tick.STEP_NAME: sorted(
+            [TickDoFn.MACHINE.name, TickDoFn.PENDING.name]
+            + [TickDoFn.NEXT.name, TickDoFn.ANNOUNCED.name, TickDoFn.TIMER.name]
+        ),
+        deduplicate.STEP_NAME: [deduplicate.DropSeen.SEEN.name],
+        sinks_folder.STEP_NAME: sorted(
+            [sinks_folder.RangeDoFn.PARTS.name, sinks_folder.RangeDoFn.SEEN.name]
+            + [sinks_folder.RangeDoFn.DONE.name, sinks_folder.RangeDoFn.END.name]
+        ),
+        "steps": step_names(),
+    }
+
+
+def step_names() -> list[str]:
+    """Full names of the stateful steps of a job with everything in it."""
+    from tests.transforms.doubles import FakeConfig, FakeSchema
+    from transforms.private_releases import PrivateReleases
+    from transforms.sinks import WriteFolder
+
+    plan = replace(FakePlan(), config=FakeConfig(FakeSchema("id")))
+    pipeline = beam.Pipeline()
+    source = pipeline | beam.Create([0]).with_output_types(pa.RecordBatch)
+    found = source | "Release" >> PrivateReleases(plan)
+    found.releases | "Write" >> WriteFolder(plan, "out")
+    names: list[str] = []
+
+    class Visitor(beam.pipeline.PipelineVisitor):
+        def visit_transform(self, node: Any) -> None:
+            fn = getattr(node.transform, "fn", None)
+            if fn is not None and beam.transforms.userstate.is_stateful_dofn(fn):
+                names.append(node.full_label)
+
+    pipeline.visit(Visitor())
+    return sorted(names)
