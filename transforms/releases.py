@@ -102,7 +102,9 @@ class ReleaseWriter:
         zeros = pa.array(np.zeros(rows, dtype=np.int8))
         tick = np.tile(np.repeat(np.arange(ticks, dtype=np.int32), len(keys)), outputs)
         key = np.tile(np.arange(len(keys), dtype=np.int32), outputs * ticks)
-        output = pa.array(np.repeat(np.arange(outputs, dtype=np.int8), cells))
+        output = np.repeat(np.arange(outputs, dtype=np.int8), cells)
+        names = [one.name for one in released]
+        overs = [one.over for one in released]
         edges = tick_edges(self._clock, first_tick, ticks)
         tick_index = pa.array(tick)
         columns: dict[str, pa.Array] = {
@@ -112,8 +114,8 @@ class ReleaseWriter:
             ),
             "tick_start": _coded(tick_index, edges.slice(0, ticks)),
             "tick_end": _coded(tick_index, edges.slice(1, ticks)),
-            "name": _coded(output, pa.array([one.name for one in released], pa.string())),
-            "over": _coded(output, pa.array([one.over for one in released], pa.int64())),
+            "name": _distinct(output, names, pa.string()),
+            "over": _distinct(output, overs, pa.int64()),
             "value": lists([one.value for one in released] if rows else []),
             "stddev": lists(
                 [
@@ -138,6 +140,13 @@ def tick_edges(clock: Clock, first_tick: int, ticks: int) -> pa.Array:
     """(ticks + 1,) timestamps: starts, and the end of the last."""
     micros = clock.start + clock.period * np.arange(first_tick, first_tick + ticks + 1)
     return pa.array(micros.astype(np.int64)).view(UTC)
+
+
+def _distinct(index: NDArray[np.int8], values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """A dictionary column of one value an output; outputs may share values."""
+    words = list(dict.fromkeys(values))
+    place = np.array([words.index(value) for value in values] or [0], dtype=np.int8)
+    return _coded(pa.array(place[index]), pa.array(words, kind))
 
 
 def _coded(index: pa.Array, values: pa.Array) -> pa.DictionaryArray:

@@ -193,8 +193,8 @@ def test_one_stride_is_many_small_ones() -> None:
     at_once = counts(list(whole.advance(payloads, 0, 100)))
     slowly: dict[int, float] = {}
     held = payloads
-    for tick in range(100):
-        found = list(steps.advance(held, tick, tick + 1))
+    for t in range(100):
+        found = list(steps.advance(held, t, t + 1))
         held = [item for item in found if isinstance(item, bytes)]
         slowly |= counts([item for item in found if not isinstance(item, bytes)])
     assert at_once == slowly and whole.dump() == steps.dump()
