@@ -42,7 +42,7 @@ from pipelines.cli_base import CONFIG, SETS
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="The same seed makes the same events.",
+    help="The same seed makes the same events, ids too.",
 )
 @click.option("--late", type=float, default=0.0, help="Share of late events, like 0.1.")
 @click.option("--duplicate", type=float, default=0.0, help="Share of events that come twice.")

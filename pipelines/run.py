@@ -89,7 +89,8 @@ def check_runner(job: JobConfig, runner: str) -> None:
         raise ConfigError(
             "--runner",
             runner,
-            "reads files only; for Pub/Sub use --runner prism (one machine), flink or dataflow.",
+            "reads files only: Pub/Sub needs a streaming runner (--runner prism, flink, dataflow), "
+            "or record the stream into files and name them as the source.",
         )
     if runner != "direct" and job.secret is None:
         raise ConfigError(

@@ -59,7 +59,7 @@ class Result:
       seconds: how long it took.
       fresh_secret: whether the secret is lost with this process.
       dead_letters: folder of the dead letters, or None.
-      note: something to know, or "".
+      notes: what else to know.
     """
 
     plan: Plan
@@ -249,4 +249,7 @@ def starts(moment: Any) -> str:
     moment = moment.astimezone(UTC)
     if moment.hour == moment.minute == moment.second == moment.microsecond == 0:
         return moment.strftime("%Y-%m-%d")
-    return moment.strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
+    text = moment.strftime("%Y-%m-%d %H:%M:%S")
+    if moment.microsecond:
+        return f"{text}.{moment.microsecond // 1000:03d}"
+    return text.removesuffix(":00") if moment.second == 0 else text
