@@ -1,0 +1,107 @@
+"""What the documentation shows is true: configs plan, links lead somewhere, commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dpcore.registry import CONTINUAL_SUMS
+from pipelines.cli import main
+from pipelines.config import JobConfig, load, loads
+from pipelines.demo_truth import CLIP, EDGES
+from pipelines.run import plan_of
+from pipelines.summary import COUNTERS
+from transforms.dead_letters import REASONS
+from transforms.releases import RELEASE_SCHEMA
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = (ROOT / "README.md").read_text()
+TEXT = {page.stem: page.read_text() for page in PAGES}
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def shop() -> JobConfig:
+    return load(ROOT / "examples" / "shop.yaml")
+
+
+def test_config_in_the_readme_plans() -> None:
+    (text,) = blocks(README, "yaml")
+    made = plan_of(loads(text))
+    assert [item["name"] for item in made.to_json()["releases"]] == ["visits", "visits", "spent"]
+    assert made.guarantee.window == 720
+
+
+def test_python_in_the_readme_compiles() -> None:
+    for text in blocks(README, "python"):
+        compile(text, "README.md", "exec")
+
+
+def test_figures_in_the_readme_are_those_of_the_demos_plan() -> None:
+    made = plan_of(shop()).to_json()
+    whole = next(row["epsilon"] for row in made["expiration"] if row["ticks"] >= made["ticks"])
+    assert f"Within the whole 546 days epsilon is {whole:.4g}." in README
+    score = {(a["mechanism"], a["noise"]): a["score"] for a in made["alternatives"]}
+    ratio = score["tree", "gaussian"] / score["blt", "gaussian"]
+    assert f"the binary tree has {ratio:.1f} times its error" in README
+    assert next(a for a in made["alternatives"] if a["chosen"])["mechanism"] == "blt"
+
+
+def test_the_demos_truth_is_about_the_demos_plan() -> None:
+    job = shop()
+    assert job.aggregates["dollars"].clip == job.aggregates["basket"].clip == (0, CLIP)
+    assert job.aggregates["sizes"].edges == EDGES
+    assert plan_of(job).clock.ticks == 546
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        file = page.parent / name
+        assert file.exists(), target
+        if anchor:
+            titles = re.findall(r"^#+ (.+)$", file.read_text(), re.MULTILINE)
+            assert anchor in {
+                re.sub(r"[^\w -]", "", t).strip().lower().replace(" ", "-") for t in titles
+            }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_exist(page: Path) -> None:
+    found = re.findall(r"(?:`|^)weir ([a-z]+)([^`\n#]*)", page.read_text(), re.MULTILINE)
+    for name, rest in found:
+        assert name in main.commands, name
+        options = {o for p in main.commands[name].params for o in p.opts}
+        for option in re.findall(r"--[a-z-]+", rest):
+            assert option in options, f"weir {name} {option}"
+
+
+def test_every_command_is_in_the_readme() -> None:
+    assert all(f"`weir {name}" in README for name in main.commands)
+
+
+def test_every_mechanism_is_in_the_table_of_sources() -> None:
+    assert all(f"| `{name}` |" in TEXT["symbols"] for name in CONTINUAL_SUMS)
+    assert "Eight mechanisms" in README and len(CONTINUAL_SUMS) == 8
+
+
+def test_every_counter_and_reason_is_explained() -> None:
+    for name in {*COUNTERS, *REASONS, "ticks_released", "releases"}:
+        assert f"`{name}`" in TEXT["operations"], name
+
+
+def test_columns_of_results_are_those_of_the_readme() -> None:
+    assert f"`{', '.join(RELEASE_SCHEMA.names)}`" in README
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_speak_of_the_project_alone(page: Path) -> None:
+    assert not re.findall(r"/work/|TODO|FIXME|#\d+\b|\bTBD\b|@@", page.read_text())
