@@ -1,12 +1,14 @@
 """NDJSON: one JSON object a line. A field that is not there is null; other fields are ignored.
 
 A chunk of clean lines is read by Arrow at once. As soon as one line is bad, each is read on its
-own, which tells the bad ones apart for about the price of a second reading.
+own, which tells the bad ones apart; Arrow then reads the others. What becomes of a line never
+depends on its neighbours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,15 @@ from transforms.text import Chunk
 _OPEN, _CLOSE = ord("{"), ord("}")
 _GUESSES = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
 _DEEPEST = 1024
+_BLANK = 2
+_NONE = type(None)
+_PYTHON_TYPES: dict[pa.DataType, set[type]] = {
+    pa.string(): {str, _NONE},
+    pa.int64(): {int, _NONE},
+    pa.float64(): {int, float, _NONE},
+    pa.bool_(): {bool, _NONE},
+}
+"""What orjson makes of values that Arrow reads as a type."""
 
 
 def decode_ndjson(chunks: Iterable[Chunk], schema: EventSchema, source: str) -> Iterator[Decoded]:
@@ -37,16 +48,37 @@ def decode_ndjson(chunks: Iterable[Chunk], schema: EventSchema, source: str) -> 
     for chunk in chunks:
         if len(chunk.too_long):
             yield Decoded(None, dead_letters(source, chunk.too_long, "too_long"))
-        bad = _not_an_object(chunk)
-        blank = bad == 2
-        spoilt = (bad == 1) | (chunk.not_utf8() & ~blank)
-        if len(chunk) and not spoilt.any() and not blank.any():
-            table = _at_once(chunk, schema)
-            if table is not None:
-                raw = {name: table.column(name) for name in schema.needed}
-                yield assemble(raw, chunk.numbers, schema, source)
-                continue
-        yield from _one_by_one(chunk, ~blank, spoilt, schema, source)
+        if len(chunk):
+            yield from _decode(chunk, schema, source)
+
+
+def _decode(chunk: Chunk, schema: EventSchema, source: str) -> Iterator[Decoded]:
+    shape = _not_an_object(chunk)
+    blank = shape == _BLANK
+    keep = (shape == 0) & ~chunk.not_utf8()
+    types = _types(chunk, keep, schema)
+    table, mistyped = _at_once(chunk, keep, types)
+    rows: dict[int, Mapping[str, Any]] = {}
+    if table is None and not mistyped:
+        keep = _sieve(chunk, keep, schema)
+        table, mistyped = _at_once(chunk, keep, types)
+    if table is None:
+        keep, rows = _sieve_types(chunk, keep, types, schema)
+        table, _ = _at_once(chunk, keep, types)
+    if table is None:
+        rows |= _load_all(chunk, keep, schema)
+        keep[:] = False
+    odd = np.array(sorted(rows), dtype=np.int64)
+    lost = ~(keep | blank)
+    lost[odd] = False
+    if lost.any():
+        yield Decoded(None, dead_letters(source, chunk.numbers[lost], "malformed"))
+    if table is not None and table.num_rows:
+        raw = {name: table.column(name) for name in schema.needed}
+        yield assemble(raw, chunk.numbers[keep], schema, source)
+    if rows:
+        raw, bad = columns_of([rows[i] for i in odd.tolist()], schema)
+        yield assemble(raw, chunk.numbers[odd], schema, source, bad)
 
 
 def _not_an_object(chunk: Chunk) -> NDArray[np.int8]:
@@ -56,25 +88,30 @@ def _not_an_object(chunk: Chunk) -> NDArray[np.int8]:
     for i in np.flatnonzero(shape).tolist():
         line = chunk.line(i).strip(b" \t\r")
         if not line:
-            shape[i] = 2
+            shape[i] = _BLANK
         elif line[:1] == b"{" and line[-1:] == b"}":
             shape[i] = 0
     return shape
 
 
-def _at_once(chunk: Chunk, schema: EventSchema) -> pa.Table | None:
-    """All lines by Arrow, or None if one of them does not fit."""
-    if "any" in schema.columns.values():
-        return None
-    types = _types(chunk.line(0), schema)
-    data = chunk.data
-    if len(chunk.too_long):
-        data = chunk.select(np.ones(len(chunk), dtype=bool))
+def _at_once(
+    chunk: Chunk, keep: NDArray[np.bool_], types: Mapping[str, pa.DataType] | None
+) -> tuple[pa.Table | None, bool]:
+    """The lines to keep by Arrow, or None if one does not fit; then, if it is its types."""
+    if types is None:
+        return None, True
+    count = int(keep.sum())
+    if not count:
+        return pa.table({name: pa.array([], kind) for name, kind in types.items()}), False
+    whole = count == len(chunk) and not len(chunk.too_long)
     try:
-        table = _read(data, types)
-    except (pa.ArrowInvalid, UnicodeDecodeError):
-        return None
-    return table if table.num_rows == len(chunk) else None
+        table = _read(chunk.data if whole else chunk.select(keep), types)
+    except UnicodeDecodeError:
+        return None, False
+    except pa.ArrowInvalid as error:
+        # Only to save a pass; a wrong guess costs time, not correctness.
+        return None, "Column(" in str(error)
+    return (table, False) if table.num_rows == count else (None, False)
 
 
 def _read(data: bytes, types: Mapping[str, pa.DataType]) -> pa.Table:
@@ -87,55 +124,101 @@ def _read(data: bytes, types: Mapping[str, pa.DataType]) -> pa.Table:
     )
 
 
-def _types(line: bytes, schema: EventSchema) -> dict[str, pa.DataType]:
-    """Types to read by: the schema's, and where it leaves a choice, those of one record."""
-    try:
-        record = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        record = {}
+def _types(
+    chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema
+) -> dict[str, pa.DataType] | None:
+    """Types to read by: the schema's, and where it leaves a choice, those of the first record.
+
+    None if there is a column that may hold anything: Arrow would settle on one type for it.
+    """
+    if "any" in schema.columns.values():
+        return None
+    record = next((row for i in np.flatnonzero(keep)[:8] if (row := _load(chunk, i, schema))), {})
     guesses: dict[type, pa.DataType] = {int: pa.int64(), float: pa.float64()}
     types = {name: guesses.get(type(record.get(name)), pa.string()) for name in schema.needed}
-    for name in (schema.key, schema.id, schema.unit):
-        if name is not None and types[name] == pa.float64():
-            types[name] = pa.string()
+    times = {schema.time.column, schema.arrival.column if schema.arrival else None}
     fixed = {"number": pa.float64(), "boolean": pa.bool_()}
-    roles = {schema.time.column, schema.key, schema.id, schema.unit}
-    roles.add(schema.arrival.column if schema.arrival else None)
-    for name, kind in schema.columns.items():
-        if name not in roles:
-            types[name] = fixed.get(kind) or (
-                pa.string() if types[name] == pa.float64() else types[name]
-            )
+    for name in types:
+        if name in times:
+            continue
+        named = name in (schema.key, schema.id, schema.unit)
+        wanted = None if named else fixed.get(schema.columns.get(name, "text"))
+        if wanted is not None:
+            types[name] = wanted
+        elif types[name] == pa.float64():
+            types[name] = pa.string()
     return types
 
 
-def _one_by_one(
+def _load(chunk: Chunk, i: int, schema: EventSchema) -> Mapping[str, Any] | None:
+    """One line as a mapping, or None."""
+    line = chunk.line(i)
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return _patiently(line, schema)
+    return row if type(row) is dict else None
+
+
+def _load_all(
+    chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema
+) -> dict[int, Mapping[str, Any]]:
+    loaded = ((i, _load(chunk, i, schema)) for i in np.flatnonzero(keep).tolist())
+    return {i: row for i, row in loaded if row is not None}
+
+
+def _sieve(chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema) -> NDArray[np.bool_]:
+    """Which of the lines to keep are JSON. Holds no more than one record at a time."""
+    good = keep.copy()
+    loads, error, data = orjson.loads, orjson.JSONDecodeError, chunk.data
+    places = np.flatnonzero(keep)
+    spans = zip(chunk.starts[places].tolist(), chunk.ends[places].tolist(), strict=True)
+    for at, (start, end) in zip(places.tolist(), spans, strict=True):
+        try:
+            loads(data[start:end])
+        except error:
+            good[at] = _patiently(data[start:end], schema) is not None
+    return good
+
+
+def _sieve_types(
     chunk: Chunk,
     keep: NDArray[np.bool_],
-    spoilt: NDArray[np.bool_],
+    types: Mapping[str, pa.DataType] | None,
     schema: EventSchema,
-    source: str,
-) -> Iterator[Decoded]:
-    rows: list[Mapping[str, Any]] = []
-    good = np.zeros(len(chunk), dtype=bool)
-    skip = (spoilt | ~keep).tolist()
-    loads, error = orjson.loads, orjson.JSONDecodeError
-    for i, line in enumerate(chunk.lines()):
-        if skip[i]:
+) -> tuple[NDArray[np.bool_], dict[int, Mapping[str, Any]]]:
+    """Lines that fit the types, and records that are JSON but do not fit, by line."""
+    fits = np.zeros(len(keep), dtype=bool)
+    rows: dict[int, Mapping[str, Any]] = {}
+    # The time twice: of a single name itemgetter would not make a tuple.
+    kinds = [] if types is None else [*types.values(), types[schema.time.column]]
+    allowed = [_PYTHON_TYPES[kind] for kind in kinds]
+    names = [*schema.needed, schema.time.column]
+    pick = itemgetter(*names)
+    known: dict[tuple[type, ...], bool] = {}
+    loads, error, data = orjson.loads, orjson.JSONDecodeError, chunk.data
+    places = np.flatnonzero(keep)
+    spans = zip(chunk.starts[places].tolist(), chunk.ends[places].tolist(), strict=True)
+    for i, (start, end) in zip(places.tolist(), spans, strict=True):
+        try:
+            row = loads(data[start:end])
+        except error:
+            row = _patiently(data[start:end], schema)
+        if type(row) is not dict:
             continue
         try:
-            row = loads(line)
-        except error:
-            row = _patiently(line, schema)
-        if type(row) is dict:
-            rows.append(row)
-            good[i] = True
-    lost = keep & ~good
-    if lost.any():
-        yield Decoded(None, dead_letters(source, chunk.numbers[lost], "malformed"))
-    if rows:
-        raw, bad = columns_of(rows, schema)
-        yield assemble(raw, chunk.numbers[good], schema, source, bad)
+            signature = tuple(map(type, pick(row)))
+        except KeyError:
+            signature = tuple(map(type, map(row.get, names)))
+        fit = known.get(signature)
+        if fit is None:
+            fit = bool(allowed) and all(map(set.__contains__, allowed, signature))
+            known[signature] = fit
+        if fit:
+            fits[i] = True
+        else:
+            rows[i] = row
+    return fits, rows
 
 
 def _patiently(line: bytes, schema: EventSchema) -> Mapping[str, Any] | None:

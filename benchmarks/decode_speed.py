@@ -1,0 +1,195 @@
+"""How fast do events become canonical batches, and how far is that from Arrow's bare readers?
+
+    python -m benchmarks.decode_speed
+
+One thread, the same bytes in memory for both, best of three; seconds of this process, so that a
+busy machine does not count. Events have a time, a key of 64 values, an id and two numbers. In the
+NDJSON with bad lines every hundredth is cut short, or has text for a number. ``filter`` adds the
+predicate, the clock, the keys. Writes benchmarks/results/decode_speed.csv. About a minute.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from dpcore.clock import Clock
+from dpcore.keys import Keys
+from transforms.decode import decode_bytes
+from transforms.event_schema import EventSchema, Stamp
+from transforms.filter import Assign
+
+RESULTS = Path(__file__).parent / "results"
+EVENTS = 1_000_000
+WHERE = "items > 0"
+START = np.datetime64("2024-01-01T00:00:00", "us")
+DAY = 86_400_000_000
+STORES = tuple(f"store-{i:02d}" for i in range(64))
+SCHEMA = EventSchema.build(Stamp("time"), key="store", id="order", where=WHERE, numbers=["dollars"])
+
+
+@dataclass(frozen=True)
+class PublicPlan:
+    """What the filter reads of a plan."""
+
+    clock: Clock
+    keys: Keys
+    where: str | None = WHERE
+
+    def block_of(self, keys: Any) -> Any:
+        """Blocks of keys."""
+        return self.keys.block_of(keys)
+
+    def block_keys(self, block: int) -> tuple[bytes, ...]:
+        """Keys of a block."""
+        return self.keys.block_keys(block)
+
+
+def table(n: int) -> pa.Table:
+    """Events in order of time, over 100 days."""
+    generator = np.random.default_rng(7)
+    times = np.sort(generator.integers(0, 100 * DAY, n))
+    return pa.table(
+        {
+            "time": pa.array(START + times.astype("timedelta64[us]")).cast(
+                pa.timestamp("us", "UTC")
+            ),
+            "store": pa.array(STORES).take(pa.array(generator.integers(0, 64, n))),
+            "order": pa.array([f"order-{i:09d}" for i in range(n)]),
+            "items": generator.integers(0, 9, n),
+            "dollars": np.round(generator.random(n) * 200, 2),
+            "comment": pa.array(["left at the door"] * n),
+        }
+    )
+
+
+def ndjson(rows: list[dict[str, Any]], fault: str | None) -> bytes:
+    """One line an event; every hundredth cut short, or with text for a number."""
+    lines = [orjson.dumps(row) for row in rows]
+    for i in range(0, len(lines) if fault else 0, 100):
+        lines[i] = lines[i][:-20] if fault == "cut" else orjson.dumps(rows[i] | {"dollars": "?"})
+    return b"\n".join(lines) + b"\n"
+
+
+def arrow_bytes(events: pa.Table) -> bytes:
+    """An IPC file in memory."""
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, events.schema) as writer:
+        writer.write_table(events, max_chunksize=2**17)
+    return sink.getvalue()
+
+
+def avro_bytes(rows: list[dict[str, Any]]) -> bytes:
+    """An object container in memory."""
+    fields: list[Any] = [
+        {"name": "time", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        *({"name": name, "type": "string"} for name in ("store", "order", "comment")),
+        {"name": "items", "type": "long"},
+        {"name": "dollars", "type": "double"},
+    ]
+    sink = io.BytesIO()
+    fastavro.writer(sink, {"type": "record", "name": "event", "fields": fields}, rows)
+    return sink.getvalue()
+
+
+def bare(form: str, data: bytes) -> Any:
+    """What Arrow (fastavro for Avro) needs for the same columns, one thread."""
+    if form == "parquet":
+        columns = list(SCHEMA.needed)
+        return pq.read_table(pa.BufferReader(data), columns=columns, use_threads=False)
+    if form == "arrow":
+        return pa.ipc.open_file(pa.BufferReader(data)).read_all()
+    if form == "csv":
+        options = pa.csv.ConvertOptions(include_columns=list(SCHEMA.needed))
+        reading = pa.csv.ReadOptions(use_threads=False)
+        return pa.csv.read_csv(io.BytesIO(data), read_options=reading, convert_options=options)
+    if form == "ndjson":
+        kinds = {"items": pa.float64(), "dollars": pa.float64()}
+        schema = pa.schema([(name, kinds.get(name, pa.string())) for name in SCHEMA.needed])
+        return pa.json.read_json(
+            io.BytesIO(data),
+            read_options=pa.json.ReadOptions(use_threads=False, block_size=2**24),
+            parse_options=pa.json.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior="ignore"
+            ),
+        )
+    return list(fastavro.reader(io.BytesIO(data)))
+
+
+def seconds(run: Callable[[], Any], times: int = 3) -> float:
+    """Best of several."""
+    found = []
+    for _ in range(times):
+        began = time.process_time()
+        run()
+        found.append(time.process_time() - began)
+    return min(found)
+
+
+def decode(form: str, data: bytes, assign: Assign | None = None) -> int:
+    """Decodes, and filters where asked; how many events and dead letters came out."""
+    count = 0
+    for events, dead in decode_bytes(data, form, SCHEMA, "benchmark"):
+        count += 0 if dead is None else dead.num_rows
+        if events is not None:
+            count += events.num_rows
+            if assign is not None:
+                assign(events)
+    return count
+
+
+def main() -> None:
+    """Measures and writes the table."""
+    events = table(EVENTS)
+    start = int(START.astype(np.int64))
+    plan = PublicPlan(Clock(start, DAY, start + 100 * DAY), Keys.make("store", STORES, False, None))
+    assign = Assign(plan, ("@id", "dollars"))
+    parquet, comma = io.BytesIO(), io.BytesIO()
+    pq.write_table(events, parquet, row_group_size=2**18)
+    spelled = pa.compute.strftime(events["time"], "%Y-%m-%dT%H:%M:%SZ")
+    text = events.set_column(0, "time", spelled)
+    pa.csv.write_csv(text, comma)
+    rows = text.to_pylist()
+    cases: list[tuple[str, str, bytes, int]] = [
+        ("parquet", "parquet", parquet.getvalue(), EVENTS),
+        ("arrow", "arrow", arrow_bytes(events), EVENTS),
+        ("csv", "csv", comma.getvalue(), EVENTS),
+        ("ndjson", "ndjson", ndjson(rows, None), EVENTS),
+        ("ndjson, 1 % cut short", "ndjson", ndjson(rows, "cut"), EVENTS),
+        ("ndjson, 1 % of another type", "ndjson", ndjson(rows, "type"), EVENTS),
+        ("avro", "avro", avro_bytes(events.slice(0, EVENTS // 5).to_pylist()), EVENTS // 5),
+    ]
+    del rows
+    RESULTS.mkdir(exist_ok=True)
+    with open(RESULTS / "decode_speed.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            ["format", "bytes_per_event", "decode_per_s", "with_filter_per_s", "bare_reader_per_s"]
+        )
+        for name, form, data, n in cases:
+            assert decode(form, data) == n
+            decoded = seconds(lambda form=form, data=data: decode(form, data))
+            filtered = seconds(lambda form=form, data=data: decode(form, data, assign))
+            reader = None
+            if "%" not in name:
+                reader = seconds(lambda form=form, data=data: bare(form, data))
+            row = [name, round(len(data) / n), round(n / decoded), round(n / filtered)]
+            writer.writerow([*row, "" if reader is None else round(n / reader)])
+            print(*row, "" if reader is None else round(n / reader), sep="\t")
+
+
+if __name__ == "__main__":
+    main()
