@@ -154,9 +154,8 @@ class DropSeen(beam.DoFn):
     """(shard, batch) -> the events whose id is new; duplicates on the tagged output.
 
     Args:
-      horizon: ticks for which an id is remembered, by the event time of the newest event in the
-      shard;
-        None: for the whole run.
+      horizon: an id is remembered at least until the newest event of its shard is this many ticks
+        ahead of it; None: for the whole run.
     """
 
     SEEN = userstate.ReadModifyWriteStateSpec(SEEN_STATE, coders.BytesCoder())

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from dpcore.bounding.id_hash import id_hashes
+from tests.transforms.running import KEPT, cut, keep, shuffled
+from transforms import deduplicate, tally
+from transforms.coders import pack, unpack
+from transforms.dead_letters import rows
+from transforms.deduplicate import (
+    NOTHING,
+    Deduplicate,
+    Seen,
+    among,
+    dedupe_key,
+    merge,
+    prepare,
+    remember,
+    sort_hashes,
+)
+from transforms.secret import SecretRef
+
+LAYOUT = "cd" * 32
+KEY = bytes(range(16))
+
+
+def batch(
+    ids: Sequence[str | None], ticks: Sequence[int] | None = None, v: float = 1.0
+) -> pa.RecordBatch:
+    n = len(ids)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(list(ids), pa.string()),
+            pa.array(np.zeros(n, dtype=np.int64) if ticks is None else list(ticks), pa.int64()),
+            pa.array(np.full(n, v)),
+            pa.array(np.arange(n, dtype=np.int64)),
+        ],
+        schema=pa.schema(
+            [("@id", pa.string()), ("@tick", pa.int64()), ("v", pa.float64())]
+            + [("@position", pa.int64())],
+            metadata={"source": "here"},
+        ),
+    )
+
+
+def run(batches: list[pa.RecordBatch], horizon: int | None = None) -> tuple[list[dict], list]:
+    tally.reset()
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    source = pipeline | beam.Create(batches, reshuffle=False).with_output_types(pa.RecordBatch)
+    found = source | Deduplicate(SecretRef.fresh(), LAYOUT, horizon)
+    kept, dead = keep(found.events, "kept"), keep(found.dead, "dead")
+    pipeline.run().wait_until_finish()
+    events = [row for one in KEPT.pop(kept) for row in one.to_pylist()]
+    return events, sorted(letter for one in KEPT.pop(dead) for letter in rows(one))
+
+
+def test_each_id_counts_once_and_the_id_goes_no_further() -> None:
+    ids = [f"id-{i % 700}" for i in range(1000)]
+    events, dead = run(cut(batch(ids), 3))
+    assert len(events) == 700 and len(dead) == 300
+    assert set(events[0]) == {"@tick", "v", "@position"}
+    assert {reason for _, _, reason in dead} == {"duplicate"} and dead[0][0] == "here"
+    assert tally.snapshot()["duplicate"] == 300
+
+
+def test_events_without_an_id_all_count() -> None:
+    events, dead = run([batch([None, "a", None, "a", ""]), batch(["", None])])
+    assert len(events) == 5 and len(dead) == 2
+
+
+def test_an_id_is_forgotten_after_the_horizon() -> None:
+    def seen(*ticks: int) -> list[int]:
+        known, fresh = NOTHING, []
+        for tick in ticks:
+            one = batch(["a"], [tick])
+            found, known = remember(
+                prepare(one, id_hashes(one.column("@id"), KEY).hashes), known, 5
+            )
+            other = batch(["b" + str(tick)], [tick])
+            hashes = id_hashes(other.column("@id"), KEY).hashes
+            _, known = remember(prepare(other, hashes), known, 5)
+            fresh.append(tick) if found.all() else None
+        return fresh
+
+    assert seen(0, 1, 4) == [0]
+    assert seen(0, 4, 6, 7) == [0, 7]
+
+
+def test_of_copies_in_one_batch_the_smallest_stays_whatever_their_order() -> None:
+    parts = [batch(["a", "b"], v=3.0), batch(["a", "c"], v=2.0), batch(["a"], v=float("nan"))]
+    whole = pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+    whole = whole.replace_schema_metadata({"source": "here"})
+    for seed in range(5):
+        mixed = shuffled(whole, seed)
+        hashes = id_hashes(mixed.column("@id"), KEY).hashes
+        fresh, known = remember(prepare(mixed, hashes), NOTHING, None)
+        left = mixed.filter(pa.array(fresh)).to_pylist()
+        assert sorted((r["@id"], r["v"]) for r in left) == [("a", 2.0), ("b", 3.0), ("c", 2.0)]
+        assert len(known.high) == 3
+
+
+def test_hashes_that_share_their_first_word_are_told_apart() -> None:
+    high = np.array([7, 7, 7, 9, 7], dtype=np.uint64)
+    low = np.array([3, 1, 2, 1, 1], dtype=np.uint64)
+    order = sort_hashes(high, low)
+    assert list(zip(high[order].tolist(), low[order].tolist(), strict=True)) == [
+        (7, 1), (7, 1), (7, 2), (7, 3), (9, 1),
+    ]  # fmt: skip
+    ticks = np.zeros(2, dtype=np.int64)
+    known = merge(Seen(high[[1, 3]], low[[1, 3]], ticks), Seen(high[[2, 0]], low[[2, 0]], ticks))
+    assert known.low.tolist() == [1, 2, 3, 1]
+    asked = np.array([7, 7, 8, 9, 9, 10], dtype=np.uint64)
+    lows = np.array([2, 4, 1, 1, 2, 0], dtype=np.uint64)
+    assert among(known, asked, lows).tolist() == [True, False, False, True, False, False]
+
+
+def test_what_is_known_is_the_set_of_all_ids_however_they_were_cut() -> None:
+    rng = np.random.default_rng(3)
+    ids = [f"{i}" for i in rng.integers(0, 3000, 5000)]
+    whole = batch(ids)
+    states = []
+    for pieces in (1, 9):
+        known = NOTHING
+        new = 0
+        for piece in cut(whole, pieces):
+            hashes = id_hashes(piece.column("@id"), KEY).hashes
+            fresh, known = remember(prepare(piece, hashes), known, None)
+            new += int(fresh.sum())
+        assert new == len(set(ids))
+        states.append(pack(b"D", known[:2]))
+    assert states[0] == states[1] and len(unpack(b"D", states[0])[0]) == len(set(ids))
+
+
+def test_the_key_of_the_hashes_is_its_own() -> None:
+    secret = bytes(32)
+    assert len(dedupe_key(secret, LAYOUT)) == 16
+    assert dedupe_key(secret, LAYOUT) != dedupe_key(secret, "ab" * 32)
+    assert dedupe_key(secret, LAYOUT) not in secret
+
+
+@pytest.mark.parametrize("limit", [10, 1 << 21])
+def test_a_long_bundle_is_sent_on_in_between(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deduplicate, "ROWS", limit)
+    events, dead = run(cut(batch([f"{i % 50}" for i in range(100)]), 10))
+    assert len(events) == 50 and len(dead) == 50
+
+
+def test_it_works_in_a_graph_of_its_own() -> None:
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        source = pipeline | beam.Create([batch(["a", "a"])]).with_output_types(pa.RecordBatch)
+        found = source | Deduplicate(SecretRef.fresh(), LAYOUT)
+        counts = found.events | beam.Map(lambda one: one.num_rows)
+        assert_that(counts, equal_to([1]))
