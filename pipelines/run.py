@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +147,9 @@ def run(
     resumed = build.prepare(job, plan, fresh)
     tally.reset()
     began = time.monotonic()
-    with Progress(out, tally.snapshot, lambda: total_of(job, plan)):
-        result = _execute(pipeline)
+    watch = Watch(tally.snapshot)
+    with Progress(out, watch, lambda: total_of(job, plan)):
+        result = _execute(pipeline, watch)
     build.finish(job)
     return Result(
         plan=plan,
@@ -161,7 +163,36 @@ def run(
     )
 
 
-def _execute(pipeline: Any) -> Any:
+class Watch:
+    """Counts while a job runs: of this process, or the job's metrics where workers are elsewhere.
+
+    Args:
+      here: the tally of this process.
+      every: seconds between two questions to a job.
+    """
+
+    def __init__(self, here: Callable[[], Mapping[str, int]], every: float = 5.0) -> None:
+        self._here = here
+        self._every = every
+        self._job: Any = None
+        self._asked = -math.inf
+        self._there: Mapping[str, int] = {}
+
+    def follow(self, job: Any) -> None:
+        """From here on the job may be asked too."""
+        self._job = job
+
+    def __call__(self) -> Mapping[str, int]:
+        counts = self._here()
+        if counts or self._job is None:
+            return counts
+        if time.monotonic() - self._asked >= self._every:
+            self._there = counters(self._job, {})
+            self._asked = time.monotonic()
+        return self._there
+
+
+def _execute(pipeline: Any, watch: Watch) -> Any:
     """Runs a pipeline to its end.
 
     Raises:
@@ -171,6 +202,7 @@ def _execute(pipeline: Any) -> Any:
 
     try:
         result = pipeline.run()
+        watch.follow(result)
         state = result.wait_until_finish()
     except Exception as error:
         raise told(error) from error

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import time
+from types import SimpleNamespace
+from typing import Any
 
 from rich.console import Console
 
 from pipelines.progress import Progress, Total, fraction, line
+from pipelines.run import Watch
 
 
 def test_nothing_is_known_at_first() -> None:
@@ -52,3 +55,39 @@ def test_it_shows_on_a_terminal_and_goes_away() -> None:
     with Progress(screen, lambda: {"events": 1234}, Total, interval=0.01):
         time.sleep(0.2)
     assert "1,234 events read" in out.getvalue()
+
+
+class Job:
+    """A job on a cluster: its counts are in its metrics."""
+
+    asked = 0
+
+    def metrics(self) -> Job:
+        self.asked += 1
+        return self
+
+    def query(self) -> dict[str, list[Any]]:
+        def entry(namespace: str, name: str, value: int) -> Any:
+            metric = SimpleNamespace(namespace=namespace, name=name)
+            return SimpleNamespace(
+                key=SimpleNamespace(metric=metric), committed=None, attempted=value
+            )
+
+        return {
+            "counters": [
+                entry("weir", "events", 5),
+                entry("weir", "events", 7),
+                entry("beam", "events", 99),
+            ]
+        }
+
+
+def test_a_cluster_is_asked_for_its_metrics_now_and_then() -> None:
+    job, here = Job(), dict[str, int]()
+    watch = Watch(lambda: here, every=60)
+    assert watch() == {}
+    watch.follow(job)
+    assert [watch(), watch()] == [{"events": 12}, {"events": 12}]
+    assert job.asked == 1
+    here["events"] = 3
+    assert watch() == {"events": 3}
