@@ -188,7 +188,7 @@ def _sieve_types(
     schema: EventSchema,
 ) -> tuple[NDArray[np.bool_], dict[int, Mapping[str, Any]]]:
     """Lines that fit the types, and records that are JSON but do not fit, by line."""
-    fits = np.zeros(len(keep), dtype=bool)
+    fits = keep.copy()
     rows: dict[int, Mapping[str, Any]] = {}
     # The time twice: of a single name itemgetter would not make a tuple.
     kinds = [] if types is None else [*types.values(), types[schema.time.column]]
@@ -205,6 +205,7 @@ def _sieve_types(
         except error:
             row = _patiently(data[start:end], schema)
         if type(row) is not dict:
+            fits[i] = False
             continue
         try:
             signature = tuple(map(type, pick(row)))
@@ -214,9 +215,8 @@ def _sieve_types(
         if fit is None:
             fit = bool(allowed) and all(map(set.__contains__, allowed, signature))
             known[signature] = fit
-        if fit:
-            fits[i] = True
-        else:
+        if not fit:
+            fits[i] = False
             rows[i] = row
     return fits, rows
 
