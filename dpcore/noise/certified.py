@@ -41,3 +41,30 @@ def exp_bounds(numerator: int, denominator: int, bits: int) -> tuple[int, int]:
         high_sum = -(-high_sum * high_sum >> precision)
     shift = precision - bits
     return low_sum >> shift, -(-high_sum >> shift)
+
+
+def log2_above(numerator: int, denominator: int, bits: int) -> int:
+    """An integer L with log2(numerator / denominator) <= L / 2^bits < log2(...) + 1.01 / 2^bits.
+
+    Bit by bit: squaring doubles the logarithm, and a square of 2 or more gives a bit and is halved.
+    All roundings go up. Each is at most 2^-(2 bits + 64) of its number and doubles with every later
+    squaring, so together they stay far below a hundredth of the last bit.
+
+    Args:
+      numerator: >= denominator.
+      denominator: > 0.
+      bits: >= 0, bits after the point.
+    """
+    if not numerator >= denominator > 0 or bits < 0:
+        raise ValueError("log2_above needs numerator >= denominator > 0, bits >= 0.")
+    out = (numerator // denominator).bit_length() - 1
+    precision = 2 * bits + 64
+    one = 1 << precision
+    rest = -((-numerator << precision) // (denominator << out))
+    for _ in range(bits):
+        rest = -(-rest * rest >> precision)
+        out <<= 1
+        if rest >= 2 * one:
+            rest = -(-rest >> 1)
+            out += 1
+    return out + (rest > one)
