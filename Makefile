@@ -59,5 +59,6 @@ bench: $(VENV)/.installed-test
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
 
 clean:
+	rm -rf examples/out examples/purchases.csv
 	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

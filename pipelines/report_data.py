@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
+from pipelines.result_batch import COLUMNS, batch_of
 from pipelines.result_files import matrix
 from pipelines.results import Output, Run
 
@@ -25,7 +25,6 @@ TICKS_LISTED = 7
 HEAT_LABELLED = 40
 HEAT_ROWS = 200
 HEAT_TICKS = 240
-_COLUMNS = ("key", "tick", "name", "over", "value", "stddev")
 
 
 @dataclass(frozen=True)
@@ -49,12 +48,14 @@ class HeatMap:
       ticks: (m,).
       rows: what each row is: a key, or a range of ranks.
       keys_per_row: 1, or more where rows are means over keys of neighbouring rank.
+      noise: twice the half width of the band of a row.
       value: (rows, m), NaN where there is none.
     """
 
     ticks: Ints
     rows: tuple[str, ...]
     keys_per_row: float
+    noise: float
     value: Floats
 
 
@@ -95,40 +96,6 @@ class ReportData:
     last: dict[tuple[str, str, int | None], Last]
     ranked_by: Output | None
     stride: int
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Rows as numbers. key: codes into ``keys``; over: -1 = since the start."""
-
-    keys: list[str]
-    key: Ints
-    tick: Ints
-    names: dict[str, int]
-    name: Ints
-    over: Ints
-    value: pa.Array
-    stddev: pa.Array
-
-    def rows(self, output: Output, among: Ints) -> Ints:
-        """Which of the rows ``among`` belong to an output."""
-        code = self.names.get(output.name, -1)
-        over = -1 if output.over is None else output.over
-        return among[(self.name[among] == code) & (self.over[among] == over)]
-
-
-def _batch(batch: pa.RecordBatch) -> _Batch:
-    key, name = batch["key"], batch["name"]
-    return _Batch(
-        keys=[text or "" for text in key.dictionary.to_pylist()],
-        key=key.indices.to_numpy(zero_copy_only=False).astype(np.int64),
-        tick=batch["tick"].to_numpy(),
-        names={text: i for i, text in enumerate(name.dictionary.to_pylist())},
-        name=name.indices.to_numpy(zero_copy_only=False).astype(np.int64),
-        over=batch["over"].fill_null(-1).to_numpy(),
-        value=batch["value"],
-        stddev=batch["stddev"],
-    )
 
 
 def gather(
@@ -185,8 +152,8 @@ def _descending(last: Last | None) -> float:
 
 def _last_values(run: Run, outputs: Sequence[Output]) -> dict[tuple[str, str, int | None], Last]:
     found: dict[tuple[str, str, int | None], Last] = {}
-    for raw in run.batches(_COLUMNS, first=run.last_tick):
-        batch = _batch(raw)
+    for raw in run.batches(COLUMNS, first=run.last_tick):
+        batch = batch_of(raw)
         latest = np.flatnonzero(batch.tick == run.last_tick)
         for output in outputs:
             rows = batch.rows(output, latest)
@@ -251,8 +218,8 @@ def _panels(
     number = {key: i for i, key in enumerate(drawn)}
     pieces: dict[Spot, list[tuple[Ints, Ints, Floats, Floats]]] = {}
     heats: dict[Spot, _Heat] = {}
-    for raw in run.batches(_COLUMNS):
-        batch = _batch(raw)
+    for raw in run.batches(COLUMNS):
+        batch = batch_of(raw)
         who = np.array([number.get(key, -1) for key in batch.keys], dtype=np.int64)[batch.key]
         mine = np.flatnonzero((who >= 0) & listed[batch.tick - first])
         for output in outputs:
@@ -282,11 +249,14 @@ def _panels(
     panels = []
     for output in outputs:
         spot = (output.name, output.over)
-        heat = None
+        heat, series = None, _series(drawn, pieces.get(spot, []))
         if heat_rows is not None and spot in heats:
             per_row = len(everyone) / len(heat_rows[1])
-            heat = HeatMap(ticks[shown], heat_rows[1], per_row, heats[spot].mean())
-        panels.append(Panel(output, _series(drawn, pieces.get(spot, [])), heat))
+            halves = np.concatenate([s.half for s in series]) if series else np.zeros((0, 1))
+            halves = halves[np.isfinite(halves)]
+            noise = 2 * float(np.median(halves)) / per_row**0.5 if halves.size else 0.0
+            heat = HeatMap(ticks[shown], heat_rows[1], per_row, noise, heats[spot].mean())
+        panels.append(Panel(output, series, heat))
     return tuple(panels)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import report_svg, report_words
+from pipelines import report_heat, report_svg, report_words
 from pipelines.report_axis import show_numbers, show_value
 from pipelines.report_data import HEAT_LABELLED, Panel, ReportData, Series
 from pipelines.results import Output
@@ -188,7 +188,7 @@ def _histogram(panel: Panel, series: Series, data: ReportData, axis: report_svg.
         marks = [(i + 0.5, label[:22]) for i, label in enumerate(labels) if i % every == 0]
         side = report_svg.side_for(labels)
         name = f"{panel.output.name} over time"
-        chart, frame, scale = report_svg.heat_chart(
+        chart, frame, scale = report_heat.heat_chart(
             series.value.T, series.ticks, marks, axis, height, name, side
         )
         about = _heat_data(series.value.T, series.ticks, list(labels), frame, scale)
@@ -202,7 +202,7 @@ def _heat_data(
     ticks: np.ndarray[Any, Any],
     rows: Sequence[str],
     frame: report_svg.Frame,
-    scale: report_svg.HeatScale,
+    scale: report_heat.HeatScale,
 ) -> dict[str, Any]:
     level = np.ascontiguousarray(scale.level(value))
     return {
@@ -215,11 +215,11 @@ def _heat_data(
     }
 
 
-def _scale(scale: report_svg.HeatScale) -> str:
+def _scale(scale: report_heat.HeatScale) -> str:
     def show(value: float) -> str:
         return show_numbers([float(f"{value:.2g}")])[0]
 
-    return f'<div class="key-scale">{report_svg.legend(scale, show)}</div>'
+    return f'<div class="key-scale">{report_heat.legend(scale, show)}</div>'
 
 
 def _heat(panel: Panel, data: ReportData, axis: report_svg.TimeAxis) -> str:
@@ -235,8 +235,15 @@ def _heat(panel: Panel, data: ReportData, axis: report_svg.TimeAxis) -> str:
         height = 190.0 / rows
     side = 14 + 6.6 * max(len(label) for _, label in marks)
     span = report_words.span(panel.output, data.run)
-    chart, frame, scale = report_svg.heat_chart(
-        heat.value, heat.ticks, marks, axis, height, f"{panel.output.name}, all keys", side
+    chart, frame, scale = report_heat.heat_chart(
+        heat.value,
+        heat.ticks,
+        marks,
+        axis,
+        height,
+        f"{panel.output.name}, all keys",
+        side,
+        heat.noise,
     )
     foot = (
         f"each row is the mean of about {heat.keys_per_row:,.0f} keys of neighbouring rank"

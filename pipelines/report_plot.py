@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from pipelines import report_words
 from pipelines.report_axis import limits, number_ticks, show_numbers, show_value, time_ticks
 from pipelines.report_data import HEAT_LABELLED, Panel, ReportData, Series
-from pipelines.report_svg import HeatScale, runs
+from pipelines.report_heat import HeatScale
+from pipelines.report_svg import runs
 
 COLOURS = ("#0b68b4", "#c2410c", "#0d7f6c", "#8b3fa8", "#8a6400")
 INK, SOFT, GRID = "#1b2330", "#566175", "#e6e9ef"
@@ -196,7 +197,7 @@ def _keys(axes: Axes, panel: Panel, data: ReportData) -> None:
     heat = panel.heat
     assert heat is not None
     _dress(axes, f"{_name(panel, data)}: all {data.keys:,} keys")
-    _heat(axes, heat.value, heat.ticks, data)
+    _heat(axes, heat.value, heat.ticks, data, heat.noise)
     rows = len(heat.rows)
     if rows <= HEAT_LABELLED:
         every = max(1, -(-rows // 14))
@@ -209,8 +210,8 @@ def _keys(axes: Axes, panel: Panel, data: ReportData) -> None:
         axes.set_ylabel("rank", **_STYLE)
 
 
-def _heat(axes: Axes, value: Any, ticks: Any, data: ReportData) -> None:
-    scale = HeatScale.of(value)
+def _heat(axes: Axes, value: Any, ticks: Any, data: ReportData, noise: float = 0.0) -> None:
+    scale = HeatScale.of(value, noise)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else 1
     image = axes.imshow(
         scale.share(value),

@@ -19,7 +19,7 @@ from dpcore.errors import ConfigError
 from pipelines import report_axis, report_words
 from pipelines.report import report
 from pipelines.report_data import KEYS_DRAWN, gather
-from pipelines.report_svg import HeatScale
+from pipelines.report_heat import HeatScale
 from pipelines.result_files import lists_of, matrix
 from pipelines.results import Run
 from tests.pipelines import synthetic
