@@ -143,14 +143,23 @@ def _decode(batch: pa.RecordBatch, first: int, schema: EventSchema, source: str)
 
 def _is_sound(values: pa.Array) -> bool:
     """Whether buffers are consistent. Text that is not UTF-8 passes: its rows are sieved later."""
-    if is_text(values.type) and not pa.types.is_string_view(values.type):
-        large = pa.types.is_large_string(values.type)
-        values = values.view(pa.large_binary() if large else pa.binary())
     try:
-        values.validate(full=True)
+        if pa.types.is_dictionary(values.type):
+            values.indices.validate(full=True)
+            values = pa.DictionaryArray.from_arrays(values.indices, _raw(values.dictionary))
+        _raw(values).validate(full=True)
     except _UNREADABLE:
         return False
     return True
+
+
+def _raw(values: pa.Array) -> pa.Array:
+    """Text as the bytes it is made of."""
+    if is_text(values.type) and not pa.types.is_string_view(values.type):
+        return values.view(
+            pa.large_binary() if pa.types.is_large_string(values.type) else pa.binary()
+        )
+    return values
 
 
 def decode_arrow(file: Any, schema: EventSchema, source: str) -> Iterator[Decoded]:

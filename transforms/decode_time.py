@@ -192,15 +192,11 @@ def _without_overflow(text: Any, parsed: Any, form: str) -> Any:
 
     Only what landed on the first days of a month that follows a shorter one can be such a date.
     """
-    if "%j" not in form:
-        suspect = pc.and_(
-            pc.less_equal(pc.day(parsed), 3),
-            pc.is_in(pc.month(parsed), value_set=pa.array([3, 5, 7, 10, 12])),
-        )
-        if "%z" in form or "%S" in form:
-            suspect = pc.or_(suspect, pc.less_equal(pc.day(parsed), 4))
-    else:
-        suspect = pc.is_valid(parsed)
+    last = 4 if "%S" in form or "%z" in form else 3
+    suspect = pc.and_(
+        pc.less_equal(pc.day(parsed), last),
+        pc.is_in(pc.month(parsed), value_set=pa.array([3, 5, 7, 10, 12])),
+    )
     at = np.flatnonzero(pc.fill_null(suspect, False).to_numpy(zero_copy_only=False))
     if not len(at):
         return parsed

@@ -23,7 +23,7 @@ EPOCH_MICROSECONDS = {
 }
 """Formats of numbers that count since 1970-01-01T00:00:00Z, with the microseconds in one unit."""
 
-_DIRECTIVES = frozenset("YmdHMSyjbBaApIzf%")
+_DIRECTIVES = frozenset("YmdHMSybBaApIzf%")
 
 
 @dataclass(frozen=True)

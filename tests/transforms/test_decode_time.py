@@ -1,0 +1,141 @@
+"""Times in every spelling, held against Python's own datetime."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcore.errors import ConfigError
+from transforms.decode_time import to_time
+from transforms.event_schema import Stamp
+
+
+def read(values: Any, form: str | None = None, zone: str = "UTC") -> list[datetime | None]:
+    column = values if isinstance(values, pa.Array) else pa.array(values)
+    times = to_time(column, Stamp("t", form, zone), "x")
+    assert times.type == pa.timestamp("us", "UTC")
+    return [t.astimezone(UTC) if t else None for t in times.to_pylist()]
+
+
+def utc(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=UTC)  # type: ignore[misc,arg-type]
+
+
+ISO = {
+    "2020-01-02": utc(2020, 1, 2),
+    "2020-01-02T03": utc(2020, 1, 2, 3),
+    "2020-01-02 03:04": utc(2020, 1, 2, 3, 4),
+    "2020-01-02T03:04:05": utc(2020, 1, 2, 3, 4, 5),
+    "2020-01-02T03:04:05.5": utc(2020, 1, 2, 3, 4, 5, 500_000),
+    "2020-01-02T03:04:05.123456789": utc(2020, 1, 2, 3, 4, 5, 123_456),
+    "2020-01-02T03:04:05Z": utc(2020, 1, 2, 3, 4, 5),
+    "2020-01-02T03:04:05+02:00": utc(2020, 1, 2, 1, 4, 5),
+    "2020-01-02T03:04:05-0130": utc(2020, 1, 2, 4, 34, 5),
+    " 2020-01-02 ": utc(2020, 1, 2),
+    "2020-02-29": utc(2020, 2, 29),
+    "2019-02-29": None,
+    "2020-04-31": None,
+    "2020-13-01": None,
+    "2020-01-02T24:00:00": None,
+    "2020-01-02T03:04:05+99:00": None,
+    "20200102": None,
+    "": None,
+    "now": None,
+}
+
+
+def test_iso_text_alone_and_mixed() -> None:
+    assert read(list(ISO)) == list(ISO.values())
+    for text, expected in ISO.items():
+        assert read([text]) == [expected]
+        assert read([text, None, "x"]) == [expected, None, None]
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        ("%Y%m%d", "19970101", utc(1997, 1, 1)),
+        ("%Y%m%d", "19970229", None),
+        ("%Y%m%d", "19970431", None),
+        ("%Y%m%d", "19970301", utc(1997, 3, 1)),
+        ("%Y%m%d", "1997010", None),
+        ("%Y%m%d", "19970101x", None),
+        ("%m/%d/%Y", "1/2/2011", utc(2011, 1, 2)),
+        ("%m/%d/%Y %H:%M", "12/1/2011 07:05", utc(2011, 12, 1, 7, 5)),
+        ("%d.%m.%Y %H:%M:%S", "31.12.2011 23:59:59", utc(2011, 12, 31, 23, 59, 59)),
+        ("%Y-%m-%d %H:%M:%S.%f", "2011-01-01 00:00:00.25", utc(2011, 1, 1, 0, 0, 0, 250_000)),
+        ("%Y-%m-%d %H:%M:%S %z", "2011-01-01 00:00:00 +0100", utc(2010, 12, 31, 23)),
+        ("epoch_s", "1500000000", utc(2017, 7, 14, 2, 40)),
+        ("epoch_ms", "1500000000123", utc(2017, 7, 14, 2, 40, 0, 123_000)),
+        ("epoch_s", "1500000000.5", utc(2017, 7, 14, 2, 40, 0, 500_000)),
+        ("epoch_s", "soon", None),
+        ("epoch_s", "1e300", None),
+    ],
+)
+def test_formats(form: str, text: str, expected: datetime | None) -> None:
+    assert read([text], form) == [expected]
+    assert read(["", text, None], form) == [None, expected, None]
+
+
+def test_columns_of_other_types() -> None:
+    moment = datetime(2017, 7, 14, 2, 40, 0, 123_000)
+    for unit in ("ms", "us", "ns"):
+        assert read(pa.array([moment], pa.timestamp(unit))) == [moment.replace(tzinfo=UTC)]
+    assert read(pa.array([moment.replace(microsecond=0)], pa.timestamp("s")))[0] == utc(
+        2017, 7, 14, 2, 40
+    )
+    aware = moment.replace(tzinfo=ZoneInfo("Europe/Berlin"))
+    column = pa.array([aware], pa.timestamp("us", "Europe/Berlin"))
+    assert read(column, zone="America/New_York") == [aware]
+    assert read([date(2020, 1, 2)], zone="Europe/Berlin") == [utc(2020, 1, 1, 23)]
+    assert read(pa.array([date(2020, 1, 2)], pa.date64())) == [utc(2020, 1, 2)]
+    assert read([19970101, 19970230], "%Y%m%d") == [utc(1997, 1, 1), None]
+    assert read([19970101.0, 0.5], "%Y%m%d") == [utc(1997, 1, 1), None]
+    assert read([1_500_000_000], "epoch_s") == [utc(2017, 7, 14, 2, 40)]
+    assert read([-1], "epoch_ns") == [utc(1969, 12, 31, 23, 59, 59, 999_999)]
+    assert read([2**62], "epoch_s") == [None]
+    assert read([1.5, float("nan")], "epoch_s") == [utc(1970, 1, 1, 0, 0, 1, 500_000), None]
+    assert read(pa.nulls(2)) == [None, None]
+    assert read(pa.array(["2020-01-02"]).dictionary_encode()) == [utc(2020, 1, 2)]
+
+
+def test_a_change_of_clocks_is_decided() -> None:
+    texts = ["2021-10-31T02:30:00", "2021-03-28T02:30:00"]
+    assert read(texts, zone="Europe/Berlin") == [utc(2021, 10, 31, 0, 30), utc(2021, 3, 28, 1)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)), min_size=1, max_size=8),
+    st.sampled_from([None, "%Y-%m-%d %H:%M:%S", "%d/%m/%y %I:%M:%S %p", "%Y%m%d"]),
+    st.sampled_from(["UTC", "Asia/Kolkata"]),
+)
+def test_as_datetime_does(moments: list[datetime], form: str | None, zone: str) -> None:
+    if form == "%d/%m/%y %I:%M:%S %p":
+        moments = [
+            m.replace(year=1970 + m.year % 60) for m in moments if (m.month, m.day) != (2, 29)
+        ]
+    texts = [m.isoformat() if form is None else m.strftime(form) for m in moments]
+    expected = [
+        datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)
+        for text in texts
+    ]
+    early = datetime(1950, 1, 1)  # Zones had odd offsets before.
+    pairs = [(t, e) for t, e in zip(texts, expected, strict=True) if zone == "UTC" or e > early]
+    shift = timedelta(0) if zone == "UTC" else timedelta(hours=5, minutes=30)
+    found = read(pa.array([t for t, _ in pairs], pa.string()), form, zone)
+    assert found == [(e - shift).replace(tzinfo=UTC) for _, e in pairs]
+
+
+@pytest.mark.parametrize("form", ["%Q", "%Z", "%y%j", "", "yyyy-mm-dd", "%S%f", "%"])
+def test_formats_that_cannot_be_read(form: str) -> None:
+    with pytest.raises(ConfigError, match="schema.time.format"):
+        Stamp("t", form)
+    with pytest.raises(ConfigError, match="schema.time.zone"):
+        Stamp("t", None, "Mars/Olympus")
