@@ -163,7 +163,9 @@ def _lines(path: str) -> Iterator[bytes]:
         for _ in range(ROWS + 1):
             try:
                 line = text.readline(LINE_BYTES)
-            except files.BROKEN_ARCHIVE:
+            except Exception as error:
+                if not files.is_broken_archive(error):
+                    raise
                 return
             if not line:
                 return
@@ -175,7 +177,10 @@ _Found = tuple[dict[str, str], dict[str, list[Any]]]
 
 
 def _read_csv(path: str, delimiter: str) -> _Found:
-    header = files.csv_header(path, delimiter) or ()
+    try:
+        header = files.csv_header(path, delimiter) or ()
+    except files.Unreadable:
+        raise ConfigError("FILE", path, "is compressed, and damaged.") from None
     texts = [line.decode(errors="replace") for line in _lines(path)][1:]
     rows = [row for row in csv.reader(texts, delimiter=delimiter) if len(row) == len(header)]
     samples: dict[str, list[Any]] = {}

@@ -110,7 +110,10 @@ class FileSource:
         if self.form == "ndjson":
             return True
         if self.form == "csv":
-            names = files.csv_header(path, self.delimiter, self.line_bytes)
+            try:
+                names = files.csv_header(path, self.delimiter, self.line_bytes)
+            except files.Unreadable:
+                return False
             if names is not None:
                 schema.require(names, path)
             return True
@@ -159,7 +162,11 @@ class FileSource:
     def _decode_text(self, split: Split, schema: EventSchema) -> Iterator[Decoded]:
         header: tuple[str, ...] = ()
         if self.form == "csv":
-            found = files.csv_header(split.path, self.delimiter, self.line_bytes)
+            try:
+                found = files.csv_header(split.path, self.delimiter, self.line_bytes)
+            except files.Unreadable:
+                found = None
+                yield whole_file(split.path)
             if found is None:
                 tally.add("bytes", split.size)
                 return
@@ -195,7 +202,7 @@ class _Text:
             self._raw.seek(self._split.start)
         elif self._has_header:
             line = self._take(lambda: self._file.readline(self._line_bytes + 1))
-            while line and not line.strip():
+            while line and files.is_blank(line):
                 first += 1
                 line = self._take(lambda: self._file.readline(self._line_bytes + 1))
             first += 1
@@ -207,7 +214,9 @@ class _Text:
     def _take(self, read: Any) -> bytes:
         try:
             data: bytes = read()
-        except files.BROKEN_ARCHIVE:
+        except Exception as error:
+            if not files.is_broken_archive(error):
+                raise
             self.broken, data = True, b""
         if self._left is not None:
             self._left -= len(data)

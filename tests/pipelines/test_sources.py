@@ -1,0 +1,197 @@
+"""Reading files: what is matched, what is refused before a run, and that splits lose nothing."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+
+from dpcore.errors import ConfigError
+from pipelines import sources
+from pipelines.build import in_process_runner
+from pipelines.files import File
+from pipelines.header import sniff
+from pipelines.sources import FileSource, ReadFiles
+from transforms import tally
+from transforms.event_schema import EventSchema, Stamp
+
+SCHEMA = EventSchema.build(Stamp("date"), key="store", numbers=["dollars"])
+LINES = [f"2024-01-{1 + i % 28:02d},s{i % 3},{i}" for i in range(500)]
+CSV = "date,store,dollars\n" + "\n".join(LINES) + "\n"
+
+
+def read(source: FileSource, schema: EventSchema = SCHEMA) -> tuple[list[Any], int, int]:
+    """Values, dead letters and splits of all matched files."""
+    values, dead, count = [], 0, 0
+    for file in source.match():
+        for split in source.splits(file):
+            count += 1
+            for events, letters in source.decode(split, schema):
+                dead += 0 if letters is None else letters.num_rows
+                if events is not None:
+                    values += zip(
+                        events["@position"].to_pylist(), events["dollars"].to_pylist(), strict=True
+                    )
+    return values, dead, count
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a.csv").write_text(CSV)
+    return tmp_path
+
+
+def test_big_text_is_split_at_lines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = FileSource("csv", str(folder / "a.csv"))
+    whole = read(source)
+    assert whole == ([(i + 2, float(i)) for i in range(500)], 0, 1)
+    for size, block in ((700, 100), (1000, 4096), (64, 7)):
+        monkeypatch.setattr(sources, "SPLIT_BYTES", size)
+        monkeypatch.setattr(sources, "_BLOCK", block)
+        tally.reset()
+        values, dead, count = read(source)
+        assert (values, dead) == whole[:2] and count >= 4
+        assert tally.snapshot()["bytes"] == len(CSV)
+
+
+@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_compressed_text(folder: Path, ending: str, pack: Any) -> None:
+    path = folder / ("b.csv" + ending)
+    path.write_bytes(pack(CSV.encode()))
+    assert len(read(FileSource("csv", str(path)))[0]) == 500
+    path.write_bytes(pack(CSV.encode())[:-200])
+    values, dead, _ = read(FileSource("csv", str(path)))
+    assert dead >= 1 and len(values) < 500
+    with pytest.raises(ConfigError, match="cannot be read as csv"):
+        (folder / ("b.csv" + ending)).write_bytes(b"\x1f\x8bBZh9junk, and not what the name says")
+        ReadFiles(FileSource("csv", str(path)), SCHEMA)
+
+
+def test_headers_behind_marks_and_blank_lines(folder: Path) -> None:
+    (folder / "a.csv").write_bytes(b"\xef\xbb\xbf\n" + CSV.encode().replace(b"\n", b"\r\n"))
+    values, dead, _ = read(FileSource("csv", str(folder / "a.csv")))
+    assert dead == 0 and values[0] == (3, 0.0) and len(values) == 500
+
+
+def test_row_groups_are_split(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "SPLIT_ROWS", 100)
+    rows = pa.table({"date": ["2024-01-01"] * 500, "store": ["s"] * 500, "dollars": range(500)})
+    pq.write_table(rows, folder / "a.parquet", row_group_size=50)
+    tally.reset()
+    values, dead, count = read(FileSource("parquet", str(folder / "a.parquet")))
+    assert (values, dead, count) == ([(i, float(i)) for i in range(500)], 0, 5)
+    assert tally.snapshot()["bytes"] == (folder / "a.parquet").stat().st_size
+
+
+def test_globs_and_folders_in_order(folder: Path) -> None:
+    for name in ("c.csv", "b.csv", "_SUCCESS", ".hidden"):
+        (folder / name).write_text("")
+    names = ["a.csv", "b.csv", "c.csv"]
+    for path in (f"{folder}/*.csv", f"{folder}/*", f"{folder}/", str(folder)):
+        assert [Path(f.path).name for f in FileSource("csv", path).match()] == names
+    odd = folder / "odd[1].csv"
+    odd.write_text(CSV)
+    assert FileSource("csv", str(odd)).match() == (File(str(odd), len(CSV)),)
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "content", "message"),
+    [
+        ("csv", "none", None, "source.csv = .*matches no file"),
+        ("csv", "x", b"date,shop,dollars\n", "key.column = 'store'.*date, shop"),
+        ("csv", "x", b"PAR1....", "source.csv.*holds parquet.*source: {parquet"),
+        ("ndjson", "x", b"Obj\x01....", "holds avro"),
+        ("csv", "x", b"\xff\xfed\x00", "header line in UTF-8"),
+        ("parquet", "x", b"date,store\n", "cannot be read as parquet"),
+        ("arrow", "x", b"date,store\n", "cannot be read as arrow"),
+        ("avro", "x", b"date,store\n", "cannot be read as avro"),
+    ],
+)
+def test_refused_before_anything_runs(
+    tmp_path: Path, form: str, name: str, content: bytes | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=message):
+        ReadFiles(FileSource(form, str(tmp_path / name)), SCHEMA)
+
+
+def test_types_are_checked_before_anything_runs(tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"date": [1.5], "store": ["s"], "dollars": [1]}), tmp_path / "x.parquet"
+    )
+    with pytest.raises(ConfigError, match="schema.time = 'date'.*holds numbers"):
+        ReadFiles(FileSource("parquet", str(tmp_path / "x.parquet")), SCHEMA)
+    with pytest.raises(ConfigError, match="source.delimiter"):
+        FileSource("csv", "x", delimiter=";;")
+    with pytest.raises(ConfigError, match="is no format"):
+        FileSource("xml", "x")
+
+
+def test_the_transform(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    (folder / "b.csv").write_text("dollars,store,date\nXYZZY,s,2024-01-01\n7,s,2024-01-01\n")
+    (folder / "c.csv").write_text("")
+    tally.reset()
+    transform = ReadFiles(FileSource("csv", f"{folder}/*.csv"), SCHEMA)
+    with beam.Pipeline(runner=in_process_runner()) as pipeline:
+        out = pipeline | transform
+        events = out.events | "Rows" >> beam.Map(lambda batch: batch.num_rows)
+        dead = out.dead | "Reasons" >> beam.FlatMap(lambda batch: batch["reason"].to_pylist())
+        assert_that(events, equal_to([500, 1]), label="events")
+        assert_that(dead, equal_to(["malformed"]), label="dead")
+    assert tally.snapshot() == {"events": 501, "malformed": 1, "bytes": transform.size}
+    assert "XYZZY" not in caplog.text
+
+
+def test_sniffing_tells_names_and_types_only(tmp_path: Path) -> None:
+    records = [
+        {
+            "comment": f"XYZZY {i}",
+            "purchase_id": f"p{i}",
+            "user_id": i,
+            "store": "north",
+            "day": f"2024010{1 + i % 9}",
+            "dollars": i / 8,
+            "items": i,
+            "gift": True,
+        }
+        for i in range(50)
+    ]
+    names = list(records[0])
+    table = pa.Table.from_pylist(records)
+    pq.write_table(table, tmp_path / "x.parquet")
+    with pa.ipc.new_stream(str(tmp_path / "x.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    (tmp_path / "x.jsonl").write_text("\n".join(json.dumps(row) for row in records))
+    lines = [";".join(names), *(";".join(str(v) for v in row.values()) for row in records)]
+    (tmp_path / "x.txt").write_text("\n".join(lines))
+    for name in ("x.parquet", "x.arrow", "x.jsonl", "x.txt"):
+        found = sniff(str(tmp_path / name))
+        assert found["time"] == {"column": "day", "format": "%Y%m%d"}
+        assert (found["id"], found["unit"]) == ("purchase_id", "user_id")
+        assert found["keys"] == ["store", "comment"]
+        assert found["numbers"] == ["dollars", "items"]
+        assert found["delimiter"] == (";" if name == "x.txt" else None)
+        types = {column["name"]: column["type"] for column in found["columns"]}
+        assert list(types) == names
+        assert (types["dollars"], types["gift"], types["store"]) == ("number", "boolean", "text")
+        assert "XYZZY" not in str(found) and "north" not in str(found)
+
+
+def test_sniffing_what_cannot_be_read(tmp_path: Path) -> None:
+    for name, content in (("a.csv", b""), ("b.bin", b"\x00\x01"), ("c.parquet", b"PAR1x")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ConfigError, match="FILE"):
+            sniff(str(tmp_path / name))
+    with pytest.raises(ConfigError, match="cannot be opened"):
+        sniff(str(tmp_path / "none.csv"))
