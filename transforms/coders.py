@@ -36,13 +36,14 @@ def pack(kind: bytes, arrays: Sequence[NDArray[Any]], digest: bytes = NO_DIGEST)
       arrays: any shapes; bool, integers and floats, in little-endian order.
       digest: 32 bytes naming the plan, or zeros where a plan does not matter.
     """
-    pieces = [_HEADER.pack(MAGIC, VERSION, kind, digest, len(arrays))]
+    pieces: list[Any] = [_HEADER.pack(MAGIC, VERSION, kind, digest, len(arrays))]
     for array in arrays:
         shape = array.shape
         array = np.ascontiguousarray(array)
         pieces.append(_ARRAY.pack(array.dtype.kind.encode(), array.dtype.itemsize, len(shape)))
         pieces.append(struct.pack(f"<{len(shape)}q", *shape))
-        pieces.append(array.tobytes())
+        if array.size:
+            pieces.append(memoryview(array.reshape(-1).view(np.uint8)))
         pieces.append(bytes(-array.nbytes % 8))
     return b"".join(pieces)
 

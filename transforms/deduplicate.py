@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 from apache_beam import coders
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms import userstate
@@ -35,9 +36,11 @@ SEEN_STATE = "seen"
 
 SHARDS = 8
 KIND = b"D"
-ROWS = 1 << 21
+ROWS = 1 << 22
 """Events that a bundle gathers before it sends them to their shards."""
 HIGH, LOW, SOURCE = "@hash_high", "@hash_low", "@source"
+UNUSED = ("@id", "@block", "@row")
+"""Columns that nothing reads behind this step."""
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -47,7 +50,8 @@ class Seen(NamedTuple):
     """Ids of one shard, sorted by (high, low).
 
     Attributes:
-      high, low: (n,) uint64 words of the hash. ticks: (n,) int64, tick of the event.
+      high, low: (n,) uint64 words of the hash.
+      ticks: (n,) int64, tick of the event; empty where ids are never forgotten.
     """
 
     high: Words
@@ -55,7 +59,8 @@ class Seen(NamedTuple):
     ticks: Ints
 
 
-NOTHING = Seen(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
+NO_TICKS = np.zeros(0, dtype=np.int64)
+NOTHING = Seen(np.zeros(0, np.uint64), np.zeros(0, np.uint64), NO_TICKS)
 
 
 def dedupe_key(secret: bytes, layout: str) -> bytes:
@@ -130,7 +135,7 @@ def prepare(batch: pa.RecordBatch, hashes: Words) -> pa.RecordBatch:
     columns = {
         name: column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        if name != "@id"
+        if name not in UNUSED
     }
     columns[HIGH] = pa.array(np.ascontiguousarray(hashes[:, 0]))
     columns[LOW] = pa.array(np.ascontiguousarray(hashes[:, 1]))
@@ -178,8 +183,9 @@ class DropSeen(beam.DoFn):
         if fresh.all():
             yield strip(batch, self._keep_hash)
             return
-        yield strip(batch.filter(pa.array(fresh)), self._keep_hash)
-        for letters in duplicates(batch.filter(pa.array(~fresh))):
+        yield strip(batch, self._keep_hash).filter(pa.array(fresh))
+        dropped = batch.select([SOURCE, "@position"]).filter(pa.array(~fresh))
+        for letters in duplicates(dropped):
             tally_dead(letters)
             yield TaggedOutput(DEAD, letters)
 
@@ -190,7 +196,6 @@ def remember(
     """Which rows are new, and what is known afterwards."""
     high = batch.column(HIGH).to_numpy()
     low = batch.column(LOW).to_numpy()
-    ticks = batch.column("@tick").to_numpy()
     n = batch.num_rows
     order = sort_hashes(high, low)
     first = np.ones(n, dtype=bool)
@@ -198,17 +203,39 @@ def remember(
     first[1:] = (sorted_high[1:] != sorted_high[:-1]) | (sorted_low[1:] != sorted_low[:-1])
     if not first.all():
         order = smallest_first(batch, order, first)
+        sorted_high, sorted_low = sorted_high[first], sorted_low[first]
     picked = order[first]
-    high, low, ticks = high[picked], low[picked], ticks[picked]
-    is_new = ~among(known, high, low)
+    ticks = NO_TICKS if horizon is None else batch.column("@tick").to_numpy()[picked]
+    is_new, merged = merge(known, Seen(sorted_high, sorted_low, ticks))
     fresh = np.zeros(n, dtype=bool)
     fresh[picked[is_new]] = True
-    merged = merge(known, Seen(high[is_new], low[is_new], ticks[is_new]))
     if horizon is not None and len(merged.ticks):
         alive = merged.ticks > int(merged.ticks.max()) - horizon
         if not alive.all():
             merged = Seen(*(column[alive] for column in merged))
     return fresh, merged
+
+
+def merge(known: Seen, new: Seen) -> tuple[NDArray[np.bool_], Seen]:
+    """Two sorted sets as one, and which members of the second are not in the first: (n,) bool."""
+    before = len(known.high)
+    if not before:
+        return np.ones(len(new.high), dtype=bool), new
+    high = np.concatenate([known.high, new.high])
+    low = np.concatenate([known.low, new.low])
+    order = np.argsort(high, kind="stable")  # merges two sorted runs; known ones come first
+    twice = high[order[1:]] == high[order[:-1]]
+    if np.any(low[order[1:]][twice] != low[order[:-1]][twice]):  # next to impossible
+        order = np.lexsort((low, high))
+        twice = high[order[1:]] == high[order[:-1]]
+        twice &= low[order[1:]] == low[order[:-1]]
+    is_new = np.ones(len(new.high), dtype=bool)
+    is_new[order[1:][twice] - before] = False
+    kept = order
+    if twice.any():
+        kept = order[np.concatenate([[True], ~twice])]
+    ticks = np.concatenate([known.ticks, new.ticks])
+    return is_new, Seen(high[kept], low[kept], ticks[kept] if len(ticks) else NO_TICKS)
 
 
 def sort_hashes(high: Words, low: Words) -> Ints:
@@ -236,43 +263,17 @@ def smallest_first(batch: pa.RecordBatch, order: Ints, first: NDArray[np.bool_])
 
 
 def rank(column: pa.Array) -> Ints:
-    """(n,) numbers that sort as the values of a column do; nulls and NaN last."""
+    """(n,) numbers that order the values of a column: any order, but a function of the values."""
+    if pa.types.is_dictionary(column.type) and not column.null_count:
+        return rank(column.dictionary)[column.indices.to_numpy()]
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if not column.null_count and pa.types.is_primitive(column.type):
+        bits = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+        found = bits.to_numpy(zero_copy_only=False)
+        return found.view(np.int64) if found.itemsize == 8 else found.astype(np.int64)
     order = pa.compute.rank(column, sort_keys="ascending", tiebreaker="min")
     return np.asarray(order.to_numpy(), dtype=np.int64)
-
-
-def among(known: Seen, high: Words, low: Words) -> NDArray[np.bool_]:
-    """(n,) whether each sorted hash is known."""
-    found = np.zeros(len(high), dtype=bool)
-    if not len(known.high):
-        return found
-    at = np.searchsorted(known.high, high)
-    left = np.arange(len(high))
-    while len(left):
-        inside = at[left] < len(known.high)
-        left = left[inside]
-        left = left[known.high[at[left]] == high[left]]
-        match = known.low[at[left]] == low[left]
-        found[left[match]] = True
-        left = left[~match]
-        at[left] += 1
-    return found
-
-
-def merge(known: Seen, new: Seen) -> Seen:
-    """Two sorted sets without common members as one."""
-    if not len(known.high):
-        return new
-    if not len(new.high):
-        return known
-    high = np.concatenate([known.high, new.high])
-    low = np.concatenate([known.low, new.low])
-    order = np.argsort(high, kind="stable")
-    if np.any(np.diff(high[order]) == 0):
-        order = np.lexsort((low, high))
-    return Seen(high[order], low[order], np.concatenate([known.ticks, new.ticks])[order])
 
 
 def duplicates(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -18,7 +18,6 @@ from transforms.deduplicate import (
     NOTHING,
     Deduplicate,
     Seen,
-    among,
     dedupe_key,
     merge,
     prepare,
@@ -102,8 +101,8 @@ def test_of_copies_in_one_batch_the_smallest_stays_whatever_their_order() -> Non
         hashes = id_hashes(mixed.column("@id"), KEY).hashes
         fresh, known = remember(prepare(mixed, hashes), NOTHING, None)
         left = mixed.filter(pa.array(fresh)).to_pylist()
-        assert sorted((r["@id"], r["v"]) for r in left) == [("a", 2.0), ("b", 3.0), ("c", 2.0)]
-        assert len(known.high) == 3
+        kept = sorted((r["@position"], r["v"]) for r in left)
+        assert kept == [(0, 2.0), (1, 2.0), (1, 3.0)] and len(known.high) == 3
 
 
 def test_hashes_that_share_their_first_word_are_told_apart() -> None:
@@ -113,12 +112,14 @@ def test_hashes_that_share_their_first_word_are_told_apart() -> None:
     assert list(zip(high[order].tolist(), low[order].tolist(), strict=True)) == [
         (7, 1), (7, 1), (7, 2), (7, 3), (9, 1),
     ]  # fmt: skip
-    ticks = np.zeros(2, dtype=np.int64)
-    known = merge(Seen(high[[1, 3]], low[[1, 3]], ticks), Seen(high[[2, 0]], low[[2, 0]], ticks))
-    assert known.low.tolist() == [1, 2, 3, 1]
-    asked = np.array([7, 7, 8, 9, 9, 10], dtype=np.uint64)
-    lows = np.array([2, 4, 1, 1, 2, 0], dtype=np.uint64)
-    assert among(known, asked, lows).tolist() == [True, False, False, True, False, False]
+    ticks = np.arange(2, dtype=np.int64)
+    is_new, known = merge(
+        Seen(high[[1, 3]], low[[1, 3]], ticks),
+        Seen(high[[1, 2, 0]], low[[1, 2, 0]], ticks[[0, 0, 0]]),
+    )
+    assert is_new.tolist() == [False, True, True]
+    assert known.high.tolist() == [7, 7, 7, 9] and known.low.tolist() == [1, 2, 3, 1]
+    assert known.ticks.tolist() == [0, 0, 0, 1]
 
 
 def test_what_is_known_is_the_set_of_all_ids_however_they_were_cut() -> None:

@@ -1,0 +1,189 @@
+"""How many events a second does the whole pipeline take, beside plain numpy and PipelineDP?
+
+    python -m benchmarks.pipeline_speed [--events 10000000] [--pipeline-dp]
+
+Parquet of 64 keys over 1,000 ticks, counted and summed, in one process: sorted by time, shuffled, and
+shuffled with string ids of which 10 % come twice. Peers, in the same run: a numpy loop over the same
+file that counts and sums by key and tick, and draws no noise; PipelineDP (pip install pipeline-dp) that
+counts 200,000 events per key once. Writes benchmarks/results/pipeline_speed.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpcore.plan import Plan
+from pipelines import build
+from pipelines.config import JobConfig, loads
+from transforms.secret import SecretRef
+
+RESULTS = Path(__file__).parent / "results"
+KEYS, TICKS, MINUTE = 64, 1_000, 60_000_000
+START = 1_704_067_200_000_000
+NAMES = [f"key{i:02d}" for i in range(KEYS)]
+PEER_EVENTS = 200_000
+ROW_GROUP = 1 << 18
+
+CONFIG = """
+name: speed
+source: {{parquet: {file}}}
+schema: {{time: t{id}}}
+key: {{column: k, declared: [{keys}]}}
+clock: {{start: 2024-01-01T00:00:00Z, period: 1m, end: 2024-01-01T16:40:00Z}}
+privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 256}}
+aggregates: {{events: {{count: events}}, total: {{sum: v, clip: [0, 10]}}}}
+sink: {{parquet: {out}}}
+"""
+
+
+def make_files(folder: Path, events: int) -> dict[str, Path]:
+    """The inputs: sorted, shuffled, and shuffled with ids."""
+    rng = np.random.default_rng(1)
+    times = np.sort(rng.integers(0, TICKS * MINUTE, events)) + START
+    keys = rng.integers(0, KEYS, events).astype(np.int32)
+    table = pa.table(
+        {
+            "t": pa.array(times).cast(pa.timestamp("us", tz="UTC")),
+            "k": pa.DictionaryArray.from_arrays(pa.array(keys), pa.array(NAMES)),
+            "v": rng.gamma(2, 2, events),
+        }
+    )
+    files = {name: folder / f"{name}.parquet" for name in ("sorted", "shuffled", "ids")}
+    pq.write_table(table, files["sorted"], row_group_size=ROW_GROUP)
+    mixed = table.take(rng.permutation(events))
+    pq.write_table(mixed, files["shuffled"], row_group_size=ROW_GROUP)
+    numbers = np.arange(events)
+    twice = rng.random(events) < 0.1
+    numbers[twice] = rng.integers(0, events, int(twice.sum()))
+    ids = pa.array(np.char.mod("event-%d", numbers))
+    pq.write_table(mixed.append_column("id", ids), files["ids"], row_group_size=ROW_GROUP)
+    return files
+
+
+def job_of(file: Path, out: Path, with_id: bool) -> JobConfig:
+    """The config of one run."""
+    keys = ", ".join(NAMES)
+    text = CONFIG.format(file=file, out=out, keys=keys, id=", id: id" if with_id else "")
+    return loads(text)
+
+
+def weir(job: JobConfig) -> None:
+    """A whole run, noise and files included."""
+    plan = Plan.from_config(job.plan_config())
+    secret = SecretRef.fresh()
+    pipeline = beam.Pipeline(runner=build.in_process_runner())
+    build.build(pipeline, plan, job, secret)
+    build.prepare(job, plan)
+    pipeline.run().wait_until_finish()
+    build.finish(job)
+
+
+def numpy_loop(file: Path) -> Any:
+    """Counts and sums per key and tick: no noise, no files, nothing exact."""
+    counts = np.zeros(KEYS * TICKS)
+    sums = np.zeros(KEYS * TICKS)
+    place = {name: i for i, name in enumerate(NAMES)}
+    for batch in pq.ParquetFile(file).iter_batches(ROW_GROUP, columns=["t", "k", "v"]):
+        tick = (batch.column("t").view(pa.int64()).to_numpy() - START) // MINUTE
+        keys = batch.column("k")
+        if not pa.types.is_dictionary(keys.type):
+            keys = keys.dictionary_encode()
+        row = np.array([place[name] for name in keys.dictionary.to_pylist()])
+        cell = row[keys.indices.to_numpy()] * TICKS + tick
+        value = np.clip(np.nan_to_num(batch.column("v").to_numpy()), 0, 10)
+        counts += np.bincount(cell, minlength=len(counts))
+        sums += np.bincount(cell, weights=value, minlength=len(sums))
+    return counts, sums
+
+
+def pipeline_dp_count(file: Path) -> None:
+    """PipelineDP counting events per key on its local backend."""
+    import pipeline_dp
+
+    rows = pq.read_table(file, columns=["k"]).slice(0, PEER_EVENTS)["k"].to_pylist()
+    budget = pipeline_dp.NaiveBudgetAccountant(total_epsilon=1.0, total_delta=1e-6)
+    engine = pipeline_dp.DPEngine(budget, pipeline_dp.LocalBackend())
+    extractors = pipeline_dp.DataExtractors(
+        privacy_id_extractor=lambda row: row[0],
+        partition_extractor=lambda row: row[1],
+        value_extractor=lambda row: 1,
+    )
+    params = pipeline_dp.AggregateParams(
+        metrics=[pipeline_dp.Metrics.COUNT],
+        max_partitions_contributed=1,
+        max_contributions_per_partition=1,
+        noise_kind=pipeline_dp.NoiseKind.GAUSSIAN,
+    )
+    found = engine.aggregate(list(enumerate(rows)), params, extractors, public_partitions=NAMES)
+    budget.compute_budgets()
+    assert len(list(found)) == KEYS
+
+
+def timed(work: Callable[[], Any]) -> float:
+    """Seconds."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def best(work: Callable[[int], Any], rounds: int) -> float:
+    """Seconds of the best of some rounds."""
+    return min(timed(lambda i=i: work(i)) for i in range(rounds))  # type: ignore[misc]
+
+
+def main() -> None:
+    """Prints and writes events a second."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pipeline-dp", action="store_true")
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="weir-speed-"))
+    found: list[tuple[str, str, float]] = []
+
+    def note(who: str, what: str, rate: float) -> None:
+        found.append((who, what, rate))
+        print(f"{who:12} {what:28} {rate / 1e6:8.3f} M events/s", flush=True)
+
+    try:
+        files = make_files(folder, args.events)
+        for name, file in files.items():
+            rate = args.events / best(lambda i, file=file: numpy_loop(file), args.rounds)
+            note("numpy loop", name, rate)
+
+            def run(i: int, file: Path = file, name: str = name) -> None:
+                weir(job_of(file, folder / f"out-{name}-{i}", name == "ids"))
+
+            note("weir", name, args.events / best(run, args.rounds))
+            print(f"{'':12} {found[-1][2] / found[-2][2]:.2f} of the numpy loop")
+        if args.pipeline_dp:
+            seconds = timed(lambda: pipeline_dp_count(files["sorted"]))
+            note("PipelineDP", f"count, {PEER_EVENTS:,} events", PEER_EVENTS / seconds)
+            small = folder / "small.parquet"
+            table = pq.read_table(files["sorted"]).slice(0, PEER_EVENTS)
+            pq.write_table(table, small, row_group_size=ROW_GROUP)
+            seconds = timed(lambda: weir(job_of(small, folder / "out-small", False)))
+            note("weir", f"same {PEER_EVENTS:,} events", PEER_EVENTS / seconds)
+    finally:
+        shutil.rmtree(folder)
+    RESULTS.mkdir(exist_ok=True)
+    with open(RESULTS / "pipeline_speed.csv", "w", newline="", encoding="utf-8") as file_:
+        writer = csv.writer(file_)
+        writer.writerow(["who", "what", "events_per_second"])
+        writer.writerows((who, what, f"{rate:.0f}") for who, what, rate in found)
+
+
+if __name__ == "__main__":
+    main()
