@@ -137,6 +137,15 @@ def test_only_dpcore_noise_makes_randomness(path: Path) -> None:
     assert randomness_faults(tree, EXCEPT.get(name_of(path))) == []
 
 
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_nothing_leans_on_pandas(path: Path) -> None:
+    """It is no dependency of ours, and Arrow imports it behind some of its names."""
+    tree = ast.parse(path.read_text())
+    names = [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    assert not [name for name in names if "pandas" in name]
+    assert not [module for _, module in imports(tree) if within(module, "pandas")]
+
+
 @pytest.mark.parametrize(
     "code",
     [
