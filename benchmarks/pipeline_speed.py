@@ -2,10 +2,10 @@
 
     python -m benchmarks.pipeline_speed [--events 10000000] [--pipeline-dp]
 
-Parquet of 64 keys over 1,000 ticks, counted and summed, in one process: sorted by time, shuffled, and
-shuffled with string ids of which 10 % come twice. Peers, in the same run: a numpy loop over the same
-file that counts and sums by key and tick, and draws no noise; PipelineDP (pip install pipeline-dp) that
-counts 200,000 events per key once. Writes benchmarks/results/pipeline_speed.csv.
+Parquet of 64 keys over 1,000 ticks, counted and summed, in one process: sorted by time, shuffled,
+and shuffled with string ids of which 10 % come twice. Peers, in the same run: a numpy loop over
+the same file that counts and sums by key and tick, and draws no noise; PipelineDP (pip install
+pipeline-dp) that counts 200,000 events per key once. Writes benchmarks/results/pipeline_speed.csv.
 """
 
 from __future__ import annotations

@@ -14,6 +14,9 @@ from transforms.releases import IN_FLIGHT_SCHEMA, NUMBERS, RELEASE_SCHEMA
 
 Ints = NDArray[np.int64]
 
+TEXT = ("key", "name")
+"""Columns of text that rows are sorted by."""
+
 
 class Sorted(NamedTuple):
     """Attributes:
@@ -32,7 +35,7 @@ def sorted_table(batches: Sequence[pa.RecordBatch]) -> Sorted:
         return Sorted(IN_FLIGHT_SCHEMA.empty_table(), 0)
     table = pa.Table.from_batches(plain).unify_dictionaries().combine_chunks()
     named = {name: chunk_of(table[name]) for name in table.schema.names}
-    for name in ("key", "name"):
+    for name in TEXT:
         named[name] = in_order(named[name])
     columns = list(named.values())
     code, size = row_codes(named)
@@ -59,11 +62,18 @@ def in_order(column: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def row_codes(columns: dict[str, pa.Array]) -> tuple[Ints, int]:
-    """(n,) codes that sort as (tick, key, name, over), and a number above all of them."""
+    """(n,) codes that sort as (tick, key, name, over), and a number above all of them.
+
+    Args:
+      columns: by name; those in TEXT with sorted dictionaries.
+    """
     code = np.zeros(len(columns["tick"]), dtype=np.int64)
     size = 1
     for name in ("tick", "key", "name", "over"):
-        rank, count = ranks(columns[name])
+        if name in TEXT:  # sorted by in_order: indices are ranks
+            rank, count = columns[name].indices.to_numpy(), max(1, len(columns[name].dictionary))
+        else:
+            rank, count = ranks(columns[name])
         code *= count
         code += rank
         size *= count

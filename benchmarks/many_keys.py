@@ -1,0 +1,121 @@
+"""How many releases a second come out when nearly every key is silent?
+
+    python -m benchmarks.many_keys [--keys 10000] [--ticks 1000]
+
+Every key releases at every tick, whether or not it has events: 10,000 keys over 1,000 ticks are ten
+million rows, noised, sorted and written as Parquet by one process. Peer, in the same run: numpy
+draws as many Gaussians, adds them up per key, and pyarrow writes key, tick and value only. Writes
+benchmarks/results/many_keys.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpcore.plan import Plan
+from pipelines import build
+from pipelines.config import JobConfig, loads
+from transforms.secret import SecretRef
+
+RESULTS = Path(__file__).parent / "results"
+EVENTS = 20_000
+START = 1_704_067_200_000_000
+MINUTE = 60_000_000
+EVERY = 128
+
+CONFIG = """
+name: many
+source: {{parquet: {file}}}
+schema: {{time: t}}
+key: {{column: k, declared: [{keys}]}}
+clock: {{start: 2024-01-01T00:00:00Z, period: 1m, end: {end}}}
+privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 256}}
+aggregates: {{events: {{count: events}}}}
+sink: {{parquet: {out}, every: 128}}
+"""
+
+
+def job_of(folder: Path, keys: int, ticks: int) -> JobConfig:
+    """The config, and a small file of events."""
+    rng = np.random.default_rng(1)
+    names = [f"k{i:06d}" for i in range(keys)]
+    times = pa.array(rng.integers(0, ticks * MINUTE, EVENTS) + START)
+    chosen = pa.array([names[i] for i in rng.integers(0, keys, EVENTS)])
+    table = pa.table({"t": times.cast(pa.timestamp("us", tz="UTC")), "k": chosen})
+    pq.write_table(table, folder / "events.parquet")
+    end = np.datetime64(START + ticks * MINUTE, "us")
+    return loads(
+        CONFIG.format(
+            file=folder / "events.parquet", keys=", ".join(names), end=f"{end}Z", out=folder / "out"
+        )
+    )
+
+
+def weir(job: JobConfig, plan: Plan) -> None:
+    """A whole run."""
+    pipeline = beam.Pipeline(runner=build.in_process_runner())
+    build.build(pipeline, plan, job, SecretRef.fresh())
+    pipeline.run().wait_until_finish()
+
+
+def numpy_peer(folder: Path, keys: int, ticks: int) -> None:
+    """Independent noise per tick, summed up, in files of three columns."""
+    rng = np.random.default_rng(1)
+    names = pa.array([f"k{i:06d}" for i in range(keys)])
+    total = np.zeros(keys)
+    for first in range(0, ticks, EVERY):
+        n = min(EVERY, ticks - first)
+        noisy = total + np.cumsum(rng.normal(size=(n, keys)), axis=0)
+        total = noisy[-1]
+        key = pa.DictionaryArray.from_arrays(
+            pa.array(np.tile(np.arange(keys, dtype=np.int32), n)), names
+        )
+        tick = np.repeat(np.arange(first, first + n), keys)
+        table = pa.table({"key": key, "tick": tick, "value": noisy.ravel()})
+        pq.write_table(table, folder / f"peer-{first}.parquet")
+
+
+def main() -> None:
+    """Prints and writes key-ticks a second."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=int, default=10_000)
+    parser.add_argument("--ticks", type=int, default=1_000)
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="weir-keys-"))
+    cells = args.keys * args.ticks
+    try:
+        job = job_of(folder, args.keys, args.ticks)
+        plan = Plan.from_config(job.plan_config())
+        began = time.perf_counter(), time.process_time()
+        weir(job, plan)
+        wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
+        rows = sum(pq.read_metadata(f).num_rows for f in (folder / "out").glob("*.parquet"))
+        assert rows == cells, (rows, cells)
+        began = time.perf_counter(), time.process_time()
+        numpy_peer(folder, args.keys, args.ticks)
+        peer, peer_cpu = time.perf_counter() - began[0], time.process_time() - began[1]
+    finally:
+        shutil.rmtree(folder)
+    found = [("weir", cells / wall, cpu), ("numpy", cells / peer, peer_cpu)]
+    for who, rate, seconds in found:
+        print(f"{who:6} {rate / 1e6:7.3f} M key-ticks/s, {seconds:.2f} s of CPU, {cells:,} rows")
+    RESULTS.mkdir(exist_ok=True)
+    with open(RESULTS / "many_keys.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["who", "keys", "ticks", "key_ticks_per_second", "cpu_seconds"])
+        for who, rate, seconds in found:
+            writer.writerow([who, args.keys, args.ticks, f"{rate:.0f}", f"{seconds:.2f}"])
+
+
+if __name__ == "__main__":
+    main()
