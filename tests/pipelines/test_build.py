@@ -1,0 +1,123 @@
+"""A whole job from its config: graph, folder, re-runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apache_beam as beam
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from pipelines import build
+from pipelines.config import JobConfig, load
+from transforms import tally
+from transforms.secret import SecretRef
+
+CONFIG = """
+name: shop
+source: {csv: events.csv}
+schema: {time: date, id: id}
+where: v >= 0
+key: {column: store, declared: [north, south]}
+clock: {start: 2024-01-01T00:00:00Z, period: 1d, end: 2024-03-01T00:00:00Z}
+privacy: {epsilon: 1.0, delta: 1e-6, protect_for: all}
+aggregates: {n: {count: events}, s: {sum: v, clip: [0, 10]}}
+secret: {file: secret.key}
+sink: {parquet: out, every: 16}
+dead_letters: {csv: dead}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lines = ["date,store,v,id"]
+    for i in range(300):
+        day = i % 70
+        date = f"2024-{1 + day // 31:02d}-{1 + day % 31:02d}"
+        lines.append(f"{date},{['north', 'south', 'west'][i % 3]},{i % 13 - 1},e{i % 280}")
+    (tmp_path / "events.csv").write_text("\n".join([*lines, "never,north,1,e"]) + "\n")
+    (tmp_path / "secret.key").write_text("7e" * 32)
+    (tmp_path / "secret.key").chmod(0o600)
+    (tmp_path / "job.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+def run(job: JobConfig, secret: SecretRef | None = None) -> dict[str, int]:
+    plan = Plan.from_config(job.plan_config())
+    tally.reset()
+    secret = secret or build.secret_of(job)
+    pipeline = beam.Pipeline(runner=build.in_process_runner())
+    found = build.build(pipeline, plan, job, secret)
+    assert set(found) == {"events", "releases", "dead", "written"}
+    build.prepare(job, plan, secret is None)
+    pipeline.run().wait_until_finish()
+    return tally.snapshot()
+
+
+def test_a_job_runs_and_its_folder_is_whole(folder: Path) -> None:
+    job = load(folder / "job.yaml")
+    counts = run(job)
+    build.finish(job)
+    names = sorted(path.name for path in (folder / "out").iterdir())
+    assert names == [
+        "_COMPLETE",
+        "_plan.json",
+        "ticks-000000000000-000000000015.parquet",
+        "ticks-000000000016-000000000031.parquet",
+        "ticks-000000000032-000000000047.parquet",
+        "ticks-000000000048-000000000059.parquet",
+    ]
+    rows = [r for name in names[2:] for r in pq.read_table(folder / "out" / name).to_pylist()]
+    assert len(rows) == 60 * 2 * 2 == counts["releases"]
+    assert counts["events"] and counts["filtered"] and counts["duplicate"] and counts["unknown_key"]
+    letters = "".join(path.read_text() for path in (folder / "dead").iterdir())
+    assert "missing_time" in letters and "duplicate" in letters and "never" not in letters
+
+
+def test_running_again_goes_on_with_the_same_bytes(folder: Path) -> None:
+    job = load(folder / "job.yaml")
+    run(job)
+    before = {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
+    (folder / "out" / "ticks-000000000016-000000000031.parquet").unlink()
+    assert run(job).get("divergent", 0) == 0
+    assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == before
+
+
+def test_another_secret_is_noticed_and_the_first_release_stays(folder: Path) -> None:
+    job = load(folder / "job.yaml")
+    run(job)
+    before = {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
+    (folder / "secret.key").write_text("11" * 32)
+    assert run(job)["divergent"] == 60 * 2 * 2
+    assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == before
+
+
+def test_a_finished_or_foreign_folder_is_refused_before_anything_is_read(folder: Path) -> None:
+    job = load(folder / "job.yaml")
+    plan = Plan.from_config(job.plan_config())
+    build.prepare(job, plan)
+    other = load(folder / "job.yaml", ["privacy.epsilon=0.5"])
+    with pytest.raises(ConfigError, match=r"sink\.parquet.*another plan"):
+        build.check_sink(other, Plan.from_config(other.plan_config()))
+    build.finish(job)
+    with pytest.raises(ConfigError, match=r"sink\.parquet.*complete"):
+        build.check_sink(job, plan)
+
+
+def test_dead_letters_stay_out_of_the_folder_of_releases(folder: Path) -> None:
+    job = load(folder / "job.yaml", ["dead_letters.csv=out"])
+    with pytest.raises(ConfigError, match=r"dead_letters\.csv"):
+        build.build(beam.Pipeline(), Plan.from_config(job.plan_config()), job, SecretRef.fresh())
+
+
+def test_references_and_horizons(folder: Path) -> None:
+    job = load(folder / "job.yaml", ["deduplicate.horizon=36h"])
+    plan = Plan.from_config(job.plan_config())
+    assert build.horizon_of(job, plan) == 2
+    assert build.secret_of(job) == SecretRef(file=str(folder / "secret.key"))
+    assert build.secret_of(job, "other.key") == SecretRef(file=str(Path("other.key").absolute()))
+    plain = load(folder / "job.yaml", ["secret=null"])
+    assert build.secret_of(plain) is None and build.horizon_of(plain, plan) is None
+    assert build.is_bounded(job)
