@@ -102,7 +102,8 @@ def decode_avro(file: BinaryIO, schema: EventSchema, source: str) -> Iterator[De
         return
     schema.require(header.fields, source)
     at = 0
-    first, rows = 0, []
+    first = 0
+    rows: list[dict[str, Any]] = []
     for block in _blocks(file, header):
         records = None if block.data is None else _records(header, block)
         if records is None:

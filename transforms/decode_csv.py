@@ -160,7 +160,7 @@ def _stray_returns(chunk: Chunk) -> NDArray[np.bool_]:
     """Lines with a carriage return that ends nothing: other readers would end a record there."""
     bad = np.zeros(len(chunk), dtype=bool)
     data = chunk.data
-    if data.count(b"\r") == data.count(b"\r\n"):
+    if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
         return bad
     at = np.flatnonzero(np.frombuffer(data, np.uint8) == 13)
     lines = chunk.line_of(at)
@@ -172,7 +172,7 @@ def _stray_returns(chunk: Chunk) -> NDArray[np.bool_]:
 def _stray_marks(chunk: Chunk) -> NDArray[np.bool_]:
     """Lines that begin with a byte order mark, which Arrow drops at the start of its input only."""
     bad = np.zeros(len(chunk), dtype=bool)
-    at = chunk.data.find(BYTE_ORDER_MARK)
+    at = -1 if chunk.data.isascii() else chunk.data.find(BYTE_ORDER_MARK)
     while at >= 0:
         line = int(chunk.line_of(np.array([at]))[0])
         if line >= 0 and chunk.starts[line] == at:

@@ -16,7 +16,7 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from dpcore.errors import ConfigError
-from pipelines import sources
+from pipelines import file_source
 from pipelines.build import in_process_runner
 from pipelines.files import File
 from pipelines.header import sniff
@@ -55,8 +55,8 @@ def test_big_text_is_split_at_lines(folder: Path, monkeypatch: pytest.MonkeyPatc
     whole = read(source)
     assert whole == ([(i + 2, float(i)) for i in range(500)], 0, 1)
     for size, block in ((700, 100), (1000, 4096), (64, 7)):
-        monkeypatch.setattr(sources, "SPLIT_BYTES", size)
-        monkeypatch.setattr(sources, "_BLOCK", block)
+        monkeypatch.setattr(file_source, "SPLIT_BYTES", size)
+        monkeypatch.setattr(file_source, "_BLOCK", block)
         tally.reset()
         values, dead, count = read(source)
         assert (values, dead) == whole[:2] and count >= 4
@@ -83,7 +83,7 @@ def test_headers_behind_marks_and_blank_lines(folder: Path) -> None:
 
 
 def test_row_groups_are_split(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "SPLIT_ROWS", 100)
+    monkeypatch.setattr(file_source, "SPLIT_ROWS", 100)
     rows = pa.table({"date": ["2024-01-01"] * 500, "store": ["s"] * 500, "dollars": range(500)})
     pq.write_table(rows, folder / "a.parquet", row_group_size=50)
     tally.reset()
