@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -12,7 +11,9 @@ from dpcore.plan import Plan
 from transforms.clock import Heartbeats
 from transforms.dead_letters import DEAD
 from transforms.deduplicate import Deduplicate
+from transforms.event_schema import EventSchema
 from transforms.filter import FilterAssign
+from transforms.from_rows import from_rows
 from transforms.leaf import Leaf
 from transforms.noise_source import KeyedNoiseSource, NoiseSource
 from transforms.row_leaf import RowLeaves
@@ -42,7 +43,7 @@ def needed_columns(plan: Plan) -> tuple[str, ...]:
 
 
 class PrivateReleases(beam.PTransform):
-    """Canonical event batches -> ``Releases(releases, dead)``.
+    """Canonical event batches, or dictionaries with the user's columns -> ``Releases``.
 
     **Formal guarantees**: those of ``plan.guarantee``, for everything that ``releases`` ever
     holds, as long as the secret stays secret and no event enters twice (see Deduplicate). Dead
@@ -80,11 +81,17 @@ class PrivateReleases(beam.PTransform):
 
     def expand(self, events: Any) -> Releases:
         """Filter, Assign, Deduplicate, Bound, Leaf, Tick, Solve."""
-        plan = self._plan
+        plan, dead = self._plan, []
+        if events.element_type is not pa.RecordBatch:
+            schema = EventSchema.from_config(plan.config, plan.program.columns)
+            rows = from_rows(events, schema)
+            events = rows.events
+            dead.append(rows.dead)
         assigned = events | "Filter" >> beam.ParDo(
             FilterAssign(plan, needed_columns(plan))
         ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(DEAD, main="events")
-        kept, dead = assigned.events, [assigned.dead]
+        kept = assigned.events
+        dead.append(assigned.dead)
         if plan.config.schema_.id is not None:
             unique = kept | "Deduplicate" >> Deduplicate(
                 self._secret, plan.layout, self._horizon, keep_hash=plan.program.leaf == "rows"
@@ -116,9 +123,3 @@ def releases_with_rows(batches: Any) -> Any:
 
 def _has_rows(batch: pa.RecordBatch) -> bool:
     return bool(batch.num_rows)
-
-
-def rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[Mapping[str, Any]]:
-    """Release rows as Python dictionaries."""
-    for batch in batches:
-        yield from batch.to_pylist()

@@ -52,17 +52,16 @@ def order(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def run(
     plan: Any,
-    batches: Sequence[pa.RecordBatch],
+    batches: Sequence[Any],
     flags: Sequence[str] = (),
     secret: SecretRef | None = None,
+    kind: Any = pa.RecordBatch,
     **kwargs: Any,
 ) -> Ran:
     """Releases, sorted, and dead letters."""
     tally.reset()
     pipeline = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions(list(flags)))
-    source = pipeline | beam.Create(list(batches), reshuffle=False).with_output_types(
-        pa.RecordBatch
-    )
+    source = pipeline | beam.Create(list(batches), reshuffle=False).with_output_types(kind)
     found = source | "Release" >> PrivateReleases(plan, secret, **kwargs)
     releases, dead = keep(found.releases, "releases"), keep(found.dead, "dead")
     pipeline.run().wait_until_finish()

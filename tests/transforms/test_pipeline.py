@@ -157,6 +157,19 @@ def test_duplicates_count_once_wherever_they_come(secret: SecretRef) -> None:
     assert ran.dead == sorted(("test", i, "duplicate") for i in [*range(100, 150)] * 2)
 
 
+def test_dictionaries_are_events_too(secret: SecretRef) -> None:
+    made = plan(extra=", id: id")
+    batch = random_events(300, FakePlan(), ids=True)
+    found = [
+        {"t": row["@time"], "k": row["@key"], "v": row["v"], "id": row["@id"], "more": "x"}
+        for row in batch.to_pylist()
+    ]
+    found[7:7] = [{"t": "no time", "k": "a", "v": 1.0}, {"k": "a", "v": 1.0}]
+    ran = run(made, found, secret=secret, kind=dict)
+    assert as_cells(ran) == simulated(made, batch)
+    assert [letter[0] for letter in ran.dead] == ["rows", "rows"]
+
+
 def test_bounded_input_needs_the_end_of_the_clock() -> None:
     fake = FakePlan()
     endless = replace(fake, clock=replace(fake.clock, end=None))

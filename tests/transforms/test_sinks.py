@@ -181,6 +181,15 @@ def test_a_file_waits_for_every_block_and_tick(tmp_path: Path) -> None:
     assert write(whole()[:-1] * 2, tmp_path / "3", plan=TWO, every=4) == [(0, 3)]
 
 
+def test_a_drain_writes_what_every_block_has_released(tmp_path: Path) -> None:
+    endless = replace(TWO, clock=replace(TWO.clock, end=None))
+    assert write(whole(), tmp_path, plan=endless, every=4) == [(0, 3), (4, 5)]
+    uneven = [*whole()[:2], *whole()[2:3], batch(4, 1, [b"b"], 1)]
+    assert write(uneven, tmp_path / "2", plan=endless, every=4) == [(0, 3), (4, 4)]
+    name = "ticks-000000000004-000000000004.parquet"
+    assert pq.read_table(tmp_path / "2" / name)["tick"].unique().to_pylist() == [4]
+
+
 def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     write(whole(), tmp_path, plan=TWO, every=4)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
