@@ -27,6 +27,9 @@ BUDGET_SLACK: Final = 2.0**-36
 PRICE_SLACK: Final = 2.0**-39
 """Relative amount by which a priced epsilon or delta stays above the solution."""
 
+LOG_SLACK: Final = 2.0**-45
+"""A logarithm of delta is this exact; searches aim lower by as much. It matters near delta = 1."""
+
 _SQRT2: Final = math.sqrt(2.0)
 _LOG_SQRT_2PI: Final = 0.5 * math.log(2.0 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -67,7 +70,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return 0.0
     if math.isinf(mu):
         return math.inf
-    log_delta = math.log(delta)
+    log_delta = math.log(delta) - LOG_SLACK
     return _smallest(lambda epsilon: _gdp_log_delta(mu, epsilon) <= log_delta)
 
 
@@ -82,7 +85,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     """
     _check_epsilon(epsilon)
     _check_delta(delta)
-    log_delta = math.log(delta)
+    log_delta = math.log(delta) - LOG_SLACK
     return _largest(lambda mu: _gdp_log_delta(mu, epsilon) <= log_delta)
 
 
@@ -100,12 +103,16 @@ def _gdp_log_delta(mu: float, epsilon: float) -> float:
     """
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     log_phi = -a * a / 2 - _LOG_SQRT_2PI
+    if a > 1e15:  # nothing below can bring it back into the range of any delta
+        return log_phi
     if mu < 0.5:  # R(a) - R(b) would cancel: integrate -R' instead, over an interval of length mu
         points = a + (_NODES + 1) * (mu / 2)
         area = sum(float(w) * _mills_slope(float(x)) for w, x in zip(_WEIGHTS, points, strict=True))
         return log_phi + math.log(area * (mu / 2))
     if a > -8:
-        difference = float(erfcx(a / _SQRT2)) - float(erfcx(b / _SQRT2))
+        first, second = float(erfcx(a / _SQRT2)), float(erfcx(b / _SQRT2))
+        # Where they agree to the last bit the second is left out: delta is rounded up.
+        difference = first - second if first > second else first
         return log_phi + math.log(difference * math.sqrt(math.pi / 2))
     # delta is close to 1 here: Phi(-a) minus a small number.
     first = float(log_ndtr(-a))
@@ -159,7 +166,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return 0.0
     if math.isinf(rho):
         return math.inf
-    log_delta = math.log(delta)
+    log_delta = math.log(delta) - LOG_SLACK
     return _smallest(lambda epsilon: _zcdp_log_delta(rho, epsilon) <= log_delta)
 
 
@@ -172,7 +179,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     """
     _check_epsilon(epsilon)
     _check_delta(delta)
-    log_delta = math.log(delta)
+    log_delta = math.log(delta) - LOG_SLACK
     return _largest(lambda rho: _zcdp_log_delta(rho, epsilon) <= log_delta)
 
 

@@ -100,9 +100,10 @@ def _discrete(
 
 def unit_variance(kind: str, noise_scale: float, scales: Sequence[float]) -> float:
     """Variance of one coordinate of one unit, in units of scales^2 (before rounding)."""
+    square = noise_scale * noise_scale  # infinite, not an error, where it is out of range
     if kind != "k_norm":
-        return noise_scale**2
-    return noise_scale**2 * k_norm_variance(sum(scale != 0 for scale in scales))
+        return square
+    return square * k_norm_variance(sum(scale != 0 for scale in scales))
 
 
 def loss_of_units(kind: str, units: float, sensitivity: float, noise_scale: float) -> Loss:
@@ -120,7 +121,7 @@ def loss_of_units(kind: str, units: float, sensitivity: float, noise_scale: floa
     ratio = sensitivity / noise_scale
     if kind_ == "gdp":
         return Loss(kind_, math.sqrt(units) * ratio)
-    return Loss(kind_, units * ratio**2 / 2 if kind_ == "zcdp" else units * ratio)
+    return Loss(kind_, units * ratio * ratio / 2 if kind_ == "zcdp" else units * ratio)
 
 
 def noise_scale_for(units: float, sensitivity: float, budget: Loss) -> float:
