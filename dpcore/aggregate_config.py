@@ -12,6 +12,11 @@ from dpcore.config_errors import Section, refusal
 Kind = Literal["count", "sum", "mean", "variance", "histogram"]
 KINDS: tuple[Kind, ...] = ("count", "sum", "mean", "variance", "histogram")
 
+FARTHEST, NEAREST = 1e60, 1e-60
+"""Bounds of a clip, so that fourth powers of it are numbers."""
+MOST_TICKS = 1 << 40
+"""Longest span of ticks: 34,865 years of seconds."""
+
 
 def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
@@ -27,6 +32,8 @@ def _overs(value: Any) -> Any:
             continue
         if isinstance(over, bool) or not isinstance(over, int) or over < 1:
             raise ValueError("must be all, a number of ticks (1 or more), or a list of these.")
+        if over > MOST_TICKS:
+            raise ValueError("must be at most 2^40 ticks; write all for the sum since the start.")
     if len(set(listed)) != len(listed):
         raise ValueError("names the same span twice; keep one.")
     return tuple(listed)
@@ -132,8 +139,16 @@ class Aggregate(Section):
             )
         if len(self.clip) != 2 or not all(math.isfinite(bound) for bound in self.clip):
             raise refusal("clip", list(self.clip), "must be two finite numbers: [low, high].")
-        if self.clip[0] >= self.clip[1]:
+        low, high = self.clip
+        if low >= high:
             raise refusal("clip", list(self.clip), "must be [low, high] with low below high.")
+        if max(abs(low), abs(high)) > FARTHEST or high - low < NEAREST:
+            raise refusal(
+                "clip",
+                list(self.clip),
+                f"must lie in [-{FARTHEST:g}, {FARTHEST:g}], its bounds {NEAREST:g} or more "
+                "apart; rescale the column.",
+            )
 
     def _check_edges(self) -> None:
         if self.edges is None:

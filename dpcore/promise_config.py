@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from dpcore import times
+from dpcore.aggregate_config import MOST_TICKS
 from dpcore.clock import Clock
 from dpcore.config_errors import Section, refusal
 from dpcore.errors import ConfigError
@@ -121,6 +122,8 @@ class Privacy(Section):
             raise refusal("epsilon", self.epsilon, "must be a finite number above 0, like 1.0.")
         if not 0 <= self.delta < 1:
             raise refusal("delta", self.delta, "must be 0 or more and below 1, like 1e-6.")
+        if self.delta > 0.5:
+            raise refusal("delta", self.delta, "promises next to nothing; at most 0.5 is served.")
         if self.unit == "user":
             raise refusal(
                 "unit",
@@ -140,7 +143,7 @@ class Privacy(Section):
         if self.protect_for == "all":
             return None
         if isinstance(self.protect_for, int):
-            return self.protect_for
+            return self._checked(self.protect_for)
         ticks, rest = divmod(times.duration(self.protect_for), clock.period)
         if rest:
             near = [n for n in (ticks, ticks + 1) if n > 0]
@@ -153,5 +156,14 @@ class Privacy(Section):
                 self.protect_for,
                 f"must be a whole number of periods of {times.show_duration(clock.period)}: "
                 f"{shown}.",
+            )
+        return self._checked(ticks)
+
+    def _checked(self, ticks: int) -> int:
+        if ticks > MOST_TICKS:
+            raise ConfigError(
+                "privacy.protect_for",
+                self.protect_for,
+                f"must be at most 2^40 ticks, not {ticks}; write all.",
             )
         return ticks
