@@ -13,6 +13,7 @@ import numpy as np
 from dpcore.continual.buffers import check_room
 from dpcore.continual.unit import (
     draw_units,
+    lattice_variances,
     loss_of_units,
     unit_variance,
     within_horizon,
@@ -67,6 +68,17 @@ class CoverSum(ContinualSum):
     def unit_variance(self) -> float:
         """Variance of one coordinate of one unit of multiplier 1, in units of scales^2."""
         return unit_variance(self.kind, self.noise_scale, self.scales)
+
+    def stddev(self, ticks: Ints, over: int | None) -> Floats:
+        """As in ``ContinualSum``; variances of discrete units are whole numbers: (m, d)."""
+        if self.kind != "discrete_gaussian":
+            return super().stddev(ticks, over)
+        return np.asarray(np.sqrt(self.lattice_variance(ticks, over)))
+
+    def lattice_variance(self, ticks: Ints, over: int | None) -> Floats:
+        """Variance of discrete noise, lattice units, where squares of multipliers are whole."""
+        unit = np.asarray(lattice_variances(self.noise_scale, self.scales), dtype=np.float64)
+        return np.asarray(self.factor(ticks, over)[:, None] * unit)
 
     @abstractmethod
     def cover(self, tick: int) -> tuple[Node, ...]:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dpcore.continual.cover import UNBOUNDED, CoverSum, Node
-from dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
+from dpcore.continual.unit import (
+    lattice_variances,
+    noise_for,
+    noise_scale_for,
+    refuse_options,
+    refuse_overs,
+)
 from dpcore.errors import ConfigError
 from dpcore.guarantee import Loss
 from dpcore.mechanism import Digests, Floats, Ints, Noise, label
@@ -143,11 +150,11 @@ class MergingTree(CoverSum):
         low = 2 * np.maximum((u >> (level + 1)) - 1, 0)
         return low, high
 
-    def factor(self, ticks: Ints, over: int | None) -> Floats:
-        """Squared sizes of the nodes in the cover, or in one of two covers only: (m,)."""
+    def _counts(self, ticks: Ints, over: int | None) -> Iterator[tuple[float, Ints]]:
+        """For each level: its multiplier, and how many of its nodes are in the cover at ticks (m,),
+        or in one of two covers only: (m,)."""
         now = np.asarray(ticks, dtype=np.int64)
         then = None if over is None else np.maximum(now - over, -1)
-        out = np.zeros(now.shape, dtype=np.float64)
         for level in range(self.levels):
             low, high = self._used(now, level)
             count = high - low
@@ -155,7 +162,21 @@ class MergingTree(CoverSum):
                 low_then, high_then = self._used(then, level)
                 shared = np.minimum(high, high_then) - np.maximum(low, low_then)
                 count = count + (high_then - low_then) - 2 * np.maximum(shared, 0)
-            out += self.multiplier(level) ** 2 * count
+            yield self.multiplier(level), count
+
+    def factor(self, ticks: Ints, over: int | None) -> Floats:
+        """Squared sizes of the nodes in the cover, or in one of two covers only: (m,)."""
+        out = np.zeros(np.shape(ticks), dtype=np.float64)
+        for multiplier, count in self._counts(ticks, over):
+            out += multiplier**2 * count
+        return out
+
+    def lattice_variance(self, ticks: Ints, over: int | None) -> Floats:
+        """Variance of discrete noise, lattice units: each level's is rounded up by itself."""
+        out = np.zeros((*np.shape(ticks), self.dimension), dtype=np.float64)
+        for multiplier, count in self._counts(ticks, over):
+            unit = lattice_variances(self.noise_scale, self.scales, multiplier)
+            out += count[:, None] * np.asarray(unit, dtype=np.float64)
         return out
 
     def cover(self, tick: int) -> tuple[Node, ...]:
