@@ -97,7 +97,7 @@ class Channel:
         return max(abs(limit) for limit in self.limits)
 
     def group(self, start: int) -> ChannelGroup:
-        """For the accountant: bounds in lattice steps, exact because truncation is monotone."""
+        """For the accountant: bounds in lattice steps, those that ``contribution`` enforces."""
         low, high = (int(np.trunc(limit / self.resolution)) for limit in self.limits)
         if self.kind == "bins":
             return ChannelGroup(start, self.size, 0, high, one_hot=True)
@@ -120,9 +120,9 @@ class Channel:
         if self.kind == "square":
             amount = amount * amount - self.half**2 / 2
         amount *= 1.0 / step
-        np.trunc(amount, out=amount)
-        # Float rounding of the centred square may pass the bound by one step: the bound is
-        # enforced.
+        # To the nearest step: truncation would pull every event the same way, and sums of millions
+        # of events by more than the noise. Rounding may pass the bound: the bound is enforced.
+        np.rint(amount, out=amount)
         low, high = (np.trunc(limit / step) for limit in self.limits)
         np.clip(amount, low, high, out=amount)
         return Contribution(None, amount)
