@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.aggregates.choose import choose
-from dpcore.aggregates.price import Alternative
+from dpcore.aggregates.price import FAR, LAST, Alternative
 from dpcore.aggregates.program import canonical_value
 from dpcore.clock import Clock
 from dpcore.config import PlanConfig
@@ -74,7 +74,7 @@ class Plan:
             program,
             guarantee,
             alternatives,
-            warnings_for(config, guarantee, clock.ticks),
+            warnings_for(config, guarantee, clock.ticks, program),
         )
 
     @classmethod
@@ -148,7 +148,7 @@ class Plan:
 
     def ticks_to_look_at(self) -> Ints:
         """Ticks at which worst errors are looked for."""
-        last = self.clock.ticks or max(1 << 20, 4 * (self.guarantee.window or 1))
+        last = self.clock.ticks or min(max(FAR, 4 * (self.guarantee.window or 1)), LAST)
         grid = np.unique(
             np.concatenate(
                 [
@@ -261,7 +261,9 @@ def guarantee_of(config: PlanConfig, program: Program, horizon: int | None) -> G
     )
 
 
-def warnings_for(config: PlanConfig, promise: Guarantee, horizon: int | None) -> tuple[str, ...]:
+def warnings_for(
+    config: PlanConfig, promise: Guarantee, horizon: int | None, program: Program
+) -> tuple[str, ...]:
     """What a reader should know before running the plan."""
     found: list[str] = []
     if any(math.isinf(row.epsilon) for row in promise.expiration):
@@ -277,6 +279,11 @@ def warnings_for(config: PlanConfig, promise: Guarantee, horizon: int | None) ->
         found.append(
             f"delta = {promise.delta:g} is large: keep it well below one over the number of people."
         )
+    if program.loss(1).kind == "pure":
+        found.append(
+            "K-norm noise is computed in floating point from 64 random bits a number: its far "
+            "tail, about 1e-18 of the probability of every draw, is not covered by delta = 0."
+        )
     if config.schema_.id is None:
         found.append(
             "schema.id is not set: an event that is delivered twice counts twice, and then "
@@ -286,7 +293,8 @@ def warnings_for(config: PlanConfig, promise: Guarantee, horizon: int | None) ->
         found.append(
             "The keys that occur, and the tick of their first event, are published as they are."
         )
-    if config.privacy.relation == "replace_one" and config.where is None:
+    may_vanish = config.where is not None or config.schema_.arrival is not None
+    if config.privacy.relation == "replace_one" and not may_vanish:
         found.append("Under replace_one the number of events per key and tick is public.")
     if horizon is None and promise.window is None:
         found.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")

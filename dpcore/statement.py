@@ -9,8 +9,8 @@ from dpcore.guarantee import Expiration, Relation
 NEIGHBOURS: dict[Relation, str] = {
     "add_remove": "in one of them a single event is present and in the other it is absent",
     "replace_one": (
-        "they differ in the content of a single event, which is well-formed and belongs to the "
-        "same key and tick in both"
+        "they differ in the content of a single event, which is well-formed, in time and belongs "
+        "to the same key and tick in both"
     ),
     "replace_anywhere": (
         "they differ in a single event, whose content, key and tick may all be different"
@@ -56,10 +56,11 @@ def promise(
     has_id: bool,
 ) -> str:
     """Neighbours, span, odds, and what happens afterwards."""
+    first = " (the earlier of the two)" if relation == "replace_anywhere" else ""
     span = (
         "ever"
         if window is None
-        else f"during the {plural(window, 'tick')} from the tick it falls in"
+        else f"during the {plural(window, 'tick')} from the tick it falls in{first}"
     )
     factor = (
         f"by more than a factor of {math.exp(epsilon):.4g}" if epsilon < 50 else "by a huge factor"

@@ -24,6 +24,11 @@ from dpcore.registry import CONTINUAL_SUMS
 
 SPLIT = "separate"
 """Name of the alternative that gives each ``over`` a mechanism of its own."""
+SPLIT_INTO = ("blt", "sliding", "independent")
+
+FINEST = 2.0**-40
+"""Smallest delta that real-valued noise serves: each normal is made from 64 random bits, so that
+its far tail is a few atoms of mass 2^-63 and then nothing. Discrete noise is exact at any delta."""
 
 
 def choose(config: PlanConfig) -> tuple[Aggregates, tuple[Alternative, ...]]:
@@ -37,8 +42,10 @@ def choose(config: PlanConfig) -> tuple[Aggregates, tuple[Alternative, ...]]:
         raise ConfigError(
             "mechanism.continual_sum", named, f"must be one of {sorted(CONTINUAL_SUMS)} or {SPLIT}."
         )
+    readers = SPLIT_INTO if named == SPLIT else (named,)
     for setting, value in options_of(config):
-        if named is not None and setting not in getattr(CONTINUAL_SUMS[named], "settings", {}):
+        known = [getattr(CONTINUAL_SUMS[name], "settings", {}) for name in readers if name]
+        if known and not any(setting in settings for settings in known):
             raise ConfigError(
                 f"mechanism.{setting}", value, f"is not a setting of {named}; remove it."
             )
@@ -75,8 +82,21 @@ def price_noise(config: PlanConfig, noise: str) -> list[Entry]:
 def noises_for(config: PlanConfig) -> tuple[str, ...]:
     """Which noises can keep the promise."""
     asked, delta = config.mechanism.noise, config.privacy.delta
+    if asked is None and delta == 0:
+        return ("k_norm",)
+    if 0 < delta < FINEST and asked in (None, "gaussian"):
+        only_real = "discrete_gaussian" not in kinds_of(config.mechanism.continual_sum)
+        if asked is not None or only_real:
+            raise ConfigError(
+                "privacy.delta",
+                delta,
+                "is finer than Gaussian noise in floating point, whose tails end at 9 standard "
+                "deviations; set 1e-12 or more, or mechanism.noise: discrete_gaussian, which is "
+                "exact.",
+            )
+        return ("discrete_gaussian",)
     if asked is None:
-        return ("gaussian", "discrete_gaussian") if delta > 0 else ("k_norm",)
+        return ("gaussian", "discrete_gaussian")
     if delta == 0 and asked != "k_norm":
         raise ConfigError(
             "privacy.delta",
@@ -85,6 +105,13 @@ def noises_for(config: PlanConfig) -> tuple[str, ...]:
             "mechanism.noise: k_norm, which serves delta = 0.",
         )
     return (asked,)
+
+
+def kinds_of(named: str | None) -> tuple[str, ...]:
+    """Noises of the mechanism that the user named; all of them without a name."""
+    if named is None:
+        return ("gaussian", "discrete_gaussian", "k_norm")
+    return ("gaussian",) if named == SPLIT else tuple(CONTINUAL_SUMS[named].kinds)
 
 
 def options_of(config: PlanConfig) -> tuple[tuple[str, Any], ...]:
@@ -101,7 +128,8 @@ def ask(config: PlanConfig, noise: str) -> Question:
         channels,
         outputs,
         config.privacy.relation,
-        may_vanish=config.where is not None,
+        # A neighbour's payload may be filtered out, or bear an arrival time that makes it late.
+        may_vanish=config.where is not None or config.schema_.arrival is not None,
         window=config.privacy.window_ticks(clock),
         horizon=clock.ticks,
         options=options_of(config),
@@ -146,7 +174,7 @@ def pick(
         able_to_choose = able_named
     else:
         # A mechanism that protects nothing after the window is taken only when asked for by name.
-        able_to_choose = [(a, p) for a, p in able if not a.note] or able
+        able_to_choose = [(a, p) for a, p in able if not a.note]
     if not able_to_choose:
         raise ConfigError(
             "mechanism",
@@ -161,7 +189,11 @@ def pick(
     ranked = []
     for alternative, _ in tried:
         relative = (
-            math.sqrt(alternative.score / best) if math.isfinite(alternative.score) else math.inf
+            math.sqrt(alternative.score / best)
+            if best > 0 and math.isfinite(alternative.score)
+            else 1.0
+            if alternative.score == best
+            else math.inf
         )
         ranked.append(
             Alternative(

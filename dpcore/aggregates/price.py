@@ -33,6 +33,12 @@ SIGNED = frozenset({"sliding", "toeplitz"})
 FAR = 1 << 20
 """Without an end, errors are compared up to this tick (or four windows, whichever is later)."""
 
+LAST = (1 << 40) - 1
+"""But not beyond what a clock without end is served for."""
+
+MOST_STATE = 1 << 28
+"""Bytes of state per key: every tick reads and writes all of it."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -62,7 +68,7 @@ class Question:
 
     def ticks(self) -> Ints:
         """Where worst errors are looked for: all ticks of a short clock, a spread of a long one."""
-        last = self.horizon or max(FAR, 4 * (self.window or 1))
+        last = self.horizon or min(max(FAR, 4 * (self.window or 1)), LAST)
         if last <= 2048:
             return np.arange(last, dtype=np.int64)
         powers = 2 ** np.arange(int(math.log2(last)) + 1, dtype=np.int64)
@@ -140,6 +146,7 @@ def build_part(
     settings = getattr(cls, "settings", {})
     common.update({key: value for key, value in question.options if key in settings})
     trial = cls.calibrated(dimension=start, scales=(1.0,) * start, sensitivity=1.0, **common)
+    within_memory(name, trial.state_bytes())
     ticks = question.ticks()
     worst = {over: float(trial.factor(ticks, over).max()) for over in overs}
     importance = dict.fromkeys(channels, 0.0)
@@ -176,6 +183,17 @@ def build_part(
         int(starts[c]) + i for c in channels for i in range(question.channels[c].size)
     )
     return Part(mechanism, channels, coordinates)
+
+
+def within_memory(name: str, state: int) -> None:
+    """Raises ConfigError when a key's state would be too large to be stepped at all."""
+    if state > MOST_STATE:
+        raise ConfigError(
+            "mechanism.continual_sum",
+            name,
+            f"would keep {state / 2**20:,.0f} MiB of state per key, above {MOST_STATE >> 20} MiB; "
+            "take another mechanism, a shorter `over` or window, or a longer clock.period.",
+        )
 
 
 def sensitivity_of(

@@ -125,8 +125,14 @@ class Toeplitz(ContinualSum):
 
     def factor(self, ticks: Ints, over: int | None) -> Floats:
         """sum_{k <= t} (b_k - b_{k - over})^2: (m,)."""
+        ticks = np.asarray(ticks)
+        if over is not None and over >= self.window:  # two totals that share no unit
+            sums = _noise_squares(self.window, None)
+            before = ticks - over
+            then = sums[np.clip(before, 0, sums.size - 1)]
+            return sums[np.minimum(ticks, sums.size - 1)] + np.where(before >= 0, then, 0.0)
         sums = _noise_squares(self.window, over)
-        return sums[np.minimum(np.asarray(ticks), sums.size - 1)]
+        return sums[np.minimum(ticks, sums.size - 1)]
 
     def init_noise(self, n_keys: int) -> ToeplitzState:
         """No noise before the first tick."""
