@@ -101,13 +101,6 @@ def unpack_names(offsets: NDArray[Any], joined: NDArray[Any]) -> list[bytes]:
     return [data[low:high] for low, high in zip(bounds, bounds[1:], strict=False)]
 
 
-def flatten(state: Any) -> list[NDArray[Any]]:
-    """The arrays of a nested NamedTuple, in order of definition."""
-    if isinstance(state, np.ndarray):
-        return [state]
-    return [array for part in state for array in flatten(part)]
-
-
 def restore(template: Any, arrays: Sequence[NDArray[Any]]) -> Any:
     """Puts arrays back into the structure of ``template`` (as made by ``program.init``).
 

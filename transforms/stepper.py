@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dpcore.mechanism import State
+from dpcore.mechanism import State, arrays_of
 from dpcore.program import Program, concatenate
 from transforms import tally
-from transforms.coders import flatten, pack, pack_names, restore, unpack, unpack_names
+from transforms.coders import pack, pack_names, restore, unpack, unpack_names
 from transforms.noise_source import NoiseSource
 from transforms.piles import Pile, pile_of
 from transforms.strides import NoisyStride, boundaries
@@ -56,7 +56,7 @@ class Stepper:
 
     def dump(self) -> bytes:
         """State to store."""
-        arrays = [] if self._state is None else flatten(self._state)
+        arrays = [] if self._state is None else arrays_of(self._state)
         return pack(KIND, [*pack_names(self._keys), *arrays], self._layout)
 
     def advance(

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import CodecError
+from dpcore.mechanism import arrays_of
 from tests.transforms.doubles import CountSum, FakePlan, random_events
 from transforms import clock, partial, row_leaf
 from transforms.coders import (
     RecordBatchCoder,
     batch_from_bytes,
     batch_to_bytes,
-    flatten,
     pack,
     pack_names,
     restore,
@@ -58,16 +58,16 @@ def test_names_come_back() -> None:
 
 def test_states_come_back() -> None:
     state = CountSum().init(3)
-    found = restore(CountSum().init(1), flatten(state))
+    found = restore(CountSum().init(1), arrays_of(state))
     assert type(found) is type(state)
-    for left, right in zip(flatten(found), flatten(state), strict=True):
+    for left, right in zip(arrays_of(found), arrays_of(state), strict=True):
         np.testing.assert_array_equal(left, right)
     with pytest.raises(CodecError, match="fewer"):
-        restore(state, flatten(state)[:1])
+        restore(state, arrays_of(state)[:1])
     with pytest.raises(CodecError, match="more"):
-        restore(state, flatten(state) * 2)
+        restore(state, arrays_of(state) * 2)
     with pytest.raises(CodecError, match="keeps"):
-        restore(state, flatten(state)[::-1])
+        restore(state, arrays_of(state)[::-1])
 
 
 def test_a_slice_is_sent_without_its_parent() -> None:

@@ -99,6 +99,12 @@ def test_blocks_order_strides_and_replays_do_not_matter(declared: bool, secret: 
     assert twice[::3] == twice[1::3] == twice[2::3] == first
 
 
+def test_following_the_clock_gives_what_announcing_all_of_it_gives(secret: SecretRef) -> None:
+    batch = random_events(500, FakePlan())
+    first = run(plan(), [batch], secret=secret)
+    assert run(plan(), [batch], secret=secret, bounded=False, every=100).rows == first.rows
+
+
 def test_a_row_says_what_it_is(secret: SecretRef) -> None:
     made = plan()
     row = run(made, [random_events(10, FakePlan())], secret=secret).rows[-1]
