@@ -1,1 +1,1 @@
-"""Differential privacy for streams: mechanisms, noise, accounting, plans. Knows no Beam or files."""
+"""Differential privacy for streams: mechanisms, noise, accounting, plans. No Beam, no files."""

@@ -31,9 +31,8 @@ class Noise(Protocol):
     """Keyed noise for one stride: bound to (plan, part, ticks, user keys) by whoever makes it.
 
     K keys, n ticks starting at ``first_tick``. Draws are a function of (root key, part, purpose,
-    label, user
-    key, digest, counter) only: never of the position of a key in its block, nor of other keys'
-    data.
+    label, user key, digest, counter) only: never of the position of a key in its block, nor of
+    other keys' data.
     """
 
     @property
@@ -99,11 +98,26 @@ def label(level: NDArray[Any] | int, index: NDArray[Any] | int) -> Digests:
 
 
 def add_wide(total: Ints, leaves: Ints) -> Ints:
-    """Exact running sums in two limbs. total: (K, d, 2), leaves: (n, K, d), |leaf| < 2^62 -> (n, K,
-    d, 2)."""
+    """Exact running sums in two limbs.
+
+    Args:
+      total: (K, d, 2), before the stride.
+      leaves: (n, K, d), |leaf| < 2^62.
+
+    Returns:
+      (n, K, d, 2).
+    """
     out = np.empty((*leaves.shape, 2), dtype=np.int64)
-    low, high = total[..., 0].copy(), total[..., 1].copy()
     mask = np.int64((1 << LIMB) - 1)
+    largest = max(int(leaves.max()), -int(leaves.min())) if leaves.size else 0
+    if largest * leaves.shape[0] < 1 << LIMB:  # the sum of the stride fits beside a low limb
+        low = np.cumsum(leaves, axis=0)
+        low += total[..., 0]
+        np.right_shift(low, LIMB, out=out[..., 1])
+        out[..., 1] += total[..., 1]
+        np.bitwise_and(low, mask, out=out[..., 0])
+        return out
+    low, high = total[..., 0].copy(), total[..., 1].copy()
     for t in range(leaves.shape[0]):
         low += leaves[t]
         high += low >> LIMB
@@ -138,10 +152,9 @@ class ContinualSum(ABC):
     """Running sums under continual observation: exact sum plus correlated noise, at every tick.
 
     Every mechanism here releases, for each ``over`` it serves, (exact sum over the last ``over``
-    ticks) +
-    (noise rounded to the lattice). A subclass supplies only the noise and its accounting. Release
-    for
-    over = N from running totals is the difference of two noisy running totals: post-processing.
+    ticks) + (noise rounded to the lattice). A subclass supplies only the noise and its accounting.
+    Release for over = N from running totals is the difference of two noisy running totals:
+    post-processing.
 
     Attributes:
       dimension: d, length of a leaf.

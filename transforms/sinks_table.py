@@ -57,7 +57,7 @@ def in_order(column: pa.DictionaryArray) -> pa.DictionaryArray:
     """A column of text whose dictionary is sorted by bytes, whatever order it came together in."""
     rank, _ = ranks(column)
     words = sorted({word.encode() for word in column.dictionary.to_pylist()})
-    index = pa.array((rank - 1).astype(column.indices.type.to_pandas_dtype()))
+    index = pa.array(rank - 1, column.indices.type)
     return pa.DictionaryArray.from_arrays(index, pa.array(words, pa.binary()).cast(pa.string()))
 
 

@@ -21,8 +21,7 @@ class Contribution(NamedTuple):
 
     Attributes:
       coordinate: (n,) int64 offset inside the channel, -1 = nothing; or None where the channel has
-        one
-        coordinate.
+        one coordinate.
       amount: (n,) float64 of whole numbers, or one int that every event adds.
     """
 

@@ -54,12 +54,10 @@ class Output:
         """Channel -> weight of its noise variance in this output's squared relative error.
 
         The relative error is in units of one event's largest effect: 1 for a count or a bin, the
-        clip for a
-        sum, half the clip's width for a mean (times N), its square for a variance (times N), and
-        the worst
-        case over the true mean m and second moment q, which are private (privacy.md, Accounting 4,
-        with the
-        square centred at half^2 / 2: the coefficient of sigma_N is at most 1.5 half^2).
+        clip for a sum, half the clip's width for a mean (times N), its square for a variance (times
+        N), and the worst case over the true mean m and second moment q, which are private
+        (privacy.md, Accounting 4, with the square centred at half^2 / 2: the coefficient of sigma_N
+        is at most 1.5 half^2).
         """
         w, h = self.weight, self.half
         if self.kind == "count":

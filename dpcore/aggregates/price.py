@@ -206,12 +206,10 @@ def sensitivity_of(
     """Joint l2 sensitivity for a mechanism.
 
     Under replace_anywhere the two versions of a record may lie in different ticks or keys. The
-    bound
-    max(same cell, sqrt(||v||^2 + ||v'||^2)) needs losses that add in squares and a strategy whose
-    columns
-    have no negative inner product. Pure epsilon adds ||v|| + ||v'||, and sliding sums (and a
-    truncated
-    Toeplitz beyond its window) have negative coefficients: both get the sum of the norms.
+    bound max(same cell, sqrt(||v||^2 + ||v'||^2)) needs losses that add in squares and a strategy
+    whose columns have no negative inner product. Pure epsilon adds ||v|| + ||v'||, and sliding sums
+    (and a truncated Toeplitz beyond its window) have negative coefficients: both get the sum of the
+    norms.
     """
     scale = np.asarray(scales)
     if question.relation == "replace_anywhere" and (budget.kind == "pure" or name in SIGNED):
@@ -223,8 +221,7 @@ def round_up(value: float, bits: int = 30) -> float:
     """The next larger number with ``bits`` significant bits.
 
     Calibrations go through the machine's exp and log, which differ in the last bit between kinds of
-    CPU;
-    plans must not. Larger scales mean more noise: the rounding is toward privacy.
+    CPU; plans must not. Larger scales mean more noise: the rounding is toward privacy.
     """
     if value == 0 or not math.isfinite(value):
         return value
@@ -257,10 +254,8 @@ def by_over(question: Question, budget: Loss, running: str) -> Aggregates:
     split.
 
     ``running`` serves running totals; windows are direct sliding sums; single ticks independent
-    noise.
-    The error of a part is s / f (f its share of mu^2 or rho) or s / f^2 (f its share of epsilon),
-    so the
-    optimal f is proportional to s^(1/2) or s^(1/3).
+    noise. The error of a part is s / f (f its share of mu^2 or rho) or s / f^2 (f its share of
+    epsilon), so the optimal f is proportional to s^(1/2) or s^(1/3).
     """
     names = {
         over: running if over is None else "independent" if over == 1 else "sliding"

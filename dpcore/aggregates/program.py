@@ -41,8 +41,7 @@ class Aggregates:
       Unit: one event. Relation: that of the plan; each part's mechanism was given the joint l2
         sensitivity of
       all its channels under it (accounting/compose.py), which ``bound`` enforces by clipping each
-      event onto
-      the lattice before anything is summed. Sums are never clipped again.
+      event onto the lattice before anything is summed. Sums are never clipped again.
       Guarantee: the parts' losses compose adaptively (``loss``); everything after ``step`` is
         post-processing.
 
