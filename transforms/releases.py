@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,9 @@ RELEASE_SCHEMA = pa.schema(
 )
 """One row per key, tick, name and over. Null ``over``: since the start; ``window``: for ever."""
 
+SHAPES = 32
+"""Shapes of strides whose shared columns are remembered."""
+
 MARK = b"weir.release"
 _SPAN = b"weir.span"
 
@@ -66,7 +70,7 @@ def span_of(batch: pa.RecordBatch) -> tuple[int, int, int]:
 
 
 class ReleaseWriter:
-    """Turns what a program solved into batches; holds the columns that never change.
+    """Turns what a program solved into batches; remembers the columns that strides share.
 
     Args:
       plan: gives name, digest, guarantee and clock.
@@ -82,6 +86,7 @@ class ReleaseWriter:
             "window": pa.array([promise.window], pa.int64()),
             "plan": pa.array([plan.digest], pa.string()),
         }
+        self._shared = lru_cache(maxsize=SHAPES)(self._columns)
 
     def batch(
         self,
@@ -96,44 +101,48 @@ class ReleaseWriter:
         Args:
           released: arrays (ticks, K, m); none where K is 0.
         """
-        cells = ticks * len(keys)
-        outputs = len(released) if cells else 0
-        rows = outputs * cells
-        zeros = pa.array(np.zeros(rows, dtype=np.int8))
-        tick = np.tile(np.repeat(np.arange(ticks, dtype=np.int32), len(keys)), outputs)
-        key = np.tile(np.arange(len(keys), dtype=np.int32), outputs * ticks)
-        output = np.repeat(np.arange(outputs, dtype=np.int8), cells)
-        names = [one.name for one in released]
-        overs = [one.over for one in released]
+        if not keys:
+            released = ()
+        names = tuple((one.name, one.over) for one in released)
+        columns, tick = self._shared(ticks, tuple(keys), names)
         edges = tick_edges(self._clock, first_tick, ticks)
-        tick_index = pa.array(tick)
-        columns: dict[str, pa.Array] = {
-            "key": _coded(pa.array(key), pa.array([k.decode() for k in keys], pa.string())),
-            "tick": _coded(
-                tick_index, pa.array(np.arange(first_tick, first_tick + ticks, dtype=np.int64))
-            ),
-            "tick_start": _coded(tick_index, edges.slice(0, ticks)),
-            "tick_end": _coded(tick_index, edges.slice(1, ticks)),
-            "name": _distinct(output, names, pa.string()),
-            "over": _distinct(output, overs, pa.int64()),
-            "value": lists([one.value for one in released] if rows else []),
+        numbers = pa.array(np.arange(first_tick, first_tick + ticks, dtype=np.int64))
+        columns = columns | {
+            "tick": _coded(tick, numbers),
+            "tick_start": _coded(tick, edges.slice(0, ticks)),
+            "tick_end": _coded(tick, edges.slice(1, ticks)),
+            "value": lists([one.value for one in released]),
             "stddev": lists(
                 [
                     None if one.stddev is None else np.broadcast_to(one.stddev, one.value.shape)
                     for one in released
-                ]
-                if rows
-                else [],
+                ],
                 [one.value.shape[0] * one.value.shape[1] for one in released],
             ),
         }
-        for name, value in self._constants.items():
-            columns[name] = _coded(zeros, value)
         span = f"{block} {first_tick} {ticks}".encode()
         return pa.RecordBatch.from_arrays(
             [columns[field.name] for field in IN_FLIGHT_SCHEMA],
             schema=IN_FLIGHT_SCHEMA.with_metadata({MARK: b"1", _SPAN: span}),
         )
+
+    def _columns(
+        self, ticks: int, keys: tuple[bytes, ...], names: tuple[tuple[str, int | None], ...]
+    ) -> tuple[dict[str, pa.Array], pa.Array]:
+        """Columns that are the same for every stride of this shape, and each row's tick in it."""
+        cells, outputs = ticks * len(keys), len(names)
+        zeros = pa.array(np.zeros(outputs * cells, dtype=np.int8))
+        tick = np.tile(np.repeat(np.arange(ticks, dtype=np.int32), len(keys)), outputs)
+        key = np.tile(np.arange(len(keys), dtype=np.int32), outputs * ticks)
+        output = np.repeat(np.arange(outputs, dtype=np.int8), cells)
+        columns = {
+            "key": _coded(pa.array(key), pa.array([k.decode() for k in keys], pa.string())),
+            "name": _distinct(output, [name for name, _ in names], pa.string()),
+            "over": _distinct(output, [over for _, over in names], pa.int64()),
+        }
+        for name, value in self._constants.items():
+            columns[name] = _coded(zeros, value)
+        return columns, pa.array(tick)
 
 
 def tick_edges(clock: Clock, first_tick: int, ticks: int) -> pa.Array:
