@@ -27,8 +27,9 @@ from dpcore.registry import CONTINUAL_SUMS
 SLACK = 1.05
 """Among mechanisms within 5 % of the smallest error, the one with the smallest state is chosen."""
 
-SIGNED = frozenset({"sliding", "toeplitz"})
-"""Mechanisms whose strategy columns may have negative inner products."""
+SIGNED = frozenset({"sliding"})
+"""Mechanisms whose strategy columns may have negative inner products. (A truncated Toeplitz rises
+at its window, but its coefficients are averages of those before: positive.)"""
 
 FAR = 1 << 20
 """Without an end, errors are compared up to this tick (or four windows, whichever is later)."""
@@ -208,8 +209,7 @@ def sensitivity_of(
     Under replace_anywhere the two versions of a record may lie in different ticks or keys. The
     bound max(same cell, sqrt(||v||^2 + ||v'||^2)) needs losses that add in squares and a strategy
     whose columns have no negative inner product. Pure epsilon adds ||v|| + ||v'||, and sliding sums
-    (and a truncated Toeplitz beyond its window) have negative coefficients: both get the sum of the
-    norms.
+    have negative coefficients: both get the sum of the norms.
     """
     scale = np.asarray(scales)
     if question.relation == "replace_anywhere" and (budget.kind == "pure" or name in SIGNED):
