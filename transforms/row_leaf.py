@@ -25,9 +25,9 @@ from dpcore.rows import RowLeaf
 from transforms import tally
 from transforms.bound import bound
 from transforms.coders import pack, pack_names, unpack, unpack_names
-from transforms.deduplicate import HIGH, LOW
 from transforms.leaf import KeyIndex, windowed
 from transforms.secret import SecretRef
+from transforms.seen_ids import HIGH, LOW
 
 KIND = b"R"
 ROWS = 1 << 20

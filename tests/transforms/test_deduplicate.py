@@ -15,16 +15,12 @@ from transforms import deduplicate, tally
 from transforms.coders import pack, unpack
 from transforms.dead_letters import rows
 from transforms.deduplicate import (
-    NOTHING,
     Deduplicate,
-    Seen,
     dedupe_key,
-    merge,
     prepare,
-    remember,
-    sort_hashes,
 )
 from transforms.secret import SecretRef
+from transforms.seen_ids import NOTHING, Seen, merge, remember, sort_hashes
 
 LAYOUT = "cd" * 32
 KEY = bytes(range(16))

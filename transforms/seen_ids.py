@@ -1,0 +1,119 @@
+"""Which ids were seen: sorted arrays of 128-bit hashes, merged a batch at a time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from numpy.typing import NDArray
+
+HIGH, LOW, SOURCE = "@hash_high", "@hash_low", "@source"
+"""Columns that an event's id becomes, and the file or topic it came from."""
+
+Words = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+
+
+class Seen(NamedTuple):
+    """Ids of one shard, sorted by (high, low).
+
+    Attributes:
+      high, low: (n,) uint64 words of the hash.
+      ticks: (n,) int64, tick of the event; empty where ids are never forgotten.
+    """
+
+    high: Words
+    low: Words
+    ticks: Ints
+
+
+NO_TICKS = np.zeros(0, dtype=np.int64)
+NOTHING = Seen(np.zeros(0, np.uint64), np.zeros(0, np.uint64), NO_TICKS)
+
+
+def remember(
+    batch: pa.RecordBatch, known: Seen, horizon: int | None
+) -> tuple[NDArray[np.bool_], Seen]:
+    """Which rows are new, and what is known afterwards."""
+    high = batch.column(HIGH).to_numpy()
+    low = batch.column(LOW).to_numpy()
+    n = batch.num_rows
+    order = sort_hashes(high, low)
+    first = np.ones(n, dtype=bool)
+    sorted_high, sorted_low = high[order], low[order]
+    first[1:] = (sorted_high[1:] != sorted_high[:-1]) | (sorted_low[1:] != sorted_low[:-1])
+    if not first.all():
+        order = smallest_first(batch, order, first)
+        sorted_high, sorted_low = sorted_high[first], sorted_low[first]
+    picked = order[first]
+    ticks = NO_TICKS if horizon is None else batch.column("@tick").to_numpy()[picked]
+    is_new, merged = merge(known, Seen(sorted_high, sorted_low, ticks))
+    fresh = np.zeros(n, dtype=bool)
+    fresh[picked[is_new]] = True
+    if horizon is not None and len(merged.ticks):
+        alive = merged.ticks > int(merged.ticks.max()) - horizon
+        if not alive.all():
+            merged = Seen(*(column[alive] for column in merged))
+    return fresh, merged
+
+
+def merge(known: Seen, new: Seen) -> tuple[NDArray[np.bool_], Seen]:
+    """Two sorted sets as one, and which members of the second are not in the first: (n,) bool."""
+    before = len(known.high)
+    if not before:
+        return np.ones(len(new.high), dtype=bool), new
+    high = np.concatenate([known.high, new.high])
+    low = np.concatenate([known.low, new.low])
+    order = np.argsort(high, kind="stable")  # merges two sorted runs; known ones come first
+    twice = high[order[1:]] == high[order[:-1]]
+    if np.any(low[order[1:]][twice] != low[order[:-1]][twice]):  # next to impossible
+        order = np.lexsort((low, high))
+        twice = high[order[1:]] == high[order[:-1]]
+        twice &= low[order[1:]] == low[order[:-1]]
+    is_new = np.ones(len(new.high), dtype=bool)
+    is_new[order[1:][twice] - before] = False
+    kept = order
+    if twice.any():
+        kept = order[np.concatenate([[True], ~twice])]
+    ticks = np.concatenate([known.ticks, new.ticks])
+    return is_new, Seen(high[kept], low[kept], ticks[kept] if len(ticks) else NO_TICKS)
+
+
+def sort_hashes(high: Words, low: Words) -> Ints:
+    """Order by (high, low); ties on high alone are next to impossible but handled."""
+    order = np.argsort(high)
+    ties = np.flatnonzero(high[order][1:] == high[order][:-1])
+    if len(ties) and np.any(low[order[ties]] != low[order[ties + 1]]):
+        return np.lexsort((low, high))
+    return order
+
+
+def smallest_first(batch: pa.RecordBatch, order: Ints, first: NDArray[np.bool_]) -> Ints:
+    """Within copies of one id, the row with the smallest content comes first."""
+    group = np.cumsum(first) - 1
+    crowded = np.flatnonzero(np.bincount(group)[group] > 1)
+    rows = order[crowded]
+    copies = batch.take(pa.array(rows))
+    names = [n for n in copies.schema.names if n not in (HIGH, LOW, "@arrival")]
+    last = [n for n in (SOURCE, "@position") if n in names]
+    names = [n for n in names if n not in last] + last
+    content = [rank(copies.column(name)) for name in names]
+    order = order.copy()
+    order[crowded] = rows[np.lexsort((*reversed(content), group[crowded]))]
+    return order
+
+
+def rank(column: pa.Array) -> Ints:
+    """(n,) numbers that order the values of a column: any order, but a function of the values."""
+    if pa.types.is_dictionary(column.type) and not column.null_count:
+        return rank(column.dictionary)[column.indices.to_numpy()]
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not column.null_count and pa.types.is_primitive(column.type):
+        bits = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+        found = bits.to_numpy(zero_copy_only=False)
+        return found.view(np.int64) if found.itemsize == 8 else found.astype(np.int64)
+    order = pa.compute.rank(column, sort_keys="ascending", tiebreaker="min")
+    return np.asarray(order.to_numpy(), dtype=np.int64)
