@@ -1,0 +1,96 @@
+"""From trials to numbers: empirical mu, and a lower confidence bound on epsilon."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta
+
+from dpcore.noise.silent import NoNoise
+from tests.audit.world import Neighbours, World
+
+MAY_ERR = 1e-4
+"""Probability with which one Clopper-Pearson bound may be wrong."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an attack measured.
+
+    Attributes:
+      claimed: mu that the plan's loss allows (sqrt(2 rho) where it counts in rho).
+      exact: mu of the attack from the public numbers alone.
+      measured: separation of the means over the pooled standard deviation. error: its standard
+        error.
+      epsilon: Clopper-Pearson lower bound at the plan's delta.
+    """
+
+    claimed: float
+    exact: float
+    measured: float
+    error: float
+    epsilon: float
+
+    def violated(self) -> bool:
+        """More than the claim, beyond chance (4 standard errors)."""
+        return self.measured > self.claimed + 4 * self.error
+
+
+def claimed_mu(world: World, span: int | None) -> float:
+    """mu of the plan's loss against what is released within ``span`` ticks."""
+    loss = world.plan.program.loss(span)
+    assert loss.kind != "pure"
+    return loss.value if loss.kind == "gdp" else math.sqrt(2 * loss.value)
+
+
+def audit(world: World, pair: Neighbours, span: int, seed: int = 1) -> Verdict:
+    """Runs the attack on both neighbours, with secrets of their own."""
+    weights, exact = world.attack(pair, span)
+    runs = []
+    for side, placed in enumerate((pair.here, pair.there)):
+        events = world.events(placed, pair.slots)
+        runs.append(world.statistic(world.sums(events, 2 * seed + side), weights))
+    measured, error = separation(*runs)
+    clean = world.statistic(
+        world.sums(world.events(pair.there, pair.slots), 0, NoNoise(0)), weights
+    )[0]
+    # In standard deviations, the exact means are exact^2 and 0: the best threshold is public.
+    promise = world.plan.guarantee
+    delta, target = promise.delta, promise.epsilon
+    one, other = ((run - clean) / exact for run in runs)
+    cut = target / exact + exact / 2
+    low = max(
+        epsilon_bound((one > cut), (other > cut), delta),
+        epsilon_bound((other < exact - cut), (one < exact - cut), delta),
+    )
+    return Verdict(claimed_mu(world, span), exact, measured, error, low)
+
+
+def separation(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Difference of the means in pooled standard deviations, and its standard error."""
+    spread = math.sqrt((one.var(ddof=1) + other.var(ddof=1)) / 2)
+    size = float(abs(one.mean() - other.mean()) / spread)
+    return size, math.sqrt(2 / one.size + size**2 / (4 * one.size))
+
+
+def epsilon_bound(likely: np.ndarray, unlikely: np.ndarray, delta: float) -> float:
+    """Lower bound of epsilon from how often an observer's finding occurs in either world."""
+    hits, misses = int(likely.sum()), int(unlikely.sum())
+    lower = float(beta.ppf(MAY_ERR, hits, likely.size - hits + 1)) if hits else 0.0
+    upper = float(beta.ppf(1 - MAY_ERR, misses + 1, unlikely.size - misses))
+    return math.log(max(lower - delta, 1e-300) / upper)
+
+
+def tampered(program: Any, **change: Any) -> Any:
+    """The program with its mechanisms changed behind the plan's back."""
+    from dataclasses import replace
+
+    def changed(mechanism: Any) -> Any:
+        values = {k: v(getattr(mechanism, k)) if callable(v) else v for k, v in change.items()}
+        return replace(mechanism, **values)
+
+    parts = tuple(replace(p, mechanism=changed(p.mechanism)) for p in program.parts)
+    return replace(program, parts=parts)
