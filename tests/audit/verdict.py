@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
+from scipy.stats import beta, norm
 
 from dpcore.noise.silent import NoNoise
 from tests.audit.world import Neighbours, World
@@ -57,11 +57,10 @@ def audit(world: World, pair: Neighbours, span: int, seed: int = 1) -> Verdict:
     clean = world.statistic(
         world.sums(world.events(pair.there, pair.slots), 0, NoNoise(0)), weights
     )[0]
-    # In standard deviations, the exact means are exact^2 and 0: the best threshold is public.
-    promise = world.plan.guarantee
-    delta, target = promise.delta, promise.epsilon
+    # In standard deviations the means are exact and 0: the best threshold is public.
+    delta = world.plan.guarantee.delta
     one, other = ((run - clean) / exact for run in runs)
-    cut = target / exact + exact / 2
+    cut = threshold(exact, delta, one.size)
     low = max(
         epsilon_bound((one > cut), (other > cut), delta),
         epsilon_bound((other < exact - cut), (one < exact - cut), delta),
@@ -76,11 +75,25 @@ def separation(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     return size, math.sqrt(2 / one.size + size**2 / (4 * one.size))
 
 
+def threshold(mu: float, delta: float, trials: int) -> float:
+    """Where the bound is expected to be best, normals of means mu and 0; decided before any run."""
+    cuts = np.linspace(0, mu + 3, 301)
+    hits = np.rint(trials * norm.sf(cuts - mu)).astype(int)
+    misses = np.rint(trials * norm.sf(cuts)).astype(int)
+    bounds = [bound_of(h, m, trials, delta) for h, m in zip(hits, misses, strict=True)]
+    return float(cuts[int(np.argmax(bounds))])
+
+
 def epsilon_bound(likely: np.ndarray, unlikely: np.ndarray, delta: float) -> float:
     """Lower bound of epsilon from how often an observer's finding occurs in either world."""
-    hits, misses = int(likely.sum()), int(unlikely.sum())
-    lower = float(beta.ppf(MAY_ERR, hits, likely.size - hits + 1)) if hits else 0.0
-    upper = float(beta.ppf(1 - MAY_ERR, misses + 1, unlikely.size - misses))
+    assert likely.size == unlikely.size
+    return bound_of(int(likely.sum()), int(unlikely.sum()), likely.size, delta)
+
+
+def bound_of(hits: int, misses: int, trials: int, delta: float) -> float:
+    """The bound from counts: log((lower bound of one probability - delta) / upper of the other)."""
+    lower = float(beta.ppf(MAY_ERR, hits, trials - hits + 1)) if hits else 0.0
+    upper = float(beta.ppf(1 - MAY_ERR, misses + 1, trials - misses)) if misses < trials else 1.0
     return math.log(max(lower - delta, 1e-300) / upper)
 
 
