@@ -272,16 +272,17 @@ class World:
         start = self.plan.clock.start
         names = [key.decode() for key in self.plan.keys.ordered]
         columns = sorted(self.program.columns)
-        everywhere = [(tick % self.ticks, tick % 7) for tick in (0, 1, 5, 13)]
+        some = len(self.leaves) - 1
+        everywhere = [(tick % self.ticks, tick % some) for tick in (0, 1, 5, 13)]
         times, keys, picked = [], [], []
         for slot in range(slots):
-            mine = [p for p in placed if p.slot == slot]
-            rows = [*everywhere, *((p.tick, p.candidate) for p in mine)]
+            own = [(p.tick, p.candidate) for p in placed if p.slot == slot]
+            rows = [*everywhere, *own]
+            mine = names[slot::slots]
             for tick, candidate in rows:
-                some = names[slot::slots]
-                times.append(np.full(len(some), start + tick * DAY + 1))
-                keys.extend(some)
-                picked.append(np.full(len(some), candidate))
+                times.append(np.full(len(mine), start + tick * DAY + 1))
+                keys.extend(mine)
+                picked.append(np.full(len(mine), candidate))
         index = np.concatenate(picked)
         values = {name: self.candidates[name][index] for name in columns}
         return Events(np.concatenate(times), keys, values)
