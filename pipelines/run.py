@@ -82,16 +82,16 @@ def check_runner(job: JobConfig, runner: str) -> None:
     """Refuses what a runner cannot do.
 
     Raises:
-      ConfigError: no secret on a cluster, or a stream without end on the direct runner.
+      ConfigError: no secret on a cluster, or a source that this version does not read by itself.
     """
     source = needed("source", job.source)
     needed("sink", job.sink)
-    if runner == "direct" and source.pubsub is not None:
+    if source.pubsub is not None:
         raise ConfigError(
-            "--runner",
-            runner,
-            "reads files only: Pub/Sub needs a streaming runner (--runner prism, flink, dataflow), "
-            "or record the stream into files and name them as the source.",
+            "source.pubsub",
+            source.pubsub.subscription,
+            "is not read by this version of `weir run`: record the stream into files and name them "
+            "as the source, or feed PrivateReleases from a Beam pipeline of your own.",
         )
     if runner != "direct" and job.secret is None:
         raise ConfigError(

@@ -104,7 +104,9 @@ def ReadEvents(job: Any, plan: Any) -> ReadFiles:  # noqa: N802
     """
     schema = EventSchema.from_config(plan.config, plan.program.columns)
     if job.source.path is None:
-        raise ConfigError("source.pubsub", job.source.kind, f"use one of {', '.join(FORMATS)}.")
+        raise ConfigError(
+            "source", job.source.kind, f"is not read from files; use one of {', '.join(FORMATS)}."
+        )
     source = FileSource(
         job.source.kind,
         job.source.path,
