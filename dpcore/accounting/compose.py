@@ -172,7 +172,11 @@ def split_scales(
         raise ConfigError("weights", weight.tolist(), "must be finite and above 0.")
     root = np.sqrt(weight)
     total = math.fsum((delta * root).tolist())
-    return np.sqrt(delta / root * total)
+    with np.errstate(over="ignore"):
+        scales = np.sqrt(delta / root * total)
+    if not np.isfinite(scales).all():
+        raise ConfigError("weights", weight.tolist(), "are too far apart.")
+    return scales
 
 
 def mixed_epsilon(events: Sequence[Any], delta: float) -> float:

@@ -18,8 +18,10 @@ from dpcore.continual.unit import (
     unit_variance,
     within_horizon,
 )
+from dpcore.errors import ConfigError
 from dpcore.guarantee import Loss
 from dpcore.mechanism import ContinualSum, Digests, Floats, Ints, Noise
+from dpcore.noise.discrete_gaussian import MAX_VARIANCE
 
 UNBOUNDED = 2**40 - 1
 """Ticks that a clock without end may have (34,865 years of seconds): states have fixed shapes."""
@@ -105,7 +107,21 @@ class CoverSum(ContinualSum):
         ticks = np.asarray([end - 1, max((1 << (end.bit_length() - 1)) - 2, 0)])
         worst = 2 * float(self.factor(ticks, None).max())
         check_room(self.name, math.sqrt(self.unit_variance), self.scales, worst)
+        if self.kind == "discrete_gaussian":
+            drawn = lattice_variances(self.noise_scale, self.scales, self.largest_multiplier)
+            if max(drawn, default=0) > MAX_VARIANCE:
+                raise ConfigError(
+                    "privacy.epsilon",
+                    max(drawn),
+                    f"{self.name}'s discrete noise must have a variance of at most 2^80 lattice "
+                    "units; raise epsilon or delta, protect for a shorter time, or take gaussian.",
+                )
         return self
+
+    @property
+    def largest_multiplier(self) -> float:
+        """Of all units that are ever drawn."""
+        return 1.0
 
     def check(self, noise: Noise, n: int) -> None:
         """Raises WeirError when a stride leaves the clock."""

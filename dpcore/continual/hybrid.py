@@ -93,6 +93,11 @@ class Hybrid(CoverSum):
             return float(root)
         return math.nextafter(math.sqrt(epoch + 1), math.inf)
 
+    @property
+    def largest_multiplier(self) -> float:
+        """That of the last epoch."""
+        return self.multiplier(self.levels - 1)
+
     def loss(self, ticks: int | None) -> Loss:
         """One unit's worth, whenever one looks."""
         return self.loss_of(0 if ticks is not None and ticks <= 0 else 1)

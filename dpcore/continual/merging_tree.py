@@ -135,6 +135,11 @@ class MergingTree(CoverSum):
         size = 1 / share if self.kind == "k_norm" else 1 / math.sqrt(share)
         return math.nextafter(size, math.inf)
 
+    @property
+    def largest_multiplier(self) -> float:
+        """That of the highest level where gamma is below 1."""
+        return max(1.0, self.multiplier(self.levels - 1))
+
     def loss(self, ticks: int | None) -> Loss:
         """Shares of the levels that a record has met within n ticks; None: of all levels."""
         levels = self.levels if ticks is None else min(max(ticks, 0).bit_length(), self.levels)
