@@ -1,4 +1,4 @@
-"""K-norm noise: no outcome is more than e^epsilon times likelier, and the density is the stated one.
+"""K-norm noise: no outcome is more than e^epsilon times likelier; the density is the stated one.
 
 Where the cover of the first ticks has as many nodes as ticks, the noisy sum of every node can be
 read off the releases, and the log-likelihood ratio of what was released is a sum over nodes.
