@@ -255,6 +255,7 @@ def guarantee_of(config: PlanConfig, program: Program, horizon: int | None) -> G
         tuple(rows),
         has_id=config.schema_.id is not None,
         keys_public=config.key is not None and config.key.observed_keys_are_public,
+        horizon=horizon,
     )
     return Guarantee(
         privacy.epsilon, privacy.delta, privacy.unit or "event", relation, window, tuple(rows), text

@@ -36,9 +36,16 @@ def statement(
     expiration: tuple[Expiration, ...],
     has_id: bool = False,
     keys_public: bool = False,
+    horizon: int | None = None,
 ) -> str:
-    """The promise: neighbours, span, odds, what happens afterwards, and what is not covered."""
-    text = promise(relation, window, epsilon, delta, expiration, has_id)
+    """The promise: neighbours, span, odds, what happens afterwards, and what is not covered.
+
+    Args:
+      relation, window, epsilon, delta, expiration: as in ``Guarantee``.
+      has_id: events carry ids. keys_public: keys are found in the data.
+      horizon: ticks of the clock; None: no end.
+    """
+    text = promise(relation, window, epsilon, delta, expiration, has_id, horizon)
     if keys_public:
         text += (
             " Which keys occur, and the tick of the first event of each, is published as it is "
@@ -54,6 +61,7 @@ def promise(
     delta: float,
     expiration: tuple[Expiration, ...],
     has_id: bool,
+    horizon: int | None,
 ) -> str:
     """Neighbours, span, odds, and what happens afterwards."""
     first = " (the earlier of the two)" if relation == "replace_anywhere" else ""
@@ -84,12 +92,15 @@ def promise(
     last = epsilon
     for row in later:
         if row.epsilon > last * (1 + 1e-9):
-            steps.append(f"within {plural(row.ticks or 0, 'tick')}: epsilon = {row.epsilon:.4g}")
+            ticks = row.ticks or 0
+            over = horizon is not None and ticks >= horizon
+            when = "by the end of the clock" if over else f"within {plural(ticks, 'tick')}"
+            steps.append(f"{when}: epsilon = {row.epsilon:.4g}")
             last = row.epsilon
     delta_too = "" if delta == 0 else ", with the same delta"
     return text + f" Afterwards protection fades by degrees ({'; '.join(steps)}{delta_too})."
 
 
 def plural(count: int, noun: str) -> str:
-    """ "1 tick", "365 ticks"."""
+    """A count and its noun: 1 tick, 365 ticks."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
