@@ -1,40 +1,35 @@
 """NDJSON: one JSON object a line. A field that is not there is null; other fields are ignored.
 
 A chunk of clean lines is read by Arrow at once. As soon as one line is bad, each is read on its
-own, which tells the bad ones apart; Arrow then reads the others. What becomes of a line never
-depends on its neighbours.
+own, and its columns are made of what was read: no line is parsed twice. What becomes of a line
+never depends on its neighbours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from operator import itemgetter
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.json as arrow_json
 from numpy.typing import NDArray
 
 from transforms.dead_letters import dead_letters
 from transforms.decode_batch import Decoded, assemble
-from transforms.decode_rows import columns_of
+from transforms.decode_rows import typed_columns
 from transforms.event_schema import EventSchema
+from transforms.json_lines import read_arrow, read_objects
 from transforms.text import Chunk
 
 _OPEN, _CLOSE = ord("{"), ord("}")
-_GUESSES = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
-_DEEPEST = 1024
 _BLANK = 2
-_NONE = type(None)
-_PYTHON_TYPES: dict[pa.DataType, set[type]] = {
-    pa.string(): {str, _NONE},
-    pa.int64(): {int, _NONE},
-    pa.float64(): {int, float, _NONE},
-    pa.bool_(): {bool, _NONE},
-}
-"""What orjson makes of values that Arrow reads as a type."""
+_LOOKED_AT = 16
+_BATCH_LINES = 2**16
+_ROWS = 256
+"""Rows at a time before they become columns: too few for the collector of garbage to care."""
 
 
 def decode_ndjson(chunks: Iterable[Chunk], schema: EventSchema, source: str) -> Iterator[Decoded]:
@@ -54,31 +49,18 @@ def decode_ndjson(chunks: Iterable[Chunk], schema: EventSchema, source: str) -> 
 
 def _decode(chunk: Chunk, schema: EventSchema, source: str) -> Iterator[Decoded]:
     shape = _not_an_object(chunk)
-    blank = shape == _BLANK
-    keep = (shape == 0) & ~chunk.not_utf8()
-    types = _types(chunk, keep, schema)
-    table, mistyped = _at_once(chunk, keep, types)
-    rows: dict[int, Mapping[str, Any]] = {}
-    if table is None and not mistyped:
-        keep = _sieve(chunk, keep, schema)
-        table, mistyped = _at_once(chunk, keep, types)
-    if table is None:
-        keep, rows = _sieve_types(chunk, keep, types, schema)
-        table, _ = _at_once(chunk, keep, types)
-    if table is None:
-        rows |= _load_all(chunk, keep, schema)
-        keep[:] = False
-    odd = np.array(sorted(rows), dtype=np.int64)
-    lost = ~(keep | blank)
-    lost[odd] = False
+    lost = (shape != 0) & (shape != _BLANK)
     if lost.any():
         yield Decoded(None, dead_letters(source, chunk.numbers[lost], "malformed"))
-    if table is not None and table.num_rows:
+    keep = shape == 0
+    if not keep.any():
+        return
+    table = _at_once(chunk, keep, schema)
+    if table is None:
+        yield from _one_by_one(chunk, keep, schema, source)
+    else:
         raw = {name: table.column(name) for name in schema.needed}
         yield assemble(raw, chunk.numbers[keep], schema, source)
-    if rows:
-        raw, bad = columns_of([rows[i] for i in odd.tolist()], schema)
-        yield assemble(raw, chunk.numbers[odd], schema, source, bad)
 
 
 def _not_an_object(chunk: Chunk) -> NDArray[np.int8]:
@@ -94,149 +76,113 @@ def _not_an_object(chunk: Chunk) -> NDArray[np.int8]:
     return shape
 
 
-def _at_once(
-    chunk: Chunk, keep: NDArray[np.bool_], types: Mapping[str, pa.DataType] | None
-) -> tuple[pa.Table | None, bool]:
-    """The lines to keep by Arrow, or None if one does not fit; then, if it is its types."""
+def _at_once(chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema) -> pa.Table | None:
+    """The lines to keep by Arrow, or None if one of them does not fit."""
+    types = _types(chunk, keep, schema)
     if types is None:
-        return None, True
+        return None
     count = int(keep.sum())
-    if not count:
-        return pa.table({name: pa.array([], kind) for name, kind in types.items()}), False
     whole = count == len(chunk) and not len(chunk.too_long)
+    data = chunk.data if whole else chunk.select(keep)
     try:
-        table = _read(chunk.data if whole else chunk.select(keep), types)
-    except UnicodeDecodeError:
-        return None, False
-    except pa.ArrowInvalid as error:
-        # Only to save a pass; a wrong guess costs time, not correctness.
-        return None, "Column(" in str(error)
-    return (table, False) if table.num_rows == count else (None, False)
-
-
-def _read(data: bytes, types: Mapping[str, pa.DataType]) -> pa.Table:
-    return arrow_json.read_json(
-        pa.BufferReader(data),
-        read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1024),
-        parse_options=arrow_json.ParseOptions(
-            explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior="ignore"
-        ),
-    )
+        if not data.isascii():
+            data.decode()
+        table = read_arrow(data, types)
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        return None
+    return table if table.num_rows == count else None
 
 
 def _types(
     chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema
 ) -> dict[str, pa.DataType] | None:
-    """Types to read by: the schema's, and where it leaves a choice, those of the first record.
+    """Types to read by: the schema's, and where it leaves a choice, those of most first records.
 
-    None if there is a column that may hold anything: Arrow would settle on one type for it.
+    None if Arrow must not read them: a column that may hold anything would be of one type, and of
+    whole nanoseconds among fractions the last digits would go.
     """
     if "any" in schema.columns.values():
         return None
-    record = next((row for i in np.flatnonzero(keep)[:8] if (row := _load(chunk, i, schema))), {})
-    guesses: dict[type, pa.DataType] = {int: pa.int64(), float: pa.float64()}
-    types = {name: guesses.get(type(record.get(name)), pa.string()) for name in schema.needed}
-    times = {schema.time.column, schema.arrival.column if schema.arrival else None}
+    stamps = {stamp.column: stamp for stamp in (schema.time, schema.arrival) if stamp is not None}
     fixed = {"number": pa.float64(), "boolean": pa.bool_()}
-    for name in types:
-        if name in times:
-            continue
+    guesses: dict[type, pa.DataType] = {int: pa.int64(), float: pa.float64()}
+    first = _first_records(chunk, keep)
+    types = {}
+    for name in schema.needed:
         named = name in (schema.key, schema.id, schema.unit)
         wanted = None if named else fixed.get(schema.columns.get(name, "text"))
-        if wanted is not None:
-            types[name] = wanted
-        elif types[name] == pa.float64():
-            types[name] = pa.string()
+        if wanted is None or name in stamps:
+            kinds = Counter(type(row[name]) for row in first if row.get(name) is not None)
+            most = kinds.most_common(1)[0][0] if kinds else str
+            wanted = guesses.get(most, pa.string())
+            if wanted == pa.float64() and name not in stamps:
+                wanted = pa.string()
+            if wanted == pa.float64() and stamps[name].format == "epoch_ns":
+                return None
+        types[name] = wanted
     return types
 
 
-def _load(chunk: Chunk, i: int, schema: EventSchema) -> Mapping[str, Any] | None:
-    """One line as a mapping, or None."""
-    line = chunk.line(i)
-    try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return _patiently(line, schema)
-    return row if type(row) is dict else None
-
-
-def _load_all(
-    chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema
-) -> dict[int, Mapping[str, Any]]:
-    loaded = ((i, _load(chunk, i, schema)) for i in np.flatnonzero(keep).tolist())
-    return {i: row for i, row in loaded if row is not None}
-
-
-def _sieve(chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema) -> NDArray[np.bool_]:
-    """Which of the lines to keep are JSON. Holds no more than one record at a time."""
-    good = keep.copy()
-    loads, error, data = orjson.loads, orjson.JSONDecodeError, chunk.data
-    places = np.flatnonzero(keep)
-    spans = zip(chunk.starts[places].tolist(), chunk.ends[places].tolist(), strict=True)
-    for at, (start, end) in zip(places.tolist(), spans, strict=True):
+def _first_records(chunk: Chunk, keep: NDArray[np.bool_]) -> list[dict[str, Any]]:
+    records = []
+    for i in np.flatnonzero(keep)[:_LOOKED_AT].tolist():
         try:
-            loads(data[start:end])
-        except error:
-            good[at] = _patiently(data[start:end], schema) is not None
-    return good
-
-
-def _sieve_types(
-    chunk: Chunk,
-    keep: NDArray[np.bool_],
-    types: Mapping[str, pa.DataType] | None,
-    schema: EventSchema,
-) -> tuple[NDArray[np.bool_], dict[int, Mapping[str, Any]]]:
-    """Lines that fit the types, and records that are JSON but do not fit, by line."""
-    fits = keep.copy()
-    rows: dict[int, Mapping[str, Any]] = {}
-    # The time twice: of a single name itemgetter would not make a tuple.
-    kinds = [] if types is None else [*types.values(), types[schema.time.column]]
-    allowed = [_PYTHON_TYPES[kind] for kind in kinds]
-    names = [*schema.needed, schema.time.column]
-    pick = itemgetter(*names)
-    known: dict[tuple[type, ...], bool] = {}
-    loads, error, data = orjson.loads, orjson.JSONDecodeError, chunk.data
-    places = np.flatnonzero(keep)
-    spans = zip(chunk.starts[places].tolist(), chunk.ends[places].tolist(), strict=True)
-    for i, (start, end) in zip(places.tolist(), spans, strict=True):
-        try:
-            row = loads(data[start:end])
-        except error:
-            row = _patiently(data[start:end], schema)
-        if type(row) is not dict:
-            fits[i] = False
+            records.append(orjson.loads(chunk.line(i)))
+        except orjson.JSONDecodeError:
             continue
-        try:
-            signature = tuple(map(type, pick(row)))
-        except KeyError:
-            signature = tuple(map(type, map(row.get, names)))
-        fit = known.get(signature)
-        if fit is None:
-            fit = bool(allowed) and all(map(set.__contains__, allowed, signature))
-            known[signature] = fit
-        if not fit:
-            fits[i] = False
-            rows[i] = row
-    return fits, rows
+    return records
 
 
-def _patiently(line: bytes, schema: EventSchema) -> Mapping[str, Any] | None:
-    """NaN, Infinity, deep nesting: Arrow reads them, so no line may depend on its neighbours."""
-    deep = line.count(b"[") + line.count(b"{") > _DEEPEST
-    if not deep and b"NaN" not in line and b"Inf" not in line:
-        return None
-    row: dict[str, Any] = {}
-    for name in schema.needed:
-        for guess in _GUESSES:
-            try:
-                table = _read(line + b"\n", {name: guess})
-            except (pa.ArrowInvalid, UnicodeDecodeError):
-                continue
-            if table.num_rows != 1:
-                return None
-            row[name] = table.column(name)[0].as_py()
-            break
-        else:
-            return None
-    return row
+def _one_by_one(
+    chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema, source: str
+) -> Iterator[Decoded]:
+    """The lines to keep, each parsed once. Holds no more than some ten thousand of them."""
+    kept = np.flatnonzero(keep)
+    for begin in range(0, len(kept), _BATCH_LINES):
+        places = kept[begin : begin + _BATCH_LINES]
+        columns, lost = _read(chunk, places, schema.needed)
+        numbers = chunk.numbers[places]
+        if lost:
+            yield Decoded(None, dead_letters(source, numbers[lost], "malformed"))
+            numbers = np.delete(numbers, lost)
+        for rows in _alike(columns, schema) if len(numbers) else ():
+            some, at = columns, numbers
+            if rows is not None:
+                some = {name: list(compress(column, rows)) for name, column in columns.items()}
+                at = numbers[rows]
+            raw, bad = typed_columns(some, schema)
+            yield assemble(raw, at, schema, source, bad)
+
+
+def _read(
+    chunk: Chunk, places: NDArray[np.int64], names: Sequence[str]
+) -> tuple[dict[str, list[Any]], list[int]]:
+    """Columns of the objects at some lines, and which of the lines are no JSON."""
+    data, lost = chunk.data, []
+    columns: list[list[Any]] = [[] for _ in names]
+    starts, ends = chunk.starts[places].tolist(), chunk.ends[places].tolist()
+    for begin in range(0, len(starts), _ROWS):
+        stop = begin + _ROWS
+        lines = [data[a:b] for a, b in zip(starts[begin:stop], ends[begin:stop], strict=True)]
+        values, gone = read_objects(lines, names)
+        lost += [begin + at for at in gone]
+        for column, some in zip(columns, zip(*values, strict=True), strict=bool(values)):
+            column += some
+    return dict(zip(names, columns, strict=True)), lost
+
+
+def _alike(
+    columns: dict[str, list[Any]], schema: EventSchema
+) -> Iterator[NDArray[np.bool_] | None]:
+    """Rows whose times may share a column: which, or None for all.
+
+    19970101 and "19970101" are of two types, and a format of its own reads each its own way.
+    """
+    stamps = [s for s in (schema.time, schema.arrival) if s is not None and s.format is not None]
+    times = [columns[stamp.column] for stamp in stamps]
+    if all(len(set(map(type, column))) == 1 for column in times):
+        yield None
+        return
+    kinds = list(zip(*(map(type, column) for column in times), strict=True))
+    for kind in set(kinds):
+        yield np.fromiter((other == kind for other in kinds), np.bool_, len(kinds))

@@ -31,14 +31,30 @@ def columns_of(
     Returns:
       raw columns for ``assemble``, and (n,) bool or None.
     """
-    bad = np.zeros(len(rows), dtype=bool)
+    return typed_columns({name: [row.get(name) for row in rows] for name in schema.needed}, schema)
+
+
+def typed_columns(
+    columns: Mapping[str, Sequence[Any]], schema: EventSchema
+) -> tuple[dict[str, Any], Bad]:
+    """Gives columns of Python values their types and marks records that hold others.
+
+    Args:
+      columns: every needed column, each (n,).
+      schema: the roles of columns.
+
+    Returns:
+      raw columns for ``assemble``, and (n,) bool or None.
+    """
+    bad = np.zeros(len(columns[schema.time.column]), dtype=bool)
     raw: dict[str, Any] = {}
     times = {schema.time.column, schema.arrival.column if schema.arrival else None}
     for name in schema.needed:
-        values = [row.get(name) for row in rows]
+        values = columns[name]
         kind = schema.columns.get(name)
         if name in times:
-            raw[name] = _times(values, bad)
+            stamp = schema.time if name == schema.time.column else schema.arrival
+            raw[name] = _times(values, bad, stamp is None or stamp.format is None)
         elif kind == "number" and name not in (schema.key, schema.id, schema.unit):
             raw[name] = _numbers(values, bad)
         elif kind == "boolean":
@@ -50,18 +66,23 @@ def columns_of(
     return raw, bad if bad.any() else None
 
 
-def _only(values: list[Any], allowed: frozenset[type], bad: Any) -> list[Any]:
+def _only(values: Sequence[Any], allowed: frozenset[type], bad: Any) -> Sequence[Any]:
     """Values of other types become None, and their rows bad."""
-    if set(map(type, values)) <= allowed:
+    kinds = list(map(type, values))
+    wrong = set(kinds) - allowed
+    if not wrong:
         return values
-    for i, value in enumerate(values):
-        if type(value) not in allowed:
-            bad[i] = True
-            values[i] = None
-    return values
+    kept = list(values)
+    for kind in wrong:
+        at = -1
+        for _ in range(kinds.count(kind)):
+            at = kinds.index(kind, at + 1)
+            bad[at] = True
+            kept[at] = None
+    return kept
 
 
-def _numbers(values: list[Any], bad: Any) -> pa.Array:
+def _numbers(values: Sequence[Any], bad: Any) -> pa.Array:
     values = _only(values, _NUMBERS, bad)
     try:
         return pa.array(values, pa.float64())
@@ -76,7 +97,7 @@ def _float(value: Any) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
-def _texts(values: list[Any], bad: Any) -> pa.Array:
+def _texts(values: Sequence[Any], bad: Any) -> pa.Array:
     kinds = set(map(type, values))
     if kinds <= {bytes, _NONE} and bytes in kinds:
         return pa.array(values, pa.binary())
@@ -86,9 +107,13 @@ def _texts(values: list[Any], bad: Any) -> pa.Array:
     return pa.array(values, pa.string())
 
 
-def _times(values: list[Any], bad: Any) -> pa.Array:
+def _times(values: Sequence[Any], bad: Any, no_format: bool) -> pa.Array:
     values = _only(values, _TIMES, bad)
     kinds = set(map(type, values)) - {_NONE}
+    if no_format and str in kinds and kinds <= {str, int, float}:
+        # Among texts a number is no time: nothing says what it counts.
+        texts = _only(values, frozenset({str, _NONE}), np.zeros_like(bad))
+        return pa.array(texts, pa.string())
     if kinds == {datetime}:
         aware = {value.tzinfo is not None for value in values if value is not None}
         if len(aware) == 1:

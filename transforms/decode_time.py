@@ -151,23 +151,32 @@ def _from_text(text: Any, stamp: Stamp) -> pa.TimestampArray:
 
 
 def _from_iso(text: Any, zone: str) -> pa.TimestampArray:
-    """The common case is one cast; what is mixed or broken is told apart first."""
-    try:
-        return _in_range(text.cast(UTC_MICROSECONDS).view(pa.int64())).view(UTC_MICROSECONDS)
-    except pa.ArrowInvalid:
-        pass
-    try:
-        return _in_zone(_in_range(text.cast(pa.timestamp("us")).view(pa.int64())), zone)
-    except pa.ArrowInvalid:
-        pass
+    """The common case is one cast; then, one without what is broken; then what is mixed."""
     none = pa.scalar(None, pa.string())
-    text = pc.if_else(pc.match_substring_regex(text, _ISO), text, none)
+    times = _alike_iso(text, zone)
+    if times is None:
+        text = pc.if_else(pc.match_substring_regex(text, _ISO), text, none)
+        times = _alike_iso(text, zone)
+    if times is not None:
+        return times
     text = pc.replace_substring_regex(text, r"(\.\d{6})\d+", r"\1")
     offset = pc.match_substring_regex(text, _HAS_OFFSET)
     absolute = cast_or_null(pc.if_else(offset, text, none), UTC_MICROSECONDS)
     local = cast_or_null(pc.if_else(offset, none, text), pa.timestamp("us"))
     placed = _in_zone(_in_range(local.view(pa.int64())), zone).view(pa.int64())
     return pc.coalesce(_in_range(absolute.view(pa.int64())), placed).view(UTC_MICROSECONDS)
+
+
+def _alike_iso(text: Any, zone: str) -> pa.TimestampArray | None:
+    """Times that all have an offset, or all have none; None if they are not so."""
+    # A cast that fails makes a message for each value, so the first value says which to try.
+    first = text.slice(max(pc.index(text.is_valid(), True).as_py(), 0), 1)
+    try:
+        if pc.any(pc.match_substring_regex(first, _HAS_OFFSET)).as_py():
+            return _in_range(text.cast(UTC_MICROSECONDS).view(pa.int64())).view(UTC_MICROSECONDS)
+        return _in_zone(_in_range(text.cast(pa.timestamp("us")).view(pa.int64())), zone)
+    except pa.ArrowInvalid:
+        return None
 
 
 def _from_format(text: Any, form: str, zone: str) -> pa.TimestampArray:

@@ -238,6 +238,11 @@ JSON_LINES = st.lists(
             b'{"date":"19970101","dollars":NaN}',
             b'{"date":"19970101","dollars":Inf,"store":3}',
             b'{"date":"19970101","else":[Infinity]}',
+            b'{"date":"19970101","dollars":-Inf,"else":"NaN \\"NaN\\\\"}',
+            b'{"date":"19970101","dollars":-NaN,"else":"\\u0000NaN"}',
+            b'{"date":"19970101",NaN:1}',
+            b'{"date":"19970101","dollars":1NaN}',
+            b'{"date":19970101.0,"else":1e999}',
             b'{"date":"19970101"',
             b"}",
             b"{}{}",
@@ -262,11 +267,69 @@ def test_ndjson_loses_nothing_and_chunks_do_not_matter(lines: list[bytes], last:
     assert sorted([row["@position"] for row in events] + [n for n, _ in dead]) == given_lines
     for size in (1, 64):
         assert _same(ndjson(body, chunk_bytes=size), (events, dead))
+    # Neighbours do not matter either, not even those that take the fast way from the others.
+    for n, line in enumerate(body.split(b"\n"), 1):
+        alone_events, alone_dead = ndjson(line)
+        assert [reason for _, reason in alone_dead] == [r for at, r in dead if at == n]
+        beside = [row | {"@position": 1} for row in events if row["@position"] == n]
+        assert _same(alone_events, beside)
 
 
 def _same(one: object, other: object) -> bool:
     # Arrow reads -0 as -0.0, orjson as 0: equal numbers.
     return repr(one).replace("-0.0", "0.0") == repr(other).replace("-0.0", "0.0")
+
+
+def test_one_bad_line_of_each_kind_among_thousands() -> None:
+    bad = [
+        b'{"date":"19970101","dollars":"abc"}',
+        b'{"date":"19970101","items":[1]}',
+        b'{"date":"19970101","store":{"a":1}}',
+        b'{"date":"19970101","items":1,}',
+        b'{"\xff\xfe\x00\x01}',
+        b"\x00\x01\xfe\xff",
+        GOOD_JSON[:-9],
+    ]
+    odd = [
+        b'{"date":"19970101","store":"w","store":7}',
+        b'{"date":19970101,"else":{"a":[{}]}}',
+        b'{"date":"19970101","dollars":NaN}',
+        b'{"date":"19970101"}',
+    ]
+    lines = [GOOD_JSON] * 3000
+    for i, line in enumerate(bad + odd):
+        lines[100 + 250 * i] = line
+    events, dead = ndjson(b"\n".join(lines))
+    assert dead == [(101 + 250 * i, "malformed") for i in range(len(bad))]
+    found = {row["@position"]: row for row in events}
+    assert len(found) == 3000 - len(bad)
+    assert found[101 + 250 * len(bad)]["@key"] == "7"
+    alone = ndjson(GOOD_JSON)[0][0]
+    assert all(
+        row == alone | {"@position": n} for n, row in found.items() if lines[n - 1] == GOOD_JSON
+    )
+
+
+def test_a_number_among_times_in_text_is_no_time() -> None:
+    schema = EventSchema.build(Stamp("t"))
+    lines = [b'{"t":"2020-01-01"}', b'{"t":5}', b'{"t":"2020-01-01T00:00:00Z"}', b'{"t":true}']
+    events, dead = ndjson(b"\n".join(lines), schema)
+    assert [row["@position"] for row in events] == [1, 3]
+    assert dead == [(2, "missing_time"), (4, "malformed")]
+
+
+def test_whole_nanoseconds_keep_their_digits_beside_fractions() -> None:
+    schema = EventSchema.build(Stamp("t", "epoch_ns"))
+    whole = b'{"t":1704067200000000999}'
+    (alone,) = ndjson(whole, schema)[0]
+    events, dead = ndjson(b'{"t":1704067200000000000.5}\n' + whole, schema)
+    assert not dead and events[1]["@time"] == alone["@time"]
+
+
+def test_a_text_left_open_beside_nan_is_read_once() -> None:
+    line = b'{"date":"19970101","dollars":NaN,"else":"' + b'\\"' * 200_000 + b"}"
+    events, dead = ndjson(GOOD_JSON + b"\n" + line)
+    assert len(events) == 1 and dead == [(2, "malformed")]
 
 
 @pytest.mark.parametrize("deep", [b"[" * 3000 + b"]" * 3000, b'{"a":' * 2000 + b"1" + b"}" * 2000])
