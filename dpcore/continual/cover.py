@@ -78,7 +78,7 @@ class CoverSum(ContinualSum):
         return np.asarray(np.sqrt(self.lattice_variance(ticks, over)))
 
     def lattice_variance(self, ticks: Ints, over: int | None) -> Floats:
-        """Variance of discrete noise, lattice units, where squares of multipliers are whole."""
+        """Variance of discrete noise, lattice units, where every multiplier is 1: (m, d)."""
         unit = np.asarray(lattice_variances(self.noise_scale, self.scales), dtype=np.float64)
         return np.asarray(self.factor(ticks, over)[:, None] * unit)
 

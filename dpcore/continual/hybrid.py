@@ -10,7 +10,13 @@ import numpy as np
 
 from dpcore.continual.cover import UNBOUNDED, CoverSum, Node, common_below, trailing_zeros
 from dpcore.continual.prefix import Slots
-from dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
+from dpcore.continual.unit import (
+    lattice_variances,
+    noise_for,
+    noise_scale_for,
+    refuse_options,
+    refuse_overs,
+)
 from dpcore.guarantee import Loss
 from dpcore.mechanism import Digests, Floats, Ints, Noise, label
 
@@ -105,18 +111,29 @@ class Hybrid(CoverSum):
     def factor(self, ticks: Ints, over: int | None) -> Floats:
         """Finished epochs' roots and the prefix of this one, less what N ticks ago shares: (m,)."""
         squares = np.asarray([self.multiplier(k) ** 2 for k in range(self.levels + 1)])
-        roots = np.concatenate([[0.0], np.cumsum(squares)])
+        return self._added(ticks, over, squares[:, None])[:, 0]
+
+    def lattice_variance(self, ticks: Ints, over: int | None) -> Floats:
+        """Variance of discrete noise, lattice units: each epoch's is rounded up by itself."""
+        units = [
+            lattice_variances(self.noise_scale, self.scales, self.multiplier(k))
+            for k in range(self.levels + 1)
+        ]
+        return self._added(ticks, over, np.asarray(units, dtype=np.float64))
+
+    def _added(self, ticks: Ints, over: int | None, unit: Floats) -> Floats:
+        """Variance at ticks (m,) from that of a unit of each epoch, (epochs, w): (m, w)."""
+        roots = np.concatenate([np.zeros_like(unit[:1]), np.cumsum(unit, axis=0)])
         now = np.asarray(ticks, dtype=np.int64) + 1
+        then = np.zeros_like(now) if over is None else np.maximum(now - over, 0)
         epoch, inside = _place(now)
+        epoch_then, inside_then = _place(then)
         nothing = np.zeros_like(inside)
-        if over is None:
-            return np.asarray(roots[epoch] + squares[epoch] * common_below(inside, nothing))
-        epoch_then, inside_then = _place(np.maximum(now - over, 0))
-        same = squares[epoch] * common_below(inside, inside_then)
+        same = unit[epoch] * common_below(inside, inside_then)[:, None]
         apart = roots[epoch] - roots[epoch_then]
-        apart += squares[epoch] * common_below(inside, nothing)
-        apart += squares[epoch_then] * common_below(inside_then, nothing)
-        return np.asarray(np.where(epoch == epoch_then, same, apart))
+        apart += unit[epoch] * common_below(inside, nothing)[:, None]
+        apart += unit[epoch_then] * common_below(inside_then, nothing)[:, None]
+        return np.asarray(np.where((epoch == epoch_then)[:, None], same, apart))
 
     def cover(self, tick: int) -> tuple[Node, ...]:
         """Whole epochs, then one node a binary digit 1 of the rest."""
