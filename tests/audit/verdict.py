@@ -77,24 +77,24 @@ def separation(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
 
 def threshold(mu: float, delta: float, trials: int) -> float:
     """Where the bound is expected to be best, normals of means mu and 0; decided before any run."""
-    cuts = np.linspace(0, mu + 3, 301)
-    hits = np.rint(trials * norm.sf(cuts - mu)).astype(int)
-    misses = np.rint(trials * norm.sf(cuts)).astype(int)
-    bounds = [bound_of(h, m, trials, delta) for h, m in zip(hits, misses, strict=True)]
-    return float(cuts[int(np.argmax(bounds))])
+    cuts = np.linspace(0, mu + 3, 151)
+    hits, misses = (np.rint(trials * norm.sf(cuts - mean)) for mean in (mu, 0.0))
+    return float(cuts[int(np.argmax(bounds_of(hits, misses, trials, delta)))])
 
 
 def epsilon_bound(likely: np.ndarray, unlikely: np.ndarray, delta: float) -> float:
     """Lower bound of epsilon from how often an observer's finding occurs in either world."""
     assert likely.size == unlikely.size
-    return bound_of(int(likely.sum()), int(unlikely.sum()), likely.size, delta)
+    hits, misses = np.atleast_1d(likely.sum()), np.atleast_1d(unlikely.sum())
+    return float(bounds_of(hits, misses, likely.size, delta)[0])
 
 
-def bound_of(hits: int, misses: int, trials: int, delta: float) -> float:
-    """The bound from counts: log((lower bound of one probability - delta) / upper of the other)."""
-    lower = float(beta.ppf(MAY_ERR, hits, trials - hits + 1)) if hits else 0.0
-    upper = float(beta.ppf(1 - MAY_ERR, misses + 1, trials - misses)) if misses < trials else 1.0
-    return math.log(max(lower - delta, 1e-300) / upper)
+def bounds_of(hits: np.ndarray, misses: np.ndarray, trials: int, delta: float) -> np.ndarray:
+    """Bounds from counts (m,): log((lower bound of a probability - delta) / upper of the other)."""
+    lower = np.where(hits > 0, beta.ppf(MAY_ERR, np.maximum(hits, 1), trials - hits + 1), 0.0)
+    upper = beta.ppf(1 - MAY_ERR, misses + 1, np.maximum(trials - misses, 1))
+    upper = np.where(misses < trials, upper, 1.0)
+    return np.asarray(np.log(np.maximum(lower - delta, 1e-300) / upper))
 
 
 def tampered(program: Any, **change: Any) -> Any:

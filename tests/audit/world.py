@@ -119,6 +119,10 @@ class Recorder:
         self.noisy.append(noisy)
         return new, noisy
 
+    def solve(self, noisy: Any, ticks: Any) -> tuple[()]:
+        """Nobody looks at what follows from the sums."""
+        return ()
+
 
 @dataclass(frozen=True)
 class World:
