@@ -108,7 +108,10 @@ def test_a_missing_config(weir: Weir) -> None:
         (["--runner", "spark"], "'direct', 'prism', 'flink', 'dataflow'"),
         (["--set", "source=null"], "source = None: is missing"),
         (["--set", "sink=null"], "sink = None: is missing"),
-        (["--set", "source={pubsub: {subscription: projects/p/subscriptions/s}}"], "PrivateReleases"),
+        (
+            ["--set", "source={pubsub: {subscription: projects/p/subscriptions/s}}"],
+            "PrivateReleases",
+        ),
         (["--secret-file", "none.key"], "cannot be read"),
         (["--set", "secret.env=WEIR_UNSET_SECRET"], "not set"),
         (["--secretfile", "x"], "did you mean --secret-file?"),
