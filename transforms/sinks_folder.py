@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -133,12 +134,12 @@ def batches_of(payloads: Sequence[bytes]) -> list[pa.RecordBatch]:
     return [batch_from_bytes(data) for payload in payloads for *_, data in parts_of(payload)]
 
 
-class Writer:
+class Writer(ABC):
     """Writes sorted tables of one range somewhere. ``write`` returns rows that contradict it."""
 
+    @abstractmethod
     def write(self, first: int, last: int, ready: Sorted) -> int:
         """Writes ticks first .. last once."""
-        raise NotImplementedError
 
     def compare(self, first: int, last: int, again: Sorted) -> int:
         """Rows of a repeat, after the write, that differ from what was written."""

@@ -292,7 +292,6 @@ def test_messages_and_records() -> None:
 
 
 def test_the_graphs_of_the_cloud_sinks_build() -> None:
-    pytest.importorskip("google.cloud.bigquery")
     options = beam.options.pipeline_options.PipelineOptions(
         ["--streaming", "--project=some-project", "--temp_location=gs://bucket/tmp"]
     )
