@@ -32,6 +32,8 @@ __all__ = [
 JOB_SECTIONS = ("source", "deduplicate", "secret", "sink", "dead_letters", "limits")
 """Sections of a job that do not shape a plan: where data come from and go to."""
 
+MOST_BLOCKS = 1 << 16
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _OUTPUT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}\Z")
 
@@ -160,6 +162,8 @@ class PlanConfig(Section):
             )
         if self.blocks is not None and (self.blocks < 1 or self.blocks & (self.blocks - 1)):
             raise refusal("blocks", self.blocks, "must be a power of two, like 16.")
+        if self.blocks is not None and self.blocks > MOST_BLOCKS:
+            raise refusal("blocks", self.blocks, f"must be at most {MOST_BLOCKS}.")
         return self
 
     @classmethod

@@ -105,4 +105,6 @@ class Key(Section):
                 if key in seen:
                     raise refusal("declared", key, "is listed twice; list every key once.")
                 seen.add(key)
+                if any("\ud800" <= letter <= "\udfff" for letter in key):
+                    raise refusal("declared", ascii(key), "is not text: it has no form in UTF-8.")
         return self

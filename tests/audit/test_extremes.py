@@ -285,6 +285,13 @@ def test_settings_of_a_split_are_those_of_its_parts() -> None:
         build(mechanism={"continual_sum": "separate", "gamma": 1.0})
 
 
+def test_keys_and_blocks_that_a_pipeline_could_not_hold_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"key\.declared.*UTF-8"):
+        build(key={"column": "k", "declared": ["a", "\ud800"]})
+    with pytest.raises(ConfigError, match=r"blocks"):
+        build(blocks=1 << 40)
+
+
 # ---- what real-valued noise cannot promise
 
 
