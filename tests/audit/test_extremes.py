@@ -202,6 +202,7 @@ def test_any_epsilon(epsilon: float, delta: float) -> None:
 
 def test_calibration_near_the_ends_of_delta_is_never_above_the_target() -> None:
     """The logarithm of delta loses digits near 1: budgets must not be the larger for it."""
+
     def exact(mu: float, epsilon: float) -> Any:
         with mpmath.workdps(60):
             m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
