@@ -12,10 +12,8 @@ IDS = np.arange(1, 21, dtype=np.uint64)
 
 
 def batch(ids: np.ndarray, ticks: np.ndarray) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array(ids), pa.array(np.zeros_like(ids)), pa.array(ticks), pa.array(np.arange(len(ids)))],
-        names=[HIGH, LOW, "@tick", "@position"],
-    )  # fmt: skip
+    columns = {HIGH: ids, LOW: np.zeros_like(ids), "@tick": ticks, "@position": np.arange(len(ids))}
+    return pa.RecordBatch.from_arrays([pa.array(c) for c in columns.values()], list(columns))
 
 
 def counted(horizon: int | None, newcomer: bool) -> int:
