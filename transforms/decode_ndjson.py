@@ -27,6 +27,7 @@ from transforms.text import Chunk
 _OPEN, _CLOSE = ord("{"), ord("}")
 _BLANK = 2
 _LOOKED_AT = 16
+_TRIED = 1_000
 _BATCH_LINES = 2**16
 _ROWS = 256
 """Rows at a time before they become columns: too few for the collector of garbage to care."""
@@ -81,6 +82,14 @@ def _at_once(chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema) -> pa.T
     types = _types(chunk, keep, schema)
     if types is None:
         return None
+    # Where bad lines are many the first thousand hold one, and the others need not be copied.
+    some = keep & (np.cumsum(keep) <= _TRIED)
+    if _arrow(chunk, some, types) is None:
+        return None
+    return _arrow(chunk, keep, types)
+
+
+def _arrow(chunk: Chunk, keep: NDArray[np.bool_], types: dict[str, pa.DataType]) -> pa.Table | None:
     count = int(keep.sum())
     whole = count == len(chunk) and not len(chunk.too_long)
     data = chunk.data if whole else chunk.select(keep)
