@@ -111,7 +111,8 @@ class Deduplicate(Section):
 
     horizon: Duration | None = Field(
         default=None,
-        description="Event time for which an id is remembered; without it, for the whole job.",
+        description="On a stream, how long the public clock runs on before an id is forgotten; "
+        "without it, and on files, ids are remembered for the whole job.",
         examples=["7d"],
     )
 

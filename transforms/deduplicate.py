@@ -20,18 +20,22 @@ import pyarrow.compute
 from apache_beam import coders
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms import userstate
+from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from dpcore.bounding.id_hash import id_hashes
+from dpcore.clock import Clock
 from transforms.coders import batch_from_bytes, batch_to_bytes, pack, unpack
 from transforms.dead_letters import DEAD, dead_letters, tally_dead
+from transforms.leaf import to_timestamp
 from transforms.secret import SecretRef
-from transforms.seen_ids import HIGH, LOW, NOTHING, SOURCE, Seen, Words, remember
+from transforms.seen_ids import HIGH, LOW, NOTHING, SOURCE, Seen, Words, forget, remember
 
 STEP_NAME = "Deduplicate"
 SEEN_STATE = "seen"
+TIMER = "forget"
 # Runners find stored state by these names: they never change (tests hold them to a file).
 
 SHARDS = 8
@@ -138,27 +142,32 @@ class DropSeen(beam.DoFn):
     """(shard, batch) -> the events whose id is new; duplicates on the tagged output.
 
     Args:
-      horizon: an id is remembered at least until the newest event of its shard is this many ticks
-        ahead of it; None: for the whole run.
+      clock: the public clock. horizon: an id is remembered until the watermark is at least this
+        many ticks past the tick of its event; None: for the whole run.
+      layout: the plan's layout, hex.
+      keep_hash: leave the hashes of ids in the batches.
     """
 
     SEEN = userstate.ReadModifyWriteStateSpec(SEEN_STATE, coders.BytesCoder())
+    FORGET = userstate.TimerSpec(TIMER, TimeDomain.WATERMARK)
 
-    def __init__(self, horizon: int | None, layout: str, keep_hash: bool) -> None:
-        self._horizon, self._layout = horizon, bytes.fromhex(layout)
-        self._keep_hash = keep_hash
+    def __init__(self, clock: Clock, horizon: int | None, layout: str, keep_hash: bool) -> None:
+        self._clock, self._horizon = clock, horizon
+        self._layout, self._keep_hash = bytes.fromhex(layout), keep_hash
 
     def process(
         self,
         element: tuple[int, bytes],
         seen: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008
+        timer: Any = beam.DoFn.TimerParam(FORGET),  # noqa: B008
     ) -> Iterator[Any]:
         """One state read and one write for a whole batch."""
         batch = batch_from_bytes(element[1])
         stored = seen.read()
         known = NOTHING if stored is None else Seen(*unpack(KIND, stored, self._layout))
-        fresh, known = remember(batch, known, self._horizon)
+        fresh, known = remember(batch, known, with_ticks=self._horizon is not None)
         seen.write(pack(KIND, known, self._layout))
+        self._remind(known, timer)
         if fresh.all():
             yield strip(batch, self._keep_hash)
             return
@@ -167,6 +176,31 @@ class DropSeen(beam.DoFn):
         for letters in duplicates(dropped):
             tally_dead(letters)
             yield TaggedOutput(DEAD, letters)
+
+    @userstate.on_timer(FORGET)
+    def on_forget(
+        self,
+        fired: Any = beam.DoFn.TimestampParam,
+        seen: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008
+        timer: Any = beam.DoFn.TimerParam(FORGET),  # noqa: B008
+    ) -> None:
+        """Forgets what the public clock has left behind."""
+        stored = seen.read()
+        if stored is None or self._horizon is None:
+            return
+        now = (fired.micros - self._clock.start) // self._clock.period
+        known = forget(Seen(*unpack(KIND, stored, self._layout)), now - self._horizon)
+        if not len(known.high):
+            seen.clear()
+            return
+        seen.write(pack(KIND, known, self._layout))
+        self._remind(known, timer)
+
+    def _remind(self, known: Seen, timer: Any) -> None:
+        """Sets the timer for when a quarter of a horizon's ids, from the oldest on, are due."""
+        if self._horizon is not None and len(known.ticks):
+            due = int(known.ticks.min()) + self._horizon + max(1, self._horizon // 4)
+            timer.set(to_timestamp(self._clock.tick_start(due)))
 
 
 def duplicates(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -186,6 +220,7 @@ class Deduplicate(beam.PTransform):
 
     Args:
       secret: reference; only a key of its own is derived from it here.
+      clock: the public clock, by which ids are forgotten.
       layout: the plan's layout, hex: state belongs to it.
       horizon: ticks, or None for the whole run.
       keep_hash: leave the hashes of ids in the batches, for row leaves.
@@ -194,12 +229,14 @@ class Deduplicate(beam.PTransform):
     def __init__(
         self,
         secret: SecretRef,
+        clock: Clock,
         layout: str,
         horizon: int | None = None,
         keep_hash: bool = False,
     ) -> None:
         super().__init__()
-        self._secret, self._layout, self._horizon = secret, layout, horizon
+        self._secret, self._clock = secret, clock
+        self._layout, self._horizon = layout, horizon
         self._keep_hash = keep_hash
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> Any:
@@ -213,7 +250,7 @@ class Deduplicate(beam.PTransform):
             spread.shards
             | "Global" >> beam.WindowInto(GlobalWindows())
             | "DropSeen"
-            >> beam.ParDo(DropSeen(self._horizon, self._layout, self._keep_hash))
+            >> beam.ParDo(DropSeen(self._clock, self._horizon, self._layout, self._keep_hash))
             .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
             .with_outputs(DEAD, main="fresh")
         )

@@ -54,7 +54,8 @@ class PrivateReleases(beam.PTransform):
       secret: where the secret is; None draws a fresh one, which only in-process runners can use.
       bounded: all data is there from the start (files); needs ``clock.end``.
       every: ticks that one output batch stays within (a sink's ``every``).
-      horizon: ticks for which event ids are remembered; None: the whole run.
+      horizon: ticks of the public clock for which event ids are remembered; None: the whole run.
+        Bounded input is remembered whole: its clock only moves at the end.
       noise: in tests only, a source of other noise. No option of a pipeline reaches it.
 
     Raises:
@@ -94,7 +95,11 @@ class PrivateReleases(beam.PTransform):
         dead.append(assigned.dead)
         if plan.config.schema_.id is not None:
             unique = kept | "Deduplicate" >> Deduplicate(
-                self._secret, plan.layout, self._horizon, keep_hash=plan.program.leaf == "rows"
+                self._secret,
+                plan.clock,
+                plan.layout,
+                None if self._bounded else self._horizon,
+                keep_hash=plan.program.leaf == "rows",
             )
             kept = unique.events
             dead.append(unique.dead)

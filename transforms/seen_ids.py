@@ -34,9 +34,15 @@ NOTHING = Seen(np.zeros(0, np.uint64), np.zeros(0, np.uint64), NO_TICKS)
 
 
 def remember(
-    batch: pa.RecordBatch, known: Seen, horizon: int | None
+    batch: pa.RecordBatch, known: Seen, with_ticks: bool
 ) -> tuple[NDArray[np.bool_], Seen]:
-    """Which rows are new, and what is known afterwards."""
+    """Which rows are new, and what is known afterwards: nothing is forgotten here.
+
+    Args:
+      batch: events with HIGH, LOW and ``@tick``.
+      known: ids that were seen.
+      with_ticks: keep the tick of each id, for ``forget``.
+    """
     high = batch.column(HIGH).to_numpy()
     low = batch.column(LOW).to_numpy()
     n = batch.num_rows
@@ -48,15 +54,21 @@ def remember(
         order = smallest_first(batch, order, first)
         sorted_high, sorted_low = sorted_high[first], sorted_low[first]
     picked = order[first]
-    ticks = NO_TICKS if horizon is None else batch.column("@tick").to_numpy()[picked]
+    ticks = batch.column("@tick").to_numpy()[picked] if with_ticks else NO_TICKS
     is_new, merged = merge(known, Seen(sorted_high, sorted_low, ticks))
     fresh = np.zeros(n, dtype=bool)
     fresh[picked[is_new]] = True
-    if horizon is not None and len(merged.ticks):
-        alive = merged.ticks > int(merged.ticks.max()) - horizon
-        if not alive.all():
-            merged = Seen(*(column[alive] for column in merged))
     return fresh, merged
+
+
+def forget(known: Seen, before: int) -> Seen:
+    """Drops ids of events of ticks below ``before``, which the public clock decides.
+
+    Never by another event's time: one event far ahead would make every later copy of other events
+    count again, and a single event must change no more than itself.
+    """
+    alive = known.ticks >= before
+    return known if alive.all() else Seen(*(column[alive] for column in known))
 
 
 def merge(known: Seen, new: Seen) -> tuple[NDArray[np.bool_], Seen]:

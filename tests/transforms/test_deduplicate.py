@@ -6,10 +6,16 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.coders import registry
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.test_stream import TestStream
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.window import TimestampedValue
 
 from dpcore.bounding.id_hash import id_hashes
+from dpcore.clock import Clock
 from tests.transforms.running import KEPT, cut, keep, shuffled
 from transforms import deduplicate, tally
 from transforms.coders import pack, unpack
@@ -23,6 +29,8 @@ from transforms.secret import SecretRef
 from transforms.seen_ids import NOTHING, Seen, merge, remember, sort_hashes
 
 LAYOUT = "cd" * 32
+CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)
+STREAMING = PipelineOptions(["--streaming"])
 KEY = bytes(range(16))
 
 
@@ -49,7 +57,7 @@ def run(batches: list[pa.RecordBatch], horizon: int | None = None) -> tuple[list
     tally.reset()
     pipeline = beam.Pipeline(runner=FnApiRunner())
     source = pipeline | beam.Create(batches, reshuffle=False).with_output_types(pa.RecordBatch)
-    found = source | Deduplicate(SecretRef.fresh(), LAYOUT, horizon)
+    found = source | Deduplicate(SecretRef.fresh(), CLOCK, LAYOUT, horizon)
     kept, dead = keep(found.events, "kept"), keep(found.dead, "dead")
     pipeline.run().wait_until_finish()
     events = [row for one in KEPT.pop(kept) for row in one.to_pylist()]
@@ -70,22 +78,42 @@ def test_events_without_an_id_all_count() -> None:
     assert len(events) == 5 and len(dead) == 2
 
 
-def test_an_id_is_forgotten_after_the_horizon() -> None:
-    def seen(*ticks: int) -> list[int]:
-        known, fresh = NOTHING, []
-        for tick in ticks:
-            one = batch(["a"], [tick])
-            found, known = remember(
-                prepare(one, id_hashes(one.column("@id"), KEY).hashes), known, 5
-            )
-            other = batch(["b" + str(tick)], [tick])
-            hashes = id_hashes(other.column("@id"), KEY).hashes
-            _, known = remember(prepare(other, hashes), known, 5)
-            fresh.append(tick) if found.all() else None
-        return fresh
+def test_an_id_is_forgotten_by_the_public_clock_and_by_nothing_else() -> None:
+    """Copies behind an event far ahead still count once; behind the watermark they count again."""
+    seconds = CLOCK.period / 1e6
 
-    assert seen(0, 1, 4) == [0]
-    assert seen(0, 4, 6, 7) == [0, 7]
+    def at(tick: int) -> float:
+        return CLOCK.start / 1e6 + tick * seconds
+
+    def stamped(*ids: str, tick: int) -> TimestampedValue:
+        return TimestampedValue(batch(list(ids), [tick] * len(ids)), at(tick))
+
+    stream = (
+        TestStream(coder=registry.get_coder(pa.RecordBatch))
+        .advance_watermark_to(at(0))
+        .add_elements([stamped("a", "b", tick=0)])
+        .add_elements([stamped("far", tick=900)])
+        .add_elements([stamped("a", tick=0)])
+        .advance_watermark_to(at(5))
+        .add_elements([stamped("a", tick=5)])
+        .advance_watermark_to(at(20))
+        .add_elements([stamped("a", "far", tick=20)])
+        .advance_watermark_to_infinity()
+    )
+    tally.reset()
+    pipeline = beam.Pipeline(runner=BundleBasedDirectRunner(), options=STREAMING)
+    source = pipeline | stream
+    found = source | Deduplicate(SecretRef.fresh(), CLOCK, LAYOUT, 5)
+    kept = keep(found.events, "kept")
+    pipeline.run().wait_until_finish()
+    ticks = sorted(row["@tick"] for one in KEPT.pop(kept) for row in one.to_pylist())
+    assert ticks == [0, 0, 20, 900]
+    assert tally.snapshot()["duplicate"] == 3
+
+
+def test_bounded_input_is_remembered_whole() -> None:
+    events, _ = run([batch(["a"], [0]), batch(["b"], [900]), batch(["a"], [1])])
+    assert len(events) == 2
 
 
 def test_of_copies_in_one_batch_the_smallest_stays_whatever_their_order() -> None:
@@ -95,7 +123,7 @@ def test_of_copies_in_one_batch_the_smallest_stays_whatever_their_order() -> Non
     for seed in range(5):
         mixed = shuffled(whole, seed)
         hashes = id_hashes(mixed.column("@id"), KEY).hashes
-        fresh, known = remember(prepare(mixed, hashes), NOTHING, None)
+        fresh, known = remember(prepare(mixed, hashes), NOTHING, with_ticks=False)
         left = mixed.filter(pa.array(fresh)).to_pylist()
         kept = sorted((r["@position"], r["v"]) for r in left)
         assert kept == [(0, 2.0), (1, 2.0), (1, 3.0)] and len(known.high) == 3
@@ -128,7 +156,7 @@ def test_what_is_known_is_the_set_of_all_ids_however_they_were_cut() -> None:
         new = 0
         for piece in cut(whole, pieces):
             hashes = id_hashes(piece.column("@id"), KEY).hashes
-            fresh, known = remember(prepare(piece, hashes), known, None)
+            fresh, known = remember(prepare(piece, hashes), known, with_ticks=False)
             new += int(fresh.sum())
         assert new == len(set(ids))
         states.append(pack(b"D", known[:2]))
@@ -152,6 +180,6 @@ def test_a_long_bundle_is_sent_on_in_between(limit: int, monkeypatch: pytest.Mon
 def test_it_works_in_a_graph_of_its_own() -> None:
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         source = pipeline | beam.Create([batch(["a", "a"])]).with_output_types(pa.RecordBatch)
-        found = source | Deduplicate(SecretRef.fresh(), LAYOUT)
+        found = source | Deduplicate(SecretRef.fresh(), CLOCK, LAYOUT)
         counts = found.events | beam.Map(lambda one: one.num_rows)
         assert_that(counts, equal_to([1]))

@@ -217,7 +217,10 @@ def test_names_that_runners_find_state_by_never_change() -> None:
             [TickDoFn.MACHINE.name, TickDoFn.PENDING.name]
             + [TickDoFn.NEXT.name, TickDoFn.ANNOUNCED.name, TickDoFn.TIMER.name]
         ),
-        deduplicate.STEP_NAME: [deduplicate.DropSeen.SEEN.name],
+        deduplicate.STEP_NAME: [
+            deduplicate.DropSeen.SEEN.name,
+            deduplicate.DropSeen.FORGET.name,
+        ],
         sinks_folder.STEP_NAME: sorted(
             [sinks_folder.RangeDoFn.PARTS.name, sinks_folder.RangeDoFn.SEEN.name]
             + [sinks_folder.RangeDoFn.DONE.name, sinks_folder.RangeDoFn.END.name]
