@@ -1,0 +1,65 @@
+"""Largest first, in whole blocks of rows: the order that projections and local oracles go by."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.geometry.convex_set import Floats, rows
+
+
+def descending(keys: Floats) -> NDArray[np.int64]:
+    """For each row, its columns from the largest key to the smallest: (K, d) -> (K, d).
+
+    One sort of integers: a key's leading bits, then its column. Keys that agree in their leading
+    52 - ceil(log2 d) bits count as equal, and equal keys come in the order of their columns. So
+    the order is the same on every machine, whichever sort it has.
+    """
+    d = keys.shape[1]
+    mask = np.int64((1 << max(d - 1, 0).bit_length()) - 1)
+    bits = (-keys + 0.0).view(np.int64)  # + 0.0: one zero only
+    bits ^= (bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)  # integers in the order of the floats
+    bits &= ~mask
+    bits |= np.arange(d, dtype=np.int64)
+    bits.sort(axis=1)
+    bits &= mask
+    return bits
+
+
+def take_largest_first(keys: Floats, caps: Floats, amount: Floats) -> Floats:
+    """Takes ``amount`` from each row, first where its key is largest, at most the cap of each.
+
+    Args:
+      keys: (K, d). caps: (K, d) >= 0. amount: (K,) >= 0; more than the caps hold takes them all.
+
+    Returns:
+      (K, d) what is taken of each column: the solution of
+      maximise <keys, y> subject to 0 <= y <= caps, sum y = min(amount, sum caps), keys >= 0.
+    """
+    k, d = keys.shape
+    caps = rows(caps)
+    place = descending(keys) + (np.arange(k, dtype=np.int64) * d)[:, None]
+    ordered = np.take(caps.reshape(-1), place)
+    left = np.empty_like(ordered)  # what is left to take when a column's turn comes
+    left[:, :1] = 0.0
+    np.cumsum(ordered[:, :-1], axis=1, out=left[:, 1:])
+    np.subtract(amount[:, None], left, out=left)
+    np.maximum(left, 0.0, out=left)
+    np.minimum(left, ordered, out=left)
+    taken = np.empty_like(caps)
+    taken.reshape(-1)[place] = left
+    return taken
+
+
+def simplex_threshold(values: Floats, total: float) -> Floats:
+    """theta with sum_i max(v_i - theta, 0) = total: (K, d), total > 0 -> (K,).
+
+    Source: Held, Wolfe, Crowder (1974); the sort and the sums are Duchi et al. (2008), Figure 1.
+    """
+    d = values.shape[1]
+    ordered = -np.sort(-values, axis=1)
+    excess = np.cumsum(ordered, axis=1)
+    excess -= total
+    ordered *= np.arange(1.0, d + 1)
+    kept = np.maximum(np.count_nonzero(ordered > excess, axis=1), 1)
+    return np.asarray(excess[np.arange(len(values)), kept - 1] / kept)
