@@ -39,6 +39,9 @@ class Noise(Protocol):
     def first_tick(self) -> int:
         """Index of the first tick of the stride (0 is the start of the clock)."""
 
+    def at(self, first_tick: int, keys: slice | None = None) -> Noise:
+        """The same noise for a stride that begins at another tick, for all keys or some of them."""
+
     def leaf_digests(self, leaves: Ints) -> Digests:
         """leaves: (n, K, d) int64 -> (n, K, 2) uint64, keyed digest of (tick, leaf); zero where
         leaf is 0."""
