@@ -22,6 +22,7 @@ from dpcore.guarantee import Expiration, Guarantee
 from dpcore.keys import Keys
 from dpcore.mechanism import LIMB, Ints
 from dpcore.program import Program
+from dpcore.registry import MODELS
 from dpcore.statement import statement
 
 PLAN_VERSION = 1
@@ -65,7 +66,10 @@ class Plan:
             key is not None and key.observed_keys_are_public,
             config.blocks,
         )
-        program, alternatives = choose(config)
+        if config.model is None:
+            program, alternatives = choose(config)
+        else:
+            program, alternatives = MODELS[config.model.algorithm].compile(config)
         guarantee = guarantee_of(config, program, clock.ticks)
         return cls(
             config,
@@ -86,6 +90,11 @@ class Plan:
     def name(self) -> str:
         """Name of the release."""
         return self.config.name
+
+    @property
+    def algorithm(self) -> str:
+        """What runs: aggregates, or the name of a learner."""
+        return "aggregates" if self.config.model is None else self.config.model.algorithm
 
     @property
     def where(self) -> str | None:
@@ -167,7 +176,7 @@ class Plan:
             "name": self.name,
             "digest": self.digest,
             "layout": self.layout,
-            "algorithm": "aggregates",
+            "algorithm": self.algorithm,
             "guarantee": {
                 "epsilon": promise.epsilon,
                 "delta": promise.delta,
@@ -186,7 +195,7 @@ class Plan:
                     "over": out.over,
                     "dimension": out.dimension,
                     "sensitivity": out.sensitivity,
-                    "stddev_worst": out.stddev_worst,
+                    "stddev_worst": finite(out.stddev_worst),
                     "labels": list(out.labels),
                 }
                 for out in outputs
