@@ -134,7 +134,7 @@ class ConditionalGradient:
             np.repeat(self._start, n_keys, axis=0),
             np.zeros(n_keys, dtype=np.int64),
             np.zeros(n_keys),
-            np.zeros(n_keys),
+            np.full(n_keys, (4 * rounding_of(self.set, self._grid)) ** 2),
             np.zeros((n_keys, d)),
             np.zeros((n_keys, d if self.own_curvature else 0)),
             () if self._oracle is None else self._oracle.init(n_keys),

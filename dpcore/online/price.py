@@ -86,6 +86,7 @@ def choose_sum(
             raise ConfigError(
                 f"mechanism.{setting}", value, f"is not a setting of {named}; remove it."
             )
+    scales, sensitivity = split(gradients, model.weight)
     clock = config.clock.to_clock()
     question = Question(
         (),
@@ -103,7 +104,7 @@ def choose_sum(
             if noise not in cls.kinds or not cls.serves((None,)):
                 continue
             try:
-                mechanism = build_sum(name, question, gradients, model.weight, budget)
+                mechanism = build_sum(name, question, scales, sensitivity, budget)
             except ConfigError as error:
                 cannot = Alternative(name, noise, False, math.inf, 0, None, {}, error.remedy)
                 tried.append((cannot, None))
@@ -133,9 +134,12 @@ def rule_of(model: Any, dimension: int) -> Rule:
 
 
 def build_sum(
-    name: str, question: Question, gradients: Gradients, weight: float, budget: Loss
+    name: str, question: Question, scales: tuple[float, ...], sensitivity: float, budget: Loss
 ) -> ContinualSum:
     """A continual sum over (gradient, loss), calibrated to the budget.
+
+    Args:
+      scales, sensitivity: of ``split``, for one cell.
 
     Formal guarantees:
       One cell changes by at most (2 L, B) / scales =: Delta in l2, whichever relation (a cap makes
@@ -144,12 +148,11 @@ def build_sum(
     Raises:
       ConfigError: it cannot serve.
     """
-    scales, sensitivity = split(gradients, weight)
     if question.relation == "replace_anywhere":
         sensitivity *= 2
     cls = CONTINUAL_SUMS[name]
     common: dict[str, Any] = {
-        "dimension": gradients.dimension,
+        "dimension": len(scales),
         "scales": scales,
         "sensitivity": sensitivity,
         "overs": (None,),
