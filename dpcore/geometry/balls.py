@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import at_least_one, positive
-from dpcore.geometry.convex_set import ConvexSet, Floats, Scales, l1_norms, l2_norms, rows
+from dpcore.geometry.convex_set import (
+    ConvexSet,
+    Floats,
+    Scales,
+    by_chunks,
+    l1_norms,
+    l2_norms,
+    rows,
+)
 from dpcore.geometry.order import simplex_threshold
 from dpcore.geometry.widths import largest_size_of, length_of
 
@@ -33,16 +41,15 @@ class L1Ball(ConvexSet):
 
     def project(self, points: Floats) -> Floats:
         """Soft thresholding at the level that leaves an l1 norm of ``radius``."""
-        points = rows(points)
-        out = points.copy()
-        far = np.flatnonzero(l1_norms(points) > self.radius)
-        if far.size:
-            outside = points[far]
-            kept = np.abs(outside)
-            kept -= simplex_threshold(kept, self.radius)[:, None]
-            np.maximum(kept, 0.0, out=kept)
-            out[far] = np.copysign(kept, outside)
-        return out
+        return by_chunks(self._project, rows(points))
+
+    def _project(self, points: Floats) -> Floats:
+        kept = np.abs(points)
+        outside = np.add.reduce(kept, axis=1) > self.radius
+        threshold = np.where(outside, simplex_threshold(kept, self.radius), 0.0)
+        kept -= threshold[:, None]
+        np.maximum(kept, 0.0, out=kept)
+        return np.copysign(kept, points, out=kept)
 
     def linear_oracle(self, costs: Floats) -> Floats:
         out = np.zeros(costs.shape)
@@ -101,14 +108,18 @@ class L2Ball(ConvexSet):
         )
 
     def project(self, points: Floats) -> Floats:
-        points = rows(points)
+        return by_chunks(self._project, rows(points))
+
+    def _project(self, points: Floats) -> Floats:
         norms = l2_norms(points)
         shrink = self.radius / np.maximum(norms, self.radius)
         return points * shrink[:, None]
 
     def linear_oracle(self, costs: Floats) -> Floats:
         """-radius c / ||c||; a row of zeros gives radius e_1."""
-        costs = rows(costs)
+        return by_chunks(self._oracle, rows(costs))
+
+    def _oracle(self, costs: Floats) -> Floats:
         # A power of two first, so that no quotient overflows.
         exponent = np.frexp(np.max(np.abs(costs), axis=1, initial=0.0))[1]
         unit = np.ldexp(costs, -exponent[:, None])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+_CHUNK = 1 << 15
+
 RELATIVE = 1e-9
 """Equalities hold up to this share of the size of a point."""
 
 NO_LOCAL_ORACLE = (
     "No local linear oracle is known for {}: conditional gradient takes its general step there, "
-    "and regret O(ln T) is not guaranteed; O(T^(2/3)) is the best that is proved for one linear "
-    "minimisation a tick."
+    "and regret O(ln T) is not guaranteed; with one linear minimisation a tick O(T^(2/3)) is known."
 )
-"""Source: Wan, Zhang (2021), "Projection-free online learning over strongly convex sets"."""
+"""Source: Garber, Kretzu (2021), "Revisiting projection-free online learning: the strongly convex
+case"."""
 
 
 class Scales(NamedTuple):
@@ -111,6 +113,18 @@ class ConvexSet(ABC):
 def rows(points: Floats) -> Floats:
     """(K, d) in the one memory layout in which a row's sums do not depend on K."""
     return np.ascontiguousarray(points, dtype=np.float64)
+
+
+def by_chunks(function: Callable[..., Floats], *arrays: Floats) -> Floats:
+    """function(*arrays), (K, d), some rows at a time: faster, since these stay in the cache."""
+    k, d = arrays[0].shape
+    most = max(1, _CHUNK // max(d, 1))
+    if k <= most:
+        return function(*arrays)
+    out = np.empty((k, d))
+    for first in range(0, k, most):
+        out[first : first + most] = function(*(a[first : first + most] for a in arrays))
+    return out
 
 
 def l1_norms(points: Floats) -> Floats:

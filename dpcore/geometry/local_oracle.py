@@ -20,7 +20,7 @@ import numpy as np
 
 from dpcore.geometry.balls import L1Ball
 from dpcore.geometry.box import Box
-from dpcore.geometry.convex_set import ConvexSet, Floats, rows
+from dpcore.geometry.convex_set import ConvexSet, Floats, by_chunks, rows
 from dpcore.geometry.order import take_largest_first
 from dpcore.geometry.polytope import Polytope
 from dpcore.geometry.product import Product
@@ -52,7 +52,7 @@ class LocalOracle(ABC):
     """A local linear oracle of one set, for K rows at once; a row depends on that row alone.
 
     Attributes:
-      rho: ||p - x|| <= rho r.
+      rho: ||p - x|| <= rho r; 1 or more.
       columns: n, columns of the weights in ``Memory``.
     """
 
@@ -84,19 +84,21 @@ class SimplexOracle(LocalOracle):
     set: Simplex
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", math.sqrt(self.set.size / 2))
+        object.__setattr__(self, "rho", max(math.sqrt(self.set.size / 2), 1.0))
 
     def __call__(self, x: Floats, radius: Floats, costs: Floats, memory: Memory) -> LocalPoint:
-        x, costs = rows(x), rows(costs)
+        return LocalPoint(by_chunks(self._best, rows(x), rows(costs), radius), memory.weights)
+
+    def _best(self, x: Floats, costs: Floats, radius: Floats) -> Floats:
         row = np.arange(len(x))
         best = np.argmin(costs, axis=1)
         above = costs - costs[row, best][:, None]
         mass = np.minimum(math.sqrt(self.set.size) / 2 * radius, self.set.total)
         # Nothing moves between equal costs, so p = x where x is best already.
-        p = x - take_largest_first(above, np.where(above > 0, np.maximum(x, 0.0), 0.0), mass)
+        p = x - take_largest_first(above, np.maximum(x, 0.0) * (above > 0), mass)
         # What is missing from the total, so that rounding of x does not add up.
         p[row, best] = np.maximum(p[row, best] + (self.set.total - np.add.reduce(p, axis=1)), 0.0)
-        return LocalPoint(p, memory.weights)
+        return p
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,9 @@ class L1BallOracle(LocalOracle):
         object.__setattr__(self, "rho", math.sqrt(self.set.size))
 
     def __call__(self, x: Floats, radius: Floats, costs: Floats, memory: Memory) -> LocalPoint:
-        x, costs = rows(x), rows(costs)
+        return LocalPoint(by_chunks(self._best, rows(x), rows(costs), radius), memory.weights)
+
+    def _best(self, x: Floats, costs: Floats, radius: Floats) -> Floats:
         row = np.arange(len(x))
         size = np.abs(costs)
         best = np.argmax(size, axis=1)
@@ -123,15 +127,14 @@ class L1BallOracle(LocalOracle):
         spare = self.set.radius - np.add.reduce(held, axis=1)
         shrink = np.maximum((tau - spare) / 2, 0.0)
         # What shrinking x_j and growing at the best coordinate instead is worth.
-        worth = np.where(x < 0, -costs, costs)
-        worth += largest[:, None]
-        np.copyto(held, 0.0, where=worth <= 0)
+        worth = np.copysign(1.0, x) * costs + largest[:, None]
+        held *= worth > 0
         taken = take_largest_first(worth, held, shrink)
         total = np.add.reduce(taken, axis=1)
         grow = np.maximum(np.minimum(tau - total, spare + total), 0.0)
         p = x - np.copysign(taken, x)
         p[row, best] -= np.sign(costs[row, best]) * grow
-        return LocalPoint(p, memory.weights)
+        return p
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,7 @@ class PolytopeOracle(LocalOracle):
     set: Polytope
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", self.set.ratio * self.set.diameter)
+        object.__setattr__(self, "rho", max(self.set.ratio * self.set.diameter, 1.0))
         object.__setattr__(self, "columns", len(self.set.vertices))
 
     def init(self, n_keys: int) -> Memory:
@@ -171,8 +174,8 @@ class PolytopeOracle(LocalOracle):
         prices = self.set.prices(costs)
         best = np.argmin(prices, axis=1)
         above = prices - prices[row, best][:, None]
-        held = np.where(above > 0, memory.weights, 0.0)
-        moved = np.minimum(self.set.ratio * radius, 1.0)
+        held = memory.weights * (above > 0)
+        moved = np.minimum(self.set.ratio * np.minimum(radius, self.set.diameter), 1.0)
         weights = memory.weights - take_largest_first(above, held, moved)
         weights[row, best] += 1 - np.add.reduce(weights, axis=1)
         np.maximum(weights, 0.0, out=weights)
@@ -213,7 +216,7 @@ def local_oracle(convex_set: ConvexSet) -> LocalOracle | None:
         return L1BallOracle(convex_set)
     if isinstance(convex_set, Box):
         return BoxOracle(convex_set)
-    if isinstance(convex_set, Polytope):
+    if isinstance(convex_set, Polytope) and math.isfinite(convex_set.ratio):
         return PolytopeOracle(convex_set)
     if isinstance(convex_set, Product):
         oracles = [local_oracle(part) for part in convex_set.parts]

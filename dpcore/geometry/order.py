@@ -17,13 +17,24 @@ def descending(keys: Floats) -> NDArray[np.int64]:
     """
     d = keys.shape[1]
     mask = np.int64((1 << max(d - 1, 0).bit_length()) - 1)
-    bits = (-keys + 0.0).view(np.int64)  # + 0.0: one zero only
+    ordered = np.subtract(0.0, keys)  # one zero only, unlike -keys
+    bits = ordered.view(np.int64)
     bits ^= (bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)  # integers in the order of the floats
     bits &= ~mask
     bits |= np.arange(d, dtype=np.int64)
     bits.sort(axis=1)
     bits &= mask
     return bits
+
+
+def running_sums(values: Floats) -> Floats:
+    """Running sums of each row, in place and in order: (K, d) -> (K, d)."""
+    k, d = values.shape
+    if d > k:
+        return np.cumsum(values, axis=1, out=values)
+    for j in range(1, d):  # the same additions, a column at a time
+        values[:, j] += values[:, j - 1]
+    return values
 
 
 def take_largest_first(keys: Floats, caps: Floats, amount: Floats) -> Floats:
@@ -38,12 +49,12 @@ def take_largest_first(keys: Floats, caps: Floats, amount: Floats) -> Floats:
     """
     k, d = keys.shape
     caps = rows(caps)
-    place = descending(keys) + (np.arange(k, dtype=np.int64) * d)[:, None]
+    place = descending(keys)
+    place += (np.arange(k, dtype=np.int64) * d)[:, None]
     ordered = np.take(caps.reshape(-1), place)
-    left = np.empty_like(ordered)  # what is left to take when a column's turn comes
-    left[:, :1] = 0.0
-    np.cumsum(ordered[:, :-1], axis=1, out=left[:, 1:])
-    np.subtract(amount[:, None], left, out=left)
+    left = np.zeros_like(ordered)  # what is left to take when a column's turn comes
+    left[:, 1:] = ordered[:, :-1]
+    np.subtract(amount[:, None], running_sums(left), out=left)
     np.maximum(left, 0.0, out=left)
     np.minimum(left, ordered, out=left)
     taken = np.empty_like(caps)
@@ -57,8 +68,10 @@ def simplex_threshold(values: Floats, total: float) -> Floats:
     Source: Held, Wolfe, Crowder (1974); the sort and the sums are Duchi et al. (2008), Figure 1.
     """
     d = values.shape[1]
-    ordered = -np.sort(-values, axis=1)
-    excess = np.cumsum(ordered, axis=1)
+    ordered = np.negative(values)
+    ordered.sort(axis=1)
+    np.negative(ordered, out=ordered)
+    excess = running_sums(ordered.copy())
     excess -= total
     ordered *= np.arange(1.0, d + 1)
     kept = np.maximum(np.count_nonzero(ordered > excess, axis=1), 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,9 +10,12 @@ from dpcore.errors import ConfigError
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.box import Box
 from dpcore.geometry.convex_set import ConvexSet
+from dpcore.geometry.flows import Flow
+from dpcore.geometry.permutations import Permutations
 from dpcore.geometry.polytope import Polytope
 from dpcore.geometry.product import Product
 from dpcore.geometry.simplex import Simplex
+from dpcore.geometry.spectral import TraceNormBall
 
 _FARTHEST, _NEAREST = 1e60, 1e-60
 """Sizes of a set, so that fourth powers of them are numbers."""
@@ -56,7 +58,7 @@ def _size(value: Any, field: str) -> float:
 
 def _number(value: Any, field: str) -> float:
     good = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not good or not math.isfinite(value) or abs(value) > _FARTHEST:
+    if not good or not abs(value) <= _FARTHEST:  # NaN too
         raise ConfigError(field, value, "must be a finite number, at most 1e60 in size.")
     return float(value)
 
@@ -139,6 +141,32 @@ def _product(value: Any, dimension: int, field: str) -> ConvexSet:
     return Product(tuple(parts))
 
 
+def _trace_norm_ball(value: Any, dimension: int, field: str) -> ConvexSet:
+    radius, shape = _fields(value, field, ("radius", "shape"))
+    m, n = (_whole(side, f"{field}.shape") for side in _listed(shape, f"{field}.shape", 2))
+    return TraceNormBall(_size(radius, f"{field}.radius"), (m, n))
+
+
+def _permutations(value: Any, dimension: int, field: str) -> ConvexSet:
+    return Permutations(_whole(value, field))
+
+
+def _flow(value: Any, dimension: int, field: str) -> ConvexSet:
+    nodes, edges, source, sink = _fields(value, field, ("nodes", "edges", "source", "sink"))
+    parsed = []
+    for i, edge in enumerate(_listed(edges, f"{field}.edges")):
+        at = f"{field}.edges.{i}"
+        start, end = (_whole(node, at, 0) for node in _listed(edge, at, 2))
+        parsed.append((start, end))
+    ends = _whole(source, f"{field}.source", 0), _whole(sink, f"{field}.sink", 0)
+    count = _whole(nodes, f"{field}.nodes")
+    try:
+        return Flow(count, tuple(parsed), *ends)
+    except ConfigError as wrong:
+        below = wrong.field.removeprefix("flow.")
+        raise ConfigError(f"{field}.{below}", wrong.value, wrong.remedy) from None
+
+
 Parser = Callable[[Any, int, str], ConvexSet]
 
 SETS: dict[str, Parser] = {
@@ -148,5 +176,8 @@ SETS: dict[str, Parser] = {
     "box": _box,
     "polytope": _polytope,
     "product": _product,
+    "trace_norm_ball": _trace_norm_ball,
+    "permutations": _permutations,
+    "flow": _flow,
 }
 """Name in the config -> what makes the set of its value, the dimension, and the field's path."""

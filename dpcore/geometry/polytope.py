@@ -136,7 +136,9 @@ class Polytope(ConvexSet):
 
     @property
     def guarantee_lost(self) -> str:
-        return "" if math.isfinite(self.ratio) else NO_LOCAL_ORACLE.format("so many vertices")
+        if math.isfinite(self.ratio):
+            return ""
+        return NO_LOCAL_ORACLE.format("a polytope with more facets than can be listed")
 
     def prices(self, costs: Floats) -> Floats:
         """<v_i, c>: (K, d) -> (K, n)."""
@@ -177,7 +179,7 @@ class Polytope(ConvexSet):
         for i, point in enumerate(points):
             for sign, out in ((1.0, low), (-1.0, high)):
                 found = linprog(np.full(n, sign), A_eq=self.vertices.T, b_eq=point, method="highs")
-                if found.status == 0:
+                if found.status == 0 and found.fun is not None:
                     out[i] = sign * found.fun
                 elif found.status == 3:
                     out[i] = np.inf

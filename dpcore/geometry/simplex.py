@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import at_least_one, positive
-from dpcore.geometry.convex_set import RELATIVE, ConvexSet, Floats, Scales, l1_norms, l2_norms, rows
+from dpcore.geometry.convex_set import (
+    RELATIVE,
+    ConvexSet,
+    Floats,
+    Scales,
+    by_chunks,
+    l1_norms,
+    l2_norms,
+    rows,
+)
 from dpcore.geometry.order import simplex_threshold
 from dpcore.geometry.widths import largest_of
 
@@ -33,7 +42,9 @@ class Simplex(ConvexSet):
         return self.size
 
     def project(self, points: Floats) -> Floats:
-        points = rows(points)
+        return by_chunks(self._project, rows(points))
+
+    def _project(self, points: Floats) -> Floats:
         # Moved so that the largest is 0: adding one number to a row changes nothing.
         moved = points - np.max(points, axis=1)[:, None]
         moved -= simplex_threshold(moved, self.total)[:, None]
