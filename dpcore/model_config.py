@@ -120,7 +120,8 @@ class ModelConfig(Section):
     curvature: float = Field(
         default=1.0,
         description="mu: weight of the public (mu/2) |x - centre|^2 that every tick adds, empty "
-        "ones too. Larger follows the data more slowly and with less noise.",
+        "ones too. About a tenth of the events that a key has in a tick: with much less a model "
+        "swings and follows the noise, with much more it hardly leaves the centre.",
         examples=[1.0],
     )
     centre: Numbers | None = Field(

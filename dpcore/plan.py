@@ -21,6 +21,7 @@ from dpcore.errors import ConfigError
 from dpcore.guarantee import Expiration, Guarantee
 from dpcore.keys import Keys
 from dpcore.mechanism import LIMB, Ints
+from dpcore.model_notes import model_warnings
 from dpcore.program import Program
 from dpcore.registry import MODELS
 from dpcore.statement import statement
@@ -305,7 +306,10 @@ def warnings_for(
         )
     may_vanish = config.where is not None or config.schema_.arrival is not None
     if config.privacy.relation == "replace_one" and not may_vanish:
-        found.append("Under replace_one the number of events per key and tick is public.")
+        is_public = "is public" if config.model is None else "is not covered by the promise"
+        found.append(f"Under replace_one the number of events per key and tick {is_public}.")
+    if config.model is not None:
+        found.extend(model_warnings(config.model, program))
     if horizon is None and promise.window is None:
         found.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
     return tuple(found)

@@ -68,14 +68,23 @@ def flatten(config: JobConfig) -> dict[str, Any]:
 
 
 def changed_releases(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every release of either plan with the worst noise in both (None: not there)."""
+    """Every release of either plan with the worst noise in both (None: not there, or no noise that
+    adds up)."""
     found: dict[tuple[str, int | None], list[float | None]] = {}
+    there: dict[tuple[str, int | None], list[bool]] = {}
     for place, facts in enumerate((a, b)):
         for release in facts["releases"]:
-            pair = found.setdefault((release["name"], release["over"]), [None, None])
-            pair[place] = release["stddev_worst"]
+            spot = (release["name"], release["over"])
+            found.setdefault(spot, [None, None])[place] = release["stddev_worst"]
+            there.setdefault(spot, [False, False])[place] = True
     return [
-        {"name": name, "over": over, "stddev_worst": pair, "ratio": ratio(pair)}
+        {
+            "name": name,
+            "over": over,
+            "released": there[name, over],
+            "stddev_worst": pair,
+            "ratio": ratio(pair),
+        }
         for (name, over), pair in found.items()
     ]
 
@@ -138,7 +147,10 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
     rows.add_row("state per key", bytes_text(small), bytes_text(large), _times(small, large))
     for release in result["releases"]:
         pair = release["stddev_worst"]
-        shown = [ABSENT if value is None else number(value) for value in pair]
+        shown = [
+            ABSENT if not there else "-" if value is None else number(value)
+            for value, there in zip(pair, release["released"], strict=True)
+        ]
         factor = "" if release["ratio"] is None else f"{release['ratio']:.3g} x"
         rows.add_row(f"noise of {release['name']}, {span(release['over'])}", *shown, factor)
     rows.add_row("plan", *(digest[:12] for digest in result["digest"]), "")
