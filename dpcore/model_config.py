@@ -172,6 +172,9 @@ class ModelConfig(Section):
             return data
         filled = dict(data)
         features, clip = filled.get("features"), filled.get("clip")
+        known = MODELS.get(str(filled.get("algorithm")))
+        if known is not None and "clip" in known.unused:
+            return filled
         if isinstance(features, list | tuple) and (clip is None or isinstance(clip, Mapping)):
             dimension = len(features) + (filled.get("intercept", True) is True)
             gradient = default_gradient_clip(max(1, dimension))
@@ -258,8 +261,10 @@ class ModelConfig(Section):
                 list(self.centre),
                 f"must hold {self.dimension} numbers, one a coefficient ({self._coefficients()}).",
             )
-        if "step" in self.model_fields_set and self.algorithm != PROJECTION_FREE:
-            raise refusal("step", self.step, f"belongs to {PROJECTION_FREE}; remove it.")
+        for name in MODELS[self.algorithm].unused:
+            if name in self.model_fields_set:
+                value = self.model_dump(include={name})[name]
+                raise refusal(name, value, f"is not a setting of {self.algorithm}; remove it.")
         if not 1 <= self.cap <= MOST_ROWS:
             raise refusal("cap", self.cap, f"must be a whole number from 1 to {MOST_ROWS:,}.")
         if not 0 < self.weight < 1:

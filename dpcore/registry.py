@@ -116,7 +116,8 @@ MODELS: Mapping[str, Model] = {
         "The baseline: steps shrink as 1/t, every released iterate has noise of its own, and the "
         "iterates without noise never leave.",
         "Jain, Kothari & Thakurta 2012",
-        unused=("step",),
+        noises=("gaussian",),
+        unused=("step", "weight", "own_curvature"),
     ),
     "online.pqftl": Model(
         "dpcore.online.pqftl:compile_pqftl",
@@ -124,7 +125,7 @@ MODELS: Mapping[str, Model] = {
         "The baseline: running sums of the products of features and target, then the ridge "
         "solution, projected onto the set.",
         "Jain, Kothari & Thakurta 2012",
-        unused=("step",),
+        unused=("step", "weight", "own_curvature", "clip", "cap"),
     ),
 }
 """Name in the config (model.algorithm) -> how it is compiled, and what there is to say about it."""

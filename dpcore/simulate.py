@@ -97,7 +97,7 @@ def bounded(plan: Plan, events: Events, ticks: int) -> Bound:
     keys = np.array([place[name] for name in names], dtype=np.int64)
     births = [int(tick[keys == i].min()) if plan.keys.observed else 0 for i in range(len(found))]
     rows = plan.program.bound(columns, len(tick)).rows
-    ids = None if events.ids is None else [events.ids[i] for i in np.flatnonzero(live)]
+    ids = None if events.ids is None else [events.ids[i] for i in np.flatnonzero(live).tolist()]
     return Bound(found, births, keys, tick, rows, times[live], ids)
 
 

@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from dpcore.model_config import PROJECTION_FREE, ModelConfig
+from dpcore.model_notes import releases_loss
 from dpcore.plan import Plan
 from dpcore.registry import MODELS
 from pipelines.terminal import number, span, table
@@ -47,7 +48,8 @@ def facts(plan: Plan, model: ModelConfig) -> Iterator[tuple[str, str]]:
     yield "predicts", f"{model.target}, with loss {loss_words(model.loss)}"
     yield "from", columns_words(model)
     yield "coefficients in", f"{set_words(model.set)}, dimension {model.dimension}"
-    yield "one event adds", clip_words(model)
+    if "clip" not in MODELS[model.algorithm].unused:
+        yield "one event adds", clip_words(model, releases_loss(plan.program))
     for name, worst in gradient_noise(plan).items():
         yield f"noise of {name}", f"{number(worst)} (std of a coordinate, worst tick)"
     yield "curvature", curvature_words(model)
@@ -107,6 +109,8 @@ def refused(model: ModelConfig) -> Iterator[str]:
             f"values of {name} are moved into [{low:g}, {high:g}]; missing and non-finite ones "
             f"count as {(low + high) / 2:g}, the middle"
         )
+    if "cap" in MODELS[model.algorithm].unused:
+        return
     yield f"of more than {model.cap:,} events of a key and tick, a keyed hash chooses {model.cap:,}"
 
 
@@ -146,10 +150,10 @@ def set_words(spec: Mapping[str, Any]) -> str:
     return name.replace("_", " ")
 
 
-def clip_words(model: ModelConfig) -> str:
+def clip_words(model: ModelConfig, with_loss: bool) -> str:
     """What one event may add."""
     gradient = f"a gradient of l2 norm at most {number(model.clip.gradient)}"
-    loss = f", and a loss of at most {number(model.clip.loss)}" if model.clip.loss else ""
+    loss = f", and a loss of at most {number(model.clip.loss)}" if with_loss else ""
     return f"{gradient}{loss} (scaled units)"
 
 
