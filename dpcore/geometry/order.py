@@ -7,16 +7,19 @@ from numpy.typing import NDArray
 
 from dpcore.geometry.convex_set import Floats, rows
 
+_SHORT = 64
+"""Rows of so few columns are not looked through for empty ones."""
 
-def descending(keys: Floats) -> NDArray[np.int64]:
+
+def descending(keys: Floats, columns: int) -> NDArray[np.int64]:
     """For each row, its columns from the largest key to the smallest: (K, d) -> (K, d).
 
     One sort of integers: a key's leading bits, then its column. Keys that agree in their leading
-    52 - ceil(log2 d) bits count as equal, and equal keys come in the order of their columns. So
-    the order is the same on every machine, whichever sort it has.
+    52 - ceil(log2 columns) bits (columns >= d) count as equal, and equal keys come in the order of
+    their columns. So the order is the same on every machine, whichever sort it has.
     """
     d = keys.shape[1]
-    mask = np.int64((1 << max(d - 1, 0).bit_length()) - 1)
+    mask = np.int64((1 << max(columns - 1, 0).bit_length()) - 1)
     ordered = np.subtract(0.0, keys)  # one zero only, unlike -keys
     bits = ordered.view(np.int64)
     bits ^= (bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)  # integers in the order of the floats
@@ -48,8 +51,18 @@ def take_largest_first(keys: Floats, caps: Floats, amount: Floats) -> Floats:
       maximise <keys, y> subject to 0 <= y <= caps, sum y = min(amount, sum caps), keys >= 0.
     """
     k, d = keys.shape
-    caps = rows(caps)
-    place = descending(keys)
+    if d > _SHORT:
+        used = np.flatnonzero(np.any(caps > 0, axis=0))
+        if 2 * len(used) < d:  # sums in order do not change when zeros are left out
+            taken = np.zeros((k, d))
+            taken[:, used] = _take(rows(keys[:, used]), rows(caps[:, used]), amount, d)
+            return taken
+    return _take(rows(keys), rows(caps), amount, d)
+
+
+def _take(keys: Floats, caps: Floats, amount: Floats, columns: int) -> Floats:
+    k, d = keys.shape
+    place = descending(keys, columns)
     place += (np.arange(k, dtype=np.int64) * d)[:, None]
     ordered = np.take(caps.reshape(-1), place)
     left = np.zeros_like(ordered)  # what is left to take when a column's turn comes
