@@ -19,7 +19,7 @@ from dpcore.geometry.convex_set import (
     l2_norms,
     rows,
 )
-from dpcore.geometry.order import simplex_threshold
+from dpcore.geometry.order import to_simplex
 from dpcore.geometry.widths import largest_size_of, length_of
 
 
@@ -44,12 +44,12 @@ class L1Ball(ConvexSet):
         return by_chunks(self._project, rows(points))
 
     def _project(self, points: Floats) -> Floats:
-        kept = np.abs(points)
-        outside = np.add.reduce(kept, axis=1) > self.radius
-        threshold = np.where(outside, simplex_threshold(kept, self.radius), 0.0)
-        kept -= threshold[:, None]
-        np.maximum(kept, 0.0, out=kept)
-        return np.copysign(kept, points, out=kept)
+        size = np.abs(points)
+        inside = np.add.reduce(size, axis=1) <= self.radius
+        kept = to_simplex(size, self.radius)
+        np.copysign(kept, points, out=kept)
+        np.copyto(kept, points, where=inside[:, None])
+        return kept
 
     def linear_oracle(self, costs: Floats) -> Floats:
         out = np.zeros(costs.shape)

@@ -75,17 +75,26 @@ def _take(keys: Floats, caps: Floats, amount: Floats, columns: int) -> Floats:
     return taken
 
 
-def simplex_threshold(values: Floats, total: float) -> Floats:
-    """theta with sum_i max(v_i - theta, 0) = total: (K, d), total > 0 -> (K,).
+def to_simplex(values: Floats, total: float) -> Floats:
+    """max(v - theta, 0) with theta such that each row adds to total > 0: (K, d) -> (K, d).
+
+    Each row is moved first so that its largest entry is 0, which changes no result, and no huge
+    entry swallows the total.
 
     Source: Held, Wolfe, Crowder (1974); the sort and the sums are Duchi et al. (2008), Figure 1.
     """
-    d = values.shape[1]
+    k, d = values.shape
     ordered = np.negative(values)
     ordered.sort(axis=1)
+    largest = -ordered[:, 0]
+    ordered += largest[:, None]
     np.negative(ordered, out=ordered)
     excess = running_sums(ordered.copy())
     excess -= total
     ordered *= np.arange(1.0, d + 1)
     kept = np.maximum(np.count_nonzero(ordered > excess, axis=1), 1)
-    return np.asarray(excess[np.arange(len(values)), kept - 1] / kept)
+    theta = excess[np.arange(k), kept - 1] / kept
+    out = values - largest[:, None]
+    out -= theta[:, None]
+    np.maximum(out, 0.0, out=out)
+    return np.asarray(out)

@@ -21,7 +21,7 @@ from dpcore.geometry.convex_set import (
     l2_norms,
     rows,
 )
-from dpcore.geometry.order import simplex_threshold
+from dpcore.geometry.order import to_simplex
 from dpcore.geometry.widths import largest_of
 
 
@@ -42,14 +42,7 @@ class Simplex(ConvexSet):
         return self.size
 
     def project(self, points: Floats) -> Floats:
-        return by_chunks(self._project, rows(points))
-
-    def _project(self, points: Floats) -> Floats:
-        # Moved so that the largest is 0: adding one number to a row changes nothing.
-        moved = points - np.max(points, axis=1)[:, None]
-        moved -= simplex_threshold(moved, self.total)[:, None]
-        np.maximum(moved, 0.0, out=moved)
-        return np.asarray(moved)
+        return by_chunks(lambda some: to_simplex(some, self.total), rows(points))
 
     def linear_oracle(self, costs: Floats) -> Floats:
         out = np.zeros(costs.shape)

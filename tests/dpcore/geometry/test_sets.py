@@ -95,6 +95,23 @@ def test_a_projection_is_a_convex_program(convex_set: ConvexSet) -> None:
         assert mine <= found.fun + 1e-6 * (1 + found.fun)
 
 
+@pytest.mark.parametrize("size", [1e9, 1e20, 1e60, 1e150])
+@EVERY_PROJECTING
+def test_points_very_far_away(convex_set: ConvexSet, size: float) -> None:
+    """From there the projection is the extreme point, where one is clearly best."""
+    costs = costs_for(convex_set.dimension, 200)
+    p = convex_set.project(-size * costs)
+    assert np.all(np.isfinite(p))
+    assert convex_set.contains(p, 1e-6).all()
+    kinds = (L1Ball, Simplex, L2Ball)
+    if isinstance(convex_set, kinds) and convex_set.dimension > 1:
+        sides = np.abs(costs) if isinstance(convex_set, L1Ball) else -costs
+        top = np.sort(sides, axis=1)
+        clear = top[:, -1] - top[:, -2] > 1e-6
+        wanted = convex_set.linear_oracle(costs)[clear]
+        np.testing.assert_allclose(p[clear], wanted, rtol=0, atol=1e-9)
+
+
 @EVERY_PROJECTING
 def test_points_of_the_set_stay(convex_set: ConvexSet) -> None:
     x = points_in(convex_set, 300)
