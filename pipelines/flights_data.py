@@ -143,8 +143,11 @@ def write_csv(content: bytes, path: Path) -> int:
         **{name: pa.array(found.features[:, i]) for i, name in enumerate(FEATURES)},
         TARGET: pa.array(found.target),
     }
+    options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")
     part = path.with_suffix(".part")
-    pyarrow.csv.write_csv(pa.table(columns), part, pyarrow.csv.WriteOptions(quoting_style="none"))
+    with open(part, "wb") as file:
+        file.write((",".join(columns) + "\n").encode())
+        pyarrow.csv.write_csv(pa.table(columns), file, options)
     part.replace(path)
     return n
 
