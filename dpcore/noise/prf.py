@@ -183,7 +183,7 @@ class KeyedNoise:
         """Keyed digests of (tick, leaf), zero where a leaf is 0: (n, K, d) -> (n, K, 2)."""
         n, n_keys, dimension = leaves.shape
         out = np.zeros((n, n_keys, 2), dtype=np.uint64)
-        some = leaves.any(axis=2)
+        some = np.bitwise_or.reduce(leaves, axis=2) != 0
         tick, key = np.nonzero(some)
         if not tick.size:
             return out

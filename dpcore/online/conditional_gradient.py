@@ -144,7 +144,8 @@ class ConditionalGradient:
         """See Rule."""
         x, mu, offset = state.x, self.curvature, float(self.offset)
         t = state.t + 1
-        weight = t.astype(np.float64)  # t + C0, in units of mu
+        ticks = t.astype(np.float64)
+        weight = ticks + offset
         y = data_sum * (-1.0 / mu)
         change = data_sum - state.released
         played = state.played
@@ -152,11 +153,13 @@ class ConditionalGradient:
             played = played + x
             y += played
         else:
-            change += mu * (x - self._centre)
-            y += weight[:, None] * self._centre
-        y += offset * self._start
-        weight += offset
-        y /= weight[:, None]
+            change += mu * x
+            if self._centre.any():
+                change -= mu * self._centre
+                y += ticks[:, None] * self._centre
+        if self._start.any():
+            y += offset * self._start
+        y *= (1.0 / weight)[:, None]
         moved = np.sqrt(row_dot(change, change)) / (mu * weight)
         bound = moved + np.sqrt(moved * moved + state.gap)
 
@@ -171,12 +174,14 @@ class ConditionalGradient:
         else:
             g = np.clip(slope / np.where(length > 0, length, 1.0), 0.0, 1.0)
             g[length == 0] = 0.0
-        fresh = to_grid(x + g[:, None] * direction, self._grid)
+        direction *= g[:, None]
+        direction += x
+        fresh = to_grid(direction, self._grid)
         aux = state.aux
         if self._oracle is not None and found is not None:
             aux = self._oracle.update(aux, g, found)
         gap = self._gap(bound, away, fresh, y, g * (2.0 * slope - g * length))
-        return GradientState(fresh, t, bound, gap, data_sum.copy(), played, aux)
+        return GradientState(fresh, t, bound, gap, data_sum, played, aux)
 
     def _gap(self, bound: Floats, before: Floats, x: Floats, y: Floats, fallen: Floats) -> Floats:
         """Bp^2 >= 2 (F_t(x_{t+1}) - min F_t) / H >= ||x_{t+1} - leader||^2: the least of what the

@@ -93,15 +93,15 @@ class FollowTheLeader:
     def update(self, state: LeaderState, data_sum: Floats) -> LeaderState:
         """See Rule."""
         t = state.t + 1
-        ticks = t.astype(np.float64)[:, None]
+        share = (1.0 / t)[:, None]
         y = data_sum * (-1.0 / self.curvature)
         played = state.played
         if self.own_curvature:
             played = played + state.x
             y += played
-            y /= ticks
+            y *= share
         else:
-            y /= ticks
+            y *= share
             y += self._centre
         x = to_grid(self.set.project(y), self._grid)
         rounding = np.full(len(t), rounding_of(self.set, self._grid))

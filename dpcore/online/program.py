@@ -19,7 +19,7 @@ from dpcore.online.scaling import Scaling
 from dpcore.program import Bounded, NoiseOf, OutputInfo, Released, concatenate
 from dpcore.rows import RowLeaf
 
-TOGETHER = 1 << 14
+TOGETHER = 1 << 17
 """Weights that are stepped at once: what is worked on stays in the cache."""
 
 

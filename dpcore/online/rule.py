@@ -48,7 +48,10 @@ class Rule(Protocol):
         certificate (K,)."""
 
     def update(self, state: Any, data_sum: Floats) -> Any:
-        """One tick. data_sum: (K, d) float64, released, gradient units. Its x is played next."""
+        """One tick; the new state's x is played next.
+
+        data_sum: (K, d) float64, released, gradient units; it is kept, and never changed.
+        """
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number, JSON-able; floats as hex strings."""
@@ -57,12 +60,11 @@ class Rule(Protocol):
 def row_dot(left: Floats, right: Floats) -> Floats:
     """(K, d), (K, d) -> (K,) inner products; a row's bits depend on that row alone.
 
-    Each row is contiguous and summed by numpy's pairwise scheme, a fixed order of scalar additions
-    (``einsum`` and ``@`` may fuse or reorder with the CPU).
+    einsum goes along contiguous rows one after the other, in an order that depends on d only (``@``
+    and BLAS do not, nor do sums over strided rows).
     """
-    product = np.empty(left.shape)
-    np.multiply(left, right, out=product)
-    return np.asarray(np.add.reduce(product, axis=1))
+    left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+    return np.asarray(np.einsum("kd,kd->k", left, right))
 
 
 def grid_of(convex_set: ConvexSet) -> float:

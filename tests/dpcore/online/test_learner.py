@@ -307,3 +307,19 @@ def test_releases_have_names_labels_and_errors() -> None:
     _, noisy = run(quiet, leaves(4, 3), keys)
     assert [r.name for r in quiet.solve(noisy, np.arange(4))] == ["theta", "coefficients"]
     assert quiet.mechanism.dimension == D
+
+
+def test_totals_come_out_the_same_by_either_way() -> None:
+    from dpcore.mechanism import add_wide, shift_wide, total_of, wide_modulo, wide_to_float
+
+    rng = np.random.default_rng(9)
+    for size in (5, 40, 60, 61, 62):
+        low = rng.integers(-(1 << size) + 1, 1 << size, (1, 50, 3), dtype=np.int64)
+        for high in (-1, 0, 1, 7):
+            total = np.zeros((50, 3, 2), dtype=np.int64)
+            total[..., 1] = high
+            exact = add_wide(total, low)
+            drawn = rng.integers(-(1 << 60), 1 << 60, low.shape, dtype=np.int64)
+            noisy = wide_modulo(exact) + drawn
+            slow = wide_to_float(shift_wide(exact, drawn))
+            assert (total_of(exact, drawn, noisy) == slow).all()

@@ -89,7 +89,7 @@ def test_regret_grows_as_the_logarithm_and_projections_are_not_needed(convex_set
     exact = FollowTheLeader(convex_set, 1.0, centre, True)
     short = quadratic_regret(exact, 400, optimum, 5)
     long = quadratic_regret(exact, 3200, optimum, 5)
-    assert 0 <= short and long - short < 2.0 * D * 0.09 * np.log(8)
+    assert short >= 0 and long - short < 2.0 * D * 0.09 * np.log(8)
     if convex_set.name != "l2_ball":
         free = ConditionalGradient(convex_set, 1.0, centre, True)
         # The price of C0 ticks at x_1 comes once; what grows with T does not grow faster.
