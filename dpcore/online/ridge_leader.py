@@ -15,13 +15,16 @@ from dpcore.mechanism import Floats
 from dpcore.online.quadratic import solve_positive, unpack
 from dpcore.online.rule import centre_of, grid_of, to_grid
 
+FARTHEST = 2.0**100
+
 
 @dataclass(frozen=True)
 class RidgeLeader:
     """x_{t+1} = Proj_P(argmin of x' Q x / 2 - <q, x> + t (mu/2) ||x - centre||^2), Q and q released
     sums of x x^T and x y, t ticks so far.
 
-    Pivots are raised to t mu, below which no clean system has any: noise may make Q indefinite.
+    Pivots are raised to t mu, below which no clean system has any, and as ``solve_positive`` says:
+    noise may make Q indefinite.
     Where the constraint binds, the projection of the unconstrained solution is not the constrained
     one.
 
@@ -58,7 +61,10 @@ class RidgeLeader:
             diagonal = np.arange(d)
             matrix[:, diagonal, diagonal] += ridge[:, None]
             right += ridge[:, None] * centre_of(self.set, self.centre)
-            out[some] = self.set.project(solve_positive(matrix, right, ridge))
+            solved = solve_positive(matrix, right, ridge)
+            # Nothing that noise makes of a system may reach a projection as infinity.
+            solved = np.nan_to_num(np.clip(solved, -FARTHEST, FARTHEST))
+            out[some] = self.set.project(solved)
         return to_grid(out, self._grid)
 
     def canonical(self) -> Mapping[str, Any]:

@@ -222,6 +222,12 @@ def test_solver_agrees_with_numpy_and_survives_indefinite_systems() -> None:
     assert np.array_equal(alone[0], got[3])
     noisy = matrix + (n := rng.normal(size=(20, 5, 5)) * 50) + n.transpose(0, 2, 1)
     assert np.isfinite(solve_positive(noisy, right, np.full(20, 0.1))).all()
+    noise = rng.normal(size=(500, 40, 40)) * 1e6  # hopeless, but bounded
+    assert np.isfinite(
+        solve_positive(
+            noise + noise.transpose(0, 2, 1), rng.normal(size=(500, 40)), np.full(500, 1e-9)
+        )
+    ).all()
 
 
 CONFIG = """
