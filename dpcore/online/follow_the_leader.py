@@ -74,8 +74,8 @@ class FollowTheLeader:
     def regret(self) -> str:
         """See Rule."""
         return (
-            "Exact projection: regret grows as ln T while the noise of the sum stays bounded "
-            "(a fixed window), at most (N + L)^2 / mu of it a unit of ln T, L the largest "
+            "Exact projection: regret grows as ln T while the noise of the sum stays bounded (a "
+            "fixed window), at most (L/mu) (L + 2N) (1 + ln T) and a constant, L the largest "
             "gradient of a tick and N the norm of the noise."
         )
 

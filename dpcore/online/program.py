@@ -4,7 +4,7 @@ follows."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpcore.aggregates.program import canonical_mechanism, canonical_value
 from dpcore.guarantee import Loss
+from dpcore.losses import PredictionLoss
 from dpcore.mechanism import ContinualSum, Floats, Ints, State, SumState, arrays_of
 from dpcore.online.gradients import Gradients
 from dpcore.online.rule import Rule
@@ -199,14 +200,23 @@ class Learner:
         return {
             "program": self.algorithm,
             "scaling": self.scaling.canonical(),
-            "loss": [gradients.loss.name, canonical_value(gradients.loss)],
+            "loss": [gradients.loss.name, parameters_of(gradients.loss)],
             "clip": gradients.clip.hex(),
             "loss_bound": canonical_value(gradients.loss_bound),
+            "resolutions": [
+                gradients.lattice.resolution.hex(),
+                gradients.loss_lattice.resolution.hex(),
+            ],
             "intercept": gradients.intercept,
             "rule": self.rule.canonical(),
             "cap": self.cap,
             "mechanism": canonical_mechanism(self.mechanism),
         }
+
+
+def parameters_of(loss: PredictionLoss) -> Any:
+    """What a loss is made of; a user's own need not be a dataclass."""
+    return canonical_value(loss if is_dataclass(loss) else dict(sorted(vars(loss).items())))
 
 
 def take(state: State, keys: slice) -> Any:

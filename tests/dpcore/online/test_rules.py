@@ -149,9 +149,10 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 @pytest.mark.parametrize("make", [FollowTheLeader, ConditionalGradient])
-def test_iterates_lie_on_a_public_grid_and_rows_stand_alone(make: Any) -> None:
+@pytest.mark.parametrize("d", [1, 2, 11, 150])
+def test_iterates_lie_on_a_public_grid_and_rows_stand_alone(make: Any, d: int) -> None:
     rng = np.random.default_rng(7)
-    k, d = 37, 11
+    k = 37
     rule = make(L1Ball(3.0, d), 1.0, (0.0,) * d)
     sums = rng.normal(size=(20, k, d)).cumsum(0) * 3
     whole, singles = rule.init(k), [rule.init(1) for _ in range(k)]
