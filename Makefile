@@ -16,13 +16,14 @@ PROGRESS := awk -v tty="$$([ -t 2 ] && echo 1 || echo 0)" \
 	 /^(ERROR|WARNING: Retrying|error:)/ { print > "/dev/stderr" } \
 	 END { if (tty) printf "\n" > "/dev/stderr" }'
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo flights test lint bench clean
 help:
-	@echo "make demo   private releases from the real purchases of a CD shop, with a report (a minute)"
-	@echo "make test   lint, format, types and the whole test suite"
-	@echo "make lint   lint, format and types only"
-	@echo "make bench  the benchmarks, each beside its peer"
-	@echo "make clean  removes .venv, caches and what the demo wrote"
+	@echo "make demo     private releases from the real purchases of a CD shop, with a report (a minute)"
+	@echo "make flights  private models of real flights, hour by hour, beside the same without noise"
+	@echo "make test     lint, format, types and the whole test suite"
+	@echo "make lint     lint, format and types only"
+	@echo "make bench    the benchmarks, each beside its peer"
+	@echo "make clean    removes .venv, caches and what the demo wrote"
 
 $(BIN)/python:
 	@[ -n "$(PYTHON)" ] || { echo "weir needs Python 3.11 or 3.12: install it, or make PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -47,6 +48,9 @@ $(VENV)/.installed-test: setup.py pyproject.toml | $(BIN)/python
 demo: $(VENV)/.installed
 	@$(BIN)/python -m pipelines.demo
 
+flights: $(VENV)/.installed
+	@$(BIN)/python -m pipelines.flights
+
 lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check --quiet setup.py $(PACKAGES) && echo "ruff check: clean"
 	@$(BIN)/ruff format --quiet --check setup.py $(PACKAGES) && echo "ruff format: clean"
@@ -59,6 +63,6 @@ bench: $(VENV)/.installed-test
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
 
 clean:
-	rm -rf examples/out examples/purchases.csv
+	rm -rf examples/out examples/purchases.csv examples/flights-out examples/flights.csv
 	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,6 +15,7 @@ from dpcore import yaml_text
 from dpcore.aggregate_config import Aggregate
 from dpcore.config_errors import Section, refusal, validate
 from dpcore.event_config import Key, Schema, TimeColumn
+from dpcore.model_config import ModelClip, ModelConfig
 from dpcore.promise_config import ClockConfig, Privacy
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "ClockConfig",
     "Key",
     "MechanismConfig",
+    "ModelClip",
+    "ModelConfig",
     "PlanConfig",
     "Privacy",
     "Schema",
@@ -104,10 +107,13 @@ class PlanConfig(Section):
         description="What is released: output name, then one aggregate.",
         examples=["{purchases: {count: events}}"],
     )
-    model: dict[str, Any] | None = Field(
+    model: ModelConfig | None = Field(
         default=None,
         description="A model to release instead of aggregates; see `weir algorithms`.",
-        examples=["{algorithm: regression.incremental}"],
+        examples=[
+            "{algorithm: online.follow_the_leader, features: [hour], target: delay, ranges: "
+            "{hour: [0, 24], delay: [-60, 180]}}"
+        ],
     )
     mechanism: MechanismConfig = Field(
         default=MechanismConfig(),
@@ -119,6 +125,19 @@ class PlanConfig(Section):
         description="Number of blocks of keys, a power of two; changes speed, never a result.",
         examples=[16],
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _relation(cls, data: Any) -> Any:
+        """A model's neighbours differ in one payload, unless the config says otherwise."""
+        if not isinstance(data, Mapping) or data.get("model") is None:
+            return data
+        privacy = data.get("privacy")
+        if isinstance(privacy, Privacy) and "relation" not in privacy.model_fields_set:
+            return {**data, "privacy": privacy.model_copy(update={"relation": "replace_one"})}
+        if isinstance(privacy, Mapping) and "relation" not in privacy:
+            return {**data, "privacy": {**privacy, "relation": "replace_one"}}
+        return data
 
     @field_validator("name")
     @classmethod
@@ -149,14 +168,7 @@ class PlanConfig(Section):
                 )
         if self.model is not None and self.aggregates:
             raise refusal("model", {}, "cannot stand beside aggregates; keep one of them.")
-        if self.model is not None:
-            raise refusal(
-                "model.algorithm",
-                self.model.get("algorithm"),
-                "is not available: this build has no models registered; `weir algorithms` lists "
-                "what it has; use aggregates.",
-            )
-        if not self.aggregates:
+        if self.model is None and not self.aggregates:
             raise refusal(
                 "aggregates", None, "is missing; write something like `purchases: {count: events}`."
             )
@@ -184,4 +196,7 @@ class PlanConfig(Section):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that give the same config again; fields at their defaults are left out."""
-        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        data = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        if self.model is not None:  # its default differs
+            data["privacy"]["relation"] = self.privacy.relation
+        return data

@@ -39,6 +39,9 @@ class Noise(Protocol):
     def first_tick(self) -> int:
         """Index of the first tick of the stride (0 is the start of the clock)."""
 
+    def at(self, first_tick: int, keys: slice | None = None) -> Noise:
+        """The same noise for a stride that begins at another tick, for all keys or some of them."""
+
     def leaf_digests(self, leaves: Ints) -> Digests:
         """leaves: (n, K, d) int64 -> (n, K, 2) uint64, keyed digest of (tick, leaf); zero where
         leaf is 0."""
@@ -111,8 +114,9 @@ def add_wide(total: Ints, leaves: Ints) -> Ints:
     mask = np.int64((1 << LIMB) - 1)
     largest = max(int(leaves.max()), -int(leaves.min())) if leaves.size else 0
     if largest * leaves.shape[0] < 1 << LIMB:  # the sum of the stride fits beside a low limb
-        low = np.cumsum(leaves, axis=0)
-        low += total[..., 0]
+        low = leaves + total[..., 0] if len(leaves) == 1 else np.cumsum(leaves, axis=0)
+        if len(leaves) > 1:
+            low += total[..., 0]
         np.right_shift(low, LIMB, out=out[..., 1])
         out[..., 1] += total[..., 1]
         np.bitwise_and(low, mask, out=out[..., 0])
@@ -139,6 +143,19 @@ def wide_to_float(wide: Ints) -> Floats:
     carry = wide[..., 0] >> (LIMB - 1)
     low, high = wide[..., 0] - (carry << LIMB), wide[..., 1] + carry
     return np.asarray(high.astype(np.float64) * 2.0**LIMB + low, dtype=np.float64)
+
+
+def total_of(exact: Ints, drawn: Ints, noisy: Ints) -> Floats:
+    """Noisy running totals as floats: ``wide_to_float(shift_wide(exact, drawn))``.
+
+    Args:
+      exact: (..., 2) limbs. drawn: (...) noise, below 2^61. noisy: (...), their sum modulo 2^64.
+    """
+    high, near = exact[..., 1], 1 << (LIMB - 1)
+    small = noisy.size > 0 and int(high.min()) >= -1 and int(high.max()) <= 0  # no wrap yet
+    if small and -near <= int(noisy.min()) and int(noisy.max()) < near:
+        return noisy.astype(np.float64)  # the low limb is all there is
+    return wide_to_float(shift_wide(exact, drawn))
 
 
 def wide_modulo(wide: Ints) -> Ints:
@@ -254,19 +271,24 @@ class ContinualSum(ABC):
         exact = add_wide(state.total, leaves)
         with np.errstate(over="ignore"):
             noisy = wide_modulo(exact) + drawn
-        past = np.concatenate([state.history, noisy.transpose(1, 2, 0)], axis=2)
         n, depth = leaves.shape[0], self.depth
+        past = state.history
+        if depth:
+            past = np.concatenate([past, noisy.transpose(1, 2, 0)], axis=2)
         released: list[Floats] = []
         for over in self.overs:
             if over is None:
-                released.append(wide_to_float(shift_wide(exact, drawn)))
+                released.append(total_of(exact, drawn, noisy))
             else:
                 with np.errstate(over="ignore"):
                     before = past[:, :, depth - over : depth - over + n]
                     difference = past[:, :, depth : depth + n] - before
                 released.append(difference.transpose(2, 0, 1).astype(np.float64))
         new = SumState(
-            total=exact[-1].copy(), history=past[:, :, n:].copy(), chain=chain[-1].copy(), own=own
+            total=exact[-1].copy(),
+            history=past[:, :, past.shape[2] - depth :].copy(),
+            chain=chain[-1].copy(),
+            own=own,
         )
         return new, tuple(released)
 

@@ -21,7 +21,9 @@ from dpcore.errors import ConfigError
 from dpcore.guarantee import Expiration, Guarantee
 from dpcore.keys import Keys
 from dpcore.mechanism import LIMB, Ints
+from dpcore.model_notes import model_warnings
 from dpcore.program import Program
+from dpcore.registry import MODELS
 from dpcore.statement import statement
 
 PLAN_VERSION = 1
@@ -65,7 +67,10 @@ class Plan:
             key is not None and key.observed_keys_are_public,
             config.blocks,
         )
-        program, alternatives = choose(config)
+        if config.model is None:
+            program, alternatives = choose(config)
+        else:
+            program, alternatives = MODELS[config.model.algorithm].compile(config)
         guarantee = guarantee_of(config, program, clock.ticks)
         return cls(
             config,
@@ -86,6 +91,11 @@ class Plan:
     def name(self) -> str:
         """Name of the release."""
         return self.config.name
+
+    @property
+    def algorithm(self) -> str:
+        """What runs: aggregates, or the name of a learner."""
+        return "aggregates" if self.config.model is None else self.config.model.algorithm
 
     @property
     def where(self) -> str | None:
@@ -167,7 +177,7 @@ class Plan:
             "name": self.name,
             "digest": self.digest,
             "layout": self.layout,
-            "algorithm": "aggregates",
+            "algorithm": self.algorithm,
             "guarantee": {
                 "epsilon": promise.epsilon,
                 "delta": promise.delta,
@@ -186,7 +196,7 @@ class Plan:
                     "over": out.over,
                     "dimension": out.dimension,
                     "sensitivity": out.sensitivity,
-                    "stddev_worst": out.stddev_worst,
+                    "stddev_worst": finite(out.stddev_worst),
                     "labels": list(out.labels),
                 }
                 for out in outputs
@@ -296,7 +306,10 @@ def warnings_for(
         )
     may_vanish = config.where is not None or config.schema_.arrival is not None
     if config.privacy.relation == "replace_one" and not may_vanish:
-        found.append("Under replace_one the number of events per key and tick is public.")
+        is_public = "is public" if config.model is None else "is not covered by the promise"
+        found.append(f"Under replace_one the number of events per key and tick {is_public}.")
+    if config.model is not None:
+        found.extend(model_warnings(config.model, program))
     if horizon is None and promise.window is None:
         found.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
     return tuple(found)

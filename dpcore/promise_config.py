@@ -93,7 +93,8 @@ class Privacy(Section):
     relation: Literal["add_remove", "replace_one", "replace_anywhere"] = Field(
         default="add_remove",
         description="add_remove: an event is there or not. replace_one: its payload changes, key "
-        "and tick stay. replace_anywhere: key and tick may change too.",
+        "and tick stay. replace_anywhere: key and tick may change too. Without it: add_remove for "
+        "aggregates, replace_one for a model.",
         examples=["add_remove"],
     )
 

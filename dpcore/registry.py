@@ -1,4 +1,5 @@
-"""The mechanisms by name. A new continual sum is one file in dpcore/continual and one line here.
+"""The mechanisms and models by name. A new continual sum is one file in dpcore/continual and one
+line here; a new model is one file and an entry in MODELS.
 
 A class that is listed here is a ``ContinualSum`` with, besides its abstract methods:
   name: ClassVar[str], the name below.
@@ -13,6 +14,9 @@ A class that is listed here is a ``ContinualSum`` with, besides its abstract met
     than running totals: the clean outputs are this matrix times the leaves.
   tight: ClassVar[bool] = False, only where the stated loss is a bound that no record attains.
 tests/contracts runs over every mechanism that is listed.
+
+A model compiles the ``model`` section: compile(PlanConfig) -> (Program, (Alternative, ...)),
+the chosen one marked; ConfigError where it cannot serve.
 """
 
 from __future__ import annotations
@@ -56,6 +60,75 @@ class _Registry(Mapping[str, Any]):
 
 CONTINUAL_SUMS: Mapping[str, Any] = _Registry(_FILES)
 """Name in the config (mechanism.continual_sum) -> subclass of ContinualSum."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A learner that a config can name (``model.algorithm``).
+
+    Attributes:
+      compiler: module:function of the function that compiles it, imported when first called.
+      title: in a few words. about: in a sentence or two. source: where it is from.
+      noises: which noises it can use.
+      unused: fields of the model section that it does not read.
+    """
+
+    compiler: str
+    title: str
+    about: str
+    source: str
+    noises: tuple[str, ...] = ("gaussian", "discrete_gaussian", "k_norm")
+    unused: tuple[str, ...] = ()
+
+    def compile(self, config: Any) -> Any:
+        """PlanConfig -> (Program, alternatives). Raises ConfigError."""
+        module, _, function = self.compiler.partition(":")
+        return getattr(importlib.import_module(module), function)(config)
+
+
+MODELS: Mapping[str, Model] = {
+    "online.follow_the_leader": Model(
+        "dpcore.online.price:compile_learner",
+        "window follow-the-leader, exact projection",
+        "Each key's coefficients minimise the public curvature plus all clipped gradients so far, "
+        "as a noisy running sum tells them, projected onto the set at every tick.",
+        "Lou & Cheung 2020 (WDP-COCOP), corrected",
+        unused=("step",),
+    ),
+    "online.conditional_gradient": Model(
+        "dpcore.online.price:compile_learner",
+        "window follow-the-leader without projections",
+        "One step of a local linear oracle a tick instead of a projection, with a certified "
+        "distance to the leader: for sets that are dear to project onto.",
+        "Lou & Cheung 2020 (WDP-COCOL), corrected; Garber & Hazan 2016",
+    ),
+    "online.pftal": Model(
+        "dpcore.online.price:compile_learner",
+        "follow the approximate leader, over a full-history tree",
+        "The baseline: exact projection, with the noise of a binary tree that covers the whole "
+        "stream, whatever the window.",
+        "Thakurta & Smith 2013",
+        unused=("step",),
+    ),
+    "online.pocg": Model(
+        "dpcore.online.pocg:compile_pocg",
+        "implicit gradient descent, noise on every iterate",
+        "The baseline: steps shrink as 1/t, every released iterate has noise of its own, and the "
+        "iterates without noise never leave.",
+        "Jain, Kothari & Thakurta 2012",
+        noises=("gaussian",),
+        unused=("step", "weight", "own_curvature"),
+    ),
+    "online.pqftl": Model(
+        "dpcore.online.pqftl:compile_pqftl",
+        "follow the leader of squared losses, from noisy moments",
+        "The baseline: running sums of the products of features and target, then the ridge "
+        "solution, projected onto the set.",
+        "Jain, Kothari & Thakurta 2012",
+        unused=("step", "weight", "own_curvature", "clip", "cap"),
+    ),
+}
+"""Name in the config (model.algorithm) -> how it is compiled, and what there is to say about it."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from dpcore.mechanism import Ints, Noise
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
 from dpcore.program import Released
+from dpcore.row_hash import event_hashes
+from dpcore.rows import RowLeaf
 
 STRIDE = 128
 
@@ -26,11 +28,13 @@ class Events:
       times: (n,) int64 microseconds since 1970-01-01T00:00:00Z.
       keys: (n,) text; None where the plan has no key column.
       columns: numeric column -> (n,) float64.
+      ids: (n,) text or None, where the plan has a column of ids: they decide what a cap keeps.
     """
 
     times: Ints
     keys: Sequence[str] | None
     columns: Mapping[str, NDArray[Any]]
+    ids: Sequence[str | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -42,19 +46,43 @@ class Simulated:
     released: tuple[Released, ...]
 
 
-def leaves_of(plan: Plan, events: Events, ticks: int) -> dict[bytes, tuple[int, Ints]]:
-    """Bounds and sums events into leaves.
+@dataclass(frozen=True)
+class Bound:
+    """Events that count, bounded.
 
-    Returns:
-      For every live key: (tick of its birth, (ticks, D) int64). Events outside the clock or of
-        unknown keys
-      are left out, as the pipeline dead-letters them.
+    Attributes:
+      names: live keys, sorted. births: tick of each key's birth. keys: (n,) each event's key.
+      ticks: (n,) each event's tick. rows: what the program's ``bound`` made of them.
+      times: (n,) microseconds. ids: (n,) each event's id, or None.
+    """
+
+    names: list[bytes]
+    births: list[int]
+    keys: Ints
+    ticks: Ints
+    rows: Any
+    times: Ints
+    ids: list[str | None] | None
+
+    def born(self) -> dict[int, list[int]]:
+        """Tick -> keys born then."""
+        found: dict[int, list[int]] = {}
+        for key, birth in enumerate(self.births):
+            found.setdefault(birth, []).append(key)
+        return dict(sorted(found.items()))
+
+
+def bounded(plan: Plan, events: Events, ticks: int) -> Bound:
+    """Assigns and bounds events.
+
+    Events outside the clock or of unknown keys are left out, as the pipeline dead-letters them.
     """
     n = len(events.times)
     names = np.full(n, b"", dtype=object)
     if events.keys is not None:
         names[:] = [key.encode() for key in events.keys]
-    tick = plan.clock.tick_of(np.asarray(events.times, dtype=np.int64))
+    times = np.asarray(events.times, dtype=np.int64)
+    tick = plan.clock.tick_of(times)
     live = (tick >= 0) & (tick < ticks)
     known = set(plan.keys.ordered)
     if not plan.keys.observed:
@@ -66,15 +94,57 @@ def leaves_of(plan: Plan, events: Events, ticks: int) -> dict[bytes, tuple[int, 
     names, tick = names[live], tick[live]
     found = sorted(set(names)) if plan.keys.observed else list(plan.keys.ordered)
     place = {name: i for i, name in enumerate(found)}
-    rows = np.array([place[name] for name in names], dtype=np.int64)
-    bounded = plan.program.bound(columns, len(tick))
-    cells = rows * ticks + tick
-    sums = plan.program.accumulate(bounded.rows, cells, len(found) * ticks)
-    sums = sums.reshape(len(found), ticks, plan.program.dimension)
-    births = {
-        name: int(tick[rows == i].min()) if plan.keys.observed else 0 for name, i in place.items()
-    }
-    return {name: (births[name], sums[i]) for name, i in place.items()}
+    keys = np.array([place[name] for name in names], dtype=np.int64)
+    births = [int(tick[keys == i].min()) if plan.keys.observed else 0 for i in range(len(found))]
+    rows = plan.program.bound(columns, len(tick)).rows
+    ids = None if events.ids is None else [events.ids[i] for i in np.flatnonzero(live).tolist()]
+    return Bound(found, births, keys, tick, rows, times[live], ids)
+
+
+def sum_leaves(plan: Plan, bound: Bound, ticks: int) -> Ints:
+    """(ticks, K, D) int64, exact sums."""
+    n_keys = len(bound.names)
+    cells = bound.ticks * n_keys + bound.keys
+    sums = plan.program.accumulate(bound.rows, cells, ticks * n_keys)
+    return sums.reshape(ticks, n_keys, plan.program.dimension)
+
+
+def row_leaves(
+    plan: Plan, bound: Bound, members: list[int], hashes: NDArray[np.uint64]
+) -> dict[int, RowLeaf]:
+    """Tick -> capped rows of some of the keys; ticks without any row are left out."""
+    program: Any = plan.program
+    local = np.full(len(bound.names), -1, dtype=np.int64)
+    local[members] = np.arange(len(members))
+    keys = local[bound.keys]
+    found: dict[int, RowLeaf] = {}
+    for tick in np.unique(bound.ticks[keys >= 0]).tolist():
+        here = np.flatnonzero((keys >= 0) & (bound.ticks == tick))
+        leaf = RowLeaf.from_events(
+            keys[here], bound.rows[here], bound.times[here], hashes[here], len(members)
+        )
+        found[tick] = leaf.capped(program.cap).leaf
+    return found
+
+
+LeavesOf = Callable[[int, int], Any]
+"""Ticks [start, stop) -> what ``program.step`` takes."""
+
+
+def leaves_for(plan: Plan, bound: Bound, ticks: int, secret: bytes) -> Callable[..., LeavesOf]:
+    """Keys (their places) -> their leaves by stride."""
+    if plan.program.leaf == "sum":
+        sums = sum_leaves(plan, bound, ticks)
+        return lambda members: lambda start, stop: sums[start:stop, members]
+    program: Any = plan.program
+    hashes = event_hashes(secret, plan.digest, bound.rows, bound.times, bound.ids)
+
+    def of(members: list[int]) -> LeavesOf:
+        found = row_leaves(plan, bound, members, hashes)
+        nothing = RowLeaf.empty(len(members), program.width, program.dtype)
+        return lambda start, stop: tuple(found.get(tick, nothing) for tick in range(start, stop))
+
+    return of
 
 
 def simulate(
@@ -103,13 +173,11 @@ def simulate(
     if ticks is None:
         raise ConfigError("clock.end", None, "is needed here, or say how many ticks to simulate.")
     root = RootKey.derive(secret, plan.name, bytes.fromhex(plan.digest))
-    leaves = leaves_of(plan, events, ticks)
-    by_birth: dict[int, list[bytes]] = {}
-    for key, (birth, _) in leaves.items():
-        by_birth.setdefault(birth, []).append(key)
+    bound = bounded(plan, events, ticks)
+    leaves_of = leaves_for(plan, bound, ticks, secret)
     found: list[Simulated] = []
-    for birth, keys in sorted(by_birth.items()):
-        block = np.stack([leaves[key][1] for key in keys], axis=1)
+    for birth, members in bound.born().items():
+        keys, leaves = [bound.names[key] for key in members], leaves_of(members)
         state = plan.program.init(len(keys))
         pieces: list[tuple[Released, ...]] = []
         for start in range(birth, ticks, STRIDE):
@@ -118,7 +186,7 @@ def simulate(
             def of_part(part: int, start: int = start, keys: list[bytes] = keys) -> Noise:
                 return noise if noise is not None else KeyedNoise(root, part, keys, start)
 
-            state, noisy = plan.program.step(state, block[start:stop], of_part)
+            state, noisy = plan.program.step(state, leaves(start, stop), of_part)
             pieces.append(plan.program.solve(noisy, np.arange(start, stop, dtype=np.int64)))
         for row, key in enumerate(keys):
             found.append(Simulated(key.decode(), birth, _row(pieces, row)))

@@ -11,8 +11,12 @@ from rich.text import Text
 from dpcore.aggregate_config import KINDS, Aggregate
 from dpcore.config_errors import nearest
 from dpcore.errors import ConfigError
-from dpcore.registry import CONTINUAL_SUMS, describe
+from dpcore.model_config import ModelConfig
+from dpcore.registry import CONTINUAL_SUMS, MODELS, describe
 from pipelines.terminal import heading, table
+
+SECTIONS = {"algorithm": "aggregates.NAME", "model": "model", "continual_sum": "mechanism"}
+"""Kind -> the section of a config whose fields are told."""
 
 
 def catalogue() -> list[dict[str, Any]]:
@@ -29,6 +33,22 @@ def catalogue() -> list[dict[str, Any]]:
             "fields": fields,
         }
     ]
+    for name, model in MODELS.items():
+        found.append(
+            {
+                "name": name,
+                "kind": "model",
+                "title": model.title,
+                "about": model.about,
+                "source": model.source,
+                "noises": list(model.noises),
+                "fields": {
+                    field: info.description or ""
+                    for field, info in ModelConfig.model_fields.items()
+                    if field not in model.unused
+                },
+            }
+        )
     for name in CONTINUAL_SUMS:
         about = describe(name)
         found.append(
@@ -61,6 +81,7 @@ def render_list(entries: list[dict[str, Any]], out: Console) -> None:
     """All of them, a line each."""
     for kind, title, hint in (
         ("algorithm", "Algorithms", "a section of the config of the same name"),
+        ("model", "Models that learn online", "model.algorithm: NAME"),
         ("continual_sum", "Mechanisms for running sums", "mechanism.continual_sum: NAME"),
     ):
         rows = table("name", "what it is", "noise")
@@ -81,8 +102,8 @@ def render_one(entry: dict[str, Any], out: Console) -> None:
     if entry["source"]:
         out.print(Padding(Text(f"Source: {entry['source']}"), (0, 0, 0, 2), expand=False))
     rows = table("field", "what it does")
-    section = "aggregates.NAME" if entry["kind"] == "algorithm" else "mechanism"
+    section = SECTIONS[entry["kind"]]
     for name, about in entry["fields"].items():
-        rows.add_row(f"{section}.{name}", about)
+        rows.add_row(f"{section}.{name}", Text(about))  # brackets in it are no markup
     out.print(heading("Fields"))
     out.print(Padding(rows, (0, 0, 0, 2), expand=False))

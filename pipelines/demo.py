@@ -102,19 +102,19 @@ def weir(command: Sequence[str]) -> int:
     return subprocess.run([sys.executable, "-m", "pipelines.cli", *command], check=False).returncode
 
 
-def forget(results: Path) -> bool:
+def forget(results: Path, name: str = "shop") -> bool:
     """Removes what an earlier demo released; nothing else."""
     plan = results / "_plan.json"
     if not results.exists():
         return False
-    if not plan.exists() or json.loads(plan.read_text()).get("name") != "shop":
+    if not plan.exists() or json.loads(plan.read_text()).get("name") != name:
         raise WeirError(f"{results} holds something that is not the demo's; move it away.")
     shutil.rmtree(results)
     return True
 
 
-def cost(run: Run) -> list[str]:
-    """What one purchase has spent, in sentences."""
+def cost(run: Run, event: str = "purchase") -> list[str]:
+    """What one event has spent, in sentences."""
     epsilon, delta, window = run.promise
     against = (
         "everything ever released"
@@ -123,7 +123,7 @@ def cost(run: Run) -> list[str]:
     )
     lines = [
         f"   epsilon = {report_words.short(epsilon)}, delta = {report_words.short(delta)} for any "
-        f"one purchase, against\n   {against}."
+        f"one {event}, against\n   {against}."
     ]
     for within, more, _ in report_words.expiration(run)[1:]:
         lines.append(f"   epsilon = {more} against everything released within {within}.")

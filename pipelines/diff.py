@@ -37,6 +37,7 @@ def compare(a: JobConfig, b: JobConfig) -> dict[str, Any]:
         "state_bytes_per_key": [facts_a["state_bytes_per_key"], facts_b["state_bytes_per_key"]],
         "expiration": [facts_a["expiration"], facts_b["expiration"]],
         "releases": changed_releases(facts_a, facts_b),
+        "sums": [inner_noise(facts_a), inner_noise(facts_b)],
         "meaning": meaning(same, same_layout, plan_a, plan_b),
     }
 
@@ -68,16 +69,34 @@ def flatten(config: JobConfig) -> dict[str, Any]:
 
 
 def changed_releases(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every release of either plan with the worst noise in both (None: not there)."""
+    """Every release of either plan with the worst noise in both (None: not there, or no noise that
+    adds up)."""
     found: dict[tuple[str, int | None], list[float | None]] = {}
+    there: dict[tuple[str, int | None], list[bool]] = {}
     for place, facts in enumerate((a, b)):
         for release in facts["releases"]:
-            pair = found.setdefault((release["name"], release["over"]), [None, None])
-            pair[place] = release["stddev_worst"]
+            spot = (release["name"], release["over"])
+            found.setdefault(spot, [None, None])[place] = release["stddev_worst"]
+            there.setdefault(spot, [False, False])[place] = True
     return [
-        {"name": name, "over": over, "stddev_worst": pair, "ratio": ratio(pair)}
+        {
+            "name": name,
+            "over": over,
+            "released": there[name, over],
+            "stddev_worst": pair,
+            "ratio": ratio(pair),
+        }
         for (name, over), pair in found.items()
     ]
+
+
+def inner_noise(facts: Mapping[str, Any]) -> dict[str, float]:
+    """Worst noise of the private sums that a model follows: they are not released themselves."""
+    released = {release["name"] for release in facts["releases"]}
+    row = next((row for row in facts["alternatives"] if row["chosen"]), None)
+    named = {} if row is None else row["stddev_worst"]
+    found = {name.partition(" over=")[0]: worst for name, worst in named.items()}
+    return {name: worst for name, worst in found.items() if name not in released}
 
 
 def ratio(pair: list[float | None]) -> float | None:
@@ -136,11 +155,21 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
     rows.add_row("mechanism", *(str(name) for name in result["mechanism"]), "")
     small, large = result["state_bytes_per_key"]
     rows.add_row("state per key", bytes_text(small), bytes_text(large), _times(small, large))
+    first, second = result["sums"]
+    for name in dict.fromkeys([*first, *second]):
+        pair = [sums.get(name) for sums in (first, second)]
+        shown = [ABSENT if value is None else number(value) for value in pair]
+        rows.add_row(f"noise of the sum of {name.removesuffix('s')}s", *shown, _ratio_text(pair))
     for release in result["releases"]:
         pair = release["stddev_worst"]
-        shown = [ABSENT if value is None else number(value) for value in pair]
-        factor = "" if release["ratio"] is None else f"{release['ratio']:.3g} x"
-        rows.add_row(f"noise of {release['name']}, {span(release['over'])}", *shown, factor)
+        if all(release["released"]) and pair == [None, None]:
+            continue  # what a model releases has no noise that adds up
+        shown = [
+            ABSENT if not there else "-" if value is None else number(value)
+            for value, there in zip(pair, release["released"], strict=True)
+        ]
+        name = f"noise of {release['name']}, {span(release['over'])}"
+        rows.add_row(name, *shown, _ratio_text(pair))
     rows.add_row("plan", *(digest[:12] for digest in result["digest"]), "")
     out.print(Padding(rows, (0, 0, 0, 2), expand=False))
     out.print(heading("What that means"))
@@ -154,6 +183,11 @@ def _shown(value: Any) -> str:
     if isinstance(value, list) and len(value) > 8:
         return f"{', '.join(str(item) for item in value[:6])}, ... ({len(value):,})"
     return str(value)
+
+
+def _ratio_text(pair: list[float | None]) -> str:
+    factor = ratio(pair)
+    return "" if factor is None else f"{factor:.3g} x"
 
 
 def _window(window: int | None) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 from dpcore import times
 from dpcore.config import Aggregate, PlanConfig
 from dpcore.plan import Plan
+from pipelines import plan_model
 from pipelines.terminal import (
     BAND,
     LAPLACE_BAND,
@@ -51,9 +52,14 @@ def sections(plan: Plan, facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield from promise(plan)
     yield heading("What a release may reveal later")
     yield _indent(expiration(plan, facts))
+    model = plan.config.model
+    if model is not None:
+        yield heading("The model")
+        yield _indent(plan_model.facts_table(plan, model))
     yield heading("What is released, and how exact it is")
     yield _indent(releases(plan, facts))
-    for note in release_notes(plan.config):
+    left_open = release_notes(plan.config) if model is None else plan_model.notes(model, facts)
+    for note in left_open:
         yield _indent(Text(note, style="dim"))
     yield heading("Mechanisms, priced for the same promise")
     yield _indent(alternatives(plan, facts))
@@ -113,6 +119,8 @@ def expiration(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
 
 def releases(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     """Every output with the worst error of its noise, in its own unit."""
+    if plan.config.model is not None:
+        return plan_model.releases_table(facts, band(plan))
     rows = table(
         "name", "what", "over", "values", "noise (std)", "95 % band",
         right=("values", "noise (std)", "95 % band"),
@@ -205,6 +213,8 @@ def refused(plan: Plan) -> Iterator[str]:
                 f"{name}: values of {aggregate.column} outside "
                 f"[{aggregate.edges[0]:g}, {aggregate.edges[-1]:g}] add nothing"
             )
+    if config.model is not None:
+        yield from plan_model.refused(config.model)
 
 
 def what(aggregate: Aggregate | None) -> str:

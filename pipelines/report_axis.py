@@ -81,6 +81,13 @@ def show_numbers(ticks: list[float]) -> list[str]:
     ]
 
 
+def show_level(value: float) -> str:
+    """A number of a scale of colours: two digits."""
+    if 0 < abs(value) < 1:
+        return f"{value:.2g}"
+    return show_numbers([float(f"{value:.2g}")])[0]
+
+
 def time_ticks(start: int, end: int, about: int = 6) -> list[tuple[int, str]]:
     """(microseconds, label) of calendar steps within [start, end]."""
     span = max(1, end - start)

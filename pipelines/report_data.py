@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
 from pipelines.result_batch import COLUMNS, batch_of
 from pipelines.result_files import matrix
-from pipelines.results import Output, Run
+from pipelines.results import Output, Run, shown_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -111,7 +112,7 @@ def gather(
     Raises:
       ConfigError: a key or a name that this run does not have.
     """
-    outputs = _chosen(run, names)
+    outputs = tuple(shown_of(output, run) for output in _chosen(run, names))
     ranker = next((o for o in outputs if len(o.labels) == 1), None)
     last = _last_values(run, outputs)
     everyone = sorted({key for key, _, _ in last})
@@ -150,6 +151,13 @@ def _descending(last: Last | None) -> float:
     return np.inf if last is None or np.isnan(last.value[0]) else -float(last.value[0])
 
 
+def numbers(lists: pa.Array, rows: Ints, output: Output) -> Floats:
+    """Components of an output that are shown: (rows, labels)."""
+    if output.part is None:
+        return matrix(lists, rows, len(output.labels))
+    return matrix(lists, rows, output.width)[:, [output.part]]
+
+
 def _last_values(run: Run, outputs: Sequence[Output]) -> dict[tuple[str, str, int | None], Last]:
     found: dict[tuple[str, str, int | None], Last] = {}
     for raw in run.batches(COLUMNS, first=run.last_tick):
@@ -157,9 +165,8 @@ def _last_values(run: Run, outputs: Sequence[Output]) -> dict[tuple[str, str, in
         latest = np.flatnonzero(batch.tick == run.last_tick)
         for output in outputs:
             rows = batch.rows(output, latest)
-            width = len(output.labels)
-            value = matrix(batch.value, rows, width)
-            half = run.band * matrix(batch.stddev, rows, width)
+            value = numbers(batch.value, rows, output)
+            half = run.band * numbers(batch.stddev, rows, output)
             for i, code in enumerate(batch.key[rows]):
                 found[batch.keys[code], output.name, output.over] = Last(value[i], half[i])
     return found
@@ -223,13 +230,13 @@ def _panels(
         who = np.array([number.get(key, -1) for key in batch.keys], dtype=np.int64)[batch.key]
         mine = np.flatnonzero((who >= 0) & listed[batch.tick - first])
         for output in outputs:
-            rows, width = batch.rows(output, mine), len(output.labels)
+            rows = batch.rows(output, mine)
             pieces.setdefault((output.name, output.over), []).append(
                 (
                     who[rows],
                     batch.tick[rows],
-                    matrix(batch.value, rows, width),
-                    run.band * matrix(batch.stddev, rows, width),
+                    numbers(batch.value, rows, output),
+                    run.band * numbers(batch.stddev, rows, output),
                 )
             )
         if heat_rows is None:
@@ -244,7 +251,7 @@ def _panels(
                 (output.name, output.over), _Heat(len(labels), int(shown.sum()))
             )
             rows = batch.rows(output, all_of_them)
-            value = matrix(batch.value, rows, 1)[:, 0]
+            value = numbers(batch.value, rows, output)[:, 0]
             heat.add(where[rows], column[batch.tick[rows] - first], value)
     panels = []
     for output in outputs:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import report_heat, report_svg, report_words
-from pipelines.report_axis import show_numbers, show_value
+from pipelines import report_heat, report_html_model, report_svg, report_words
+from pipelines.report_axis import show_level, show_value
 from pipelines.report_data import HEAT_LABELLED, Panel, ReportData, Series
-from pipelines.results import Output
+from pipelines.results import Output, is_model
 
 _HERE = Path(__file__).parent
 _HISTOGRAMS_DRAWN = 3
@@ -27,7 +26,10 @@ def page(data: ReportData) -> str:
     run = data.run
     axis = report_svg.TimeAxis(run.start, run.period, run.first_tick, run.last_tick)
     settings = {"start": run.start, "period": run.period}
-    drawings = [drawing for panel in data.panels for drawing in _drawings(panel, data, axis)]
+    models = [panel for panel in data.panels if is_model(panel.output, data.run)]
+    others = [panel for panel in data.panels if not is_model(panel.output, data.run)]
+    drawings = [drawing for panel in others for drawing in _drawings(panel, data, axis)]
+    sections = [report_html_model.section(panel, data, axis) for panel in models]
     return (
         "<!doctype html>\n"
         '<html lang="en"><head><meta charset="utf-8">'
@@ -35,17 +37,11 @@ def page(data: ReportData) -> str:
         f"<title>{E_(run.name)}: private releases</title>"
         f"<style>{(_HERE / 'report.css').read_text()}</style></head><body><main>"
         f"{_head(data)}{_promise(data)}{_reading(data)}{_chips(data)}"
-        f'<div class="panels">{"".join(drawings)}</div>'
+        f'<div class="panels">{"".join(drawings)}</div>{"".join(sections)}'
         f"{_last_table(data)}{_details(data)}"
-        f"</main>{_json(settings, 'page')}"
+        f"</main>{report_svg.script(settings, 'page')}"
         f"<script>{(_HERE / 'report.js').read_text()}</script></body></html>\n"
     )
-
-
-def _json(value: Any, name: str = "") -> str:
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    mark = f' id="{name}"' if name else ""
-    return f'<script type="application/json"{mark}>{text}</script>'
 
 
 def _head(data: ReportData) -> str:
@@ -120,7 +116,7 @@ def _figure(
     return (
         f'<figure class="card"{"" if about is None else " data-chart"}>'
         f"<figcaption><h2>{E_(output.name)}{unit}</h2>{value}<p>{E_(caption)}</p></figcaption>"
-        f"{drawing}{'' if about is None else _json(about)}"
+        f"{drawing}{'' if about is None else report_svg.script(about)}"
         f"{f'<p class=foot>{E_(foot)}</p>' if foot else ''}</figure>"
     )
 
@@ -216,10 +212,7 @@ def _heat_data(
 
 
 def _scale(scale: report_heat.HeatScale) -> str:
-    def show(value: float) -> str:
-        return show_numbers([float(f"{value:.2g}")])[0]
-
-    return f'<div class="key-scale">{report_heat.legend(scale, show)}</div>'
+    return f'<div class="key-scale">{report_heat.legend(scale, show_level)}</div>'
 
 
 def _heat(panel: Panel, data: ReportData, axis: report_svg.TimeAxis) -> str:

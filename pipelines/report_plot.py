@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,20 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from pipelines import report_words
-from pipelines.report_axis import limits, number_ticks, show_numbers, show_value, time_ticks
+from pipelines import report_plot_model, report_words
+from pipelines.report_axis import (
+    limits,
+    number_ticks,
+    show_level,
+    show_numbers,
+    show_value,
+    time_ticks,
+)
 from pipelines.report_data import HEAT_LABELLED, Panel, ReportData, Series
 from pipelines.report_heat import HeatScale
+from pipelines.report_model import Small, multiples
 from pipelines.report_svg import runs
+from pipelines.results import is_model
 
 COLOURS = ("#0b68b4", "#c2410c", "#0d7f6c", "#8b3fa8", "#8a6400")
 INK, SOFT, GRID = "#1b2330", "#566175", "#e6e9ef"
@@ -26,8 +36,12 @@ _STYLE = {"fontsize": 9, "color": SOFT}
 
 def draw(data: ReportData, path: Path, dpi: int = 110) -> Path:
     """Writes the picture: one panel an output, a heat map of all keys where there are many."""
-    jobs = [(panel, False) for panel in data.panels[:PANELS_DRAWN]]
-    jobs += [(p, True) for p in data.panels[:PANELS_DRAWN] if p.heat is not None][:4]
+    others = [panel for panel in data.panels if not is_model(panel.output, data.run)][:PANELS_DRAWN]
+    jobs: list[Callable[[Axes], None]] = [partial(_chart, panel=p, data=data) for p in others]
+    heats = [panel for panel in others if panel.heat is not None][:4]
+    jobs += [partial(_keys, panel=panel, data=data) for panel in heats]
+    for panel in (panel for panel in data.panels if is_model(panel.output, data.run)):
+        jobs += _model_charts(panel, data)
     columns = 1 if len(jobs) == 1 else 2
     rows = -(-len(jobs) // columns)
     width, head = 12.0, 1.35
@@ -45,16 +59,29 @@ def draw(data: ReportData, path: Path, dpi: int = 110) -> Path:
         wspace=0.2,
     )
     _title(figure, data, height)
-    for i, (panel, as_heat) in enumerate(jobs):
-        axes = figure.add_subplot(grid[i // columns, i % columns])
-        if as_heat:
-            _keys(axes, panel, data)
-        elif len(panel.output.labels) > 1:
-            _components(axes, panel, data)
-        else:
-            _lines(axes, panel, data)
+    for i, job in enumerate(jobs):
+        job(figure.add_subplot(grid[i // columns, i % columns]))
     canvas.print_png(path)
     return path
+
+
+def _chart(axes: Axes, panel: Panel, data: ReportData) -> None:
+    if len(panel.output.labels) > 1:
+        _components(axes, panel, data)
+    else:
+        _lines(axes, panel, data)
+
+
+def _model_charts(panel: Panel, data: ReportData) -> list[Callable[[Axes], None]]:
+    made = multiples(panel, data)
+
+    def chart(axes: Axes, small: Small, first: bool) -> None:
+        about = ", ".join(filter(None, (panel.output.name, small.title)))
+        _dress(axes, f"{about} ({made.caption})")
+        report_plot_model.draw(axes, small, first)
+        _time(axes, data)
+
+    return [partial(chart, small=small, first=i == 0) for i, small in enumerate(made.smalls)]
 
 
 def _title(figure: Figure, data: ReportData, height: float) -> None:
@@ -223,7 +250,7 @@ def _heat(axes: Axes, value: Any, ticks: Any, data: ReportData, noise: float = 0
         extent=(ticks[0] - step + 0.5, ticks[-1] + 0.5, len(value) - 0.5, -0.5),
     )
     shares = (0.0, 0.25, 0.5, 0.75, 1.0)
-    names = [show_numbers([float(f"{scale.value(share):.2g}")])[0] for share in shares]
+    names = [show_level(scale.value(share)) for share in shares]
     bar = axes.figure.colorbar(image, ax=axes, pad=0.015, fraction=0.05, ticks=shares)
     bar.outline.set_visible(False)
     bar.ax.set_yticklabels(names)

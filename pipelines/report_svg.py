@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +75,14 @@ def svg(body: str, height: float, label: str, width: float = WIDTH) -> str:
     )
 
 
-def time_labels(frame: Frame, axis: TimeAxis, about: int = 6) -> str:
+def script(value: Any, name: str = "") -> str:
+    """What a chart says when it is pointed at, for the page's own program."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    mark = f' id="{name}"' if name else ""
+    return f'<script type="application/json"{mark}>{text}</script>'
+
+
+def time_labels(frame: Frame, axis: TimeAxis, about: int = 6, width: float = WIDTH) -> str:
     """Marks and labels under a plot whose x is in ticks."""
     begin, end = axis.at(axis.first), axis.at(axis.last)
     if axis.first == axis.last:
@@ -84,8 +93,8 @@ def time_labels(frame: Frame, axis: TimeAxis, about: int = 6) -> str:
         x = float(frame.x((stamp - axis.start) / axis.period))
         parts.append(f'<path class="mark" d="M{x:.1f} {frame.bottom:.1f}v4"/>')
         half = 3.2 * len(label)
-        anchor = "end" if x + half > WIDTH else "middle"
-        parts.append(text(min(x, WIDTH - 2), frame.bottom + 17, label, "tick", anchor))
+        anchor = "end" if x + half > width else "middle"
+        parts.append(text(min(x, width - 2), frame.bottom + 17, label, "tick", anchor))
     return "".join(parts)
 
 
@@ -112,21 +121,35 @@ def points(x: Floats, y: Floats) -> str:
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
 
 
-def line_chart(series: Sequence[Series], axis: TimeAxis, label: str) -> tuple[str, Frame, bool]:
-    """Lines with their bands. Returns the SVG, its frame, and whether bands are cut."""
+def line_chart(
+    series: Sequence[Series],
+    axis: TimeAxis,
+    label: str,
+    size: tuple[float, float] = (WIDTH, HEIGHT),
+    between: tuple[float, float] | None = None,
+) -> tuple[str, Frame, bool]:
+    """Lines with their bands. Returns the SVG, its frame, and whether bands are cut.
+
+    Args:
+      series: component 0 of each is drawn. axis: of time. label: for who cannot see the chart.
+      size: width and height in pixels. between: ends of the axis; None: what the values need.
+    """
+    width, height = size
     value = np.concatenate([s.value[:, 0] for s in series]) if series else np.zeros(0)
     errors = np.concatenate([s.half[:, 0] for s in series]) if series else np.zeros(0)
     low, high, cut = limits(value, errors)
+    if between is not None:
+        low, high = between
     frame = Frame(
-        LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM, axis.first - 0.5, axis.last + 0.5, low, high
+        LEFT, width - RIGHT, TOP, height - BOTTOM, axis.first - 0.5, axis.last + 0.5, low, high
     )
     bands, lines = [], []
     for i, one in enumerate(series):
         x, v = frame.x(one.ticks.astype(np.float64)), one.value[:, 0]
         half = one.half[:, 0]
         for part in runs(np.isfinite(v) & np.isfinite(half)):
-            upper = np.clip(frame.y((v + half)[part]), TOP - 9, HEIGHT)
-            lower = np.clip(frame.y((v - half)[part]), TOP - 9, HEIGHT)
+            upper = np.clip(frame.y((v + half)[part]), TOP - 9, height)
+            lower = np.clip(frame.y((v - half)[part]), TOP - 9, height)
             outline = f"{points(x[part], upper)} {points(x[part][::-1], lower[::-1])}"
             if len(upper) == 1:
                 bands.append(
@@ -136,7 +159,7 @@ def line_chart(series: Sequence[Series], axis: TimeAxis, label: str) -> tuple[st
             else:
                 bands.append(f'<polygon class="band s{i}" points="{outline}"/>')
         for part in runs(np.isfinite(v)):
-            y = np.clip(frame.y(v[part]), -50, HEIGHT + 50)
+            y = np.clip(frame.y(v[part]), -50, height + 50)
             if len(y) == 1:
                 lines.append(
                     f'<circle class="dot s{i}" cx="{x[part][0]:.1f}" cy="{y[0]:.1f}" r="3"/>'
@@ -148,8 +171,13 @@ def line_chart(series: Sequence[Series], axis: TimeAxis, label: str) -> tuple[st
         f'viewBox="{LEFT} {TOP} {frame.right - LEFT} {frame.bottom - TOP}">'
         f"{''.join(bands)}{''.join(lines)}</svg>"
     )
-    body = value_labels(frame) + time_labels(frame, axis) + clip + '<g class="hover"></g>'
-    return svg(body, HEIGHT, label), frame, cut
+    body = (
+        value_labels(frame)
+        + time_labels(frame, axis, round(width / 95), width)
+        + clip
+        + '<g class="hover"></g>'
+    )
+    return svg(body, height, label, width), frame, cut
 
 
 def thin(one: Series, frame: Frame) -> bool:

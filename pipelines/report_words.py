@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.report_axis import show_span, show_time
 from pipelines.report_data import TICKS_LISTED, ReportData
-from pipelines.results import Output, Run
+from pipelines.results import SCALED, Output, Run, is_model
 
 Titles = list[tuple[str, ...]]
 Table = tuple[Titles, list[tuple[str, list[tuple[float, float]]]]]
@@ -117,6 +117,20 @@ def how_to_read(data: ReportData) -> str:
         "because the noise was added on purpose. It does not cover values that were clipped or "
         "events that never arrived. Noise may take a count below 0."
     )
+    if any(is_model(panel.output, data.run) for panel in data.panels):
+        text = (
+            "Every line is what was released; the events are not in this page. theta is the model "
+            "as it was played at each tick, with features and target scaled to the public ranges; "
+            "coefficients is the same model in the units of the data. Models have no band: the "
+            "noise is in the sums of gradients that they follow, and what it does to a model "
+            "depends on the data. "
+        )
+        if any(panel.output.name == "loss" for panel in data.panels):
+            text += (
+                "The loss is what the played models lost on the events, clipped event by event, "
+                "as a mean over the ticks since the start; its band holds 95 % of its "
+                f"noise ({data.run.band:.3g} standard deviations on either side)."
+            )
     if data.ranked_by is not None:
         by = f"{data.ranked_by.name}, {span(data.ranked_by, data.run)}"
         text += (
@@ -133,10 +147,11 @@ def columns(data: ReportData) -> list[tuple[Output, int, tuple[str, ...]]]:
     found = []
     for panel in data.panels:
         output = panel.output
-        if len(output.labels) > 12:
+        if len(output.labels) > 12 or (output.name == SCALED and is_model(output, data.run)):
             continue
         over = "all" if output.over is None else f"last {output.over}"
         over = "each tick" if output.over == 1 else over
+        over = "" if is_model(output, data.run) else over
         for i, label in enumerate(output.labels):
             found.append((output, i, tuple(filter(None, (output.name, label, over)))))
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,11 @@ from dpcore.errors import ConfigError
 from pipelines.result_files import TYPES, ResultFile, read_file, result_files
 from pipelines.terminal import BAND, LAPLACE_BAND
 
+SCALED, OWN = "theta", "coefficients"
+"""What models release: scaled to the public ranges, and in the user's own units."""
+LOSS, PER_TICK = "loss", "per_tick"
+"""The running loss of a model, and its component that is comparable over time."""
+
 
 @dataclass(frozen=True)
 class Output:
@@ -30,6 +35,7 @@ class Output:
       labels: of the components; ("",) for a single number.
       unit: of the values, for people; "" when not known.
       stddev_worst: from the plan, or NaN.
+      part: the only component that is shown, of ``width``; None: all of them.
     """
 
     name: str
@@ -37,6 +43,8 @@ class Output:
     labels: tuple[str, ...] = ("",)
     unit: str = ""
     stddev_worst: float = math.nan
+    part: int | None = None
+    width: int = 1
 
     @property
     def span(self) -> str:
@@ -122,6 +130,11 @@ class Run:
         return first - int(row["tick"][0].as_py()) * self.period
 
     @property
+    def is_of_models(self) -> bool:
+        """Whether models were released, not aggregates."""
+        return str(self.plan.get("algorithm", OWN)) != "aggregates"
+
+    @property
     def promise(self) -> tuple[float, float, int | None]:
         """epsilon, delta, window as the rows themselves carry them."""
         row = self._first_row
@@ -200,6 +213,19 @@ class Run:
             for batch in self.batches(names)
         ]
         return pa.Table.from_batches(batches, pa.schema([(name, TYPES[name]) for name in names]))
+
+
+def is_model(output: Output, run: Run) -> bool:
+    """Whether an output is the coefficients of a model."""
+    return run.is_of_models and output.name in (SCALED, OWN)
+
+
+def shown_of(output: Output, run: Run) -> Output:
+    """What a report shows of an output: of a model's running loss, its mean a tick."""
+    if output.name != LOSS or PER_TICK not in output.labels or not run.is_of_models:
+        return output
+    part, width = output.labels.index(PER_TICK), len(output.labels)
+    return replace(output, labels=("",), unit="mean a tick", part=part, width=width)
 
 
 def units_of(plan: Mapping[str, Any]) -> dict[str, str]:

@@ -148,8 +148,10 @@ def _values(u: NDArray[np.float64], low: float, high: float) -> NDArray[np.float
 
 
 def number_ranges(config: PlanConfig) -> dict[str, tuple[float, float]]:
-    """Columns that aggregates read, each with the range of its public bounds."""
+    """Columns that aggregates or a model read, each with the range of its public bounds."""
     found: dict[str, tuple[float, float]] = {}
+    if config.model is not None:
+        found = {name: (low, high) for name, (low, high) in config.model.ranges.items()}
     for aggregate in config.aggregates.values():
         if aggregate.column is None:
             continue

@@ -8,8 +8,6 @@ whatever their order; of copies that arrive apart, the first.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -27,6 +25,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from dpcore.bounding.id_hash import id_hashes
 from dpcore.clock import Clock
+from dpcore.row_hash import dedupe_key
 from transforms.coders import batch_from_bytes, batch_to_bytes, pack, unpack
 from transforms.dead_letters import DEAD, dead_letters, tally_dead
 from transforms.leaf import to_timestamp
@@ -46,11 +45,6 @@ UNUSED = ("@id", "@block", "@row")
 """Columns that nothing reads behind this step."""
 
 
-def dedupe_key(secret: bytes, layout: str) -> bytes:
-    """16-byte key of the hashes of ids; tells nothing about the secret or the noise."""
-    return hmac.new(secret, b"weir/deduplicate/" + layout.encode(), hashlib.sha256).digest()[:16]
-
-
 class ToShards(beam.DoFn):
     """Record batches with ``@id`` -> (shard, batch as bytes), a few big ones per bundle.
 
@@ -58,8 +52,8 @@ class ToShards(beam.DoFn):
     ``ready``.
     """
 
-    def __init__(self, secret: SecretRef, layout: str) -> None:
-        self._secret, self._layout = secret, layout
+    def __init__(self, secret: SecretRef, name: str) -> None:
+        self._secret, self._name = secret, name
         self._key = b""
         self._held: list[list[pa.RecordBatch]] = []
         self._rows = 0
@@ -69,7 +63,7 @@ class ToShards(beam.DoFn):
 
     def setup(self) -> None:
         """Derives the key."""
-        self._key = dedupe_key(self._secret.resolve(), self._layout)
+        self._key = dedupe_key(self._secret.resolve(), self._name)
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
@@ -223,7 +217,8 @@ class Deduplicate(beam.PTransform):
       clock: the public clock, by which ids are forgotten.
       layout: the plan's layout, hex: state belongs to it.
       horizon: ticks, or None for the whole run.
-      keep_hash: leave the hashes of ids in the batches, for row leaves.
+      row_digest: of a plan with row leaves, hex: the hashes of ids stay in the batches, and are
+        made for this name and not for the layout, because they decide which rows a cap keeps.
     """
 
     def __init__(
@@ -232,17 +227,17 @@ class Deduplicate(beam.PTransform):
         clock: Clock,
         layout: str,
         horizon: int | None = None,
-        keep_hash: bool = False,
+        row_digest: str | None = None,
     ) -> None:
         super().__init__()
         self._secret, self._clock = secret, clock
         self._layout, self._horizon = layout, horizon
-        self._keep_hash = keep_hash
+        self._row_digest = row_digest
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> Any:
         """Record batches with ``@id`` -> the same without it."""
         spread = events | "ToShards" >> beam.ParDo(
-            ToShards(self._secret, self._layout)
+            ToShards(self._secret, self._row_digest or self._layout)
         ).with_output_types(pa.RecordBatch, shards=tuple[int, bytes]).with_outputs(
             "shards", main="without_id"
         )
@@ -250,7 +245,9 @@ class Deduplicate(beam.PTransform):
             spread.shards
             | "Global" >> beam.WindowInto(GlobalWindows())
             | "DropSeen"
-            >> beam.ParDo(DropSeen(self._clock, self._horizon, self._layout, self._keep_hash))
+            >> beam.ParDo(
+                DropSeen(self._clock, self._horizon, self._layout, self._row_digest is not None)
+            )
             .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
             .with_outputs(DEAD, main="fresh")
         )

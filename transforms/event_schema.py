@@ -145,14 +145,18 @@ class EventSchema:
         arrival: Stamp | None = None,
         where: str | None = None,
         numbers: Iterable[str] = (),
+        named: Mapping[str, str] | None = None,
     ) -> EventSchema:
         """Plain values -> schema; the predicate says how its columns are read.
+
+        Args:
+          named: column among ``numbers`` -> the setting that names it; aggregates without it.
 
         Raises:
           ConfigError: the predicate compares a column with text that the program adds up.
         """
         columns: dict[str, Kind] = dict.fromkeys(numbers, "number")
-        fields: dict[str, str] = {}
+        fields = dict(named or {})
         if where is not None:
             for column, kind in Predicate.parse(where).kinds.items():
                 fields.setdefault(column, "where" if column not in columns else "aggregates")
@@ -180,4 +184,12 @@ class EventSchema:
             else Stamp(arrival.column, arrival.format, arrival.zone or "UTC", "schema.arrival"),
             where=config.where,
             numbers=numbers,
+            named=model_fields(getattr(config, "model", None)),
         )
+
+
+def model_fields(model: Any) -> dict[str, str]:
+    """Column of a model -> the setting that names it."""
+    if model is None:
+        return {}
+    return {**dict.fromkeys(model.features, "model.features"), model.target: "model.target"}

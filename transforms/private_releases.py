@@ -94,12 +94,13 @@ class PrivateReleases(beam.PTransform):
         kept = assigned.events
         dead.append(assigned.dead)
         if plan.config.schema_.id is not None:
+            of_rows = plan.digest if plan.program.leaf == "rows" else None
             unique = kept | "Deduplicate" >> Deduplicate(
                 self._secret,
                 plan.clock,
                 plan.layout,
                 None if self._bounded else self._horizon,
-                keep_hash=plan.program.leaf == "rows",
+                of_rows,
             )
             kept = unique.events
             dead.append(unique.dead)
@@ -117,7 +118,7 @@ class PrivateReleases(beam.PTransform):
     def _leaf(self) -> beam.PTransform:
         plan = self._plan
         if plan.program.leaf == "rows":
-            return RowLeaves(plan.program, plan.keys, plan.clock, self._secret, plan.layout)
+            return RowLeaves(plan.program, plan.keys, plan.clock, self._secret, plan.digest)
         return Leaf(plan.program, plan.keys, plan.clock)
 
 

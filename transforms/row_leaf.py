@@ -6,8 +6,6 @@ same result (dpcore/rows.py).
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Iterator
 from typing import Any, Protocol, cast
 
@@ -17,10 +15,10 @@ import pyarrow as pa
 from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
-from dpcore.bounding.id_hash import hash_spans
 from dpcore.clock import Clock
 from dpcore.keys import Keys
 from dpcore.program import Program
+from dpcore.row_hash import content_hashes, row_key
 from dpcore.rows import RowLeaf
 from transforms import tally
 from transforms.bound import bound
@@ -76,28 +74,19 @@ def count_rows(data: bytes) -> int:
     return len(decode(data)[1].rows)
 
 
-def row_key(secret: bytes, layout: str) -> bytes:
-    """16-byte key of the hashes that say which rows stay when a cap bites."""
-    return hmac.new(secret, b"weir/rows/" + layout.encode(), hashlib.sha256).digest()[:16]
-
-
-def content_hashes(rows: Any, times: Ints, key: bytes) -> NDArray[np.uint64]:
-    """(n, 2) hashes of events without an id: of their time and row."""
-    words = np.empty((len(rows), rows.shape[1] + 1), dtype="<u8")
-    words[:, 0] = times.view(np.uint64)
-    words[:, 1:] = np.ascontiguousarray(rows).view(np.uint64)
-    offsets = np.arange(len(rows) + 1, dtype=np.int64) * 8 * words.shape[1]
-    return hash_spans(offsets, words.reshape(-1).view(np.uint8), key)
-
-
 class RowLeafDoFn(beam.DoFn):
-    """Record batches -> (block, encoded RowLeaf), one a tick and block and bundle."""
+    """Record batches -> (block, encoded RowLeaf), one a tick and block and bundle.
+
+    Args:
+      program, keys, clock: of the plan. secret: reference; only a key of its own is derived here.
+      digest: the plan's, hex: which rows stay must not depend on the keys or blocks.
+    """
 
     def __init__(
-        self, program: Program, keys: Keys, clock: Clock, secret: SecretRef, layout: str
+        self, program: Program, keys: Keys, clock: Clock, secret: SecretRef, digest: str
     ) -> None:
         self._program, self._keys, self._clock = program, keys, clock
-        self._secret, self._layout, self._key = secret, layout, b""
+        self._secret, self._digest, self._key = secret, digest, b""
         self._held: list[tuple[Any, ...]] = []
         self._rows = 0
         self._index: KeyIndex | None = None
@@ -107,7 +96,7 @@ class RowLeafDoFn(beam.DoFn):
 
     def setup(self) -> None:
         """Derives the key of the hashes."""
-        self._key = row_key(self._secret.resolve(), self._layout)
+        self._key = row_key(self._secret.resolve(), self._digest)
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
@@ -174,10 +163,10 @@ class RowLeaves(beam.PTransform):
     """Bounded rows of events, keyed by block. Keeps no order; leaves are in canonical order."""
 
     def __init__(
-        self, program: Program, keys: Keys, clock: Clock, secret: SecretRef, layout: str
+        self, program: Program, keys: Keys, clock: Clock, secret: SecretRef, digest: str
     ) -> None:
         super().__init__()
-        self._dofn = RowLeafDoFn(program, keys, clock, secret, layout)
+        self._dofn = RowLeafDoFn(program, keys, clock, secret, digest)
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> Any:
         """Record batches -> (block, bytes)."""

@@ -46,16 +46,19 @@ def correlated(form: Rational, state: BufferState, units: Floats) -> tuple[Buffe
     """
     theta = np.asarray(form.theta)[:, None, None]
     omega = np.asarray(form.omega)[:, None, None]
-    buffers = np.ascontiguousarray(np.moveaxis(state.buffers, 2, 0)).copy()
-    scaled = np.empty_like(buffers)
+    # Buffer by buffer in memory, in the state too: a tick then goes along whole rows.
+    before = np.ascontiguousarray(np.moveaxis(state.buffers, 2, 0))
+    buffers = np.empty_like(before)
+    scaled = np.empty_like(before)
     noise = units.copy()
     for unit, total in zip(units, noise, strict=True):
-        np.multiply(buffers, omega, out=scaled)
+        np.multiply(before, omega, out=scaled)
         for part in scaled:
             total += part
-        buffers *= theta
+        np.multiply(before, theta, out=buffers)
         buffers += unit
-    return BufferState(np.ascontiguousarray(np.moveaxis(buffers, 0, 2))), noise
+        before = buffers
+    return BufferState(np.moveaxis(before, 0, 2)), noise
 
 
 def check_room(mechanism: str, noise_scale: float, scales: Sequence[float], squares: float) -> None:
@@ -101,14 +104,17 @@ class BufferedSum(ContinualSum):
         if self.horizon is not None:
             within_horizon(self.name, self.horizon, noise.first_tick, n)
         active = list(noisy_coordinates(self.scales))
-        out = np.zeros((n, keys, self.dimension), dtype=np.int64)
         if not active or self.noise_scale == 0:
-            return own, out
+            return own, np.zeros((n, keys, self.dimension), dtype=np.int64)
         labels = label(0, noise.first_tick + np.arange(n))
         units = noise.gaussian(labels, chain[1:], len(active))
         own, drawn = correlated(self.form, own, units)
         drawn *= self.noise_scale * np.asarray(self.scales)[active]
-        out[:, :, active] = np.rint(drawn, out=drawn).astype(np.int64)
+        np.rint(drawn, out=drawn)
+        if len(active) == self.dimension:
+            return own, drawn.astype(np.int64)
+        out = np.zeros((n, keys, self.dimension), dtype=np.int64)
+        out[:, :, active] = drawn.astype(np.int64)
         return own, out
 
     def materialize(self, n: int) -> Floats:

@@ -163,6 +163,19 @@ class KeyedNoise:
         """Index of the first tick of the stride."""
         return self._first_tick
 
+    def at(self, first_tick: int, keys: slice | None = None) -> KeyedNoise:
+        """The same noise for a stride that begins at another tick, for all keys or some of them.
+
+        A mechanism whose leaves depend on its own last release steps tick by tick with it.
+        """
+        if first_tick < 0:
+            raise ValueError(f"first_tick must be 0 or more, got {first_tick}.")
+        other = object.__new__(KeyedNoise)
+        other._root, other._part = self._root, self._part
+        other._heads = self._heads if keys is None else self._heads[keys]
+        other._first_tick = int(first_tick)
+        return other
+
     def __repr__(self) -> str:
         return f"KeyedNoise(part={self._part}, keys={len(self._heads)}, {self._first_tick=})"
 
@@ -170,7 +183,7 @@ class KeyedNoise:
         """Keyed digests of (tick, leaf), zero where a leaf is 0: (n, K, d) -> (n, K, 2)."""
         n, n_keys, dimension = leaves.shape
         out = np.zeros((n, n_keys, 2), dtype=np.uint64)
-        some = leaves.any(axis=2)
+        some = np.bitwise_or.reduce(leaves, axis=2) != 0
         tick, key = np.nonzero(some)
         if not tick.size:
             return out

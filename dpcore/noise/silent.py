@@ -23,6 +23,10 @@ class ConstantNoise:
         self.value = value
         self.first_tick = first_tick
 
+    def at(self, first_tick: int, keys: slice | None = None) -> ConstantNoise:
+        """The same from another tick on; draws have as many keys as the digests that ask."""
+        return ConstantNoise(self.value, first_tick)
+
     def leaf_digests(self, leaves: Ints) -> Digests:
         """leaves: (n, K, d) -> (n, K, 2) zeros."""
         return np.zeros((*leaves.shape[:2], 2), dtype=np.uint64)

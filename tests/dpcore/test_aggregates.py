@@ -11,7 +11,7 @@ import pytest
 from dpcore.aggregates.price import round_up
 from dpcore.noise.silent import NoNoise
 from dpcore.plan import Plan
-from dpcore.simulate import Events, leaves_of, simulate
+from dpcore.simulate import Events, bounded, simulate, sum_leaves
 
 SECRET = bytes(range(32))
 DAY = 86_400_000_000
@@ -115,7 +115,7 @@ def test_replayed_sensitivity(relation: str, extra: str) -> None:
     leaves = []
     for x in odd:
         one = Events(np.array([plan.clock.start]), None, {"x": np.array([x])})
-        leaves.append(leaves_of(plan, one, 1)[b""][1][0])
+        leaves.append(sum_leaves(plan, bounded(plan, one, 1), 1)[0, 0])
     zero = np.zeros_like(leaves[0])
     for part in plan.program.parts:  # type: ignore[attr-defined]
         scales = np.asarray(part.mechanism.scales)

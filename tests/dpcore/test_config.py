@@ -41,6 +41,13 @@ SHOP: dict[str, Any] = {
     "mechanism": {"continual_sum": "blt"},
 }
 
+MODEL: dict[str, Any] = {
+    "algorithm": "online.follow_the_leader",
+    "features": ["items"],
+    "target": "dollar_value",
+    "ranges": {"items": [0, 10], "dollar_value": [0, 200]},
+}
+
 DROP = object()
 
 
@@ -150,7 +157,7 @@ def test_it_is_frozen() -> None:
         ("aggregates.two words", {"count": "events"}, "aggregates.two words", "letters"),
         ("aggregates", DROP, "aggregates", "is missing"),
         ("aggregates", {}, "aggregates", "is missing"),
-        ("model", {"algorithm": "x"}, "model", "keep one"),
+        ("model", MODEL, "model", "keep one"),
         ("key.declared", DROP, "key.declared", "observed_keys_are_public"),
         ("key.declared", [], "key.declared", "at least one"),
         ("key.declared", ["a", "a"], "key.declared", "twice"),
@@ -193,14 +200,6 @@ def test_an_unknown_field_is_told_before_what_is_missing() -> None:
     data = changed("privacy.epsilon", DROP)
     data["privacy"]["epsilom"] = 1.0
     assert refusal(data).field == "privacy.epsilom"
-
-
-def test_a_model_alone_is_refused_while_none_is_registered() -> None:
-    data = changed("aggregates", DROP)
-    data["model"] = {"algorithm": "regression.incremental"}
-    error = refusal(data)
-    assert error.field == "model.algorithm"
-    assert "weir algorithms" in error.remedy
 
 
 def test_unit_event_may_name_a_column() -> None:
@@ -318,9 +317,11 @@ def test_whatever_stands_in_a_field_is_taken_or_refused_in_words(name: str, valu
 
 def test_every_field_has_a_description_and_an_example() -> None:
     from dpcore.config import ClockConfig, Key, MechanismConfig, Privacy, Schema, TimeColumn
+    from dpcore.model_config import ModelClip, ModelConfig
 
     sections = [
         PlanConfig, Aggregate, ClockConfig, Key, MechanismConfig, Privacy, Schema, TimeColumn,
+        ModelConfig, ModelClip,
     ]  # fmt: skip
     for section in sections:
         for name, info in section.model_fields.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.registry import CONTINUAL_SUMS
+from dpcore.registry import CONTINUAL_SUMS, MODELS
 from pipelines.cli import main
 from tests.pipelines.conftest import Weir
 
@@ -154,13 +154,13 @@ def test_exit_codes_of_the_real_process(small: Path) -> None:
 
 def test_algorithms_lists_every_mechanism(weir: Weir) -> None:
     text = weir("algorithms").stdout
-    for name in CONTINUAL_SUMS:
+    for name in (*CONTINUAL_SUMS, *MODELS):
         assert name in text
 
 
 def test_algorithms_as_json(weir: Weir) -> None:
     found = json.loads(weir("algorithms", "--json").stdout)
-    assert {entry["name"] for entry in found} == {"aggregates", *CONTINUAL_SUMS}
+    assert {entry["name"] for entry in found} == {"aggregates", *CONTINUAL_SUMS, *MODELS}
     for entry in found:
         assert set(entry) == {"name", "kind", "title", "about", "source", "noises", "fields"}
         assert entry["title"] and entry["noises"] and entry["fields"]
@@ -170,6 +170,9 @@ def test_one_algorithm(weir: Weir) -> None:
     text = weir("algorithms", "tree").stdout
     assert "mechanism.continual_sum" in text and "Source" in text
     assert json.loads(weir("algorithms", "blt", "--json").stdout)["name"] == "blt"
+    text = weir("algorithms", "online.conditional_gradient").stdout
+    assert "model.step" in text and "[low, high] of every feature" in text and "Source" in text
+    assert "model.clip" not in weir("algorithms", "online.pqftl").stdout
     result = weir("algorithms", "tre")
     assert result.exit_code == 2
     assert "did you mean tree?" in result.stderr

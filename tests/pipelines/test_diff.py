@@ -73,6 +73,6 @@ def test_the_command(weir: Weir, small: Path) -> None:
     facts = json.loads(weir("diff", small, other, "--json").stdout)
     assert set(facts) == {
         "fields", "same_plan", "same_state", "digest", "guarantee", "mechanism",
-        "state_bytes_per_key", "expiration", "releases", "meaning",
+        "state_bytes_per_key", "expiration", "releases", "sums", "meaning",
     }  # fmt: skip
     assert weir("diff", small, small.parent / "none.yaml").exit_code == 2

@@ -1,0 +1,1 @@
+"""Convex sets as objects: they project, minimise linear functions, and know their own size."""

@@ -1,0 +1,161 @@
+"""What a solver may ask of a convex set; it never sees the geometry itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_CHUNK = 1 << 15
+
+RELATIVE = 1e-9
+"""Equalities hold up to this share of the size of a point."""
+
+NO_LOCAL_ORACLE = (
+    "No local linear oracle is known for {}: conditional gradient takes its general step there, "
+    "and regret O(ln T) is not guaranteed; with one linear minimisation a tick O(T^(2/3)) is known."
+)
+"""Source: Garber, Kretzu (2021), "Revisiting projection-free online learning: the strongly convex
+case"."""
+
+
+class Scales(NamedTuple):
+    """Numbers t with x in t P: those from low to high; none where low > high.
+
+    Attributes:
+      low, high: (K,) float64, 0 <= low; high may be infinite.
+    """
+
+    low: Floats
+    high: Floats
+
+
+class ConvexSet(ABC):
+    """A compact convex set P in R^d. Everything about it is public.
+
+    Points are (K, d) float64, finite, one row for each key. The result for a row depends on that
+    row alone, bit for bit: not on K, not on its neighbours, and ties go to the lowest index.
+
+    Attributes:
+      name: what a config calls it.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """d."""
+
+    @property
+    def projects(self) -> bool:
+        """Whether ``project`` is there; where not, the set is known by its linear oracle only."""
+        return True
+
+    @property
+    def guarantee_lost(self) -> str:
+        """What projection-free learning over this set cannot promise, as a sentence; or ""."""
+        return ""
+
+    def project(self, points: Floats) -> Floats:
+        """argmin over p in P of ||p - x||_2, for each row x: (K, d) -> (K, d).
+
+        Raises:
+          NotImplementedError: the set is known by its linear oracle only.
+        """
+        raise NotImplementedError(f"{self.name} has no projection, only a linear oracle")
+
+    @abstractmethod
+    def linear_oracle(self, costs: Floats) -> Floats:
+        """argmin over p in P of <p, c>, for each row c: (K, d) -> (K, d), extreme points of P."""
+
+    @abstractmethod
+    def start(self) -> Floats:
+        """(d,) a point in the middle of P."""
+
+    @property
+    @abstractmethod
+    def diameter(self) -> float:
+        """Largest l2 distance of two points of P, or a bound above it where a class says so."""
+
+    @abstractmethod
+    def farthest(self, centre: Floats) -> float:
+        """Largest l2 distance of a point of P from ``centre`` (d,)."""
+
+    @abstractmethod
+    def contains(self, points: Floats, slack: float = 1e-9) -> NDArray[np.bool_]:
+        """(K, d) -> (K,), whether each defining constraint is missed by ``slack`` at most."""
+
+    @abstractmethod
+    def scales(self, points: Floats) -> Scales:
+        """For each row x, the numbers t >= 0 with x in t P. Equalities up to ``RELATIVE``."""
+
+    def gauge(self, points: Floats) -> Floats:
+        """Least t >= 0 with x in t P, infinite where there is none: (K, d) -> (K,)."""
+        low, high = self.scales(points)
+        return np.where(low <= high * (1 + RELATIVE), low, np.inf)
+
+    @abstractmethod
+    def gaussian_width(self) -> float:
+        """E max over p in P of <p, g>, g standard normal; or a bound above it where a class says
+        so."""
+
+    @abstractmethod
+    def canonical(self) -> Mapping[str, Any]:
+        """Every number that shapes the set, JSON-able; floats as hex strings."""
+
+
+def rows(points: Floats) -> Floats:
+    """(K, d) in the one memory layout in which a row's sums do not depend on K."""
+    return np.ascontiguousarray(points, dtype=np.float64)
+
+
+def by_chunks(function: Callable[..., Floats], *arrays: Floats) -> Floats:
+    """function(*arrays), (K, d), some rows at a time: faster, since these stay in the cache."""
+    k, d = arrays[0].shape
+    most = max(1, _CHUNK // max(d, 1))
+    if k <= most:
+        return function(*arrays)
+    out = np.empty((k, d))
+    for first in range(0, k, most):
+        out[first : first + most] = function(*(a[first : first + most] for a in arrays))
+    return out
+
+
+def l1_norms(points: Floats) -> Floats:
+    """(K, d) -> (K,)."""
+    return np.asarray(np.add.reduce(np.abs(rows(points)), axis=1))
+
+
+def l2_norms(points: Floats) -> Floats:
+    """(K, d) -> (K,), without overflow: entries are scaled by a power of two."""
+    points = rows(points)
+    exponent = np.frexp(np.max(np.abs(points), axis=1, initial=0.0))[1]
+    scaled = np.ldexp(points, -exponent[:, None])
+    return np.asarray(np.ldexp(np.sqrt(np.add.reduce(scaled * scaled, axis=1)), exponent))
+
+
+def products(points: Floats, vectors: Floats) -> Floats:
+    """Inner products without BLAS: (K, d), (n, d) -> (K, n), coordinates added in order."""
+    total = np.zeros((len(points), len(vectors)))
+    for j in range(vectors.shape[1]):
+        total += points[:, j, None] * vectors[:, j]
+    return total
+
+
+def scales_of(left: Floats, right: Floats) -> Scales:
+    """Numbers t >= 0 with left <= t right in every column. left: (K, m), right: (m,) -> (K,) each.
+
+    A column with right = 0 needs left <= 0 up to ``RELATIVE`` of the row's largest entry.
+    """
+    size = RELATIVE * np.max(np.abs(left), axis=1, initial=0.0)
+    above, below, at = right > 0, right < 0, right == 0
+    low = np.max(left[:, above] / right[above], axis=1, initial=0.0)
+    high = np.min(left[:, below] / right[below], axis=1, initial=np.inf)
+    missed = np.max(left[:, at], axis=1, initial=0.0) > size
+    return Scales(np.where(missed, np.inf, low), np.where(missed, 0.0, high))

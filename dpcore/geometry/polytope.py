@@ -1,0 +1,213 @@
+"""The convex hull of given points."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.errors import ConfigError
+from dpcore.geometry.convex_set import (
+    NO_LOCAL_ORACLE,
+    ConvexSet,
+    Floats,
+    Scales,
+    l2_norms,
+    products,
+    rows,
+)
+from dpcore.geometry.hull import nearest
+from dpcore.geometry.widths import hull_bound, length_of
+
+_MOST_FACETS = 100_000
+_MOST_BASES = 5_000
+
+
+class _Facets(NamedTuple):
+    """Facets of the hull within its own affine space of dimension d.
+
+    Attributes:
+      corners: which listed points are vertices. normals: (m, d) of length 1.
+      slacks: (m, n) distance of every vertex from every facet.
+    """
+
+    corners: NDArray[np.int64]
+    normals: Floats
+    slacks: Floats
+
+
+@dataclass(frozen=True)
+class Polytope(ConvexSet):
+    """conv{v_1, ..., v_n}. Has a local linear oracle where its facets can be enumerated.
+
+    Attributes:
+      listed: n points of d numbers each; those that are no vertices change nothing.
+    """
+
+    name: ClassVar[str] = "polytope"
+    listed: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.listed or not self.listed[0]:
+            raise ConfigError("polytope", [], "needs one vertex or more.")
+        for vertex in self.listed:
+            if len(vertex) != len(self.listed[0]):
+                raise ConfigError("polytope", list(vertex), "must be as long as the first vertex.")
+            if not all(math.isfinite(number) for number in vertex):
+                raise ConfigError("polytope", list(vertex), "must hold finite numbers only.")
+
+    @cached_property
+    def _points(self) -> Floats:
+        """(n, d) distinct points in the order of the list."""
+        return np.array(list(dict.fromkeys(self.listed)), dtype=np.float64) + 0.0
+
+    @cached_property
+    def _flat(self) -> Floats:
+        """(n, d') the same points in coordinates of their own affine space."""
+        centred = self._points - self._points.mean(axis=0)
+        _, sizes, basis = np.linalg.svd(centred, full_matrices=False)
+        rank = int(np.count_nonzero(sizes > 1e-9 * max(sizes[0], np.finfo(float).tiny)))
+        return np.asarray(centred @ basis[:rank].T)
+
+    @cached_property
+    def _facets(self) -> _Facets | None:
+        flat = self._flat
+        n, d = flat.shape
+        if d == 0:
+            return _Facets(np.zeros(1, dtype=np.int64), np.zeros((0, 0)), np.zeros((0, 1)))
+        if d == 1:
+            ends = np.unique([int(np.argmin(flat)), int(np.argmax(flat))])
+            length = float(np.max(flat) - np.min(flat))
+            return _Facets(ends, np.array([[1.0], [-1.0]]), np.array([[0, length], [length, 0]]))
+        half = d // 2
+        if d > n or 2 * math.comb(n - (d - half), half) > _MOST_FACETS:  # the most there can be
+            return None
+        from scipy.spatial import ConvexHull, QhullError
+
+        try:
+            hull = ConvexHull(flat)
+        except QhullError:
+            return None
+        corners = np.sort(hull.vertices).astype(np.int64)
+        kept = np.unique(np.round(hull.equations, 10), axis=0, return_index=True)[1]
+        equations = hull.equations[np.sort(kept)]
+        slacks = -(equations[:, :-1] @ flat[corners].T + equations[:, -1:])
+        return _Facets(corners, equations[:, :-1], slacks)
+
+    @cached_property
+    def vertices(self) -> Floats:
+        """(n, d) the vertices, in the order of the list."""
+        if self._facets is None:
+            return self._points
+        return np.ascontiguousarray(self._points[self._facets.corners])
+
+    @cached_property
+    def ratio(self) -> float:
+        """sqrt(d) psi / xi: a point at distance r of x needs that times r of x's weight moved.
+
+        xi is the least slack of a facet at a vertex that is not on it, psi the largest spectral
+        norm of a set of independent normals, d the dimension of the polytope itself. The ratio is
+        the least over two ways to scale the normals, rounded up to 24 bits. Infinite where the
+        facets are not known.
+
+        Source: Garber, Hazan (2016), Lemma 5.5; its proof needs no more rows than d.
+        """
+        facets = self._facets
+        if facets is None:
+            return math.inf
+        d = facets.normals.shape[1]
+        if d == 0:
+            return 0.0
+        slacks = np.where(facets.slacks > 1e-9 * self.diameter, facets.slacks, np.inf)
+        least = np.min(slacks, axis=1)
+        plain = _largest_norm(facets.normals) / np.min(least)
+        scaled = _largest_norm(facets.normals / least[:, None])
+        return _up(math.sqrt(d) * min(plain, scaled))
+
+    @property
+    def dimension(self) -> int:
+        return len(self.listed[0])
+
+    @property
+    def guarantee_lost(self) -> str:
+        if math.isfinite(self.ratio):
+            return ""
+        return NO_LOCAL_ORACLE.format("a polytope with more facets than can be listed")
+
+    def prices(self, costs: Floats) -> Floats:
+        """<v_i, c>: (K, d) -> (K, n)."""
+        return products(costs, self.vertices)
+
+    def combine(self, weights: Floats) -> Floats:
+        """sum_i weights_i v_i: (K, n) -> (K, d)."""
+        return products(weights, np.ascontiguousarray(self.vertices.T))
+
+    def project(self, points: Floats) -> Floats:
+        return nearest(rows(points), self.vertices)
+
+    def linear_oracle(self, costs: Floats) -> Floats:
+        return np.asarray(self.vertices[np.argmin(self.prices(costs), axis=1)])
+
+    def start(self) -> Floats:
+        n = len(self.vertices)
+        return np.asarray(self.combine(np.full((1, n), 1 / n))[0])
+
+    @cached_property
+    def diameter(self) -> float:
+        vertices = self.vertices
+        return max(float(np.max(l2_norms(vertices - vertex))) for vertex in vertices)
+
+    def farthest(self, centre: Floats) -> float:
+        return float(np.max(l2_norms(self.vertices - centre)))
+
+    def contains(self, points: Floats, slack: float = 1e-9) -> NDArray[np.bool_]:
+        """Whether the nearest point of the polytope is within ``slack``."""
+        return l2_norms(points - self.project(points)) <= slack
+
+    def scales(self, points: Floats) -> Scales:
+        """Two linear programs a row."""
+        from scipy.optimize import linprog
+
+        n = len(self.vertices)
+        low, high = np.full(len(points), np.inf), np.zeros(len(points))
+        for i, point in enumerate(points):
+            for sign, out in ((1.0, low), (-1.0, high)):
+                found = linprog(np.full(n, sign), A_eq=self.vertices.T, b_eq=point, method="highs")
+                if found.status == 0 and found.fun is not None:
+                    out[i] = sign * found.fun
+                elif found.status == 3:
+                    out[i] = np.inf
+        return Scales(low, high)
+
+    def gaussian_width(self) -> float:
+        """A bound above it: the lesser of those by the number of vertices and by the dimension."""
+        by_count = hull_bound(self.diameter, math.log(len(self.vertices)))
+        radius = self.farthest(self.start())
+        return min(by_count, radius * length_of(max(int(self._flat.shape[1]), 1)))
+
+    def canonical(self) -> Mapping[str, Any]:
+        listed = [[float(number).hex() for number in vertex] for vertex in self.listed]
+        return {"set": self.name, "vertices": listed}
+
+
+def _largest_norm(normals: Floats) -> float:
+    """Largest spectral norm of a set of independent rows, or a bound above it: (m, d), d >= 1."""
+    m, d = normals.shape
+    if math.comb(m, d) <= _MOST_BASES:
+        bases = normals[np.array(list(itertools.combinations(range(m), d)))]
+        sizes = np.linalg.svd(bases, compute_uv=False)
+        return float(np.max(sizes[sizes[:, -1] > 1e-9 * sizes[:, 0], 0]))
+    together = float(np.linalg.svd(normals, compute_uv=False)[0])
+    return min(together, math.sqrt(d) * float(np.max(l2_norms(normals))))
+
+
+def _up(number: float) -> float:
+    """Rounded up to 24 bits, so that the last bits of a library's routines do not show."""
+    mantissa, exponent = math.frexp(number)
+    return math.ldexp(math.ceil(mantissa * 2**24 + 2**-8), exponent - 24)

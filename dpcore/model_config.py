@@ -1,0 +1,275 @@
+"""The model section: which learner, of which columns, over which set, within which public bounds.
+
+Everything is in scaled units but ``ranges``: a feature and the target are mapped from their range
+to [-1, 1], and the coefficients, the set, the clips and the losses are about those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from dpcore.aggregate_config import FARTHEST, NEAREST
+from dpcore.config_errors import Section, nearest, refusal
+from dpcore.event_config import Column
+from dpcore.registry import MODELS
+
+PROJECTION_FREE = "online.conditional_gradient"
+RADIUS = 2.0
+"""Of the default set, in scaled units: the target's whole range is 2."""
+MOST_ROWS = 1 << 20
+MOST_COEFFICIENTS = 1 << 16
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _loss(value: Any) -> Any:
+    if not isinstance(value, str | Mapping):
+        raise ValueError("must be a name, like squared, or {quantile: 0.9}.")
+    return value
+
+
+Numbers = Annotated[tuple[float, ...], BeforeValidator(_as_tuple)]
+Columns = Annotated[tuple[Column, ...], BeforeValidator(_as_tuple)]
+Loss = Annotated[
+    str | dict[str, Any],
+    BeforeValidator(_loss, json_schema_input_type=str | dict[str, Any]),
+]
+
+
+def default_gradient_clip(dimension: int) -> float:
+    """L where none is given: rows have norm at most sqrt(d), so an event whose loss has slope 1/2
+    (squared: a prediction that is off by a quarter of the target's range) is never clipped."""
+    return math.sqrt(dimension) / 2
+
+
+class ModelClip(Section):
+    """Bounds of what one event may contribute, in scaled units. Public: never from the data."""
+
+    gradient: float = Field(
+        default_factory=lambda: default_gradient_clip(1),
+        description="L: gradients of an event with a larger l2 norm are shortened to it; noise "
+        "grows with it. Without it: half the root of the number of coefficients.",
+        examples=[1.0],
+    )
+    loss: float = Field(
+        default=1.0,
+        description="B: the largest loss of an event that counts in the released running loss; 0 "
+        "releases no loss.",
+        examples=[1.0],
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not (NEAREST <= self.gradient <= FARTHEST):
+            raise refusal("gradient", self.gradient, "must be a finite number above 0, like 1.0.")
+        if not (self.loss == 0 or NEAREST <= self.loss <= FARTHEST):
+            raise refusal("loss", self.loss, "must be a finite number above 0, or 0 for no loss.")
+        return self
+
+
+class ModelConfig(Section):
+    """A linear model that is learned online and released at every tick, instead of aggregates."""
+
+    algorithm: str = Field(
+        description="Name of a learner; `weir algorithms` lists them.",
+        examples=["online.follow_the_leader"],
+    )
+    features: Columns = Field(
+        description="Numeric columns that predict; one coefficient each, in this order.",
+        examples=[["departure_delay", "distance"]],
+    )
+    target: Column = Field(
+        description="Numeric column that is predicted; losses of labels read its sign once scaled.",
+        examples=["arrival_delay"],
+    )
+    intercept: bool = Field(
+        default=True,
+        description="Whether the model has a constant term, its last coefficient.",
+        examples=[True],
+    )
+    ranges: dict[str, Numbers] = Field(
+        description="[low, high] of every feature and the target: values outside are moved to the "
+        "nearer bound, then scaled to [-1, 1]. Public: choose them from what you know, never from "
+        "the data.",
+        examples=["{departure_delay: [-30, 120], distance: [0, 5000], arrival_delay: [-60, 180]}"],
+    )
+    loss: Loss = Field(
+        default="squared",
+        description="squared, absolute, {quantile: tau}, {huber: width}, logistic or hinge.",
+        examples=["squared", "{quantile: 0.9}"],
+    )
+    set: dict[str, Any] = Field(
+        default={"l2_ball": RADIUS},
+        description="Where the coefficients lie, in scaled units: {l1_ball: r}, {l2_ball: r}, "
+        "{simplex: 1}, {box: [low, high]}, {polytope: {vertices: [...]}}, {product: [...]}, "
+        "{trace_norm_ball: ...}, {permutations: n} or {flow: ...}. Without it: {l2_ball: 2}, or "
+        "{l1_ball: 2} for online.conditional_gradient.",
+        examples=["{l1_ball: 5}"],
+    )
+    clip: ModelClip = Field(
+        default_factory=ModelClip,
+        description="Bounds of one event's gradient and loss.",
+        examples=["{gradient: 1.0, loss: 1.0}"],
+    )
+    curvature: float = Field(
+        default=1.0,
+        description="mu: weight of the public (mu/2) |x - centre|^2 that every tick adds, empty "
+        "ones too. About a tenth of the events that a key has in a tick: with much less a model "
+        "swings and follows the noise, with much more it hardly leaves the centre.",
+        examples=[1.0],
+    )
+    centre: Numbers | None = Field(
+        default=None,
+        description="Where the curvature pulls to, in scaled units, a number a coefficient; 0 "
+        "without it.",
+        examples=[[0.5, 0.0]],
+    )
+    own_curvature: bool = Field(
+        default=False,
+        description="True: every tick's loss is mu-strongly convex by itself (one event a tick), "
+        "so that no curvature is added.",
+        examples=[False],
+    )
+    step: Literal["line_search", "constant"] = Field(
+        default="line_search",
+        description="Step of online.conditional_gradient: exact line search, or the constant of "
+        "the theorem.",
+        examples=["line_search"],
+    )
+    cap: int = Field(
+        default=4096,
+        description="Most events of a key and tick that are learned from; of more, a keyed hash "
+        "chooses, and the others are counted as over capacity.",
+        examples=[4096],
+    )
+    weight: float = Field(
+        default=0.1,
+        description="Share of the squared budget that the running loss takes from the gradients.",
+        examples=[0.1],
+    )
+
+    @property
+    def dimension(self) -> int:
+        """d, number of coefficients."""
+        return len(self.features) + self.intercept
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that are read: features, then the target."""
+        return (*self.features, self.target)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        """Defaults that follow from other fields."""
+        if not isinstance(data, Mapping):
+            return data
+        filled = dict(data)
+        features, clip = filled.get("features"), filled.get("clip")
+        known = MODELS.get(str(filled.get("algorithm")))
+        if known is not None and "clip" in known.unused:
+            return filled
+        if isinstance(features, list | tuple) and (clip is None or isinstance(clip, Mapping)):
+            dimension = len(features) + (filled.get("intercept", True) is True)
+            gradient = default_gradient_clip(max(1, dimension))
+            filled["clip"] = {"gradient": gradient, **(clip or {})}
+        if filled.get("set") is None and filled.get("algorithm") == PROJECTION_FREE:
+            filled["set"] = {"l1_ball": RADIUS}
+        return filled
+
+    @field_validator("algorithm")
+    @classmethod
+    def _algorithm(cls, value: str) -> str:
+        if value not in MODELS:
+            near = nearest(value, list(MODELS))
+            raise ValueError(f"is not a learner here; {near} `weir algorithms` tells more.")
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self._check_columns()
+        self._check_ranges()
+        self._check_numbers()
+        return self
+
+    def _check_columns(self) -> None:
+        if not self.features:
+            raise refusal("features", [], "must list at least one column.")
+        if self.dimension > MOST_COEFFICIENTS:
+            raise refusal(
+                "features", len(self.features), f"must be at most {MOST_COEFFICIENTS - 1:,}."
+            )
+        seen: dict[str, None] = {}
+        for name in self.features:
+            if name == self.target:
+                raise refusal(
+                    "target",
+                    name,
+                    "is among the features too: it would predict itself; remove it from one.",
+                )
+            if name in seen:
+                raise refusal("features", name, "is listed twice; list every column once.")
+            seen[name] = None
+
+    def _check_ranges(self) -> None:
+        for name in self.columns:
+            if name not in self.ranges:
+                raise refusal(
+                    f"ranges.{name}",
+                    None,
+                    "is missing; every feature and the target needs a public range, like "
+                    f"`{name}: [0, 100]`.",
+                )
+        for name, bounds in self.ranges.items():
+            if name not in self.columns:
+                raise refusal(
+                    f"ranges.{name}",
+                    list(bounds),
+                    f"is neither a feature nor the target; {nearest(name, self.columns)}",
+                )
+            if len(bounds) != 2 or not all(math.isfinite(bound) for bound in bounds):
+                raise refusal(
+                    f"ranges.{name}", list(bounds), "must be two finite numbers: [low, high]."
+                )
+            low, high = bounds
+            if low >= high:
+                raise refusal(
+                    f"ranges.{name}", list(bounds), "must be [low, high] with low below high."
+                )
+            if max(abs(low), abs(high)) > FARTHEST or high - low < NEAREST:
+                raise refusal(
+                    f"ranges.{name}",
+                    list(bounds),
+                    f"must lie in [-{FARTHEST:g}, {FARTHEST:g}], its bounds {NEAREST:g} or more "
+                    "apart; rescale the column.",
+                )
+
+    def _check_numbers(self) -> None:
+        if not (NEAREST <= self.curvature <= FARTHEST):
+            raise refusal("curvature", self.curvature, "must be a finite number above 0, like 1.0.")
+        if self.centre is not None and not all(math.isfinite(one) for one in self.centre):
+            raise refusal("centre", list(self.centre), "must hold finite numbers.")
+        if self.centre is not None and len(self.centre) != self.dimension:
+            raise refusal(
+                "centre",
+                list(self.centre),
+                f"must hold {self.dimension} numbers, one a coefficient ({self._coefficients()}).",
+            )
+        for name in MODELS[self.algorithm].unused:
+            if name in self.model_fields_set:
+                value = self.model_dump(include={name})[name]
+                raise refusal(name, value, f"is not a setting of {self.algorithm}; remove it.")
+        if not 1 <= self.cap <= MOST_ROWS:
+            raise refusal("cap", self.cap, f"must be a whole number from 1 to {MOST_ROWS:,}.")
+        if not 0 < self.weight < 1:
+            raise refusal("weight", self.weight, "must lie between 0 and 1, like 0.1.")
+
+    def _coefficients(self) -> str:
+        names = [*self.features, *(["intercept"] if self.intercept else [])]
+        return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

@@ -1,0 +1,248 @@
+"""Private quadratic follow-the-leader: a baseline that sums moments and solves for the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.aggregates.choose import noises_for, options_of, pick
+from dpcore.aggregates.price import Alternative, Question, budget_of, round_up, within_memory
+from dpcore.aggregates.program import canonical_mechanism
+from dpcore.bounding.clip import clip_l2
+from dpcore.bounding.lattice import Lattice, Rows, sum_cells
+from dpcore.config import PlanConfig
+from dpcore.errors import ConfigError
+from dpcore.geometry.parse import parse_set
+from dpcore.guarantee import Loss
+from dpcore.losses import Squared, parse_loss
+from dpcore.mechanism import ContinualSum, Floats, Ints, SumState
+from dpcore.online.pocg import model_outputs, models, refuse_own_curvature
+from dpcore.online.quadratic import products, statistics_scales, statistics_sensitivity
+from dpcore.online.ridge_leader import RidgeLeader
+from dpcore.online.scaling import Scaling
+from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+from dpcore.registry import CONTINUAL_SUMS
+
+NAME = "online.pqftl"
+LATTICE = Lattice(2.0**-16)
+"""Of features and target; products are whole multiples of its square, and 2^30 of them fit."""
+
+
+class PqftlState(NamedTuple):
+    """State of K learners.
+
+    Attributes:
+      sums: of the continual sum (clean: to be protected).
+      released: (K, D) what it released at the last tick, lattice units.
+    """
+
+    sums: SumState
+    released: Floats
+
+
+@dataclass(frozen=True)
+class Pqftl:
+    """A linear model per key: the ridge solution of noisy running sums of (x x^T, x y).
+
+    At tick t theta_t is released: a function of what was released before, made of earlier ticks'
+    events. The noise has d (d + 1) / 2 + d coordinates where a gradient has d, and no gradient is
+    clipped: the sensitivity grows with the square of the features' length.
+
+    Formal guarantees:
+      Unit: one event. Relation: the plan's; a leaf is a plain sum, so rows do not compete.
+      Sensitivity: x (with its intercept) is clipped to l2 norm ``reach`` and truncated toward zero
+        to a lattice together with |y| <= 1; products are exact, so that the joint change of
+        (svec(x x^T), x y) is at most ``statistics_sensitivity``, which ``mechanism`` was given.
+      Guarantee: that of the continual sum. All the rest is post-processing.
+      Source: Jain, Kothari, Thakurta (2012), PQFTL; sums and sensitivity as in incremental
+        regression, Kasiviswanathan, Nissim, Jin (2017), joint.
+
+    Attributes:
+      scaling: the public ranges. rule: what follows from the sums. mechanism: the continual sum.
+      reach: X, bound on ||x||_2. intercept: whether theta ends with one.
+    """
+
+    scaling: Scaling
+    rule: RidgeLeader
+    mechanism: ContinualSum
+    reach: float
+    intercept: bool
+
+    leaf: ClassVar[Literal["sum", "rows"]] = "sum"
+
+    @property
+    def dimension(self) -> int:
+        """D, coordinates of a leaf."""
+        return self.mechanism.dimension
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numeric columns that are read."""
+        return tuple(dict.fromkeys(self.scaling.columns))
+
+    @property
+    def algorithm(self) -> str:
+        """Its name in the config."""
+        return NAME
+
+    @property
+    def regret(self) -> str:
+        """What is known about its regret, for people."""
+        return (
+            "Regret grows as a power of ln T while the set's constraint does not bind; where it "
+            "binds, projecting the ridge solution loses a constant at every tick."
+        )
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Products of scaled features and target on the lattice, as groups of coordinates."""
+        scaled = self.scaling.bound(columns, n_events)
+        features = scaled.rows[:, :-1]
+        if self.intercept:
+            features = np.concatenate([features, np.ones((n_events, 1))], axis=1)
+        x, over, _ = clip_l2(features, self.reach)
+        table = products(LATTICE.truncate(x), LATTICE.truncate(scaled.rows[:, -1]))
+        rows = tuple(Rows(j, None, table[:, j]) for j in range(table.shape[1]))
+        return Bounded(rows, scaled.clipped + over, scaled.non_finite)
+
+    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
+        """Exact sums per cell."""
+        return sum_cells(cells, rows, n_cells, self.dimension)
+
+    def init(self, n_keys: int) -> PqftlState:
+        """No data."""
+        return PqftlState(self.mechanism.init(n_keys), np.zeros((n_keys, self.dimension)))
+
+    def step(
+        self, state: PqftlState, leaves: Ints, noise: NoiseOf
+    ) -> tuple[PqftlState, tuple[Floats, ...]]:
+        """A stride -> new state, and the sums (n, K, D) that were released before each tick."""
+        sums, (released,) = self.mechanism.step(state.sums, leaves, noise(0))
+        before = np.concatenate([state.released[None], released[:-1]])
+        return PqftlState(sums, released[-1].copy()), (before,)
+
+    def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
+        """The model in scaled and in the user's units."""
+        n, n_keys, size = noisy[0].shape
+        flat = (noisy[0] * LATTICE.resolution**2).reshape(n * n_keys, size)
+        theta = self.rule(flat, np.repeat(ticks.astype(np.float64), n_keys))
+        return models(theta.reshape(n, n_keys, -1), self.scaling, self.intercept, False)
+
+    def loss(self, ticks: int | None) -> Loss:
+        """That of the continual sum."""
+        return self.mechanism.loss(ticks)
+
+    def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
+        """What is released. The stddev of a solution is not additive: NaN."""
+        return model_outputs(self.scaling, self.intercept, self.mechanism.sensitivity)
+
+    def state_bytes(self) -> int:
+        """Bytes of state per key."""
+        return self.mechanism.state_bytes() + 8 * self.dimension
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release."""
+        return {
+            "program": NAME,
+            "scaling": self.scaling.canonical(),
+            "intercept": self.intercept,
+            "lattice": LATTICE.resolution.hex(),
+            "reach": self.reach.hex(),
+            "rule": self.rule.canonical(),
+            "mechanism": canonical_mechanism(self.mechanism),
+        }
+
+
+def build_statistics(
+    name: str, dimension: int, reach: float, target: float, question: Question, budget: Loss
+) -> ContinualSum:
+    """A continual sum over the statistics, calibrated to the budget.
+
+    Formal guarantees:
+      Sensitivity in units of the scales, under which the lattice's l2 norm is that of (svec(x x^T),
+      x y) in units of the data: ``statistics_sensitivity``. Where losses add and not their squares,
+      replace_anywhere pays for both events.
+
+    Raises:
+      ConfigError: it cannot serve.
+    """
+    relation = question.relation
+    sensitivity = statistics_sensitivity(reach, target, relation)
+    if relation == "replace_anywhere" and budget.kind == "pure":
+        sensitivity = 2 * statistics_sensitivity(reach, target, "add_remove")
+    scales = tuple(map(round_up, statistics_scales(dimension, LATTICE.resolution)))
+    cls = CONTINUAL_SUMS[name]
+    mechanism: ContinualSum = cls.calibrated(
+        dimension=len(scales),
+        scales=scales,
+        sensitivity=round_up(sensitivity),
+        overs=(None,),
+        window=question.window,
+        horizon=question.horizon,
+        budget=budget,
+        **{k: v for k, v in question.options if k in getattr(cls, "settings", {})},
+    )
+    within_memory(name, mechanism.state_bytes())
+    return replace(mechanism, noise_scale=round_up(mechanism.noise_scale))
+
+
+def compile_pqftl(config: PlanConfig) -> tuple[Pqftl, tuple[Alternative, ...]]:
+    """The baseline for a config's ``model`` section: over a full-history tree unless another
+    continual sum is named.
+
+    Raises:
+      ConfigError: what it cannot serve: a loss that is not squared, a set without projection, or
+        what the continual sum refuses.
+    """
+    model = cast(Any, config).model
+    refuse_own_curvature(model, NAME)
+    if not isinstance(parse_loss(model.loss, "model.loss"), Squared):
+        raise ConfigError("model.loss", model.loss, f"must be squared for {NAME}.")
+    name = config.mechanism.continual_sum or "tree"
+    if name not in CONTINUAL_SUMS:
+        raise ConfigError(
+            "mechanism.continual_sum", name, f"must be one of {sorted(CONTINUAL_SUMS)}."
+        )
+    dimension = len(model.features) + bool(model.intercept)
+    scaling = Scaling.of(tuple(model.features), model.target, model.ranges)
+    centre = (0.0,) * dimension if model.centre is None else tuple(map(float, model.centre))
+    rule = RidgeLeader(parse_set(model.set, dimension), float(model.curvature), centre)
+    reach, clock = math.sqrt(dimension) * (1 + 2.0**-30), config.clock.to_clock()
+    question = Question(
+        (),
+        (),
+        config.privacy.relation,
+        may_vanish=True,
+        window=config.privacy.window_ticks(clock),
+        horizon=clock.ticks,
+        options=options_of(config),
+    )
+    tried: list[tuple[Alternative, Pqftl | None]] = []
+    for noise in noises_for(config):
+        if noise not in CONTINUAL_SUMS[name].kinds:
+            continue
+        budget = budget_of(noise, config.privacy.epsilon, config.privacy.delta)
+        try:
+            mechanism = build_statistics(name, dimension, reach, 1.0, question, budget)
+        except ConfigError as error:
+            cannot = Alternative(name, noise, False, math.inf, 0, None, {}, error.remedy)
+            tried.append((cannot, None))
+            continue
+        program = Pqftl(scaling, rule, mechanism, reach, bool(model.intercept))
+        worst = float(mechanism.stddev(question.ticks(), None)[:, -1].max())
+        worst *= LATTICE.resolution**2
+        window = question.window or question.horizon
+        ten = mechanism.loss(None if window is None else 10 * window)
+        after = ten.epsilon(config.privacy.delta)
+        note = "no protection after the window" if math.isinf(after) else ""
+        named = {"moments over=all": worst}
+        alternative = Alternative(
+            name, noise, False, worst**2, program.state_bytes(), after, named, note
+        )
+        tried.append((alternative, program))
+    chosen, ranked = pick(config, cast(Any, tried), name)
+    return cast(Any, chosen), ranked

@@ -1,0 +1,102 @@
+"""Rules: from released gradient sums to the next iterate. Post-processing only, K keys at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpcore.errors import ConfigError
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.mechanism import Floats
+
+GRID_BITS = 36
+"""Iterates are whole multiples of the set's size times 2^-36: far below any noise, and coarse
+enough that sums of 2^17 of them are exact."""
+
+
+class Rule(Protocol):
+    """F_t(x) = <data sum, x> + public quadratics; the rule (nearly) minimises it over the set.
+
+    With x_1, .., x_t played, Sum the released running sum of clipped gradients, mu and centre
+    public, ghat_t = Sum + mu sum_{tau <= t} (x_tau - centre): the gradient of the data plus that of
+    (mu/2) ||x - centre||^2 at every tick, empty ones too. With ``own_curvature`` one loss a tick is
+    strongly convex by itself and ghat_t = Sum.
+
+    Nothing here reads data: **Formal guarantees** are those of the sum that it is given.
+
+    Attributes:
+      set: where iterates live. curvature: mu > 0.
+    """
+
+    @property
+    def set(self) -> ConvexSet:
+        """P."""
+
+    @property
+    def curvature(self) -> float:
+        """mu."""
+
+    @property
+    def regret(self) -> str:
+        """What is known about its regret, for people."""
+
+    def init(self, n_keys: int) -> Any:
+        """A NamedTuple of arrays with leading axis K, among them x (K, d), t (K,) int64 and
+        certificate (K,)."""
+
+    def update(self, state: Any, data_sum: Floats) -> Any:
+        """One tick; the new state's x is played next.
+
+        data_sum: (K, d) float64, released, gradient units; it is kept, and never changed.
+        """
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number, JSON-able; floats as hex strings."""
+
+
+def row_dot(left: Floats, right: Floats) -> Floats:
+    """(K, d), (K, d) -> (K,) inner products; a row's bits depend on that row alone.
+
+    einsum goes along contiguous rows one after the other, in an order that depends on d only (``@``
+    and BLAS do not, nor do sums over strided rows).
+    """
+    left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+    return np.asarray(np.einsum("kd,kd->k", left, right))
+
+
+def grid_of(convex_set: ConvexSet) -> float:
+    """The public grid of iterates: a power of two, 2^-36 of the set's reach."""
+    reach = convex_set.farthest(np.zeros(convex_set.dimension))
+    if not (math.isfinite(reach) and reach > 0):
+        raise ConfigError("model.set", reach, "must be bounded, and more than the point 0.")
+    return math.ldexp(1.0, math.frexp(reach)[1] - GRID_BITS)
+
+
+def to_grid(points: Floats, grid: float) -> Floats:
+    """Nearest multiples of a power of two; a new C-contiguous array."""
+    out = np.multiply(points, 1.0 / grid, order="C")
+    np.rint(out, out=out)
+    out *= grid
+    out += 0.0  # no negative zeros
+    return out
+
+
+def rounding_of(convex_set: ConvexSet, grid: float) -> float:
+    """Largest l2 distance between a point and its rounded one."""
+    return 0.5 * grid * math.sqrt(convex_set.dimension)
+
+
+def centre_of(convex_set: ConvexSet, centre: tuple[float, ...]) -> Floats:
+    """(d,) the public centre of the quadratics.
+
+    Raises:
+      ConfigError: it has another dimension.
+    """
+    if len(centre) != convex_set.dimension:
+        raise ConfigError(
+            "model.centre", list(centre), f"must have {convex_set.dimension} numbers, one a weight."
+        )
+    return np.asarray(centre, dtype=np.float64)

@@ -1,0 +1,59 @@
+"""The section of a page that shows a model's coefficients: small charts side by side."""
+
+from __future__ import annotations
+
+import html
+import math
+
+import numpy as np
+
+from pipelines import report_svg
+from pipelines.report_data import Panel, ReportData
+from pipelines.report_model import Multiples, Small, multiples
+
+SIZE = (370.0, 190.0)
+E_ = html.escape
+
+
+def section(panel: Panel, data: ReportData, axis: report_svg.TimeAxis) -> str:
+    """All small charts of one output."""
+    made = multiples(panel, data)
+    figures = "".join(_figure(small, data, axis) for small in made.smalls)
+    foot = []
+    if made.left_out:
+        foot.append(f"{made.left_out:,} more that stay closer to 0 are not drawn")
+    foot.append("no band: the noise is in the sums that a model follows")
+    return (
+        f'<section class="card wide"><h2>{E_(panel.output.name)} '
+        f"<small>{E_(made.caption)}</small></h2>{_legend(made)}"
+        f'<div class="smalls">{figures}</div><p class=foot>{E_("; ".join(foot))}</p></section>'
+    )
+
+
+def _legend(made: Multiples) -> str:
+    items = "".join(
+        f'<li><i style="background:var(--s{i})"></i>{E_(name)}</li>'
+        for i, name in enumerate(made.legend)
+    )
+    return f'<ul class="chips">{items}</ul>' if items else ""
+
+
+def _figure(small: Small, data: ReportData, axis: report_svg.TimeAxis) -> str:
+    label = f"{small.title or data.run.name} over time"
+    drawing, frame, _ = report_svg.line_chart(small.lines, axis, label, SIZE, small.between)
+    ticks = np.unique(np.concatenate([line.ticks for line in small.lines]))
+    series = []
+    for name, line in zip(small.names, small.lines, strict=True):
+        value = np.full(len(ticks), np.nan)
+        value[np.searchsorted(ticks, line.ticks)] = line.value[:, 0]
+        shown = [float(f"{v:.5g}") if math.isfinite(v) else None for v in value]
+        series.append({"name": name, "value": shown})
+    corners = (frame.left, frame.right, frame.top, frame.bottom)
+    corners += (frame.x0, frame.x1, frame.y0, frame.y1)
+    about = {
+        "frame": [float(f"{v:.7g}") for v in corners],
+        "ticks": ticks.astype(int).tolist(),
+        "series": series,
+    }
+    title = f"<figcaption><h2>{E_(small.title)}</h2></figcaption>" if small.title else ""
+    return f"<figure data-chart>{title}{drawing}{report_svg.script(about)}</figure>"
