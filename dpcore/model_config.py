@@ -126,8 +126,8 @@ class ModelConfig(Section):
     )
     centre: Numbers | None = Field(
         default=None,
-        description="Where the curvature pulls to, in scaled units, a number a coefficient; 0 "
-        "without it.",
+        description="Where the curvature pulls to, and models start if the set holds it; in scaled "
+        "units, a number a coefficient; 0 without it.",
         examples=[[0.5, 0.0]],
     )
     own_curvature: bool = Field(

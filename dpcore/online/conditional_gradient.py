@@ -14,7 +14,7 @@ from dpcore.errors import ConfigError, positive
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.geometry.local_oracle import LocalOracle, local_oracle
 from dpcore.mechanism import Floats, Ints
-from dpcore.online.rule import centre_of, grid_of, rounding_of, row_dot, to_grid
+from dpcore.online.rule import centre_of, grid_of, rounding_of, row_dot, start_of, to_grid
 
 GLOBAL_OFFSET = 16
 """C0 where there is no local oracle and hence no rho."""
@@ -98,8 +98,12 @@ class ConditionalGradient:
         return centre_of(self.set, self.centre)
 
     @cached_property
-    def _start(self) -> Floats:
-        return to_grid(self.set.start()[None], self._grid)
+    def start(self) -> Floats:
+        """(d,) x_1: the centre, if one is given and the set holds it; else the set's start, which
+        is also where an oracle that remembers weights of vertices begins."""
+        own = self.own_curvature or (self._oracle is not None and self._oracle.columns > 0)
+        found = self.set.start() if own else start_of(self.set, self.centre)
+        return np.asarray(to_grid(found[None], self._grid)[0])
 
     @property
     def offset(self) -> int:
@@ -128,10 +132,10 @@ class ConditionalGradient:
         )
 
     def init(self, n_keys: int) -> GradientState:
-        """Everyone starts at the set's public start, which is the leader of no data."""
+        """Everyone starts at the public start, which is the leader of no data."""
         d = self.set.dimension
         return GradientState(
-            np.repeat(self._start, n_keys, axis=0),
+            np.repeat(self.start[None], n_keys, axis=0),
             np.zeros(n_keys, dtype=np.int64),
             np.zeros(n_keys),
             np.full(n_keys, (4 * rounding_of(self.set, self._grid)) ** 2),
@@ -157,8 +161,8 @@ class ConditionalGradient:
             if self._centre.any():
                 change -= mu * self._centre
                 y += ticks[:, None] * self._centre
-        if self._start.any():
-            y += offset * self._start
+        if self.start.any():
+            y += offset * self.start
         y *= (1.0 / weight)[:, None]
         moved = np.sqrt(row_dot(change, change)) / (mu * weight)
         bound = moved + np.sqrt(moved * moved + state.gap)

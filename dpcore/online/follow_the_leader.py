@@ -12,7 +12,7 @@ import numpy as np
 from dpcore.errors import ConfigError, positive
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.mechanism import Floats, Ints
-from dpcore.online.rule import centre_of, grid_of, rounding_of, to_grid
+from dpcore.online.rule import centre_of, grid_of, rounding_of, start_of, to_grid
 
 
 class LeaderState(NamedTuple):
@@ -70,6 +70,12 @@ class FollowTheLeader:
     def _centre(self) -> Floats:
         return centre_of(self.set, self.centre)
 
+    @cached_property
+    def start(self) -> Floats:
+        """(d,) x_1: the centre, if one is given and the set holds it; else the set's start."""
+        found = self.set.start() if self.own_curvature else start_of(self.set, self.centre)
+        return np.asarray(to_grid(found[None], self._grid)[0])
+
     @property
     def regret(self) -> str:
         """See Rule."""
@@ -80,11 +86,10 @@ class FollowTheLeader:
         )
 
     def init(self, n_keys: int) -> LeaderState:
-        """Everyone starts at the set's public start."""
+        """Everyone starts at the public start."""
         d = self.set.dimension
-        start = to_grid(self.set.start()[None], self._grid)
         return LeaderState(
-            np.repeat(start, n_keys, axis=0),
+            np.repeat(self.start[None], n_keys, axis=0),
             np.zeros(n_keys, dtype=np.int64),
             np.zeros((n_keys, d if self.own_curvature else 0)),
             np.zeros(n_keys),

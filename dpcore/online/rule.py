@@ -100,3 +100,11 @@ def centre_of(convex_set: ConvexSet, centre: tuple[float, ...]) -> Floats:
             "model.centre", list(centre), f"must have {convex_set.dimension} numbers, one a weight."
         )
     return np.asarray(centre, dtype=np.float64)
+
+
+def start_of(convex_set: ConvexSet, centre: tuple[float, ...]) -> Floats:
+    """(d,) x_1, public: the centre where one is given and the set holds it, the leader of no data;
+    else the set's own start."""
+    given = centre_of(convex_set, centre)
+    inside = given.any() and convex_set.contains(given[None], 0.0)[0]
+    return given if inside else np.asarray(convex_set.start(), dtype=np.float64)

@@ -148,7 +148,7 @@ def test_what_is_released_was_played_before_the_data() -> None:
     _, (a, _) = run(one, first, keys)
     _, (b, _) = run(one, (*first[:2], second[2]), keys)
     assert (a == b).all()  # tick 2's rows do not touch theta_2
-    assert (a[0] == one.rule.set.start()).all()
+    assert (a[0] == one.rule.start).all()
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute", {"quantile": 0.9}, "logistic", "hinge"])

@@ -23,7 +23,7 @@ POLYTOPE = parse_set({"polytope": {"vertices": [[0, 0], [1, 0], [0, 1], [1.0, 1.
 def leader_of(rule: Any, sums: Any, played: Any) -> Any:
     """x*_t = Proj(y_t) by the definition: (K, d)."""
     t, offset = len(played), getattr(rule, "offset", 0)
-    start = rule.set.start()
+    start = rule.start
     anchor = np.sum(played, axis=0) if rule.own_curvature else t * np.asarray(rule.centre)
     return rule.set.project((anchor + offset * start - sums / rule.curvature) / (t + offset))
 
@@ -96,7 +96,7 @@ def test_regret_grows_as_the_logarithm_and_projections_are_not_needed(convex_set
         once = (
             free.offset
             / 2
-            * float(np.sum((convex_set.project(optimum[None])[0] - free.set.start()) ** 2))
+            * float(np.sum((convex_set.project(optimum[None])[0] - free.start) ** 2))
         )
         free_short = quadratic_regret(free, 400, optimum, 5)
         free_long = quadratic_regret(free, 3200, optimum, 5)
@@ -118,7 +118,7 @@ def test_without_noise_it_converges_to_the_optimum() -> None:
             assert np.abs(state.x - want).max() < 0.1  # C0 ticks' worth of x_1 remain
             if isinstance(rule, ConditionalGradient):
                 t, c = 1499, rule.offset
-                y = (c * convex_set.start() - t * gradient) / (t + c)
+                y = (c * rule.start - t * gradient) / (t + c)
                 assert np.abs(state.x - convex_set.project(y)).max() < 1e-3
 
 
@@ -166,3 +166,16 @@ def test_iterates_lie_on_a_public_grid_and_rows_stand_alone(make: Any, d: int) -
     assert (backwards.x[::-1] == whole.x).all()
     grid = float.fromhex(rule.canonical()["grid"])
     assert (np.rint(whole.x / grid) * grid == whole.x).all()
+
+
+def test_a_model_starts_at_its_centre_where_the_set_holds_it() -> None:
+    inside, outside = (0.5, 0, 0, 0, 0, -0.25), (3.0, 0, 0, 0, 0, 0)
+    for kind in (FollowTheLeader, ConditionalGradient):
+        rule = kind(SETS[0], 0.3, inside, False)
+        assert np.array_equal(rule.init(3).x, np.repeat([inside], 3, axis=0))
+        nothing = rule.update(rule.init(3), np.zeros((3, D)))
+        np.testing.assert_allclose(nothing.x, np.repeat([inside], 3, axis=0), atol=1e-9)
+        assert np.array_equal(kind(SETS[0], 0.3, outside, False).start, SETS[0].start())
+        assert np.array_equal(kind(SETS[0], 0.3, inside, True).start, SETS[0].start())
+    polytope = ConditionalGradient(POLYTOPE, 0.3, (0.5, 0.25), False)
+    assert np.array_equal(polytope.start, POLYTOPE.start()), "its oracle knows weights of vertices"
