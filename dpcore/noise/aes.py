@@ -28,6 +28,7 @@ class Aes:
     def __init__(self, key: bytes) -> None:
         if len(key) != 16:
             raise ValueError(f"an AES-128 key has 16 bytes, got {len(key)}.")
+        self._key = key
         self._update = Cipher(algorithms.AES(key), modes.ECB()).encryptor().update_into
 
     def encrypt(self, source: Words, out: Words) -> Words:
@@ -47,6 +48,11 @@ class Aes:
                 memoryview(out[: n + 1]).cast("B"),  # type: ignore[arg-type]
             )
         return out[:n]
+
+    def chain(self, head: Words, source: Words) -> Words:
+        """Where CBC ends: the last block over source (n, 2), n >= 1, that follows ``head`` (2,)."""
+        cipher = Cipher(algorithms.AES(self._key), modes.CBC(head.tobytes())).encryptor()
+        return np.frombuffer(cipher.update(source.tobytes())[-16:], dtype=np.uint64)
 
     def encrypt_new(self, source: Words) -> Words:
         """Encrypts each block of (n, 2) uint64 into a new array."""

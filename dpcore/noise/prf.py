@@ -38,6 +38,8 @@ _DOMAIN = b"weir/noise"
 _SECRET_BYTES = 32
 _BLOCKS_OF_KEYS = 512
 _LEAF_FRAME = 1
+_WIDE = 8
+"""Leaves with more than this many coordinates for each of them are chained one by one."""
 
 
 def _framed(*fields: bytes) -> bytes:
@@ -192,6 +194,13 @@ class KeyedNoise:
         first[:, 0] = _LEAF_FRAME << 56 | self._part << 40 | dimension
         first[:, 1] = np.arange(self._first_tick, self._first_tick + n, dtype=np.uint64)
         heads = cipher.encrypt_new(first)
+        if tick.size < dimension // _WIDE:  # few wide leaves: one long chain each
+            padded = np.zeros((-(-dimension // 2), 2), dtype=np.uint64)
+            flat = padded.reshape(-1)[:dimension]
+            for t, k in zip(tick.tolist(), key.tolist(), strict=True):
+                flat[:] = leaves[t, k].view(np.uint64)
+                out[t, k] = cipher.chain(heads[t], padded)
+            return out
         step = 1 << 14
         buffers = block_buffer(min(step, tick.size)), block_buffer(min(step, tick.size))
         for start in range(0, tick.size, step):

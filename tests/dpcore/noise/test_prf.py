@@ -255,3 +255,17 @@ def test_same_bits_without_the_cpus_vector_features():
         assert done.returncode == 0, done.stderr
         printed.add(done.stdout)
     assert len(printed) == 1
+
+
+@pytest.mark.parametrize("dimension", [15, 16, 17, 201])
+def test_wide_leaves_have_the_digests_of_many_leaves(dimension: int) -> None:
+    """Few wide leaves go another way through AES than many: the digests are the same."""
+    keys = [b"key %d" % i for i in range(300)]
+    leaves = np.random.default_rng(0).integers(-9, 9, (1, len(keys), dimension))
+    root = RootKey.derive(SECRET, "shop", PLAN)
+    noise = KeyedNoise(root, 0, keys, 5)
+    together = noise.leaf_digests(leaves)
+    for row in (0, 7):
+        alone = KeyedNoise(root, 0, [keys[row]], 5)
+        found = alone.leaf_digests(np.ascontiguousarray(leaves[:, row : row + 1]))
+        np.testing.assert_array_equal(found[0, 0], together[0, row])
