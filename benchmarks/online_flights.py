@@ -107,9 +107,7 @@ def river_models() -> Iterator[tuple[str, bool, Callable[[], Any]]]:
         yield (
             f"river LinearRegression SGD {rate}, public ranges",
             True,
-            lambda rate=rate: linear.LinearRegression(
-                optimizer=optim.SGD(rate), intercept_lr=rate
-            ),
+            lambda rate=rate: linear.LinearRegression(optimizer=optim.SGD(rate), intercept_lr=rate),
         )
     yield (
         "river LinearRegression Adam, public ranges",
