@@ -112,8 +112,10 @@ def add_wide(total: Ints, leaves: Ints) -> Ints:
     """
     out = np.empty((*leaves.shape, 2), dtype=np.int64)
     mask = np.int64((1 << LIMB) - 1)
-    largest = max(int(leaves.max()), -int(leaves.min())) if leaves.size else 0
-    if largest * leaves.shape[0] < 1 << LIMB:  # the sum of the stride fits beside a low limb
+    largest = 0  # one leaf fits beside a low limb in any case
+    if len(leaves) > 1 and leaves.size:
+        largest = max(int(leaves.max()), -int(leaves.min()))
+    if largest * len(leaves) < 1 << LIMB:  # the sum of the stride fits beside a low limb
         low = leaves + total[..., 0] if len(leaves) == 1 else np.cumsum(leaves, axis=0)
         if len(leaves) > 1:
             low += total[..., 0]
@@ -285,7 +287,7 @@ class ContinualSum(ABC):
                     difference = past[:, :, depth : depth + n] - before
                 released.append(difference.transpose(2, 0, 1).astype(np.float64))
         new = SumState(
-            total=exact[-1].copy(),
+            total=exact[0] if n == 1 else exact[-1].copy(),
             history=past[:, :, past.shape[2] - depth :].copy(),
             chain=chain[-1].copy(),
             own=own,

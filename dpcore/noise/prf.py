@@ -203,16 +203,19 @@ class KeyedNoise:
             return out
         step = 1 << 14
         buffers = block_buffer(min(step, tick.size)), block_buffer(min(step, tick.size))
+        flat = np.ascontiguousarray(leaves).view(np.uint64).reshape(-1, dimension)
+        every = tick.size == len(flat)  # then views do, without a copy of each piece
+        where = tick * n_keys + key
         for start in range(0, tick.size, step):
             piece = slice(start, start + step)
-            rows = np.ascontiguousarray(leaves[tick[piece], key[piece]]).view(np.uint64)
+            rows = flat[piece] if every else flat[where[piece]]
             state = heads[tick[piece]]
             for frame in range(0, dimension, 2):
                 source = buffers[0][: len(rows)]
                 source[:] = state
                 source[:, : min(2, dimension - frame)] ^= rows[:, frame : frame + 2]
                 state = cipher.encrypt(source, buffers[1])
-            out[tick[piece], key[piece]] = state
+            out.reshape(-1, 2)[piece if every else where[piece]] = state
         return out
 
     def gaussian(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
