@@ -9,6 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.errors import WeirError
+
 Floats = NDArray[np.float64]
 
 _CHUNK = 1 << 15
@@ -66,9 +68,9 @@ class ConvexSet(ABC):
         """argmin over p in P of ||p - x||_2, for each row x: (K, d) -> (K, d).
 
         Raises:
-          NotImplementedError: the set is known by its linear oracle only.
+          WeirError: the set is known by its linear oracle only.
         """
-        raise NotImplementedError(f"{self.name} has no projection, only a linear oracle")
+        raise WeirError(f"{self.name} has no projection, only a linear oracle")
 
     @abstractmethod
     def linear_oracle(self, costs: Floats) -> Floats:

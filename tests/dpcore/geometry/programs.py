@@ -76,7 +76,7 @@ def form_of(convex_set: ConvexSet) -> Form:
                 diagonal("equal"),
                 stacked("value"),
             )
-    raise NotImplementedError(convex_set.name)
+    raise ValueError(f"no program for {convex_set.name}")
 
 
 def solve(costs: Floats, upper: Floats, bounds: Floats, equal: Floats, values: Floats) -> Floats:

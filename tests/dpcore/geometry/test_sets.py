@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from dpcore.errors import WeirError
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.geometry.permutations import Permutations
@@ -240,7 +241,7 @@ def test_sets_are_values(convex_set: ConvexSet) -> None:
 def test_what_is_lost_is_said(convex_set: ConvexSet) -> None:
     if not convex_set.projects:
         assert "O(ln T) is not guaranteed" in convex_set.guarantee_lost
-        with pytest.raises(NotImplementedError, match="only a linear oracle"):
+        with pytest.raises(WeirError, match="only a linear oracle"):
             convex_set.project(convex_set.start()[None])
 
 
