@@ -152,12 +152,15 @@ def arrow_schema(form: str, path: str) -> pa.Schema | None:
     with open_raw(path) as raw:
         try:
             if form == "parquet":
-                return pq.read_schema(raw)
-            try:
-                return pa.ipc.open_file(raw).schema
-            except pa.ArrowInvalid:
-                raw.seek(0)
-                return pa.ipc.open_stream(raw).schema
+                found = pq.read_schema(raw)
+            else:
+                try:
+                    found = pa.ipc.open_file(raw).schema
+                except pa.ArrowInvalid:
+                    raw.seek(0)
+                    found = pa.ipc.open_stream(raw).schema
+            _ = found.names  # names that are not UTF-8 fail here, and not where they are used
+            return found
         except Exception as error:
             if not is_broken(error):
                 raise

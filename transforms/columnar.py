@@ -178,16 +178,16 @@ def decode_arrow(file: Any, schema: EventSchema, source: str) -> Iterator[Decode
     """
     try:
         reader: Any = pa.ipc.open_file(file)
-        batches = _file_batches(reader)
+        batches, names = _file_batches(reader), reader.schema.names
     except _UNREADABLE:
         _rewind(file)
         try:
             reader = pa.ipc.open_stream(file)
-            batches = _stream_batches(reader)
-        except _UNREADABLE:
+            batches, names = _stream_batches(reader), reader.schema.names
+        except _UNREADABLE:  # names that are not UTF-8 too
             yield whole_file(source)
             return
-    schema.require(reader.schema.names, source)
+    schema.require(names, source)
     at = 0
     for batch in batches:
         if batch is None:

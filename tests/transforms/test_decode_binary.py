@@ -160,6 +160,12 @@ def test_damage_never_raises(name: str, at: int, junk: bytes, cut: bool) -> None
         assert dead or len(events) in (N, *range(0, N, 300)) or name == "arrow, stream"
 
 
+def test_an_arrow_header_with_a_name_that_is_no_text_is_put_aside() -> None:
+    for form in ("arrow", "arrow, stream"):
+        data = FILES[form].replace(b"store", b"st\xffre")
+        assert collect(decode_bytes(data, "arrow", SCHEMA, "x")) == ([], [(-1, "malformed")])
+
+
 def test_parquet_text_that_is_not_utf8_is_put_aside() -> None:
     raw = pa.array([b"ok", b"\xff", b"fine"])
     spoilt = pa.StringArray.from_buffers(3, *raw.buffers()[1:])
