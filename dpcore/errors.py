@@ -37,13 +37,6 @@ def positive(**named: float) -> None:
             raise ConfigError(name, value, "must be a finite number above 0.")
 
 
-def non_negative(**named: float) -> None:
-    """Raises ConfigError unless every named value is finite and >= 0."""
-    for name, value in named.items():
-        if not (math.isfinite(value) and value >= 0):
-            raise ConfigError(name, value, "must be a finite number, 0 or more.")
-
-
 def at_least_one(**named: int) -> None:
     """Raises ConfigError unless every named value is an integer >= 1."""
     for name, value in named.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -236,11 +235,6 @@ def one_line(plan: Plan) -> str:
         f"epsilon {number(guarantee.epsilon)}, delta {guarantee.delta:g}, "
         f"one {guarantee.unit} protected {window}"
     )
-
-
-def wrapped(text: str, width: int = 96) -> str:
-    """A paragraph for a plain text file."""
-    return "\n".join(textwrap.wrap(text, width))
 
 
 def band(plan: Plan) -> float:

@@ -41,8 +41,6 @@ SHARDS = 8
 KIND = b"D"
 ROWS = 1 << 22
 """Events that a bundle gathers before it sends them to their shards."""
-UNUSED = ("@id", "@block", "@row")
-"""Columns that nothing reads behind this step."""
 
 
 class ToShards(beam.DoFn):
@@ -112,7 +110,7 @@ def prepare(batch: pa.RecordBatch, hashes: Words) -> pa.RecordBatch:
     columns = {
         name: column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        if name not in UNUSED
+        if name != "@id"
     }
     columns[HIGH] = pa.array(np.ascontiguousarray(hashes[:, 0]))
     columns[LOW] = pa.array(np.ascontiguousarray(hashes[:, 1]))

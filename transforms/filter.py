@@ -31,8 +31,7 @@ class Assigned(NamedTuple):
     """What became of a batch.
 
     Attributes:
-      events: the rows that count, with "@tick" int64, "@block" int32 and, for declared keys,
-        "@row" int32 (place of the key among its block's sorted keys).
+      events: the rows that count, with "@tick" int64.
       dead: dead letters, or None.
       filtered: how many rows the predicate left out.
     """
@@ -42,28 +41,11 @@ class Assigned(NamedTuple):
     filtered: int
 
 
-class KeyTable(NamedTuple):
-    """Declared keys by bytes: key i sits in row ``rows[i]`` of block ``blocks[i]``."""
-
-    keys: pa.StringArray
-    blocks: NDArray[np.int32]
-    rows: NDArray[np.int32]
-
-
-def key_table(plan: Any) -> KeyTable | None:
-    """The table of a plan's declared keys; None when keys are discovered."""
-    declared = sorted(key.encode() for key in plan.keys.declared)
-    if not declared or plan.keys.observed:
+def declared_keys(plan: Any) -> pa.StringArray | None:
+    """The plan's declared keys; None when keys are discovered."""
+    if plan.keys.observed or not plan.keys.declared:
         return None
-    blocks = np.asarray(plan.block_of(declared), dtype=np.int32)
-    place = {
-        (int(block), key): row
-        for block in np.unique(blocks)
-        for row, key in enumerate(plan.block_keys(int(block)))
-    }
-    rows = [place[int(block), key] for block, key in zip(blocks, declared, strict=True)]
-    names = pa.array([key.decode() for key in declared], pa.string())
-    return KeyTable(names, blocks, np.asarray(rows, dtype=np.int32))
+    return pa.array(sorted(plan.keys.declared), pa.string())
 
 
 class Assign:
@@ -79,8 +61,7 @@ class Assign:
         self._clock: Clock = plan.clock
         self._where = None if plan.where is None else Predicate.parse(plan.where)
         self._keyed = plan.keys.column is not None
-        self._block_of = plan.block_of
-        self._table = key_table(plan)
+        self._declared = declared_keys(plan)
         names = [*(["@key"] if self._keyed else []), "@position", *keep]
         self._keep = tuple(dict.fromkeys(names))
 
@@ -91,14 +72,11 @@ class Assign:
             batch = batch.filter(self._where.mask(batch))
         filtered = given - batch.num_rows
         reasons, ticks = self._ticks(batch)
-        keys, blocks, rows = self._keys(batch, reasons)
+        keys = self._keys(batch, reasons)
         columns = {name: batch.column(name) for name in self._keep if name in batch.schema.names}
         if keys is not None:
             columns["@key"] = keys
         columns["@tick"] = pa.array(ticks)
-        columns["@block"] = pa.array(blocks)
-        if rows is not None:
-            columns["@row"] = pa.array(rows)
         events = pa.RecordBatch.from_arrays(
             list(columns.values()), names=list(columns), metadata=batch.schema.metadata
         )
@@ -128,37 +106,25 @@ class Assign:
             reasons[late & (reasons == _KEPT)] = LATE
         return reasons, ticks
 
-    def _keys(
-        self, batch: pa.RecordBatch, reasons: NDArray[np.int8]
-    ) -> tuple[Any, NDArray[np.int32], NDArray[np.int32] | None]:
-        n = batch.num_rows
+    def _keys(self, batch: pa.RecordBatch, reasons: NDArray[np.int8]) -> Any:
+        """The keys as a dictionary column (None without a key column); marks unknown ones."""
         if not self._keyed:
-            block = self._table.blocks[0] if self._table is not None else self._block_of([b""])[0]
-            rows = None if self._table is None else np.zeros(n, dtype=np.int32)
-            return None, np.full(n, block, dtype=np.int32), rows
+            return None
         keys = batch.column("@key")
         if not pa.types.is_dictionary(keys.type):
             keys = keys.dictionary_encode()
         # One slot more than there are keys: where null keys point to.
         names = keys.dictionary
         null = len(names)
-        slots = pc.fill_null(keys.indices, null).to_numpy().astype(np.int64)
         known = np.ones(null + 1, dtype=bool)
         known[null] = False
-        blocks = np.zeros(null + 1, dtype=np.int32)
-        rows = None
-        if self._table is not None:
-            found = pc.index_in(names, value_set=self._table.keys)
-            known[:null] = found.is_valid().to_numpy(zero_copy_only=False)
-            at = found.fill_null(0).to_numpy()
-            blocks[:null] = self._table.blocks[at]
-            places = np.zeros(null + 1, dtype=np.int32)
-            places[:null] = self._table.rows[at]
-            rows = places[slots]
-        elif null:
-            blocks[:null] = self._block_of([key.encode() for key in names.to_pylist()])
-        reasons[~known[slots] & (reasons == _KEPT)] = UNKNOWN_KEY
-        return keys, blocks[slots], rows
+        if self._declared is not None:
+            found = pc.is_in(names, value_set=self._declared)
+            known[:null] = found.to_numpy(zero_copy_only=False)
+        if not known[:null].all() or keys.null_count:
+            slots = pc.fill_null(keys.indices, null).to_numpy()
+            reasons[~known[slots] & (reasons == _KEPT)] = UNKNOWN_KEY
+        return keys
 
 
 def _compact(events: pa.RecordBatch) -> pa.RecordBatch:

@@ -120,12 +120,3 @@ class PrivateReleases(beam.PTransform):
         if plan.program.leaf == "rows":
             return RowLeaves(plan.program, plan.keys, plan.clock, self._secret, plan.digest)
         return Leaf(plan.program, plan.keys, plan.clock)
-
-
-def releases_with_rows(batches: Any) -> Any:
-    """Leaves out batches that only say that a block has no key."""
-    return batches | "WithRows" >> beam.Filter(_has_rows).with_output_types(pa.RecordBatch)
-
-
-def _has_rows(batch: pa.RecordBatch) -> bool:
-    return bool(batch.num_rows)

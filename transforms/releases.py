@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -195,8 +195,3 @@ def lists(arrays: Sequence[NDArray[np.float64] | None], cells: Sequence[int] = (
         type=NUMBERS,
         mask=pa.array(mask) if mask.any() else None,
     )
-
-
-def to_rows(batches: Iterable[pa.RecordBatch]) -> list[Mapping[str, Any]]:
-    """Releases as Python rows, for tests and small tables."""
-    return [row for batch in batches for row in batch.to_pylist()]

@@ -86,17 +86,14 @@ def test_where_then_clock_then_lateness_then_key() -> None:
     assert assigned.events.column("@position").to_pylist() == [7, 8]
     assert assigned.events.column("@tick").to_pylist() == [0, 2]
     assert assigned.events.column("@key").to_pylist() == ["k1", "k2"]
-    assert assigned.events.schema.names == ["@key", "@position", "x", "@tick", "@block", "@row"]
+    assert assigned.events.schema.names == ["@key", "@position", "x", "@tick"]
     assert assigned.events.schema.metadata == {b"source": b"here"}
 
 
-def test_declared_keys_find_their_row() -> None:
+def test_every_declared_key_passes() -> None:
     keys = list(KEYS[::-1])
     events = Assign(DECLARED, [])(batch([1000] * 40, keys)).events  # type: ignore[arg-type]
-    for row in events.to_pylist():
-        assert DECLARED.block_keys(row["@block"])[row["@row"]] == row["@key"].encode()
-    assert events.schema.field("@block").type == pa.int32()
-    assert events.schema.field("@row").type == pa.int32()
+    assert events.column("@key").to_pylist() == keys
 
 
 def test_observed_keys_all_pass_and_only_live_ones_are_listed() -> None:
@@ -104,9 +101,6 @@ def test_observed_keys_all_pass_and_only_live_ones_are_listed() -> None:
     assigned = Assign(OBSERVED, [])(batch([0, 1000, 1000, 1010, 1020], keys))
     assert assigned.events.column("@key").to_pylist() == ["a", "b", "a"]
     assert assigned.events.column("@key").dictionary.to_pylist() == ["a", "b"]
-    assert "@row" not in assigned.events.schema.names
-    blocks = OBSERVED.block_of([b"a", b"b", b"a"])
-    assert assigned.events.column("@block").to_pylist() == blocks.tolist()
     assert assigned.dead is not None
     assert [(n, reason) for _, n, reason in rows(assigned.dead)] == [
         (0, "before_start"),
@@ -116,8 +110,7 @@ def test_observed_keys_all_pass_and_only_live_ones_are_listed() -> None:
 
 def test_without_a_key_column_there_is_one_key() -> None:
     assigned = Assign(SINGLE, ["x"])(batch([1000, 1010]))
-    assert assigned.events.schema.names == ["@position", "x", "@tick", "@block", "@row"]
-    assert set(assigned.events.column("@block").to_pylist()) == set(SINGLE.block_of([b""]).tolist())
+    assert assigned.events.schema.names == ["@position", "x", "@tick"]
     assert assigned.dead is None
 
 
