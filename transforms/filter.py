@@ -52,7 +52,7 @@ class Assign:
     """The pure part: batches in, batches out. Built once per worker from the public plan.
 
     Args:
-      plan: has ``clock``, ``keys``, ``where``, ``block_of`` and ``block_keys``.
+      plan: has ``clock``, ``keys`` and ``where``.
       keep: user columns and canonical ones ("@time", "@id", ...) that something downstream needs;
         "@position" and, with a key column, "@key" always stay.
     """
