@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from dpcore.config_errors import Section, refusal
 
 
-def _column(text: str) -> str:
+def column_name(text: str) -> str:
     if not text or text.startswith("@"):
         raise ValueError("must name a column; names that start with @ are reserved.")
     return text
@@ -23,7 +23,7 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-Column = Annotated[str, AfterValidator(_column)]
+Column = Annotated[str, AfterValidator(column_name)]
 
 
 class TimeColumn(Section):

@@ -1,4 +1,4 @@
-"""The model section: which learner, of which columns, over which set, within which public bounds.
+"""The model section: which model, of which columns, over which set, within which public bounds.
 
 Everything is in scaled units but ``ranges``: a feature and the target are mapped from their range
 to [-1, 1], and the coefficients, the set, the clips and the losses are about those.
@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from dpcore.aggregate_config import FARTHEST, NEAREST
+from dpcore.aggregate_config import FARTHEST, MOST_TICKS, NEAREST
 from dpcore.config_errors import Section, nearest, refusal
-from dpcore.event_config import Column
+from dpcore.event_config import Column, column_name
 from dpcore.registry import MODELS
 
 PROJECTION_FREE = "online.conditional_gradient"
@@ -22,6 +22,10 @@ RADIUS = 2.0
 """Of the default set, in scaled units: the target's whole range is 2."""
 MOST_ROWS = 1 << 20
 MOST_COEFFICIENTS = 1 << 16
+MOST = 1 << 40
+"""Of anything that is counted."""
+SMALLEST_CLIP = 2.0**-8
+"""Below, rows on their lattice would be too coarse."""
 
 
 def _as_tuple(value: Any) -> Any:
@@ -48,6 +52,44 @@ def default_gradient_clip(dimension: int) -> float:
     return math.sqrt(dimension) / 2
 
 
+def _target(value: Any) -> Any:
+    """column | [column, ...] -> text or a tuple."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    if not listed:
+        raise ValueError("must name at least one column.")
+    for name in listed:
+        if not isinstance(name, str):
+            raise ValueError("must be a column, or a list of columns.")
+        column_name(name)
+    return tuple(listed) if isinstance(value, list | tuple) else value
+
+
+def _over(value: Any) -> Any:
+    """all | N -> None or N."""
+    if value == "all" or value is None:
+        return "all"
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_TICKS:
+        raise ValueError("must be all, or a number of ticks from 1 to 2^40.")
+    return value
+
+
+def _every(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError("must be a number of ticks, 1 or more, or the name of a rule.")
+    return value
+
+
+Target = Annotated[
+    str | tuple[str, ...], BeforeValidator(_target, json_schema_input_type=str | list[str])
+]
+Span = Annotated[
+    Literal["all"] | int, BeforeValidator(_over, json_schema_input_type=Literal["all"] | int)
+]
+Every = Annotated[int | str, BeforeValidator(_every, json_schema_input_type=int | str)]
+
+
 class ModelClip(Section):
     """Bounds of what one event may contribute, in scaled units. Public: never from the data."""
 
@@ -63,9 +105,27 @@ class ModelClip(Section):
         "releases no loss.",
         examples=[1.0],
     )
+    features: float | None = Field(
+        default=None,
+        description="X: an event whose features and constant have a larger l2 norm is scaled down "
+        "to it as a whole, target and all, so that it counts for less and moves no model. Noise "
+        "grows with its square. Without it: the root of the number of coefficients, which no "
+        "event exceeds.",
+        examples=[1.0],
+    )
+    target: float | None = Field(
+        default=None,
+        description="Y: targets (the vector of them, where there are several) of a larger l2 norm "
+        "are shortened to it. Without it: the root of the number of targets, which none exceeds.",
+        examples=[1.0],
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        for name in ("features", "target"):
+            value = getattr(self, name)
+            if value is not None and not (SMALLEST_CLIP <= value <= FARTHEST):
+                raise refusal(name, value, f"must be a finite number, {SMALLEST_CLIP:g} or more.")
         if not (NEAREST <= self.gradient <= FARTHEST):
             raise refusal("gradient", self.gradient, "must be a finite number above 0, like 1.0.")
         if not (self.loss == 0 or NEAREST <= self.loss <= FARTHEST):
@@ -73,8 +133,40 @@ class ModelClip(Section):
         return self
 
 
+class Projection(Section):
+    """A public random map of the features to fewer dimensions."""
+
+    dimension: int | None = Field(
+        default=None,
+        description="m, dimensions that are left. Without it: by the rule of the widths.",
+        examples=[40],
+    )
+    constant: float = Field(
+        default=1.0,
+        description="Factor of the rule that chooses the dimension.",
+        examples=[1.0],
+    )
+    seed: int = Field(
+        default=0,
+        description="Chooses the map, which is public and must not depend on the data.",
+        examples=[0],
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.dimension is not None and not 1 <= self.dimension <= MOST_COEFFICIENTS:
+            raise refusal(
+                "dimension", self.dimension, f"must be a number from 1 to {MOST_COEFFICIENTS:,}."
+            )
+        if not (NEAREST <= self.constant <= FARTHEST):
+            raise refusal("constant", self.constant, "must be a finite number above 0, like 1.0.")
+        if not 0 <= self.seed < 1 << 63:
+            raise refusal("seed", self.seed, "must be a whole number from 0 to 2^63 - 1.")
+        return self
+
+
 class ModelConfig(Section):
-    """A linear model that is learned online and released at every tick, instead of aggregates."""
+    """A linear model that is learned and released at every tick, instead of aggregates."""
 
     algorithm: str = Field(
         description="Name of a learner; `weir algorithms` lists them.",
@@ -84,8 +176,9 @@ class ModelConfig(Section):
         description="Numeric columns that predict; one coefficient each, in this order.",
         examples=[["departure_delay", "distance"]],
     )
-    target: Column = Field(
-        description="Numeric column that is predicted; losses of labels read its sign once scaled.",
+    target: Target = Field(
+        description="Numeric column that is predicted; losses of labels read its sign once scaled. "
+        "regression.incremental takes a list of columns too, and fits a model for each.",
         examples=["arrival_delay"],
     )
     intercept: bool = Field(
@@ -153,6 +246,71 @@ class ModelConfig(Section):
         description="Share of the squared budget that the running loss takes from the gradients.",
         examples=[0.1],
     )
+    ridge: float = Field(
+        default=0.0,
+        description="Weight of the |x|^2 that is added to the sum of squared errors, in events of "
+        "scaled units: what noise does to directions that few events show fades with it.",
+        examples=[10.0],
+    )
+    solver: Literal["accelerated", "noisy_projected_gradient"] = Field(
+        default="accelerated",
+        description="How the private objective is minimised: accelerated, to the tolerance, or "
+        "noisy_projected_gradient, the paper's constant steps and averaged iterate.",
+        examples=["accelerated"],
+    )
+    tolerance: float = Field(
+        default=1e-9,
+        description="Gap at which the accelerated solver stops, relative to the objective's size.",
+        examples=[1e-9],
+    )
+    steps: int | None = Field(
+        default=None,
+        description="Most steps of the solver. Without it: its own rule.",
+        examples=[1000],
+    )
+    error: bool = Field(
+        default=False,
+        description="Whether mean squared error and R^2 are released too. They need the sum of "
+        "squared targets, for which the noise of everything is a little larger.",
+        examples=[True],
+    )
+    statistics: bool = Field(
+        default=False,
+        description="Whether the noisy moments themselves are released too, as moments.",
+        examples=[True],
+    )
+    over: Span = Field(
+        default="all",
+        description="all: a model of everything since the start; N: of the last N ticks.",
+        examples=["all"],
+    )
+    projection: Projection = Field(
+        default_factory=Projection,
+        description="Of regression.projected: the random map to fewer dimensions.",
+        examples=["{dimension: 40}"],
+    )
+    inputs: dict[str, Any] | None = Field(
+        default=None,
+        description="Of regression.projected: the set of small width that features are in, like "
+        "{k_sparse: 10} or {l1_ball: 1}; an event outside counts as none, and is counted.",
+        examples=["{k_sparse: 10}"],
+    )
+    every: Every | None = Field(
+        default=None,
+        description="Ticks between two runs of the private solver, or a rule: convex, "
+        "strongly_convex or frank_wolfe. In between the last model is released again.",
+        examples=[24],
+    )
+    rows: int | None = Field(
+        default=None,
+        description="Most rows of a key that are kept. Public; needed where the clock has no end.",
+        examples=[100000],
+    )
+    iterations: int | None = Field(
+        default=None,
+        description="Most iterations of one run of the private solver.",
+        examples=[200],
+    )
 
     @property
     def dimension(self) -> int:
@@ -161,8 +319,13 @@ class ModelConfig(Section):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns that are read: features, then the target."""
-        return (*self.features, self.target)
+        """Columns that are read: features, then the targets."""
+        return (*self.features, *self.targets)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Columns that are predicted."""
+        return (self.target,) if isinstance(self.target, str) else self.target
 
     @model_validator(mode="before")
     @classmethod
@@ -173,7 +336,7 @@ class ModelConfig(Section):
         filled = dict(data)
         features, clip = filled.get("features"), filled.get("clip")
         known = MODELS.get(str(filled.get("algorithm")))
-        if known is not None and "clip" in known.unused:
+        if known is not None and not known.takes("clip.gradient"):
             return filled
         if isinstance(features, list | tuple) and (clip is None or isinstance(clip, Mapping)):
             dimension = len(features) + (filled.get("intercept", True) is True)
@@ -205,9 +368,15 @@ class ModelConfig(Section):
             raise refusal(
                 "features", len(self.features), f"must be at most {MOST_COEFFICIENTS - 1:,}."
             )
+        if not isinstance(self.target, str) and not MODELS[self.algorithm].many_targets:
+            raise refusal(
+                "target", list(self.target), f"must be one column, as text, for {self.algorithm}."
+            )
+        if len(set(self.targets)) < len(self.targets):
+            raise refusal("target", list(self.targets), "lists a column twice; list each once.")
         seen: dict[str, None] = {}
         for name in self.features:
-            if name == self.target:
+            if name in self.targets:
                 raise refusal(
                     "target",
                     name,
@@ -261,14 +430,36 @@ class ModelConfig(Section):
                 list(self.centre),
                 f"must hold {self.dimension} numbers, one a coefficient ({self._coefficients()}).",
             )
-        for name in MODELS[self.algorithm].unused:
-            if name in self.model_fields_set:
-                value = self.model_dump(include={name})[name]
-                raise refusal(name, value, f"is not a setting of {self.algorithm}; remove it.")
+        self._check_settings()
         if not 1 <= self.cap <= MOST_ROWS:
             raise refusal("cap", self.cap, f"must be a whole number from 1 to {MOST_ROWS:,}.")
         if not 0 < self.weight < 1:
             raise refusal("weight", self.weight, "must lie between 0 and 1, like 0.1.")
+
+        if not 0 <= self.ridge <= FARTHEST:
+            raise refusal("ridge", self.ridge, "must be a finite number, 0 or more.")
+        if not 0 < self.tolerance < 1:
+            raise refusal("tolerance", self.tolerance, "must lie between 0 and 1, like 1e-9.")
+        for name in ("steps", "rows", "iterations"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= MOST:
+                raise refusal(name, value, f"must be a whole number from 1 to {MOST:,}.")
+
+    def _check_settings(self) -> None:
+        """What the algorithm does not read is refused by name."""
+        model = MODELS[self.algorithm]
+        given = self.model_dump(include=self.model_fields_set)
+        for name in type(self).model_fields:
+            if name in given and not model.takes(name):
+                raise refusal(
+                    name, given[name], f"is not a setting of {self.algorithm}; remove it."
+                )
+        for name in ModelClip.model_fields:
+            if name in self.clip.model_fields_set and not model.takes(f"clip.{name}"):
+                value = getattr(self.clip, name)
+                raise refusal(
+                    f"clip.{name}", value, f"is not a setting of {self.algorithm}; remove it."
+                )
 
     def _coefficients(self) -> str:
         names = [*self.features, *(["intercept"] if self.intercept else [])]

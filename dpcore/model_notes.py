@@ -28,7 +28,7 @@ def model_warnings(model: ModelConfig, program: Program) -> tuple[str, ...]:
             "0 releases none."
         )
     if parse_loss(model.loss).labels:
-        low, high = model.ranges[model.target]
+        low, high = model.ranges[model.targets[0]]
         found.append(
             f"This loss reads the target as a label: {(low + high) / 2:g}, the middle of its "
             "range, and above is +1, below is -1; a missing target counts as +1."

@@ -62,6 +62,16 @@ CONTINUAL_SUMS: Mapping[str, Any] = _Registry(_FILES)
 """Name in the config (mechanism.continual_sum) -> subclass of ContinualSum."""
 
 
+COMMON = ("algorithm", "features", "target", "intercept", "ranges", "set")
+"""Fields of the model section that every model reads."""
+
+_LEARNS = ("loss", "clip.gradient", "clip.loss", "curvature", "centre", "cap")
+_REGRESSES = (
+    *("loss", "clip.features", "clip.target", "ridge", "solver", "tolerance", "steps"),
+    *("error", "statistics", "over"),
+)
+
+
 @dataclass(frozen=True)
 class Model:
     """A learner that a config can name (``model.algorithm``).
@@ -70,7 +80,9 @@ class Model:
       compiler: module:function of the function that compiles it, imported when first called.
       title: in a few words. about: in a sentence or two. source: where it is from.
       noises: which noises it can use.
-      unused: fields of the model section that it does not read.
+      reads: fields of the model section that it reads besides the common ones; a field of a section
+        with a dot. Others are refused by name.
+      many_targets: whether it can predict several columns at once.
     """
 
     compiler: str
@@ -78,7 +90,12 @@ class Model:
     about: str
     source: str
     noises: tuple[str, ...] = ("gaussian", "discrete_gaussian", "k_norm")
-    unused: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    many_targets: bool = False
+
+    def takes(self, field: str) -> bool:
+        """Whether it reads a field of the model section, or any field of one."""
+        return field in COMMON or any(field in (one, one.partition(".")[0]) for one in self.reads)
 
     def compile(self, config: Any) -> Any:
         """PlanConfig -> (Program, alternatives). Raises ConfigError."""
@@ -93,7 +110,7 @@ MODELS: Mapping[str, Model] = {
         "Each key's coefficients minimise the public curvature plus all clipped gradients so far, "
         "as a noisy running sum tells them, projected onto the set at every tick.",
         "Lou & Cheung 2020 (WDP-COCOP), corrected",
-        unused=("step",),
+        reads=(*_LEARNS, "own_curvature", "weight"),
     ),
     "online.conditional_gradient": Model(
         "dpcore.online.price:compile_learner",
@@ -101,6 +118,7 @@ MODELS: Mapping[str, Model] = {
         "One step of a local linear oracle a tick instead of a projection, with a certified "
         "distance to the leader: for sets that are dear to project onto.",
         "Lou & Cheung 2020 (WDP-COCOL), corrected; Garber & Hazan 2016",
+        reads=(*_LEARNS, "own_curvature", "weight", "step"),
     ),
     "online.pftal": Model(
         "dpcore.online.price:compile_learner",
@@ -108,7 +126,7 @@ MODELS: Mapping[str, Model] = {
         "The baseline: exact projection, with the noise of a binary tree that covers the whole "
         "stream, whatever the window.",
         "Thakurta & Smith 2013",
-        unused=("step",),
+        reads=(*_LEARNS, "own_curvature", "weight"),
     ),
     "online.pocg": Model(
         "dpcore.online.pocg:compile_pocg",
@@ -117,7 +135,7 @@ MODELS: Mapping[str, Model] = {
         "iterates without noise never leave.",
         "Jain, Kothari & Thakurta 2012",
         noises=("gaussian",),
-        unused=("step", "weight", "own_curvature"),
+        reads=_LEARNS,
     ),
     "online.pqftl": Model(
         "dpcore.online.pqftl:compile_pqftl",
@@ -125,7 +143,16 @@ MODELS: Mapping[str, Model] = {
         "The baseline: running sums of the products of features and target, then the ridge "
         "solution, projected onto the set.",
         "Jain, Kothari & Thakurta 2012",
-        unused=("step", "weight", "own_curvature", "clip", "cap"),
+        reads=("loss", "curvature", "centre"),
+    ),
+    "regression.incremental": Model(
+        "dpcore.regression.price:compile_incremental",
+        "least squares of everything so far, from noisy moments",
+        "Running sums of the products of features and targets, released jointly with noise; a "
+        "model of everything so far is fitted to them at every tick, over the set.",
+        "Kasiviswanathan, Nissim & Jin 2017 (PrivIncReg1), joint release",
+        reads=_REGRESSES,
+        many_targets=True,
     ),
 }
 """Name in the config (model.algorithm) -> how it is compiled, and what there is to say about it."""

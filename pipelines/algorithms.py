@@ -45,7 +45,7 @@ def catalogue() -> list[dict[str, Any]]:
                 "fields": {
                     field: info.description or ""
                     for field, info in ModelConfig.model_fields.items()
-                    if field not in model.unused
+                    if model.takes(field)
                 },
             }
         )

@@ -45,10 +45,10 @@ def facts_table(plan: Plan, model: ModelConfig) -> RenderableType:
 def facts(plan: Plan, model: ModelConfig) -> Iterator[tuple[str, str]]:
     """Name and words of each fact."""
     yield "learner", f"{model.algorithm}: {MODELS[model.algorithm].title}"
-    yield "predicts", f"{model.target}, with loss {loss_words(model.loss)}"
+    yield "predicts", f"{', '.join(model.targets)}, with loss {loss_words(model.loss)}"
     yield "from", columns_words(model)
     yield "coefficients in", f"{set_words(model.set)}, dimension {model.dimension}"
-    if "clip" not in MODELS[model.algorithm].unused:
+    if MODELS[model.algorithm].takes("clip.gradient"):
         yield "one event adds", clip_words(model, releases_loss(plan.program))
     for name, worst in gradient_noise(plan).items():
         yield f"noise of {name}", f"{number(worst)} (std of a coordinate, worst tick)"
@@ -109,7 +109,7 @@ def refused(model: ModelConfig) -> Iterator[str]:
             f"values of {name} are moved into [{low:g}, {high:g}]; missing and non-finite ones "
             f"count as {(low + high) / 2:g}, the middle"
         )
-    if "cap" in MODELS[model.algorithm].unused:
+    if not MODELS[model.algorithm].takes("cap"):
         return
     yield f"of more than {model.cap:,} events of a key and tick, a keyed hash chooses {model.cap:,}"
 

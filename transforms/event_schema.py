@@ -192,4 +192,7 @@ def model_fields(model: Any) -> dict[str, str]:
     """Column of a model -> the setting that names it."""
     if model is None:
         return {}
-    return {**dict.fromkeys(model.features, "model.features"), model.target: "model.target"}
+    return {
+        **dict.fromkeys(model.features, "model.features"),
+        **dict.fromkeys(model.targets, "model.target"),
+    }
