@@ -84,7 +84,7 @@ class Statistics(NamedTuple):
 
     Attributes:
       matrix: (..., d, d) symmetric, sums of x x^T.
-      right: (..., d, k), sums of x y^T.
+      right: (..., k, d), sums of y_j x, a row for each target.
       squares: (..., k), sums of y_j^2; None where they are not kept.
     """
 
@@ -152,7 +152,7 @@ class Moments:
     @property
     def largest(self) -> int:
         """Bound on one product of two coordinates, in lattice steps."""
-        return math.ceil(self.entry * 2**self.bits) ** 2
+        return int(math.ceil(self.entry * 2.0**self.bits)) ** 2
 
     @property
     def together(self) -> int:
@@ -268,7 +268,7 @@ class Moments:
         matrix[..., j, i] = scaled[..., :size]
         right = scaled[..., size : size + d * k].reshape(*values.shape[:-1], k, d)
         squares = scaled[..., size + d * k :] if self.with_squares else None
-        return Statistics(matrix, np.ascontiguousarray(np.swapaxes(right, -1, -2)), squares)
+        return Statistics(matrix, right, squares)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
