@@ -75,7 +75,8 @@ def solve(
         some = quadratic.convex[rest], quadratic.right[rest], quadratic.least[rest]
         gap[rest] = _gap(*some, theta[rest], convex_set)
         return Solution(theta, gap)
-    step = 1 / np.maximum(quadratic.largest, np.max(lengths, axis=1) * (_LINEAR / reach))
+    linear = np.max(lengths, axis=1) * (_LINEAR / reach)
+    step = 1 / np.maximum(np.maximum(quadratic.largest, linear), np.finfo(float).tiny)
     most = max(1, _CHUNK // quadratic.dimension**2)
     for first in range(0, len(rest), most):
         at = rest[first : first + most]
@@ -158,7 +159,7 @@ def _gap(
         away = at - _by_rows(convex_set.project, at - slope / (2 * low))
         tighter = np.add.reduce((slope - low * away) * away, axis=2)
         gap[curved] = np.minimum(gap[curved], tighter)
-    return np.maximum(gap, 0.0)
+    return np.asarray(np.maximum(gap, 0.0))
 
 
 def _on_ball(quadratic: PrivateQuadratic, at: NDArray[np.intp], radius: float) -> Floats:
