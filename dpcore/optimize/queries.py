@@ -1,0 +1,198 @@
+"""Queries: the one way by which a batch solver sees rows. Each is answered with noise, and paid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.continual.unit import NOISE_OF, draw_units, noise_scale_for, unit_variance
+from dpcore.errors import ConfigError, WeirError
+from dpcore.guarantee import Loss
+from dpcore.mechanism import Digests, Floats, Ints, Noise, label
+from dpcore.optimize.problem import Problem, Rows
+
+CHUNK = 1 << 14
+"""Rows whose gradients are worked on at once."""
+
+ROOM = 1 << 60
+"""Noise stays below this many lattice steps, so that a sum and its noise fit an int64."""
+
+
+class Queries:
+    """Answers of one run over the rows of K keys, each key within the same budget.
+
+    **Formal guarantees**
+      Unit: one event. A neighbour swaps at most ``problem.changes`` rows of what is asked about
+        for others, or adds or removes as many.
+      Sensitivity: a count changes by at most ``changes``, a sum of gradients by 2 L ``changes`` in
+        l2 (each row's gradient has norm at most L exactly, on the lattice), whatever x is: x may
+        depend on earlier answers, and on nothing else of the rows.
+      A pass over batches: a row's batch is a function of its own hash and of public numbers, so a
+        swap changes one batch by 2 L or two by L each (a row leaves one and another enters one):
+        its sums together change by at most 2 L ``changes`` in l2 (for K-norm noise, whose losses
+        add straight, L + L). A whole pass costs what one sum over all rows costs.
+      Guarantee: query i gets noise at which it alone costs the share s_i of ``budget`` (mu^2 of
+        Gaussian noise, rho of discrete Gaussian, eps of K-norm noise: all add up, adaptively).
+        Shares are exact fractions, and a query beyond ``share`` in all is refused before any noise
+        is drawn: a run costs at most ``share`` times the budget, however it is driven.
+      Noise: a function of (tick, number of the query, user key, digest of all its data so far).
+        Equal data give equal answers and so equal iterates; where data differ the digest does, and
+        all noise of the run is new.
+      The number of rows is never a scale of noise.
+
+    Args:
+      problem: public. rows: of K keys. noise: keyed, of the run's tick. digests: (K, 2), of all
+        data of each key so far. budget: of the whole stream. share: of it, for this run.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        rows: Rows,
+        noise: Noise,
+        digests: Digests,
+        budget: Loss,
+        share: Fraction,
+    ) -> None:
+        self._problem, self._rows, self._noise = problem, rows, noise
+        self._digests = digests[None]
+        self._budget, self._share = budget, share
+        self._spent, self._asked = Fraction(0), 0
+
+    @property
+    def n_keys(self) -> int:
+        """K."""
+        return int(self._digests.shape[1])
+
+    @property
+    def tick(self) -> int:
+        """Tick of the run."""
+        return self._noise.first_tick
+
+    def only(self, active: NDArray[np.bool_]) -> None:
+        """Leaves out the rows of other keys from now on: their answers are noise alone.
+
+        active: (K,), a function of earlier answers.
+        """
+        self._rows = self._rows.of(active)
+
+    def counts(self, share: Fraction) -> Floats:
+        """How many rows each key has, with noise: (K,). share: of this run's budget."""
+        counts = np.bincount(self._rows.keys, minlength=self.n_keys)[:, None]
+        return self._answer(counts, float(self._problem.changes), share)[:, 0]
+
+    def gradients(self, x: Floats, share: Fraction) -> Floats:
+        """Sums of each key's clipped gradients at x, with noise: (K, d) -> (K, d)."""
+        return self._gradients(self._rows, x, share)
+
+    def batches(self, counts: Ints, number: int, share: Fraction) -> Iterator[_Batch]:
+        """One pass: every row is in exactly one batch.
+
+        Args:
+          counts: (K,) batches of each key, 1 or more; a function of earlier answers.
+          number: of the pass; passes differ in how rows are dealt.
+          share: of this run's budget, for the whole pass.
+
+        Yields:
+          Batch after batch, as many as the largest count; each is to be asked once. A key that has
+          fewer gets noise alone in the others.
+        """
+        self._pay(share)
+        rows = self._rows
+        dealt = deal(rows.hashes, number + (self.tick << 20), counts[rows.keys])
+        for batch in range(int(counts.max(initial=1))):
+            mine = dealt == batch
+            part = Rows(rows.keys[mine], rows.rows[mine], rows.hashes[mine])
+            yield _Batch(self, part, share)
+
+    def stddev(self, share: Fraction) -> float:
+        """Standard deviation of the noise in a coordinate of a gradient query. Public."""
+        return gradient_stddev(self._problem, self._budget, self._share * share)
+
+    def _gradients(self, rows: Rows, x: Floats, share: Fraction, paid: bool = False) -> Floats:
+        gradients = self._problem.gradients
+        sums = np.zeros((self.n_keys, x.shape[1]), dtype=np.int64)
+        for start in range(0, len(rows.keys), CHUNK):
+            keys = rows.keys[start : start + CHUNK]
+            values = gradients.of_rows(x[keys], rows.rows[start : start + CHUNK])
+            first = np.flatnonzero(np.diff(keys, prepend=-1))
+            sums[keys[first]] += np.add.reduceat(values, first, axis=0)
+        answer = self._answer(sums, self._problem.sensitivity, share, paid)
+        return np.asarray(answer * gradients.lattice.resolution)
+
+    def _answer(
+        self, exact: Ints, sensitivity: float, share: Fraction, paid: bool = False
+    ) -> Floats:
+        """exact: (K, m) int64 -> (K, m) with noise."""
+        if not paid:
+            self._pay(share)
+        kind = NOISE_OF[self._budget.kind]
+        scale = scale_of(sensitivity, self._budget, self._share * share)
+        labels = label(self._asked, self.tick)
+        self._asked += 1
+        ones = (1.0,) * exact.shape[1]
+        drawn = draw_units(kind, self._noise, labels, self._digests, scale, ones)[0]
+        return (exact + drawn).astype(np.float64)
+
+    def _pay(self, share: Fraction) -> None:
+        if share <= 0 or self._spent + share > 1:
+            raise WeirError("a solver asked for more than its run's budget.")
+        self._spent += share
+
+
+class _Batch:
+    """One batch of a pass, paid for by the pass."""
+
+    def __init__(self, queries: Queries, rows: Rows, share: Fraction) -> None:
+        self._queries, self._rows, self._share = queries, rows, share
+        self._asked = False
+
+    def gradients(self, x: Floats) -> Floats:
+        """As ``Queries.gradients``, over the batch's rows. Once."""
+        if self._asked:
+            raise WeirError("a batch was asked twice in one pass.")
+        self._asked = True
+        return self._queries._gradients(self._rows, x, self._share, paid=True)
+
+
+def scale_of(sensitivity: float, budget: Loss, share: Fraction) -> float:
+    """Noise scale of a query that costs a share of the budget, rounded toward privacy.
+
+    Raises:
+      ConfigError: so little is left for it that its noise does not fit an integer.
+    """
+    units = float(1 / share) * (1 + 2.0**-50)
+    scale = noise_scale_for(units, sensitivity, budget)
+    if not scale < ROOM / 1024:
+        raise ConfigError(
+            "model.iterations", share, "leave too little of the budget for each; take fewer."
+        )
+    return scale
+
+
+def gradient_stddev(problem: Problem, budget: Loss, share: Fraction) -> float:
+    """Standard deviation of the noise in a coordinate of a gradient query, gradient units."""
+    scale = scale_of(problem.sensitivity, budget, share)
+    variance = unit_variance(NOISE_OF[budget.kind], scale, (1.0,) * problem.dimension)
+    return float(np.sqrt(variance)) * problem.gradients.lattice.resolution
+
+
+def deal(hashes: Digests, salt: int, batches: Ints) -> Ints:
+    """Batch of each row, a function of its own secret hash: (N,) in [0, batches).
+
+    Args:
+      hashes: (N, 2) uint64. salt: of the pass. batches: (N,) int64, 1 or more.
+    """
+    mixed = hashes[:, 0] ^ mix(hashes[:, 1] + mix(np.array([salt], dtype=np.uint64)))
+    return (mix(mixed) % batches.astype(np.uint64)).astype(np.int64)
+
+
+def mix(words: Digests) -> Digests:
+    """A fixed scramble of 64-bit words. Source: Steele, Lea, Flood (2014), SplitMix."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
