@@ -33,6 +33,7 @@ BITS = 16
 """Rows are whole multiples of 2^-16 of a column's half range: 1,000 times finer than any noise."""
 ROOM = 61
 """Leaves stay within 2^61 lattice units."""
+_TURNED = 512
 PRODUCTS = 1 << 20
 """Numbers in one stack of matrix products, at most (8 MB)."""
 
@@ -219,42 +220,35 @@ class Moments:
         low, high = int(cells.min()), int(cells.max())
         if low < 0 or high >= n_cells:
             raise ValueError("a cell is outside the block.")
-        columns = rows.T
         if low == high:
-            yield cells[:1], self._sums(columns, len(cells))[None]
+            yield cells[:1], self._sums(rows)[None]
             return
-        if (cells[1:] < cells[:-1]).any():
-            order = np.argsort(cells, kind="stable")
-            columns, cells = columns[:, order], cells[order]
+        rows, cells = by_cells(rows, cells)
         starts = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
         counts = np.diff(starts, append=len(cells))
         most = max(1, PRODUCTS // self.width**2)
         for count in np.unique(counts).tolist():
             where = starts[counts == count]
+            if count > min(self.together, PRODUCTS // self.width):
+                for start in where.tolist():
+                    yield cells[start : start + 1], self._sums(rows[start : start + count])[None]
+                continue
             for at in range(0, len(where), most):
                 some = where[at : at + most]
-                yield cells[some], self._stack(columns, some, count)
+                yield cells[some], self._stack(rows[some[:, None] + np.arange(count)])
 
-    def _stack(self, columns: Floats, starts: Ints, count: int) -> Ints:
-        """Cells of ``count`` rows each, from ``starts`` on: (m, D)."""
-        if len(starts) == 1:
-            start = int(starts[0])
-            return self._sums(columns[:, start : start + count], count)[None]
-        if count > self.together:
-            parts = [columns[:, start : start + count] for start in starts.tolist()]
-            return np.stack([self._sums(part, count) for part in parts])
-        index = starts[:, None] + np.arange(count)
-        stacked = np.take(columns, index, axis=1).transpose(1, 0, 2)
-        products = np.matmul(stacked, stacked.transpose(0, 2, 1))
-        flat = products.reshape(len(starts), -1)
+    def _stack(self, stacked: Floats) -> Ints:
+        """Cells of equally many rows: (m, count, width) -> (m, D)."""
+        products = np.matmul(stacked.transpose(0, 2, 1), stacked)
+        flat = products.reshape(len(stacked), -1)
         return np.asarray(np.take(flat, self._places, axis=1).astype(np.int64))
 
-    def _sums(self, columns: Floats, count: int) -> Ints:
-        """One cell: (width, count) -> (D,)."""
+    def _sums(self, rows: Floats) -> Ints:
+        """One cell: (count, width) -> (D,)."""
         out = np.zeros(self.dimension, dtype=np.int64)
-        for at in range(0, count, self.together):
-            part = columns[:, at : at + self.together]
-            out += np.take((part @ part.T).ravel(), self._places).astype(np.int64)
+        for at in range(0, len(rows), self.together):
+            part = rows[at : at + self.together]
+            out += np.take((part.T @ part).ravel(), self._places).astype(np.int64)
         return out
 
     def unpack(self, values: Floats) -> Statistics:
@@ -281,3 +275,15 @@ class Moments:
             "bits": self.bits,
             "entry": self.entry.hex(),
         }
+
+
+def by_cells(rows: Floats, cells: Ints) -> tuple[Floats, Ints]:
+    """Rows in order of their cells, each row in one piece, and the cells in that order."""
+    packed = np.empty(rows.shape)
+    for first in range(0, len(rows), _TURNED):  # a turned piece stays in the cache
+        packed[first : first + _TURNED] = rows[first : first + _TURNED]
+    if (cells[1:] >= cells[:-1]).all():
+        return packed, cells
+    few = int(cells.max()) < 1 << 16  # radix sort
+    order = np.argsort(cells.astype(np.uint16) if few else cells, kind="stable")
+    return np.take(packed, order, axis=0), cells[order]
