@@ -264,6 +264,15 @@ class Moments:
         squares = scaled[..., size + d * k :] if self.with_squares else None
         return Statistics(matrix, right, squares)
 
+    def labels(self, features: tuple[str, ...], targets: tuple[str, ...]) -> tuple[str, ...]:
+        """(D,) what each coordinate is the sum of: names of its two factors."""
+        i, j = np.triu_indices(self.features)
+        names = [f"{features[a]} {features[b]}" for a, b in zip(i, j, strict=True)]
+        names += [f"{feature} {target}" for target in targets for feature in features]
+        if self.with_squares:
+            names += [f"{target} {target}" for target in targets]
+        return tuple(names)
+
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
         return {
