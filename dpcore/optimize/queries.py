@@ -82,7 +82,7 @@ class Queries:
     def counts(self, share: Fraction) -> Floats:
         """How many rows each key has, with noise: (K,). share: of this run's budget."""
         counts = np.bincount(self._rows.keys, minlength=self.n_keys)[:, None]
-        return self._answer(counts, float(self._problem.changes), share)[:, 0]
+        return np.asarray(self._answer(counts, float(self._problem.changes), share)[:, 0])
 
     def gradients(self, x: Floats, share: Fraction) -> Floats:
         """Sums of each key's clipped gradients at x, with noise: (K, d) -> (K, d)."""
@@ -135,7 +135,7 @@ class Queries:
         self._asked += 1
         ones = (1.0,) * exact.shape[1]
         drawn = draw_units(kind, self._noise, labels, self._digests, scale, ones)[0]
-        return (exact + drawn).astype(np.float64)
+        return np.asarray((exact + drawn).astype(np.float64))
 
     def _pay(self, share: Fraction) -> None:
         if share <= 0 or self._spent + share > 1:

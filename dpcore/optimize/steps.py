@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.mechanism import Floats
+from dpcore.mechanism import Floats, Ints
 
 
 class Steps(NamedTuple):
@@ -31,7 +31,7 @@ class Steps(NamedTuple):
 
     Attributes:
       strong: (K,), whether steps shrink. eta: (K,), length of the constant ones.
-      strength: (K,), lambda. total: (K,) int64 steps of each key.
+      strength: (K,), lambda of the function that a step sees. total: (K,) int64, steps.
       bound: (K,), on the expected excess. useful: (K,), whether it promises anything: it is below
         what every point of the set achieves.
     """
@@ -39,20 +39,20 @@ class Steps(NamedTuple):
     strong: NDArray[np.bool_]
     eta: Floats
     strength: Floats
-    total: NDArray[np.int64]
+    total: Ints
     bound: Floats
     useful: NDArray[np.bool_]
 
-    def length(self, k: int) -> Floats:
-        """(K, 1), of step k = 1, 2, ..."""
+    def length(self, k: Ints | int) -> Floats:
+        """(K, 1), of step k = 1, 2, ...; k: (K,), or one number for all."""
         strength = np.where(self.strong, self.strength, 1.0)
-        return np.where(self.strong, 2.0 / (strength * (k + 1)), self.eta)[:, None]
+        return np.asarray(np.where(self.strong, 2.0 / (strength * (k + 1)), self.eta)[:, None])
 
-    def weight(self, k: int) -> Floats:
+    def weight(self, k: Ints | int) -> Floats:
         """(K, 1), of the iterate before step k in the average; 0 beyond a key's last step."""
-        late = (k > self.total // 2).astype(np.float64)
-        weight = np.where(self.strong, float(k), late)
-        return np.where(k <= self.total, weight, 0.0)[:, None]
+        late = np.asarray(k > self.total // 2, dtype=np.float64)
+        weight = np.where(self.strong, np.asarray(k, dtype=np.float64), late)
+        return np.asarray(np.where(k <= self.total, weight, 0.0)[:, None])
 
 
 def steps_for(
@@ -61,7 +61,7 @@ def steps_for(
     strength: Floats,
     diameter: float,
     noise: float,
-    total: NDArray[np.int64],
+    total: Ints,
     parts: Floats | float = 1.0,
 ) -> Steps:
     """Chooses steps.
