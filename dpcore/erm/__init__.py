@@ -1,0 +1,1 @@
+"""Empirical risk minimisation of a growing prefix, in private."""
