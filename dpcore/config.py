@@ -17,6 +17,7 @@ from dpcore.config_errors import Section, refusal, validate
 from dpcore.event_config import Key, Schema, TimeColumn
 from dpcore.model_config import ModelClip, ModelConfig
 from dpcore.promise_config import ClockConfig, Privacy
+from dpcore.registry import MODELS
 
 __all__ = [
     "JOB_SECTIONS",
@@ -199,4 +200,6 @@ class PlanConfig(Section):
         data = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         if self.model is not None:  # its default differs
             data["privacy"]["relation"] = self.privacy.relation
+            for name in MODELS[self.model.algorithm].defaults:
+                data["model"][name] = getattr(self.model, name)
         return data

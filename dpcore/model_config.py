@@ -214,7 +214,8 @@ class ModelConfig(Section):
         default=1.0,
         description="mu: weight of the public (mu/2) |x - centre|^2 that every tick adds, empty "
         "ones too. About a tenth of the events that a key has in a tick: with much less a model "
-        "swings and follows the noise, with much more it hardly leaves the centre.",
+        "swings and follows the noise, with much more it hardly leaves the centre. regression.erm "
+        "adds none unless it is given.",
         examples=[1.0],
     )
     centre: Numbers | None = Field(
@@ -252,10 +253,12 @@ class ModelConfig(Section):
         "scaled units: what noise does to directions that few events show fades with it.",
         examples=[10.0],
     )
-    solver: Literal["accelerated", "noisy_projected_gradient"] = Field(
+    solver: str = Field(
         default="accelerated",
         description="How the private objective is minimised: accelerated, to the tolerance, or "
-        "noisy_projected_gradient, the paper's constant steps and averaged iterate.",
+        "noisy_projected_gradient, the paper's constant steps and averaged iterate. Of "
+        "regression.erm: noisy_projected_gradient (its default), with noise on every full "
+        "gradient, or noisy_sgd, on the gradients of batches.",
         examples=["accelerated"],
     )
     tolerance: float = Field(
@@ -336,6 +339,8 @@ class ModelConfig(Section):
         filled = dict(data)
         features, clip = filled.get("features"), filled.get("clip")
         known = MODELS.get(str(filled.get("algorithm")))
+        if known is not None:
+            filled = {**known.defaults, **filled}
         if known is not None and not known.takes("clip.gradient"):
             return filled
         if isinstance(features, list | tuple) and (clip is None or isinstance(clip, Mapping)):
@@ -420,7 +425,8 @@ class ModelConfig(Section):
                 )
 
     def _check_numbers(self) -> None:
-        if not (NEAREST <= self.curvature <= FARTHEST):
+        none = self.curvature == 0 == MODELS[self.algorithm].defaults.get("curvature")
+        if not (none or NEAREST <= self.curvature <= FARTHEST):
             raise refusal("curvature", self.curvature, "must be a finite number above 0, like 1.0.")
         if self.centre is not None and not all(math.isfinite(one) for one in self.centre):
             raise refusal("centre", list(self.centre), "must hold finite numbers.")
@@ -448,6 +454,8 @@ class ModelConfig(Section):
     def _check_settings(self) -> None:
         """What the algorithm does not read is refused by name."""
         model = MODELS[self.algorithm]
+        if model.takes("solver") and self.solver not in model.solvers:
+            raise refusal("solver", self.solver, f"must be one of {', '.join(model.solvers)}.")
         given = self.model_dump(include=self.model_fields_set)
         for name in type(self).model_fields:
             if name in given and not model.takes(name):

@@ -33,6 +33,7 @@ def model_warnings(model: ModelConfig, program: Program) -> tuple[str, ...]:
             f"This loss reads the target as a label: {(low + high) / 2:g}, the middle of its "
             "range, and above is +1, below is -1; a missing target counts as +1."
         )
+    found.extend(getattr(program, "notes", ()))
     return tuple(found)
 
 

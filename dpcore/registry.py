@@ -24,7 +24,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpcore.errors import ConfigError
@@ -62,6 +62,14 @@ CONTINUAL_SUMS: Mapping[str, Any] = _Registry(_FILES)
 """Name in the config (mechanism.continual_sum) -> subclass of ContinualSum."""
 
 
+SOLVERS: Mapping[str, Any] = _Registry(
+    {
+        "noisy_projected_gradient": "dpcore.optimize.noisy_gradient:NoisyGradient",
+        "noisy_sgd": "dpcore.optimize.noisy_sgd:NoisySgd",
+    }
+)
+"""Name in the config (model.solver) -> private batch solver; see dpcore/optimize/solver.py."""
+
 COMMON = ("algorithm", "features", "target", "intercept", "ranges", "set")
 """Fields of the model section that every model reads."""
 
@@ -70,6 +78,7 @@ _REGRESSES = (
     *("loss", "clip.features", "clip.target", "ridge", "solver", "tolerance", "steps"),
     *("error", "statistics", "over"),
 )
+_FITS = ("loss", "clip.gradient", "curvature", "centre", "cap", "rows", "iterations", "solver")
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,7 @@ class Model:
       reads: fields of the model section that it reads besides the common ones; a field of a section
         with a dot. Others are refused by name.
       many_targets: whether it can predict several columns at once.
+      solvers: what model.solver may be. defaults: of fields whose default differs from the field's.
     """
 
     compiler: str
@@ -92,6 +102,8 @@ class Model:
     noises: tuple[str, ...] = ("gaussian", "discrete_gaussian", "k_norm")
     reads: tuple[str, ...] = ()
     many_targets: bool = False
+    solvers: tuple[str, ...] = ("accelerated", "noisy_projected_gradient")
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def takes(self, field: str) -> bool:
         """Whether it reads a field of the model section, or any field of one."""
@@ -153,6 +165,27 @@ MODELS: Mapping[str, Model] = {
         "Kasiviswanathan, Nissim & Jin 2017 (PrivIncReg1), joint release",
         reads=_REGRESSES,
         many_targets=True,
+    ),
+    "regression.erm": Model(
+        "dpcore.erm.price:compile_erm",
+        "any convex loss, fitted again every few ticks to all rows so far",
+        "The rows of each key are kept, up to a public number; every tau ticks a private batch "
+        "solver minimises their loss over the set, each time for a share of the budget.",
+        "Kasiviswanathan, Nissim & Jin 2017 (PrivIncERM); Bassily, Smith & Thakurta 2014",
+        reads=(*_FITS, "every"),
+        solvers=tuple(SOLVERS),
+        defaults={"curvature": 0.0, "solver": "noisy_projected_gradient"},
+    ),
+    "regression.naive": Model(
+        "dpcore.erm.naive:compile_naive",
+        "fitted again at every tick, by advanced composition",
+        "The baseline: regression.erm with a run at every tick, each with its part of the budget "
+        "by the theorem of advanced composition.",
+        "Kasiviswanathan, Nissim & Jin 2017; Dwork, Rothblum & Vadhan 2010",
+        noises=("gaussian",),
+        reads=_FITS,
+        solvers=tuple(SOLVERS),
+        defaults={"curvature": 0.0, "solver": "noisy_projected_gradient"},
     ),
 }
 """Name in the config (model.algorithm) -> how it is compiled, and what there is to say about it."""
