@@ -11,6 +11,8 @@ from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.box import Box
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.geometry.flows import Flow
+from dpcore.geometry.group_l1 import GroupL1Ball
+from dpcore.geometry.lp_ball import LEAST_P, MOST_P, LpBall
 from dpcore.geometry.permutations import Permutations
 from dpcore.geometry.polytope import Polytope
 from dpcore.geometry.product import Product
@@ -28,7 +30,9 @@ def parse_set(spec: Any, dimension: int, field: str = "model.set") -> ConvexSet:
     {l1_ball: radius}, {l2_ball: radius}, {simplex: total}, {box: [low, high]} (two numbers, or
     two lists of one number for each coordinate), {polytope: {vertices: [[...], ...]}},
     {product: [{l1_ball: radius, size: n}, ...]}, {trace_norm_ball: {radius: r, shape: [m, n]}},
-    {permutations: n}, {flow: {nodes: n, edges: [[a, b], ...], source: a, sink: b}}.
+    {permutations: n}, {flow: {nodes: n, edges: [[a, b], ...], source: a, sink: b}},
+    {lp_ball: {radius: r, p: 1.5}}, {group_l1_ball: {radius: r, groups: n}} (groups of n
+    coordinates in order, the last of what is left, or a list of their sizes).
 
     Raises:
       ConfigError: what is wrong, at its dotted path below ``field``.
@@ -94,6 +98,24 @@ def _l1_ball(value: Any, dimension: int, field: str) -> ConvexSet:
 
 def _l2_ball(value: Any, dimension: int, field: str) -> ConvexSet:
     return L2Ball(_size(value, field), dimension)
+
+
+def _lp_ball(value: Any, dimension: int, field: str) -> ConvexSet:
+    radius, p = _fields(value, field, ("radius", "p"))
+    exponent = _number(p, f"{field}.p")
+    if not LEAST_P <= exponent <= MOST_P:
+        raise ConfigError(
+            f"{field}.p", p, f"must lie in [{LEAST_P:g}, {MOST_P:g}]; beyond, take l1_ball or box."
+        )
+    return LpBall(_size(radius, f"{field}.radius"), exponent, dimension)
+
+
+def _group_l1_ball(value: Any, dimension: int, field: str) -> ConvexSet:
+    radius, groups = _fields(value, field, ("radius", "groups"))
+    size, at = _size(radius, f"{field}.radius"), f"{field}.groups"
+    if isinstance(groups, (list, tuple)):
+        return GroupL1Ball(size, tuple(_whole(group, at) for group in _listed(groups, at)))
+    return GroupL1Ball.even(size, _whole(groups, at), dimension)
 
 
 def _simplex(value: Any, dimension: int, field: str) -> ConvexSet:
@@ -179,5 +201,7 @@ SETS: dict[str, Parser] = {
     "trace_norm_ball": _trace_norm_ball,
     "permutations": _permutations,
     "flow": _flow,
+    "lp_ball": _lp_ball,
+    "group_l1_ball": _group_l1_ball,
 }
 """Name in the config -> what makes the set of its value, the dimension, and the field's path."""

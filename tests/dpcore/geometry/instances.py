@@ -8,6 +8,8 @@ from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.box import Box
 from dpcore.geometry.convex_set import ConvexSet, Floats
 from dpcore.geometry.flows import Flow
+from dpcore.geometry.group_l1 import GroupL1Ball
+from dpcore.geometry.lp_ball import LpBall
 from dpcore.geometry.permutations import Permutations
 from dpcore.geometry.polytope import Polytope
 from dpcore.geometry.product import Product
@@ -52,6 +54,14 @@ PROJECTING: dict[str, ConvexSet] = {
     "l2_line": L2Ball(1.5, 1),
     "with_l2": Product((L2Ball(1.0, 2), Simplex(1.0, 3))),
     "many_corners": cloud(3, 30, 12),
+    "lp_ball": LpBall(1.5, 1.5, 6),
+    "lp_line": LpBall(2.0, 3.0, 1),
+    "nearly_l1": LpBall(1.0, 1.05, 4),
+    "nearly_box": LpBall(1.0, 40.0, 4),
+    "cubic": LpBall(0.5, 3.0, 7),
+    "group_l1": GroupL1Ball(1.5, (2, 1, 3)),
+    "even_groups": GroupL1Ball.even(2.0, 2, 7),
+    "one_group": GroupL1Ball(1.0, (4,)),
 }
 LADDER = Flow(
     6,

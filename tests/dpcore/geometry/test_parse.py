@@ -11,6 +11,8 @@ from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.box import Box
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.geometry.flows import Flow
+from dpcore.geometry.group_l1 import GroupL1Ball
+from dpcore.geometry.lp_ball import LpBall
 from dpcore.geometry.parse import SETS, parse_set
 from dpcore.geometry.permutations import Permutations
 from dpcore.geometry.polytope import Polytope
@@ -33,6 +35,9 @@ GOOD: list[tuple[dict[str, Any], int, ConvexSet]] = [
     ),
     ({"trace_norm_ball": {"radius": 5, "shape": [2, 3]}}, 6, TraceNormBall(5.0, (2, 3))),
     ({"permutations": 3}, 9, Permutations(3)),
+    ({"lp_ball": {"radius": 2, "p": 1.5}}, 3, LpBall(2.0, 1.5, 3)),
+    ({"group_l1_ball": {"radius": 2, "groups": 2}}, 5, GroupL1Ball(2.0, (2, 2, 1))),
+    ({"group_l1_ball": {"radius": 2, "groups": [1, 4]}}, 5, GroupL1Ball(2.0, (1, 4))),
     (
         {"flow": {"nodes": 3, "edges": EDGES, "source": 0, "sink": 2}},
         2,
@@ -87,6 +92,27 @@ def test_every_name_is_the_sets_own() -> None:
             "dimension 6, but the model has 2",
         ),
         ({"permutations": 1.5}, "model.set.permutations", "whole number"),
+        ({"lp_ball": 2}, "model.set.lp_ball", "radius, p"),
+        ({"lp_ball": {"radius": 2, "p": 1}}, "model.set.lp_ball.p", "take l1_ball"),
+        ({"lp_ball": {"radius": 2, "p": float("nan")}}, "model.set.lp_ball.p", "finite"),
+        ({"lp_ball": {"radius": 0, "p": 2}}, "model.set.lp_ball.radius", "above 0"),
+        ({"lp_ball": {"radius": 2}}, "model.set.lp_ball.p", "missing"),
+        (
+            {"group_l1_ball": {"radius": 2, "groups": [1, 2]}},
+            "model.set.group_l1_ball",
+            "dimension 3, but the model has 2",
+        ),
+        (
+            {"group_l1_ball": {"radius": 2, "groups": [2, 0]}},
+            "model.set.group_l1_ball.groups",
+            "1 or more",
+        ),
+        (
+            {"group_l1_ball": {"radius": 2, "groups": 0.5}},
+            "model.set.group_l1_ball.groups",
+            "whole number",
+        ),
+        ({"group_l1_ball": {"radius": 2, "groups": []}}, "model.set.group_l1_ball.groups", "list"),
         ({"permutations": 2}, "model.set.permutations", "dimension 4"),
     ],
     ids=str,

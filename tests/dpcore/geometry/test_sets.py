@@ -12,6 +12,8 @@ from scipy.optimize import minimize
 from dpcore.errors import WeirError
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.convex_set import ConvexSet
+from dpcore.geometry.group_l1 import GroupL1Ball
+from dpcore.geometry.lp_ball import LpBall
 from dpcore.geometry.permutations import Permutations
 from dpcore.geometry.polytope import Polytope
 from dpcore.geometry.product import Product
@@ -28,6 +30,7 @@ from tests.dpcore.geometry.programs import form_of, least
 
 EVERY = pytest.mark.parametrize("convex_set", ALL.values(), ids=ALL)
 EVERY_PROJECTING = pytest.mark.parametrize("convex_set", PROJECTING.values(), ids=PROJECTING)
+CURVED = (L2Ball, LpBall, GroupL1Ball)
 K = 240
 
 
@@ -38,6 +41,11 @@ def least_value(convex_set: ConvexSet, costs: np.ndarray) -> np.ndarray:
     if convex_set.name == "trace_norm_ball":
         matrices = costs.reshape(-1, *convex_set.shape)
         return -convex_set.radius * np.linalg.norm(matrices, ord=2, axis=(1, 2))
+    if isinstance(convex_set, LpBall):
+        return -convex_set.radius * np.linalg.norm(costs, ord=convex_set.dual, axis=1)
+    if isinstance(convex_set, GroupL1Ball):
+        parts = np.split(costs, np.cumsum(convex_set.groups)[:-1], axis=1)
+        return -convex_set.radius * np.max([np.linalg.norm(part, axis=1) for part in parts], axis=0)
     if isinstance(convex_set, Product):
         return sum(least_value(part, costs[:, at]) for part, at in convex_set.slices())
     return least(convex_set, costs)
@@ -74,8 +82,8 @@ def test_a_projection_is_a_convex_program(convex_set: ConvexSet) -> None:
     x = points_near(convex_set, 6, seed=5)
     x = np.clip(x, -40, 40)
     for point, p in zip(x, convex_set.project(x), strict=True):
-        if any(isinstance(part, L2Ball) for part in getattr(convex_set, "parts", [convex_set])):
-            continue  # closed form, held by the conditions of optimality
+        if any(isinstance(part, CURVED) for part in getattr(convex_set, "parts", [convex_set])):
+            continue  # no linear form; held by the conditions of optimality
         form = form_of(convex_set)
         rules = []
         if len(form.bound):
@@ -171,7 +179,8 @@ def test_size_and_middle(convex_set: ConvexSet) -> None:
     assert far <= convex_set.farthest(centre) + 1e-12
     corners = convex_set.linear_oracle(costs_for(convex_set.dimension, 3000, 11))
     reached = np.linalg.norm(corners - centre, axis=1).max()
-    if convex_set.name not in {"trace_norm_ball", "product"} and "l2" not in convex_set.name:
+    curved = {"trace_norm_ball", "product", "l2_ball", "lp_ball", "group_l1_ball"}
+    if convex_set.name not in curved:
         assert convex_set.farthest(centre) == pytest.approx(reached, rel=1e-9)
     if convex_set.name in {"l1_ball", "simplex", "box", "permutations", "polytope"}:
         corners = np.unique(corners, axis=0)
@@ -219,7 +228,7 @@ def test_gaussian_width(convex_set: ConvexSet) -> None:
     error = 6 * best.std() / np.sqrt(len(g) / 2) + 1e-9
     width = convex_set.gaussian_width()
     assert width >= best.mean() - error
-    if convex_set.name in {"l1_ball", "l2_ball", "simplex", "box"}:
+    if convex_set.name in {"l1_ball", "l2_ball", "simplex", "box", "group_l1_ball"}:
         assert width == pytest.approx(best.mean(), abs=error)
     else:
         assert width <= 3 * best.mean() + error + 1e-9
@@ -266,3 +275,34 @@ def test_permutations_of_many() -> None:
     found = Permutations(20).linear_oracle(costs)
     wanted = least(Permutations(20), costs)
     np.testing.assert_allclose(np.sum(found * costs, axis=1), wanted, rtol=1e-7, atol=1e-7)
+
+
+def test_the_farthest_point_of_a_group_ball() -> None:
+    ball, centre = GroupL1Ball(1.5, (2, 1, 3)), np.array([0.3, -0.4, 2.0, 0.0, 0.1, 0.0])
+    corners = ball.linear_oracle(np.random.default_rng(0).standard_normal((20_000, 6)) + 3 * centre)
+    reached = np.linalg.norm(corners - centre, axis=1).max()
+    assert reached <= ball.farthest(centre) <= reached * 1.001
+
+
+@pytest.mark.parametrize(("p", "d"), [(1.05, 50), (1.5, 300), (3.0, 300), (40.0, 50)])
+def test_projections_onto_lp_balls_of_many_coordinates(p: float, d: int) -> None:
+    ball, x = LpBall(2.0, p, d), np.random.default_rng(d).standard_normal((50, d))
+    x *= 10.0 ** np.random.default_rng(d).integers(-3, 9, (50, 1))
+    z = ball.project(x)
+    v = ball.linear_oracle(z - x)
+    gap = np.sum((z - x) * (z - v), axis=1) / (1 + np.linalg.norm(z - x, axis=1))
+    assert np.max(gap) < 1e-11
+    for i in (0, 7, 49):
+        assert np.array_equal(ball.project(x[i : i + 1])[0], z[i])
+
+
+def test_groups_of_one_and_one_group_are_known_balls() -> None:
+    x = costs_for(6, 300)
+    ones, whole = GroupL1Ball(1.5, (1,) * 6), GroupL1Ball(1.5, (6,))
+    np.testing.assert_allclose(ones.project(x), L1Ball(1.5, 6).project(x), atol=1e-13)
+    np.testing.assert_allclose(whole.project(x), L2Ball(1.5, 6).project(x), atol=1e-13)
+    np.testing.assert_allclose(
+        LpBall(1.5, 2.0, 6).project(x), L2Ball(1.5, 6).project(x), atol=1e-12
+    )
+    assert ones.gaussian_width() == pytest.approx(L1Ball(1.5, 6).gaussian_width(), rel=1e-9)
+    assert whole.gaussian_width() == pytest.approx(L2Ball(1.5, 6).gaussian_width(), rel=1e-9)
