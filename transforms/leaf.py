@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpcore.clock import Clock
 from dpcore.keys import Keys
+from dpcore.plan import CAPACITY
 from dpcore.program import Program
 from transforms import partial
 from transforms.bound import bound
@@ -100,12 +101,18 @@ class Gatherer:
         self._grid = np.zeros((0, self._dense_keys, self._width), dtype=np.int64)
         self._sparse: list[PartialLeaf] = []
         self._sparse_cells = 0
+        self._unsummed: list[PartialLeaf] = []
+        self._unsummed_numbers = 0
+        self._row_width = int(getattr(program, "row_width", 0))
+        self._most = int(getattr(program, "capacity", CAPACITY)) // 2
+        self._events = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Bounds and adds the events of one batch."""
         n = batch.num_rows
         if not n:
             return
+        self._events += n
         bounded = bound(batch, self._program)
         ticks = batch.column("@tick").to_numpy()
         keys = self._index.of(batch)
@@ -116,7 +123,11 @@ class Gatherer:
             np.multiply(offsets, n_keys, out=offsets)
             offsets += keys
         n_cells = n_keys * span
-        if n_cells <= 2 * n + 1024:
+        dense = n_cells <= 2 * n + 1024
+        if self._row_width and n_cells > 1:
+            self._add_wide(bounded.rows, offsets, n_cells if dense else None, first, span)
+            return
+        if dense:
             values = self._program.accumulate(bounded.rows, offsets, n_cells)
             counts = np.bincount(offsets, minlength=n_cells)
             if self._room(first, last):
@@ -130,12 +141,73 @@ class Gatherer:
         else:
             cells, codes, counts = np.unique(offsets, return_inverse=True, return_counts=True)
             values = self._program.accumulate(bounded.rows, codes, len(cells))
-            if self._room(first, last):
-                low = first - self._first
-                flat = self._grid[low : low + span].reshape(n_cells, self._width)
-                flat[cells, 0] += counts
-                flat[cells, 1:] += values
-                return
+        self._add_cells(cells, counts, values, first, span)
+
+    def _add_wide(
+        self, rows: Any, offsets: Ints, n_cells: int | None, first: int, span: int
+    ) -> None:
+        """Leaves that are much wider than events: cells of few events are not summed yet.
+
+        Args:
+          offsets: (n,) cell of each event, (tick - first) * keys + key.
+          n_cells: how many there are, where that is not many more than events; else None.
+        """
+        if n_cells is not None:
+            counts = np.bincount(offsets, minlength=n_cells)
+            cells = np.flatnonzero(counts)
+            counts = counts[cells]
+            place = np.zeros(n_cells, dtype=np.int64)
+            place[cells] = np.arange(len(cells))
+            codes = place[offsets]
+        else:
+            cells, codes, counts = np.unique(offsets, return_inverse=True, return_counts=True)
+        many = self._many(counts)
+        if not many.all():
+            few = np.flatnonzero(~many[codes])
+            ticks, keys = np.divmod(offsets[few], self._index.size)
+            packed = np.asarray(rows[few], dtype=np.int32)
+            ones = np.ones(len(few), dtype=np.int64)
+            self._unsummed.append(PartialLeaf(ticks + first, keys, ones, packed))
+            self._unsummed_numbers += packed.size
+            rest = np.flatnonzero(many[codes])
+            rows, codes = rows[rest], (np.cumsum(many) - 1)[codes[rest]]
+            cells, counts = cells[many], counts[many]
+        if len(cells):
+            values = self._program.accumulate(rows, codes, len(cells))
+            self._add_cells(cells, counts, values, first, span)
+        if self._unsummed_numbers > 2 * CELLS:
+            self._sum_unsummed()
+
+    def _many(self, counts: Ints) -> NDArray[np.bool_]:
+        """Cells whose sum is smaller than their events, int32 where the sum is int64."""
+        return np.asarray(counts * self._row_width >= 2 * (self._width - 1))
+
+    def _sum_unsummed(self) -> None:
+        """Sums cells that have come to hold many events."""
+        joined = partial.join(self._unsummed)
+        _, codes, counts = np.unique(
+            joined.ticks * self._index.size + joined.rows, return_inverse=True, return_counts=True
+        )
+        many = self._many(counts)
+        self._unsummed = [joined.take(~many[codes])]
+        self._unsummed_numbers = self._unsummed[0].values.size
+        if many.any():
+            rest = joined.take(many[codes])
+            codes = (np.cumsum(many) - 1)[codes[many[codes]]]
+            first = np.zeros(int(many.sum()), dtype=np.int64)
+            first[codes] = np.arange(len(codes))
+            values = self._program.accumulate(rest.values.astype(np.float64), codes, len(first))
+            self._keep(PartialLeaf(rest.ticks[first], rest.rows[first], counts[many], values))
+
+    def _add_cells(self, cells: Ints, counts: Ints, values: Ints, first: int, span: int) -> None:
+        """Adds summed cells, (tick - first) * keys + key, to the grid if there is room."""
+        n_keys = self._index.size
+        if self._room(first, first + span - 1):
+            low = first - self._first
+            flat = self._grid[low : low + span].reshape(n_keys * span, self._width)
+            flat[cells, 0] += counts
+            flat[cells, 1:] += values
+            return
         self._keep(PartialLeaf(cells // n_keys + first, cells % n_keys, counts, values))
 
     def _room(self, first: int, last: int) -> bool:
@@ -169,8 +241,10 @@ class Gatherer:
 
     @property
     def is_full(self) -> bool:
-        """Whether memory asks for sending on what is there before the bundle ends."""
-        return self._sparse_cells * self._width > CELLS
+        """Whether memory, or the room of exact sums, asks for sending on what is there before the
+        bundle ends."""
+        wide = self._sparse_cells * self._width > CELLS or self._unsummed_numbers > CELLS
+        return wide or self._events >= self._most
 
     def drain(self) -> Iterator[tuple[int, PartialLeaf]]:
         """What was gathered, as (block, partial leaf); the gatherer is empty afterwards."""
@@ -187,6 +261,13 @@ class Gatherer:
                 )
             )
             self._grid = self._grid[:0]
+        self._events = 0
+        if self._unsummed:
+            self._sum_unsummed()
+            (rest,) = self._unsummed
+            self._unsummed, self._unsummed_numbers = [], 0
+            if len(rest.ticks):
+                yield from self._by_block(rest.take(np.argsort(rest.ticks, kind="stable")))
         if not self._sparse:
             return
         joined = self._joined()
@@ -201,7 +282,7 @@ class Gatherer:
         order = np.argsort(blocks, kind="stable")
         leaf = leaf.take(order)
         bounds = np.flatnonzero(np.diff(blocks[order], prepend=-1, append=index.blocks.max() + 1))
-        step = max(1, ELEMENT // self._width)
+        step = max(1, ELEMENT // (leaf.values.shape[1] + 1))
         for low, high in zip(bounds, bounds[1:], strict=False):
             block = int(blocks[order[low]])
             for start in range(low, high, step):

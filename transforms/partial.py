@@ -8,21 +8,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transforms.coders import pack, pack_names, unpack, unpack_names
+from transforms.coders import kind_of, pack, pack_names, unpack, unpack_names
 
 Ints = NDArray[np.int64]
 
 KIND = b"L"
+UNSUMMED = b"Q"
 
 
 class PartialLeaf(NamedTuple):
     """Sums of some events of one block; cells without events are not listed.
 
+    Where a sum is much wider than an event (a matrix of products), cells of few events are sent as
+    the bounded events themselves, one an entry, and summed when their tick is stepped.
+
     Attributes:
       ticks: (m,) int64, non-decreasing.
       rows: (m,) int64, row of the key in its block, or in ``names`` where that is not empty.
-      counts: (m,) int64, how many events each cell gathered.
-      values: (m, D) int64, their sums in lattice units.
+      counts: (m,) int64, how many events each cell gathered; 1 where they are not summed.
+      values: (m, D) int64, their sums in lattice units; or (m, w) int32, events not summed.
       names: keys as bytes, for blocks whose keys are discovered; empty for declared keys.
     """
 
@@ -31,6 +35,11 @@ class PartialLeaf(NamedTuple):
     counts: Ints
     values: Ints
     names: tuple[bytes, ...] = ()
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether values are sums of cells, not events."""
+        return self.values.dtype != np.int32
 
     def take(self, which: NDArray[Any] | slice) -> PartialLeaf:
         """Some of the cells, chosen by mask, index or slice."""
@@ -43,7 +52,7 @@ def encode(leaf: PartialLeaf) -> bytes:
     """To bytes; starts with the range of ticks so that ``tick_range`` need not read the rest."""
     span = np.array([leaf.ticks[0], leaf.ticks[-1]] if len(leaf.ticks) else [0, -1], dtype=np.int64)
     return pack(
-        KIND,
+        KIND if leaf.is_summed else UNSUMMED,
         [span, leaf.ticks, leaf.rows.astype(np.int32), leaf.counts, leaf.values]
         + pack_names(leaf.names),
     )
@@ -51,7 +60,8 @@ def encode(leaf: PartialLeaf) -> bytes:
 
 def decode(data: bytes) -> PartialLeaf:
     """The inverse of ``encode``."""
-    _, ticks, rows, counts, values, offsets, joined = unpack(KIND, data)
+    kind = UNSUMMED if kind_of(data) == UNSUMMED else KIND
+    _, ticks, rows, counts, values, offsets, joined = unpack(kind, data)
     return PartialLeaf(
         ticks, rows.astype(np.int64), counts, values, tuple(unpack_names(offsets, joined))
     )
@@ -91,6 +101,16 @@ def merge(parts: Sequence[PartialLeaf], dimension: int) -> PartialLeaf:
     if not parts:
         none = np.zeros(0, dtype=np.int64)
         return PartialLeaf(none, none, none, np.zeros((0, dimension), dtype=np.int64))
+    joined = join(parts)
+    top = int(joined.rows.max()) + 1 if len(joined.rows) else 1
+    summed = sum_by_cell(
+        joined.ticks, joined.rows, len(joined.names) or top, joined.counts, joined.values
+    )
+    return summed._replace(names=joined.names)
+
+
+def join(parts: Sequence[PartialLeaf]) -> PartialLeaf:
+    """The entries of several leaves one after the other; names united in order of their bytes."""
     names = tuple(sorted({name for part in parts for name in part.names}))
     place = {name: row for row, name in enumerate(names)}
     rows = [
@@ -99,12 +119,10 @@ def merge(parts: Sequence[PartialLeaf], dimension: int) -> PartialLeaf:
         else part.rows
         for part in parts
     ]
-    joined = np.concatenate(rows)
-    n_rows = len(names) or (int(joined.max()) + 1 if len(joined) else 1)
-    return sum_by_cell(
+    return PartialLeaf(
         np.concatenate([part.ticks for part in parts]),
-        joined,
-        n_rows,
+        np.concatenate(rows),
         np.concatenate([part.counts for part in parts]),
         np.concatenate([part.values for part in parts]),
-    )._replace(names=names)
+        names,
+    )

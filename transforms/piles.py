@@ -15,7 +15,7 @@ from transforms import partial, row_leaf, tally
 from transforms.partial import PartialLeaf
 
 ROOM = 1 << 61
-"""A cell with more events than CAPACITY is held within this, coordinate by coordinate."""
+"""A cell with more events than its capacity is held within this, coordinate by coordinate."""
 
 
 class Pile(Protocol):
@@ -41,14 +41,15 @@ def pile_of(program: Program, payloads: Sequence[bytes], stop: int) -> Pile:
     """The pile that fits a program's kind of leaf."""
     if program.leaf == "rows":
         return RowPile(program, payloads, stop)
-    return SumPile(program.dimension, payloads, stop)
+    return SumPile(program, payloads, stop)
 
 
 class SumPile:
     """Exact sums. A leaf is dense: (n, K, D) int64."""
 
-    def __init__(self, dimension: int, payloads: Sequence[bytes], stop: int) -> None:
-        self._dimension = dimension
+    def __init__(self, program: Program, payloads: Sequence[bytes], stop: int) -> None:
+        self._program = program
+        self._capacity = int(getattr(program, "capacity", CAPACITY))
         self.later: list[bytes] = []
         now: list[PartialLeaf] = []
         for data in payloads:
@@ -62,25 +63,57 @@ class SumPile:
                 self.later.append(partial.encode(part.take(slice(cut, None))))
                 part = part.take(slice(0, cut))
             now.append(part)
-        self._leaf = held_in_room(partial.merge(now, dimension), now)
+        summed = [part for part in now if part.is_summed]
+        unsummed = [part for part in now if not part.is_summed]
+        self._leaves = [self._sums(summed, unsummed)]
+        if unsummed:
+            joined = partial.join(unsummed)
+            self._leaves.append(joined.take(np.argsort(joined.ticks, kind="stable")))
+
+    def _sums(self, summed: list[PartialLeaf], unsummed: list[PartialLeaf]) -> PartialLeaf:
+        """Summed parts as one leaf. ``unsummed`` is emptied where a cell may overflow with it."""
+        dimension = self._program.dimension
+        leaf = partial.merge(summed, dimension)
+        if unsummed and (leaf.counts > self._capacity // 2).any():
+            for part in unsummed:
+                cells = np.arange(len(part.ticks))
+                values = self._program.accumulate(part.values.astype(float), cells, len(cells))
+                summed.append(part._replace(values=values))
+            unsummed.clear()
+            leaf = partial.merge(summed, dimension)
+        return held_in_room(leaf, summed, self._capacity)
 
     def firsts(self) -> Mapping[bytes, int]:
         """See Pile."""
-        leaf = self._leaf
-        first = np.zeros(len(leaf.names), dtype=np.int64)
-        first[leaf.rows[::-1]] = leaf.ticks[::-1]  # ticks are sorted: the last write is the first
-        return {leaf.names[row]: int(first[row]) for row in np.unique(leaf.rows).tolist()}
+        found: dict[bytes, int] = {}
+        for leaf in self._leaves:
+            first = np.zeros(len(leaf.names), dtype=np.int64)
+            first[leaf.rows[::-1]] = leaf.ticks[::-1]  # ticks are sorted: the last is the first
+            for row in np.unique(leaf.rows).tolist():
+                name, tick = leaf.names[row], int(first[row])
+                found[name] = min(tick, found.get(name, tick))
+        return found
 
     def settle(self, place: Mapping[bytes, int]) -> None:
         """See Pile."""
-        rows = np.array([place.get(name, -1) for name in self._leaf.names], dtype=np.int64)
-        self._leaf = self._leaf._replace(rows=rows[self._leaf.rows])
+        settled = []
+        for leaf in self._leaves:
+            rows = np.array([place.get(name, -1) for name in leaf.names], dtype=np.int64)
+            settled.append(leaf._replace(rows=rows[leaf.rows]))
+        self._leaves = settled
 
     def leaves(self, low: int, high: int, n_keys: int) -> NDArray[np.int64]:
         """See Pile: zeros where no event came."""
-        out = np.zeros((high - low, n_keys, self._dimension), dtype=np.int64)
-        here = self._leaf.take(slice(*np.searchsorted(self._leaf.ticks, [low, high])))
-        out[here.ticks - low, here.rows] = here.values
+        shape = (high - low, n_keys, self._program.dimension)
+        out = np.zeros(shape, dtype=np.int64)
+        for leaf in self._leaves:
+            here = leaf.take(slice(*np.searchsorted(leaf.ticks, [low, high])))
+            if leaf.is_summed:
+                out[here.ticks - low, here.rows] += here.values
+            elif len(here.ticks):
+                cells = (here.ticks - low) * n_keys + here.rows
+                values = here.values.astype(np.float64)
+                out += self._program.accumulate(values, cells, shape[0] * n_keys).reshape(shape)
         return out
 
 
@@ -138,12 +171,14 @@ class RowPile:
         return kept
 
 
-def held_in_room(leaf: PartialLeaf, parts: Sequence[PartialLeaf]) -> PartialLeaf:
-    """Cells with more events than CAPACITY: exact sums, each coordinate clamped to ROOM.
+def held_in_room(
+    leaf: PartialLeaf, parts: Sequence[PartialLeaf], capacity: int = CAPACITY
+) -> PartialLeaf:
+    """Cells with more events than ``capacity``: exact sums, each coordinate clamped to ROOM.
 
     A clamp of each coordinate is 1-Lipschitz: one event still moves a leaf by no more than itself.
     """
-    crowded = np.flatnonzero(leaf.counts > CAPACITY).tolist()
+    crowded = np.flatnonzero(leaf.counts > capacity).tolist()
     if not crowded:
         return leaf
     values = leaf.values.copy()
@@ -153,7 +188,7 @@ def held_in_room(leaf: PartialLeaf, parts: Sequence[PartialLeaf]) -> PartialLeaf
             mine = (part.ticks == leaf.ticks[cell]) & _same_row(leaf, cell, part)
             total += part.values[mine].astype(object).sum(axis=0)
         values[cell] = [max(-ROOM, min(ROOM, int(value))) for value in total]
-        tally.add("over_capacity", int(leaf.counts[cell]) - CAPACITY)
+        tally.add("over_capacity", int(leaf.counts[cell]) - capacity)
     return leaf._replace(values=values)
 
 

@@ -75,6 +75,11 @@ class Incremental:
         return self.rows.moments.capacity
 
     @property
+    def row_width(self) -> int:
+        """Numbers in a row: few rows are smaller than their moments, and summed late."""
+        return self.rows.moments.width
+
+    @property
     def over(self) -> int | None:
         """Ticks that a model is of; None: all since the start."""
         return self.parts[0].overs[0]

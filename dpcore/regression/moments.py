@@ -34,6 +34,7 @@ BITS = 16
 ROOM = 61
 """Leaves stay within 2^61 lattice units."""
 _TURNED = 512
+_LONG = 256
 PRODUCTS = 1 << 20
 """Numbers in one stack of matrix products, at most (8 MB)."""
 
@@ -287,11 +288,18 @@ class Moments:
 
 
 def by_cells(rows: Floats, cells: Ints) -> tuple[Floats, Ints]:
-    """Rows in order of their cells, each row in one piece, and the cells in that order."""
+    """Rows in order of their cells, and the cells in that order.
+
+    A row is in one piece then, unless rows come in order and long runs of a cell need no moving.
+    """
+    changes = np.count_nonzero(cells[1:] != cells[:-1])
+    sorted_ = bool((cells[1:] >= cells[:-1]).all())
+    if sorted_ and _LONG * changes < len(cells):
+        return rows, cells
     packed = np.empty(rows.shape)
     for first in range(0, len(rows), _TURNED):  # a turned piece stays in the cache
         packed[first : first + _TURNED] = rows[first : first + _TURNED]
-    if (cells[1:] >= cells[:-1]).all():
+    if sorted_:
         return packed, cells
     few = int(cells.max()) < 1 << 16  # radix sort
     order = np.argsort(cells.astype(np.uint16) if few else cells, kind="stable")
