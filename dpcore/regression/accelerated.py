@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,35 +68,55 @@ def solve(
     lengths = lengths.reshape(quadratic.right.shape[:2])
     size = quadratic.largest[:, None] * reach * reach + lengths * reach
     theta = _by_rows(convex_set.project, quadratic.free)
-    gap = _gap(quadratic.convex, quadratic.right, quadratic.least, theta, convex_set)
+    whole = _Dense(quadratic.convex, quadratic.right, quadratic.least, size, size)
+    gap = gap_of(whole, theta, convex_set)
     rest = np.flatnonzero(np.any(gap > tolerance * size, axis=1))
     if isinstance(convex_set, L2Ball):
         theta[rest] = _on_ball(quadratic, rest, convex_set.radius)
-        some = quadratic.convex[rest], quadratic.right[rest], quadratic.least[rest]
-        gap[rest] = _gap(*some, theta[rest], convex_set)
+        gap[rest] = gap_of(whole.some(rest), theta[rest], convex_set)
         return Solution(theta, gap)
     linear = np.max(lengths, axis=1) * (_LINEAR / reach)
     step = 1 / np.maximum(np.maximum(quadratic.largest, linear), np.finfo(float).tiny)
     most = max(1, _CHUNK // quadratic.dimension**2)
     for first in range(0, len(rest), most):
         at = rest[first : first + most]
-        theta[at], gap[at] = _descend(
-            _Problem(
-                quadratic.convex[at],
-                quadratic.right[at],
-                quadratic.least[at],
-                step[at],
-                tolerance * size[at],
-            ),
-            convex_set,
-            theta[at],
-            steps,
+        problem = _Dense(
+            quadratic.convex[at],
+            quadratic.right[at],
+            quadratic.least[at],
+            step[at],
+            tolerance * size[at],
         )
+        theta[at], gap[at] = descend(problem, convex_set, theta[at], steps)
     return Solution(theta, gap)
 
 
-class _Problem(NamedTuple):
-    """Systems that are solved together: A, q, least eigenvalue of A, step, gap to reach."""
+class Objective(Protocol):
+    """Convex quadratics side by side, as far as the descent knows them.
+
+    Attributes:
+      least: (n,) least eigenvalue, 0 where unknown. step: (n,) at most 1 / the largest.
+      goal: (n, k) gap to reach.
+    """
+
+    @property
+    def least(self) -> Floats: ...
+
+    @property
+    def step(self) -> Floats: ...
+
+    @property
+    def goal(self) -> Floats: ...
+
+    def slope(self, theta: Floats) -> Floats:
+        """Half the gradient: (n, k, d) -> (n, k, d)."""
+
+    def some(self, kept: NDArray[Any]) -> Self:
+        """Those of some rows."""
+
+
+class _Dense(NamedTuple):
+    """theta' A theta - 2 q' theta by A and q."""
 
     matrix: Floats
     right: Floats
@@ -104,19 +124,27 @@ class _Problem(NamedTuple):
     step: Floats
     goal: Floats
 
-    def some(self, kept: NDArray[np.bool_]) -> _Problem:
+    def slope(self, theta: Floats) -> Floats:
+        """A theta - q."""
+        return np.asarray(theta @ self.matrix - self.right)
+
+    def some(self, kept: NDArray[Any]) -> _Dense:
         """Those that are kept."""
-        return _Problem(*(array[kept] for array in self))
+        return _Dense(*(array[kept] for array in self))
 
 
-def _descend(problem: _Problem, convex_set: ConvexSet, start: Floats, steps: int) -> Solution:
-    """Accelerated projected gradient, all systems side by side; a target is done by itself."""
+def descend(problem: Objective, convex_set: ConvexSet, start: Floats, steps: int) -> Solution:
+    """Accelerated projected gradient, all systems side by side; a target is done by itself.
+
+    Args:
+      start: (n, k, d) in the set. steps: at most these.
+    """
     best = Solution(start.copy(), np.full(start.shape[:2], np.inf))
     live = np.arange(len(start))
     theta, ahead = start, start
     weight = np.ones(start.shape[:2])
     for done in range(1, steps + 1):
-        moved = ahead - (ahead @ problem.matrix - problem.right) * problem.step[:, None, None]
+        moved = ahead - problem.slope(ahead) * problem.step[:, None, None]
         new = _by_rows(convex_set.project, moved)
         change = new - theta
         # Momentum that points uphill is dropped.
@@ -127,7 +155,7 @@ def _descend(problem: _Problem, convex_set: ConvexSet, start: Floats, steps: int
         theta = new
         if done % _EVERY and done < steps:
             continue
-        gap = _gap(problem.matrix, problem.right, problem.least, theta, convex_set)
+        gap = gap_of(problem, theta, convex_set)
         # What is done stays as it is, so that no target waits on another.
         better = (best.gap[live] > problem.goal) & (gap < best.gap[live])
         row, target = np.nonzero(better)
@@ -142,15 +170,13 @@ def _descend(problem: _Problem, convex_set: ConvexSet, start: Floats, steps: int
     return best
 
 
-def _gap(
-    matrix: Floats, right: Floats, least: Floats, theta: Floats, convex_set: ConvexSet
-) -> Floats:
+def gap_of(problem: Objective, theta: Floats, convex_set: ConvexSet) -> Floats:
     """A bound above f(theta) - min f: (n, k).
 
     f(s) >= f(theta) + <g, s - theta> + least |s - theta|^2 for every s in P: the smallest right
     side over P is found by projection; without the last term, by the linear oracle.
     """
-    gradient = 2 * (theta @ matrix - right)
+    gradient, least = 2 * problem.slope(theta), problem.least
     away = theta - _by_rows(convex_set.linear_oracle, gradient)
     gap = np.add.reduce(gradient * away, axis=2)
     curved = np.flatnonzero(least > 0)
