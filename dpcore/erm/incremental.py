@@ -149,7 +149,7 @@ class IncrementalErm:
         share: Fraction,
     ) -> Floats:
         """One run for all keys: (K, d). noise: of the run's tick."""
-        rows, budget = prefix.unpacked(), self.schedule.budget
+        rows, budget = prefix.design(self.problem.gradients), self.schedule.budget
         queries = Queries(self.problem, rows, noise, chain, budget, share)
         strength = np.asarray(self.problem.curvature * age, dtype=np.float64)
         return self.solver.solve(queries, start, strength)

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.mechanism import Digests, Ints, Noise
+from dpcore.online.gradients import Gradients
 from dpcore.online.scaling import STEP
-from dpcore.optimize.problem import Rows
+from dpcore.optimize.design import Design
 from dpcore.rows import RowLeaf
 
 Packed = NDArray[np.int32]
@@ -67,9 +68,10 @@ class Prefix(NamedTuple):
             counts = np.minimum(counts, limit)
         return Prefix(counts, rows[order], hashes[order])
 
-    def unpacked(self) -> Rows:
+    def design(self, gradients: Gradients) -> Design:
         """As floats, for a solver."""
-        return Rows(self.keys, np.multiply(self.rows, STEP, dtype=np.float64), self.hashes)
+        rows = np.multiply(self.rows, STEP, dtype=np.float64)
+        return Design.of(self.keys, rows, self.hashes, gradients)
 
 
 def packed(leaf: RowLeaf) -> Packed:

@@ -37,7 +37,7 @@ class NoisyGradient:
         first falls in T towards 2 D L sqrt(2 d / rho), which is reached within a factor sqrt(2)
         at T = rho n^2 / (2 d): no more than that for n = ``limit`` is ever run. With K-norm noise
         the term of the noise grows with T instead, and T = eps n / (2 d) balances both.
-      A run whose own bound is above what any point of C achieves gives back its start.
+      A run whose own bound is above half of what any point of C achieves gives back its start.
       Source: Bassily, Smith, Thakurta (2014), with full gradients in place of one row's; sums in
         place of means, the private count, and the average of the last half as derived here.
 

@@ -41,7 +41,7 @@ class NoisySgd:
         rho n^2 / (2 d) leave B = 1, which is ``NoisyGradient``.
       Error: no bound is claimed for batches without replacement; steps are those that the bound for
         independent batches would choose.
-      A run of which that bound promises nothing gives back its start.
+      A run of which that bound is above half of what any point achieves gives back its start.
       Source: Bassily, Smith, Thakurta (2014), Algorithm 1; passes in place of sampling.
 
     Attributes:

@@ -1,40 +1,17 @@
-"""What is minimised: public numbers, and the rows of K keys."""
+"""What is minimised: public numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from dpcore.aggregates.price import round_up
 from dpcore.aggregates.program import canonical_value
 from dpcore.errors import ConfigError, at_least_one
 from dpcore.geometry.convex_set import ConvexSet
-from dpcore.mechanism import Digests, Floats, Ints
 from dpcore.online.gradients import Gradients
 from dpcore.online.rule import centre_of
-
-
-class Rows(NamedTuple):
-    """Rows of K keys, key after key.
-
-    Attributes:
-      keys: (N,) int64, not decreasing, in [0, K).
-      rows: (N, p + 1) float64, features and target.
-      hashes: (N, 2) uint64, keyed hash of each row's event; secret.
-    """
-
-    keys: Ints
-    rows: Floats
-    hashes: Digests
-
-    def of(self, active: NDArray[np.bool_]) -> Rows:
-        """Rows of some of the keys. active: (K,)."""
-        keep = active[self.keys]
-        return Rows(self.keys[keep], self.rows[keep], self.hashes[keep])
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,8 @@ from dpcore.continual.unit import NOISE_OF, draw_units, noise_scale_for, unit_va
 from dpcore.errors import ConfigError, WeirError
 from dpcore.guarantee import Loss
 from dpcore.mechanism import Digests, Floats, Ints, Noise, label
-from dpcore.optimize.problem import Problem, Rows
-
-CHUNK = 1 << 14
-"""Rows whose gradients are worked on at once."""
+from dpcore.optimize.design import Design
+from dpcore.optimize.problem import Problem
 
 ROOM = 1 << 60
 """Noise stays below this many lattice steps, so that a sum and its noise fit an int64."""
@@ -51,7 +49,7 @@ class Queries:
     def __init__(
         self,
         problem: Problem,
-        rows: Rows,
+        rows: Design,
         noise: Noise,
         digests: Digests,
         budget: Loss,
@@ -77,7 +75,7 @@ class Queries:
 
         active: (K,), a function of earlier answers.
         """
-        self._rows = self._rows.of(active)
+        self._rows = self._rows.where(active[self._rows.keys])
 
     def counts(self, share: Fraction) -> Floats:
         """How many rows each key has, with noise: (K,). share: of this run's budget."""
@@ -104,22 +102,15 @@ class Queries:
         rows = self._rows
         dealt = deal(rows.hashes, number + (self.tick << 20), counts[rows.keys])
         for batch in range(int(counts.max(initial=1))):
-            mine = dealt == batch
-            part = Rows(rows.keys[mine], rows.rows[mine], rows.hashes[mine])
-            yield _Batch(self, part, share)
+            yield _Batch(self, rows.where(dealt == batch), share)
 
     def stddev(self, share: Fraction) -> float:
         """Standard deviation of the noise in a coordinate of a gradient query. Public."""
         return gradient_stddev(self._problem, self._budget, self._share * share)
 
-    def _gradients(self, rows: Rows, x: Floats, share: Fraction, paid: bool = False) -> Floats:
+    def _gradients(self, rows: Design, x: Floats, share: Fraction, paid: bool = False) -> Floats:
         gradients = self._problem.gradients
-        sums = np.zeros((self.n_keys, x.shape[1]), dtype=np.int64)
-        for start in range(0, len(rows.keys), CHUNK):
-            keys = rows.keys[start : start + CHUNK]
-            values = gradients.of_rows(x[keys], rows.rows[start : start + CHUNK])
-            first = np.flatnonzero(np.diff(keys, prepend=-1))
-            sums[keys[first]] += np.add.reduceat(values, first, axis=0)
+        sums = rows.sums(x, gradients)
         answer = self._answer(sums, self._problem.sensitivity, share, paid)
         return np.asarray(answer * gradients.lattice.resolution)
 
@@ -130,7 +121,7 @@ class Queries:
         if not paid:
             self._pay(share)
         kind = NOISE_OF[self._budget.kind]
-        scale = scale_of(sensitivity, self._budget, self._share * share)
+        scale = scale_of(sensitivity, self._budget, self._share * share, exact.shape[1])
         labels = label(self._asked, self.tick)
         self._asked += 1
         ones = (1.0,) * exact.shape[1]
@@ -146,7 +137,7 @@ class Queries:
 class _Batch:
     """One batch of a pass, paid for by the pass."""
 
-    def __init__(self, queries: Queries, rows: Rows, share: Fraction) -> None:
+    def __init__(self, queries: Queries, rows: Design, share: Fraction) -> None:
         self._queries, self._rows, self._share = queries, rows, share
         self._asked = False
 
@@ -158,15 +149,19 @@ class _Batch:
         return self._queries._gradients(self._rows, x, self._share, paid=True)
 
 
-def scale_of(sensitivity: float, budget: Loss, share: Fraction) -> float:
+def scale_of(sensitivity: float, budget: Loss, share: Fraction, dimension: int) -> float:
     """Noise scale of a query that costs a share of the budget, rounded toward privacy.
+
+    Args:
+      dimension: numbers that get noise at once: the tails of their norm are within 64 + dimension
+        scales.
 
     Raises:
       ConfigError: so little is left for it that its noise does not fit an integer.
     """
     units = float(1 / share) * (1 + 2.0**-50)
     scale = noise_scale_for(units, sensitivity, budget)
-    if not scale < ROOM / 1024:
+    if not scale < ROOM / (64 + dimension):
         raise ConfigError(
             "model.iterations", share, "leave too little of the budget for each; take fewer."
         )
@@ -175,7 +170,7 @@ def scale_of(sensitivity: float, budget: Loss, share: Fraction) -> float:
 
 def gradient_stddev(problem: Problem, budget: Loss, share: Fraction) -> float:
     """Standard deviation of the noise in a coordinate of a gradient query, gradient units."""
-    scale = scale_of(problem.sensitivity, budget, share)
+    scale = scale_of(problem.sensitivity, budget, share, problem.dimension)
     variance = unit_variance(NOISE_OF[budget.kind], scale, (1.0,) * problem.dimension)
     return float(np.sqrt(variance)) * problem.gradients.lattice.resolution
 

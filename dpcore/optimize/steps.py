@@ -32,8 +32,8 @@ class Steps(NamedTuple):
     Attributes:
       strong: (K,), whether steps shrink. eta: (K,), length of the constant ones.
       strength: (K,), lambda of the function that a step sees. total: (K,) int64, steps.
-      bound: (K,), on the expected excess. useful: (K,), whether it promises anything: it is below
-        what every point of the set achieves.
+      bound: (K,), on the expected excess. useful: (K,), whether it is at most half of what every
+        point of the set achieves: else noise is likely to lead away from a good start.
     """
 
     strong: NDArray[np.bool_]
@@ -84,4 +84,4 @@ def steps_for(
     strong = strong_bound < convex
     bound = np.where(strong, strong_bound, convex)
     trivial = counts * lipschitz * diameter + 0.5 * strength * diameter * diameter
-    return Steps(strong, eta, strength / parts, total, bound, bound < trivial)
+    return Steps(strong, eta, strength / parts, total, bound, 2 * bound < trivial)
