@@ -124,7 +124,11 @@ class Gatherer:
             offsets += keys
         n_cells = n_keys * span
         dense = n_cells <= 2 * n + 1024
-        if self._row_width and n_cells > 1:
+        if n_cells == 1:
+            sums = self._program.accumulate(bounded.rows, offsets, 1)
+            self._add_cells(offsets[:1], np.array([n]), sums, first, span)
+            return
+        if self._row_width:
             self._add_wide(bounded.rows, offsets, n_cells if dense else None, first, span)
             return
         if dense:

@@ -34,7 +34,9 @@ BITS = 16
 ROOM = 61
 """Leaves stay within 2^61 lattice units."""
 _TURNED = 512
-_LONG = 256
+_LONG = 64
+_MANY = 24
+"""Rows of a cell from which on a product of its own is faster than one of a stack."""
 PRODUCTS = 1 << 20
 """Numbers in one stack of matrix products, at most (8 MB)."""
 
@@ -228,20 +230,37 @@ class Moments:
         starts = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
         counts = np.diff(starts, append=len(cells))
         most = max(1, PRODUCTS // self.width**2)
-        for count in np.unique(counts).tolist():
+        for count in np.unique(counts[counts < _MANY]).tolist():
             where = starts[counts == count]
-            if count > min(self.together, PRODUCTS // self.width):
-                for start in where.tolist():
-                    yield cells[start : start + 1], self._sums(rows[start : start + count])[None]
-                continue
             for at in range(0, len(where), most):
                 some = where[at : at + most]
-                yield cells[some], self._stack(rows[some[:, None] + np.arange(count)])
+                stacked = rows[some[:, None] + np.arange(count)]
+                yield cells[some], self._places_of(np.matmul(stacked.transpose(0, 2, 1), stacked))
+        where = np.flatnonzero(counts >= _MANY)
+        for at in range(0, len(where), most):
+            some = where[at : at + most]
+            begin, end = starts[some], starts[some] + counts[some]
+            yield cells[begin], self._by_slices(rows, begin.tolist(), end.tolist())
 
-    def _stack(self, stacked: Floats) -> Ints:
-        """Cells of equally many rows: (m, count, width) -> (m, D)."""
-        products = np.matmul(stacked.transpose(0, 2, 1), stacked)
-        flat = products.reshape(len(stacked), -1)
+    def _by_slices(self, rows: Floats, low: list[int], high: list[int]) -> Ints:
+        """Cells that are rows [low, high): (m, D)."""
+        products = np.empty((len(low), self.width, self.width))
+        large: dict[int, Ints] = {}
+        for place, (first, last) in enumerate(zip(low, high, strict=True)):
+            part = rows[first:last]
+            if last - first > self.together:
+                large[place] = self._sums(part)
+            else:
+                np.matmul(part.T, part, out=products[place])
+        products[list(large)] = 0.0
+        out = self._places_of(products)
+        for place, sums in large.items():
+            out[place] = sums
+        return out
+
+    def _places_of(self, products: Floats) -> Ints:
+        """(m, width, width) whole numbers -> (m, D)."""
+        flat = products.reshape(len(products), -1)
         return np.asarray(np.take(flat, self._places, axis=1).astype(np.int64))
 
     def _sums(self, rows: Floats) -> Ints:

@@ -32,7 +32,7 @@ def columns_for(width: int, n: int) -> Floats:
     return np.empty((width, stride + 8 * (stride % 512 == 0)))[:, :n]
 
 
-def fit(table: Floats, moments: Moments) -> int:
+def fit(table: Floats, moments: Moments, rounded: bool = False) -> int:
     """Rounds events in place to whole numbers within the bounds of ``moments``.
 
     An event with ||x||_2 > reach is scaled down as a whole, (x, y) by one factor: in a least
@@ -47,11 +47,13 @@ def fit(table: Floats, moments: Moments) -> int:
 
     Args:
       table: (d + k, n) float64, one event a column, in units in which 1 is 2^bits; finite.
+      rounded: whether the numbers are whole already.
 
     Returns:
       How many events were too long.
     """
-    np.rint(table, out=table)
+    if not rounded:
+        np.rint(table, out=table)
     d, bits, long = moments.features, moments.bits, 0
     features_bind = d * moments.largest > _square(moments.reach, bits)
     targets_bind = moments.targets * moments.largest > _square(moments.height, bits)
@@ -210,11 +212,12 @@ class EventRows:
                         bad = wrong if bad is None else bad | wrong
                     np.subtract(moved, self._middle[j], out=row)
                 row *= self._per_unit[j]
+                np.rint(row, out=row)
                 if self._overshoots[j]:
                     np.clip(row, -one, one, out=row)
             if bad is not None:
                 part[:, bad] = 0.0
-            clipped += fit(part, moments)
+            clipped += fit(part, moments, rounded=True)
         return Bounded(table.T, clipped, non_finite)
 
     def coefficients(self, theta: Floats) -> Floats:
