@@ -25,6 +25,7 @@ from dpcore.optimize.problem import Problem
 from dpcore.registry import SOLVERS
 
 NAME = "regression.erm"
+MOST_ITERATIONS = 1 << 16
 
 
 def compile_erm(config: PlanConfig) -> tuple[IncrementalErm, tuple[Alternative, ...]]:
@@ -109,6 +110,10 @@ def problem_of(config: PlanConfig) -> Problem:
     dimension = gradients.parameters
     limit = limit_of(config, 4 * (len(model.features) + 1) + 16)
     gradients.lattice.check_capacity(gradients.clip, limit, "model.rows")
+    if model.iterations is not None and model.iterations > MOST_ITERATIONS:
+        raise ConfigError(
+            "model.iterations", model.iterations, f"must be at most {MOST_ITERATIONS:,}."
+        )
     return Problem(
         set=parse_set(model.set, dimension),
         gradients=gradients,

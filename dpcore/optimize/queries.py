@@ -15,6 +15,8 @@ from dpcore.mechanism import Digests, Floats, Ints, Noise, label
 from dpcore.optimize.design import Design
 from dpcore.optimize.problem import Problem
 
+BATCH_BITS = 20
+"""Bits of a noise label that tell batches of a pass apart."""
 ROOM = 1 << 60
 """Noise stays below this many lattice steps, so that a sum and its noise fit an int64."""
 
@@ -36,7 +38,8 @@ class Queries:
         Gaussian noise, rho of discrete Gaussian, eps of K-norm noise: all add up, adaptively).
         Shares are exact fractions, and a query beyond ``share`` in all is refused before any noise
         is drawn: a run costs at most ``share`` times the budget, however it is driven.
-      Noise: a function of (tick, number of the query, user key, digest of all its data so far).
+      Noise: a function of (tick, number of the query or pass, batch in it, user key, digest of all
+        its data so far), so that what other keys ask draws nothing anew.
         Equal data give equal answers and so equal iterates; where data differ the digest does, and
         all noise of the run is new.
       The number of rows is never a scale of noise.
@@ -58,7 +61,7 @@ class Queries:
         self._problem, self._rows, self._noise = problem, rows, noise
         self._digests = digests[None]
         self._budget, self._share = budget, share
-        self._spent, self._asked = Fraction(0), 0
+        self._spent, self._paid = Fraction(0), 0
 
     @property
     def n_keys(self) -> int:
@@ -79,12 +82,13 @@ class Queries:
 
     def counts(self, share: Fraction) -> Floats:
         """How many rows each key has, with noise: (K,). share: of this run's budget."""
+        level = self._pay(share)
         counts = np.bincount(self._rows.keys, minlength=self.n_keys)[:, None]
-        return np.asarray(self._answer(counts, float(self._problem.changes), share)[:, 0])
+        return np.asarray(self._answer(counts, float(self._problem.changes), share, level)[:, 0])
 
     def gradients(self, x: Floats, share: Fraction) -> Floats:
         """Sums of each key's clipped gradients at x, with noise: (K, d) -> (K, d)."""
-        return self._gradients(self._rows, x, share)
+        return self._gradients(self._rows, x, share, self._pay(share))
 
     def batches(self, counts: Ints, number: int, share: Fraction) -> Iterator[_Batch]:
         """One pass: every row is in exactly one batch.
@@ -98,47 +102,43 @@ class Queries:
           Batch after batch, as many as the largest count; each is to be asked once. A key that has
           fewer gets noise alone in the others.
         """
-        self._pay(share)
-        rows = self._rows
+        level, rows = self._pay(share), self._rows
         dealt = deal(rows.hashes, number + (self.tick << 20), counts[rows.keys])
         for batch in range(int(counts.max(initial=1))):
-            yield _Batch(self, rows.where(dealt == batch), share)
+            yield _Batch(self, rows.where(dealt == batch), share, level + batch)
 
     def stddev(self, share: Fraction) -> float:
         """Standard deviation of the noise in a coordinate of a gradient query. Public."""
         return gradient_stddev(self._problem, self._budget, self._share * share)
 
-    def _gradients(self, rows: Design, x: Floats, share: Fraction, paid: bool = False) -> Floats:
+    def _gradients(self, rows: Design, x: Floats, share: Fraction, level: int) -> Floats:
         gradients = self._problem.gradients
         sums = rows.sums(x, gradients)
-        answer = self._answer(sums, self._problem.sensitivity, share, paid)
+        answer = self._answer(sums, self._problem.sensitivity, share, level)
         return np.asarray(answer * gradients.lattice.resolution)
 
-    def _answer(
-        self, exact: Ints, sensitivity: float, share: Fraction, paid: bool = False
-    ) -> Floats:
+    def _answer(self, exact: Ints, sensitivity: float, share: Fraction, level: int) -> Floats:
         """exact: (K, m) int64 -> (K, m) with noise."""
-        if not paid:
-            self._pay(share)
         kind = NOISE_OF[self._budget.kind]
         scale = scale_of(sensitivity, self._budget, self._share * share, exact.shape[1])
-        labels = label(self._asked, self.tick)
-        self._asked += 1
-        ones = (1.0,) * exact.shape[1]
+        labels, ones = label(level, self.tick), (1.0,) * exact.shape[1]
         drawn = draw_units(kind, self._noise, labels, self._digests, scale, ones)[0]
         return np.asarray((exact + drawn).astype(np.float64))
 
-    def _pay(self, share: Fraction) -> None:
+    def _pay(self, share: Fraction) -> int:
+        """Pays for a query or a pass; the level of its noise."""
         if share <= 0 or self._spent + share > 1:
             raise WeirError("a solver asked for more than its run's budget.")
         self._spent += share
+        self._paid += 1
+        return self._paid << BATCH_BITS
 
 
 class _Batch:
     """One batch of a pass, paid for by the pass."""
 
-    def __init__(self, queries: Queries, rows: Design, share: Fraction) -> None:
-        self._queries, self._rows, self._share = queries, rows, share
+    def __init__(self, queries: Queries, rows: Design, share: Fraction, level: int) -> None:
+        self._queries, self._rows, self._share, self._level = queries, rows, share, level
         self._asked = False
 
     def gradients(self, x: Floats) -> Floats:
@@ -146,7 +146,7 @@ class _Batch:
         if self._asked:
             raise WeirError("a batch was asked twice in one pass.")
         self._asked = True
-        return self._queries._gradients(self._rows, x, self._share, paid=True)
+        return self._queries._gradients(self._rows, x, self._share, self._level)
 
 
 def scale_of(sensitivity: float, budget: Loss, share: Fraction, dimension: int) -> float:

@@ -20,7 +20,8 @@ class BatchSolver(Protocol):
 
     It sees the rows through ``Queries`` only, which holds it to the budget: whatever it does, a run
     is as private as its share. It must give a key's bits whatever the other keys are: no ``@``, no
-    reduction whose order depends on K; and points that it goes on from lie on the problem's grid.
+    reduction whose order depends on K, and the number of its queries and passes is public; points
+    that it goes on from lie on the problem's grid.
 
     Attributes:
       name: in the config. title: in a few words. source: where it is from.
