@@ -57,7 +57,9 @@ def sections(plan: Plan, facts: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield _indent(plan_model.facts_table(plan, model))
     yield heading("What is released, and how exact it is")
     yield _indent(releases(plan, facts))
-    left_open = release_notes(plan.config) if model is None else plan_model.notes(model, facts)
+    left_open = (
+        release_notes(plan.config) if model is None else plan_model.notes(plan, model, facts)
+    )
     for note in left_open:
         yield _indent(Text(note, style="dim"))
     yield heading("Mechanisms, priced for the same promise")
@@ -119,7 +121,7 @@ def expiration(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
 def releases(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     """Every output with the worst error of its noise, in its own unit."""
     if plan.config.model is not None:
-        return plan_model.releases_table(facts, band(plan))
+        return plan_model.releases_table(plan, facts, band(plan))
     rows = table(
         "name", "what", "over", "values", "noise (std)", "95 % band",
         right=("values", "noise (std)", "95 % band"),
@@ -181,11 +183,17 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     rows.add_row("keys", f"{keys:,}" if keys is not None else "as they are observed")
     rows.add_row("ticks", f"{ticks:,}" if ticks is not None else "without end")
     total = f", {bytes_text(state * keys)} in all" if keys else ""
-    rows.add_row("state", f"{bytes_text(state)} per key{total}, whatever the number of events")
+    rows.add_row("state", f"{bytes_text(state)} per key{total}, {growth(plan)}")
     rows.add_row("blocks", f"{facts['blocks']:,} (groups of keys that are stepped together)")
     if keys is not None and ticks is not None:
         rows.add_row("releases", f"{keys * ticks * len(facts['releases']):,} rows")
     return rows
+
+
+def growth(plan: Plan) -> str:
+    """What the state depends on."""
+    kept = getattr(plan.program, "row_bytes", 0)
+    return "at most: it grows with the events" if kept else "whatever the number of events"
 
 
 def refused(plan: Plan) -> Iterator[str]:

@@ -14,6 +14,7 @@ from dpcore.model_config import PROJECTION_FREE, ModelConfig
 from dpcore.model_notes import releases_loss
 from dpcore.plan import Plan
 from dpcore.registry import MODELS
+from pipelines import plan_regression
 from pipelines.terminal import number, span, table
 
 SHOWN = 8
@@ -44,14 +45,18 @@ def facts_table(plan: Plan, model: ModelConfig) -> RenderableType:
 
 def facts(plan: Plan, model: ModelConfig) -> Iterator[tuple[str, str]]:
     """Name and words of each fact."""
-    yield "learner", f"{model.algorithm}: {MODELS[model.algorithm].title}"
+    takes = MODELS[model.algorithm].takes
+    yield "algorithm", f"{model.algorithm}: {MODELS[model.algorithm].title}"
     yield "predicts", f"{', '.join(model.targets)}, with loss {loss_words(model.loss)}"
     yield "from", columns_words(model)
     yield "coefficients in", f"{set_words(model.set)}, dimension {model.dimension}"
-    if MODELS[model.algorithm].takes("clip.gradient"):
+    if takes("clip.gradient"):
         yield "one event adds", clip_words(model, releases_loss(plan.program))
     for name, worst in gradient_noise(plan).items():
         yield f"noise of {name}", f"{number(worst)} (std of a coordinate, worst tick)"
+    if plan_regression.is_regression(model):
+        yield from plan_regression.facts(plan, model)
+        return
     yield "curvature", curvature_words(model)
     if model.algorithm == PROJECTION_FREE:
         yield "step", model.step.replace("_", " ")
@@ -69,12 +74,17 @@ def gradient_noise(plan: Plan) -> dict[str, float]:
     return found
 
 
-def releases_table(facts: Mapping[str, Any], width: float) -> RenderableType:
-    """Every output; only the loss has an error of its own."""
+def releases_table(plan: Plan, facts: Mapping[str, Any], width: float) -> RenderableType:
+    """Every output, and its error where one can be told before any data is there."""
     rows = table(
         "name", "what", "over", "values", "noise (std)", "95 % band",
         right=("values", "noise (std)", "95 % band"),
     )  # fmt: skip
+    model = plan.config.model
+    if model is not None and plan_regression.is_regression(model):
+        for cells in plan_regression.rows_of(plan, facts, width):
+            rows.add_row(*cells)
+        return rows
     for release in facts["releases"]:
         worst = release["stddev_worst"]
         rows.add_row(
@@ -88,8 +98,11 @@ def releases_table(facts: Mapping[str, Any], width: float) -> RenderableType:
     return rows
 
 
-def notes(model: ModelConfig, facts: Mapping[str, Any]) -> Iterator[str]:
+def notes(plan: Plan, model: ModelConfig, facts: Mapping[str, Any]) -> Iterator[str]:
     """What the table of releases leaves open."""
+    if plan_regression.is_regression(model):
+        yield from plan_regression.notes(plan, model)
+        return
     yield (
         "A model is fixed before its tick's events are seen: it follows from what was released "
         "before. Its distance to the model without noise is not additive and has no band."

@@ -156,7 +156,7 @@ def limits(value: NDArray[np.float64], half: NDArray[np.float64]) -> tuple[float
         return 0.0, 1.0, False
     seen = value[fine]
     half = np.where(np.isfinite(half[fine]), half[fine], 0.0)
-    usual = float(np.quantile(half, 0.9))
+    usual = min(float(np.quantile(half, 0.9)), 4 * float(np.median(half)))
     trimmed = np.minimum(half, usual * 1.5)
     low, high = float((seen - trimmed).min()), float((seen + trimmed).max())
     calm = half <= usual * 1.5

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import html
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipelines import report_svg
 from pipelines.report_data import Panel, ReportData
-from pipelines.report_model import Multiples, Small, multiples
+from pipelines.report_model import Multiples, Small, banded, multiples
 
+Floats = NDArray[np.float64]
 SIZE = (370.0, 190.0)
 E_ = html.escape
 
@@ -22,7 +25,10 @@ def section(panel: Panel, data: ReportData, axis: report_svg.TimeAxis) -> str:
     foot = []
     if made.left_out:
         foot.append(f"{made.left_out:,} more that stay closer to 0 are not drawn")
-    foot.append("no band: the noise is in the sums that a model follows")
+    if banded(made):
+        foot.append("bands: 95 % of the noise; where it dominates, a model may be anywhere")
+    else:
+        foot.append("no band: the noise is in the sums that a model follows")
     return (
         f'<section class="card wide"><h2>{E_(panel.output.name)} '
         f"<small>{E_(made.caption)}</small></h2>{_legend(made)}"
@@ -44,10 +50,13 @@ def _figure(small: Small, data: ReportData, axis: report_svg.TimeAxis) -> str:
     ticks = np.unique(np.concatenate([line.ticks for line in small.lines]))
     series = []
     for name, line in zip(small.names, small.lines, strict=True):
-        value = np.full(len(ticks), np.nan)
-        value[np.searchsorted(ticks, line.ticks)] = line.value[:, 0]
-        shown = [float(f"{v:.5g}") if math.isfinite(v) else None for v in value]
-        series.append({"name": name, "value": shown})
+        value, half = np.full(len(ticks), np.nan), np.full(len(ticks), np.nan)
+        at = np.searchsorted(ticks, line.ticks)
+        value[at], half[at] = line.value[:, 0], line.half[:, 0]
+        item: dict[str, Any] = {"name": name, "value": _rounded(value)}
+        if np.isfinite(half).any():
+            item["half"] = _rounded(half)
+        series.append(item)
     corners = (frame.left, frame.right, frame.top, frame.bottom)
     corners += (frame.x0, frame.x1, frame.y0, frame.y1)
     about = {
@@ -57,3 +66,7 @@ def _figure(small: Small, data: ReportData, axis: report_svg.TimeAxis) -> str:
     }
     title = f"<figcaption><h2>{E_(small.title)}</h2></figcaption>" if small.title else ""
     return f"<figure data-chart>{title}{drawing}{report_svg.script(about)}</figure>"
+
+
+def _rounded(value: Floats) -> list[float | None]:
+    return [float(f"{v:.5g}") if math.isfinite(v) else None for v in value]

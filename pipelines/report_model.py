@@ -1,7 +1,7 @@
 """What a report shows of models: coefficients over time as small multiples.
 
 ``theta`` (scaled, so comparable) is drawn key by key with a line a feature; ``coefficients`` (in
-the user's own units) feature by feature with a line a key.
+the user's own units) feature by feature with a line a key. Bands are drawn where they are known.
 """
 
 from __future__ import annotations
@@ -64,8 +64,7 @@ def multiples(panel: Panel, data: ReportData) -> Multiples:
     names = tuple(labels[i] or panel.output.name for i in chosen)
     keys = tuple(one.key or "(empty)" for one in panel.series)
     if scaled:
-        everything = np.concatenate([one.value[:, chosen].ravel() for one in panel.series])
-        between = room_for(everything)
+        between = room_for([component(one, i) for one in panel.series for i in chosen])
         smalls = [
             Small(
                 "" if data.keys == 1 else key,
@@ -81,16 +80,28 @@ def multiples(panel: Panel, data: ReportData) -> Multiples:
     smalls = []
     for i, name in zip(chosen, names, strict=True):
         lines = tuple(component(one, i) for one in panel.series)
-        between = room_for(np.concatenate([line.value[:, 0] for line in lines]))
+        between = room_for(lines)
         smalls.append(Small(name, keys if data.keys > 1 else ("",), lines, between))
     caption = "in the units of the data" + ("; a line a key" if data.keys > 1 else "")
     return Multiples(tuple(smalls), (), caption, left_out)
 
 
-def room_for(value: Floats) -> tuple[float, float]:
-    """Ends of an axis that holds values without a band."""
-    low, high, _ = limits(value, np.full(len(value), np.nan))
+def room_for(lines: Sequence[Series]) -> tuple[float, float]:
+    """Ends of an axis that holds lines and bands; where a model still follows the noise, at three
+    times its usual band, it may leave the axis."""
+    value = np.concatenate([line.value[:, 0] for line in lines])
+    half = np.concatenate([line.half[:, 0] for line in lines])
+    known = np.isfinite(half) & np.isfinite(value)
+    if known.any():
+        calm = known & (half <= 3 * np.median(half[known]))
+        value, half = value[calm], half[calm]
+    low, high, _ = limits(value, half)
     return low, high
+
+
+def banded(made: Multiples) -> bool:
+    """Whether any line has a band."""
+    return any(np.isfinite(line.half).any() for small in made.smalls for line in small.lines)
 
 
 def largest(series: Sequence[Series], room: int) -> list[int]:

@@ -16,15 +16,19 @@ COLOURS = (
 
 
 def draw(axes: Axes, small: Small, legend: bool) -> None:
-    """Lines over time, without bands."""
+    """Lines over time, with the bands that are known."""
     for i, line in enumerate(small.lines):
-        value = line.value[:, 0]
+        value, half = line.value[:, 0], line.half[:, 0]
+        colour = COLOURS[i % len(COLOURS)]
+        for part in runs(np.isfinite(value) & np.isfinite(half)):
+            low, high = (value - half)[part], (value + half)[part]
+            axes.fill_between(line.ticks[part], low, high, color=colour, alpha=0.18, linewidth=0)
         for n, part in enumerate(runs(np.isfinite(value))):
             axes.plot(
                 line.ticks[part],
                 value[part],
                 "o" if len(line.ticks[part]) == 1 else "-",
-                color=COLOURS[i % len(COLOURS)],
+                color=colour,
                 linewidth=1.2,
                 markersize=4,
                 label=small.names[i] if n == 0 else None,
