@@ -62,9 +62,10 @@ def moments_sensitivity(
         affinity g = sum_j sqrt(u_j u'_j) >= s / B and distance t in total variation:
         ||u - u'||^2 <= 2 t^2 <= 2 (1 - g^2), hence B^2 ||u - u'||^2 + s^2 / 2 <= 2 B^2, at y and
         y' of different targets: 2 A^2 + 2 A B + 2 B^2, which is more than b' = 0 gives.
-      replace_anywhere: that, or two cells at twice the square of add_remove, which is never larger;
-        for running sums with correlated noise the squared change is linear between the two in the
-        correlation of the two ticks, which is in [0, 1] (accounting/compose.py).
+      replace_anywhere: that, or two cells, at twice the square of add_remove, which is more with
+        squares and one target: 2 A^2 + 2 A B + 2 B^2. For running sums with correlated noise the
+        squared change is linear between the two in the correlation of the two ticks, which is in
+        [0, 1] (accounting/compose.py).
       All are attained for d >= 2, and hold for d = 1.
       Source: Kasiviswanathan, Nissim, Jin (2017), who run two sums with more than twice the noise;
         the joint values are derived here.
@@ -72,14 +73,17 @@ def moments_sensitivity(
     positive(x=x, y=y)
     at_least_one(targets=targets)
     a, b = x * x, y * y
+    one_cell = a * a + a * b + (b * b if squares else 0.0)
     if relation == "add_remove":
-        square = a * a + a * b + (b * b if squares else 0.0)
+        square = one_cell
     elif squares and targets > 1:
         square = 2 * a * a + 2 * a * b + 2 * b * b
     elif squares:
         square = 2 * a * a + a * b + max(a * b + b * b / 2, b * b)
     else:
         square = 2 * a * a + 2 * a * b + b * b / 2 if b <= 2 * a else 4 * a * b
+    if relation == "replace_anywhere":
+        square = max(square, 2 * one_cell)
     return math.sqrt(square) * (1 + 2.0**-50)
 
 
