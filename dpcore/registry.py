@@ -78,6 +78,10 @@ _REGRESSES = (
     *("loss", "clip.features", "clip.target", "ridge", "solver", "tolerance", "steps"),
     *("error", "statistics", "over"),
 )
+_PROJECTS = (
+    *("loss", "clip.features", "clip.target", "ridge", "tolerance", "steps", "statistics"),
+    *("over", "projection", "inputs"),
+)
 _FITS = ("loss", "clip.gradient", "curvature", "centre", "cap", "rows", "iterations", "solver")
 
 
@@ -165,6 +169,17 @@ MODELS: Mapping[str, Model] = {
         "Kasiviswanathan, Nissim & Jin 2017 (PrivIncReg1), joint release",
         reads=_REGRESSES,
         many_targets=True,
+    ),
+    "regression.projected": Model(
+        "dpcore.regression.projected_price:compile_projected",
+        "least squares in many dimensions, from noisy moments in few",
+        "Features are projected by a public random matrix, moments are released in the fewer "
+        "dimensions, and the model of least size that they point to is lifted back: for sparse "
+        "events and small sets.",
+        "Kasiviswanathan, Nissim & Jin 2017 (PrivIncReg2), joint release",
+        reads=_PROJECTS,
+        many_targets=True,
+        solvers=("accelerated",),
     ),
     "regression.erm": Model(
         "dpcore.erm.price:compile_erm",
