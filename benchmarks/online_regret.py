@@ -34,10 +34,11 @@ from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.online.conditional_gradient import ConditionalGradient
 from dpcore.online.follow_the_leader import FollowTheLeader
 from dpcore.online.implicit_descent import ImplicitDescent
-from dpcore.online.quadratic import statistics_sensitivity, triangle
+from dpcore.online.quadratic import triangle
 from dpcore.online.regret import Quadratics, best_in_hindsight
 from dpcore.online.ridge_leader import RidgeLeader
 from dpcore.registry import CONTINUAL_SUMS
+from dpcore.regression.moments import moments_sensitivity
 from dpcore.rows import RowLeaf
 
 RESULTS = Path(__file__).parent / "results"
@@ -257,7 +258,7 @@ class Pqftl:
         rows = np.concatenate([a[:, self.i] * a[:, self.j], a * y[:, None]], axis=1)
         exact = self.exact + np.cumsum(rows, axis=0)
         self.exact = exact[-1]
-        scale = statistics_sensitivity(1.0, 1.0, "replace_one") * self.weight
+        scale = moments_sensitivity(1.0, 1.0, "replace_one") * self.weight
         parts = [noise * (scale / gdp_mu(epsilon, DELTA)) for epsilon in EPSILONS]
         released = exact[:, None] + np.concatenate(parts, axis=1)
         before = np.concatenate([self.last, released[:-1]])

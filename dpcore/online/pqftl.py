@@ -14,7 +14,7 @@ from dpcore.aggregates.choose import noises_for, options_of, pick
 from dpcore.aggregates.price import Alternative, Question, budget_of, round_up, within_memory
 from dpcore.aggregates.program import canonical_mechanism
 from dpcore.bounding.clip import clip_l2
-from dpcore.bounding.lattice import Lattice, Rows, sum_cells
+from dpcore.bounding.lattice import Lattice
 from dpcore.config import PlanConfig
 from dpcore.errors import ConfigError
 from dpcore.geometry.parse import parse_set
@@ -22,15 +22,15 @@ from dpcore.guarantee import Loss
 from dpcore.losses import Squared, parse_loss
 from dpcore.mechanism import ContinualSum, Floats, Ints, SumState
 from dpcore.online.pocg import model_outputs, models, refuse_own_curvature
-from dpcore.online.quadratic import products, statistics_scales, statistics_sensitivity
 from dpcore.online.ridge_leader import RidgeLeader
 from dpcore.online.scaling import Scaling
 from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
 from dpcore.registry import CONTINUAL_SUMS
+from dpcore.regression.moments import BITS, Moments
 
 NAME = "online.pqftl"
-LATTICE = Lattice(2.0**-16)
-"""Of features and target; products are whole multiples of its square, and 2^30 of them fit."""
+LATTICE = Lattice(2.0**-BITS)
+"""Of features and target; products are whole multiples of its square."""
 
 
 class PqftlState(NamedTuple):
@@ -57,7 +57,7 @@ class Pqftl:
       Unit: one event. Relation: the plan's; a leaf is a plain sum, so rows do not compete.
       Sensitivity: x (with its intercept) is clipped to l2 norm ``reach`` and truncated toward zero
         to a lattice together with |y| <= 1; products are exact, so that the joint change of
-        (svec(x x^T), x y) is at most ``statistics_sensitivity``, which ``mechanism`` was given.
+        (svec(x x^T), x y) is at most ``Moments.sensitivity``, which ``mechanism`` was given.
       Guarantee: that of the continual sum. All the rest is post-processing.
       Source: Jain, Kothari, Thakurta (2012), PQFTL; sums and sensitivity as in incremental
         regression, Kasiviswanathan, Nissim, Jin (2017), joint.
@@ -79,6 +79,21 @@ class Pqftl:
     def dimension(self) -> int:
         """D, coordinates of a leaf."""
         return self.mechanism.dimension
+
+    @property
+    def moments(self) -> Moments:
+        """What a leaf holds."""
+        return moments_of(len(self.scaling.columns) - 1 + self.intercept, self.reach)
+
+    @property
+    def capacity(self) -> int:
+        """Events of a key and tick that exact sums have room for."""
+        return self.moments.capacity
+
+    @property
+    def row_width(self) -> int:
+        """Numbers in a row: few rows are smaller than their moments, and summed late."""
+        return self.moments.width
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -105,13 +120,12 @@ class Pqftl:
         if self.intercept:
             features = np.concatenate([features, np.ones((n_events, 1))], axis=1)
         x, over, _ = clip_l2(features, self.reach)
-        table = products(LATTICE.truncate(x), LATTICE.truncate(scaled.rows[:, -1]))
-        rows = tuple(Rows(j, None, table[:, j]) for j in range(table.shape[1]))
-        return Bounded(rows, scaled.clipped + over, scaled.non_finite)
+        rows = LATTICE.truncate(np.concatenate([x, scaled.rows[:, -1:]], axis=1))
+        return Bounded(rows.astype(np.float64), scaled.clipped + over, scaled.non_finite)
 
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
         """Exact sums per cell."""
-        return sum_cells(cells, rows, n_cells, self.dimension)
+        return self.moments.accumulate(rows, cells, n_cells)
 
     def init(self, n_keys: int) -> PqftlState:
         """No data."""
@@ -157,24 +171,24 @@ class Pqftl:
         }
 
 
-def build_statistics(
-    name: str, dimension: int, reach: float, target: float, question: Question, budget: Loss
-) -> ContinualSum:
+def moments_of(dimension: int, reach: float) -> Moments:
+    """Of x with ||x||_2 <= reach, its constant in it, and one target in [-1, 1]."""
+    return Moments(dimension, 1, False, reach, 1.0)
+
+
+def build_statistics(name: str, moments: Moments, question: Question, budget: Loss) -> ContinualSum:
     """A continual sum over the statistics, calibrated to the budget.
 
     Formal guarantees:
       Sensitivity in units of the scales, under which the lattice's l2 norm is that of (svec(x x^T),
-      x y) in units of the data: ``statistics_sensitivity``. Where losses add and not their squares,
+      x y) in units of the data: ``Moments.sensitivity``. Where losses add and not their squares,
       replace_anywhere pays for both events.
 
     Raises:
       ConfigError: it cannot serve.
     """
-    relation = question.relation
-    sensitivity = statistics_sensitivity(reach, target, relation)
-    if relation == "replace_anywhere" and budget.kind == "pure":
-        sensitivity = 2 * statistics_sensitivity(reach, target, "add_remove")
-    scales = tuple(map(round_up, statistics_scales(dimension, LATTICE.resolution)))
+    sensitivity = moments.sensitivity(question.relation, add_up=budget.kind == "pure")
+    scales = tuple(map(round_up, moments.scales))
     cls = CONTINUAL_SUMS[name]
     mechanism: ContinualSum = cls.calibrated(
         dimension=len(scales),
@@ -227,7 +241,7 @@ def compile_pqftl(config: PlanConfig) -> tuple[Pqftl, tuple[Alternative, ...]]:
             continue
         budget = budget_of(noise, config.privacy.epsilon, config.privacy.delta)
         try:
-            mechanism = build_statistics(name, dimension, reach, 1.0, question, budget)
+            mechanism = build_statistics(name, moments_of(dimension, reach), question, budget)
         except ConfigError as error:
             cannot = Alternative(name, noise, False, math.inf, 0, None, {}, error.remedy)
             tried.append((cannot, None))

@@ -1,59 +1,16 @@
-"""Quadratic statistics (x x^T, x y) as lattice sums, their sensitivity, and a ridge solver.
-
-Only the upper triangle is kept, and as whole numbers: the isometry svec multiplies what is off the
-diagonal by sqrt 2, so here the noise off the diagonal is divided by it instead.
-"""
+"""A ridge solver for noisy moments, the same bits on every machine."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import positive
-from dpcore.guarantee import Relation
-from dpcore.mechanism import Floats, Ints
-
-
-def statistics_sensitivity(x: float, y: float, relation: Relation) -> float:
-    """l2 sensitivity of (svec(x x^T), x y), ||x||_2 <= x and |y| <= y; rounded up.
-
-    Formal guarantees:
-      add_remove: x^4 + x^2 y^2. replace_one: with c = <x, x'> and p = y y', the squared change of
-        two events of full size is 2 x^4 - 2 c^2 + 2 x^2 y^2 - 2 c p, largest at c = y^2 / 2,
-        p = -y^2 when y^2 <= 2 x^2, giving 2 x^4 + 2 x^2 y^2 + y^4 / 2; beyond, at c = x^2,
-        giving 4 x^2 y^2. replace_anywhere: that, or two cells at twice add_remove, of which the
-        latter is never larger.
-      Source: Kasiviswanathan, Nissim, Jin (2017), who run two sums with twice the noise; the joint
-        value is derived here.
-    """
-    positive(x=x, y=y)
-    a, b = x * x, y * y
-    if relation == "add_remove":
-        square = a * a + a * b
-    else:
-        square = 2 * a * a + 2 * a * b + b * b / 2 if b <= 2 * a else 4 * a * b
-    return math.sqrt(square) * (1 + 2.0**-50)
+from dpcore.mechanism import Floats
 
 
 def triangle(dimension: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows and columns of the kept entries of a (d, d) symmetric matrix, each (d (d + 1) / 2,)."""
     return np.triu_indices(dimension)
-
-
-def statistics_scales(dimension: int, resolution: float) -> tuple[float, ...]:
-    """Noise weights in lattice steps of (triangle, x y): under them the l2 norm is svec's."""
-    i, j = triangle(dimension)
-    step = 1 / (resolution * resolution)
-    off = step * math.sqrt(0.5)
-    return (*(step if a == b else off for a, b in zip(i, j, strict=True)), *([step] * dimension))
-
-
-def products(x: Ints, y: Ints) -> Ints:
-    """Rows on the lattice -> their statistics: (n, d), (n,) -> (n, d (d + 1) / 2 + d), exact."""
-    i, j = triangle(x.shape[1])
-    return np.concatenate([x[:, i] * x[:, j], x * y[:, None]], axis=1)
 
 
 def unpack(statistics: Floats, dimension: int) -> tuple[Floats, Floats]:

@@ -18,9 +18,10 @@ from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.noise.silent import ConstantNoise, NoNoise
 from dpcore.online.implicit_descent import ImplicitDescent
 from dpcore.online.pocg import compile_pocg
-from dpcore.online.pqftl import LATTICE, compile_pqftl
-from dpcore.online.quadratic import products, solve_positive, statistics_sensitivity, unpack
+from dpcore.online.pqftl import compile_pqftl
+from dpcore.online.quadratic import solve_positive
 from dpcore.plan import Plan
+from dpcore.regression.moments import moments_sensitivity
 from dpcore.rows import RowLeaf
 
 SETS = (L1Ball(1.0, 3), L2Ball(0.7, 3), Simplex(1.0, 3))
@@ -204,11 +205,11 @@ def test_the_sensitivity_of_moments_is_the_largest_change() -> None:
             return np.stack([a[:, 0] ** 2, a[:, 1] ** 2, off, a[:, 0] * y, a[:, 1] * y], axis=1)
 
         change = np.linalg.norm(vector(x, target) - vector(v, -target), axis=1).max()
-        bound = statistics_sensitivity(reach, target, "replace_one")
+        bound = moments_sensitivity(reach, target, "replace_one")
         assert change <= bound < change * 1.001
         one = np.linalg.norm(vector(x, target), axis=1).max()
-        assert one <= statistics_sensitivity(reach, target, "add_remove") < one * 1.001
-    assert statistics_sensitivity(1, 1, "replace_one") ** 2 == pytest.approx(4.5)
+        assert one <= moments_sensitivity(reach, target, "add_remove") < one * 1.001
+    assert moments_sensitivity(1, 1, "replace_one") ** 2 == pytest.approx(4.5)
 
 
 def test_solver_agrees_with_numpy_and_survives_indefinite_systems() -> None:
@@ -273,7 +274,7 @@ def test_moments_of_neighbours_differ_by_the_sensitivity_at_most(relation: str) 
     scaled = leaves / np.asarray(program.mechanism.scales)
     pairs = scaled[: n // 2] - (scaled[n // 2 :] if relation == "replace_one" else 0.0)
     worst = np.linalg.norm(pairs, axis=1).max()
-    bound = statistics_sensitivity(program.reach, 1.0, relation)  # type: ignore[arg-type]
+    bound = moments_sensitivity(program.reach, 1.0, relation)  # type: ignore[arg-type]
     assert worst <= bound
     assert worst > 0.8 * bound
 
@@ -337,10 +338,3 @@ def test_a_loss_with_a_corner_is_refused() -> None:
         descent(L1Ball(1.0, 3), loss=Quantile(0.5)).advance(
             np.zeros((1, 3)), RowLeaf.empty(1, 4), 0
         )
-
-
-def test_products_are_exact() -> None:
-    x = LATTICE.truncate(np.array([[0.5, -1.0, 0.25]]))
-    matrix, right = unpack(products(x, LATTICE.truncate(np.array([-1.0]))) * 2.0**-32, 3)
-    assert np.array_equal(matrix[0], np.outer([0.5, -1, 0.25], [0.5, -1, 0.25]))
-    assert np.array_equal(right[0], [-0.5, 1, -0.25])
