@@ -170,6 +170,15 @@ MODELS: Mapping[str, Model] = {
         reads=_REGRESSES,
         many_targets=True,
     ),
+    "regression.two_trees": Model(
+        "dpcore.regression.two_trees:compile_two_trees",
+        "the same over two trees with half of the budget each",
+        "The baseline: the paper's own calibration, two full-history trees that must know the "
+        "number of ticks.",
+        "Kasiviswanathan, Nissim & Jin 2017 (PrivIncReg1), as printed",
+        noises=("gaussian",),
+        reads=tuple(name for name in _REGRESSES if name not in ("error", "over")),
+    ),
     "regression.projected": Model(
         "dpcore.regression.projected_price:compile_projected",
         "least squares in many dimensions, from noisy moments in few",
