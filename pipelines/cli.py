@@ -164,22 +164,34 @@ def run(
 @click.option("--key", "keys", multiple=True, help="Draw this key. May be repeated.")
 @click.option("--name", "names", multiple=True, help="Draw this release. May be repeated.")
 @click.option("--png-only", is_flag=True, help="The picture without the page.")
+@click.option(
+    "--holdout",
+    type=click.Path(path_type=Path),
+    help="Public events (csv, ndjson, parquet): draw how well models predict them.",
+)
 def report(
-    directory: Path, out: Path | None, keys: tuple[str, ...], names: tuple[str, ...], png_only: bool
+    directory: Path,
+    out: Path | None,
+    keys: tuple[str, ...],
+    names: tuple[str, ...],
+    png_only: bool,
+    holdout: Path | None,
 ) -> None:
     """Draw the releases in DIRECTORY: a PNG and one self-contained HTML page.
 
-    Error bands come from the noise, which is known; no data are read but the releases.
+    Error bands come from the noise, which is known; no data are read but the releases, and what
+    --holdout names.
 
     \b
       weir report out/
       weir report out/ --out pages/
       weir report out/ --key north --name purchases
+      weir report out/ --holdout public.csv
     """
     from pipelines.report import report as draw
     from pipelines.terminal import console
 
-    made = draw(directory, out, keys or None, names or None, png_only)
+    made = draw(directory, out, keys or None, names or None, png_only, holdout)
     shown = console()
     shown.print(made.table)
     for path in (made.png, made.html):

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from dpcore.errors import ConfigError
 from pipelines import report_words
+from pipelines.holdout import score
 from pipelines.report_axis import show_value
 from pipelines.report_data import ReportData, gather
 from pipelines.results import Run
@@ -43,6 +44,7 @@ def report(
     keys: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
     png_only: bool = False,
+    holdout: Path | str | None = None,
 ) -> ReportPaths:
     """Draws the results in a folder. Prints nothing.
 
@@ -52,15 +54,18 @@ def report(
       keys: keys to draw; None: the first five by their last private value, and a heat map of all.
       names: outputs to draw; None: all.
       png_only: no page.
+      holdout: a file of events that are public: models' predictions of them are drawn too.
 
     Returns:
       Paths and the table for a terminal.
 
     Raises:
-      ConfigError: no results there, or a key or name that the run does not have.
+      ConfigError: no results there, a key or name that the run does not have, or held-back data
+        that do not fit its models.
     """
     run = Run.open(directory)
     data = gather(run, keys, names)
+    held = None if holdout is None else score(data, holdout)
     folder = Path(out) if out is not None else run.directory
     if folder.exists() and not folder.is_dir():
         raise ConfigError("out", str(folder), "must be a folder; there is a file of that name.")
@@ -68,11 +73,11 @@ def report(
     # Drawing libraries take a second to import: only when there is something to draw.
     from pipelines import report_html, report_plot
 
-    png = report_plot.draw(data, folder / "report.png")
+    png = report_plot.draw(data, folder / "report.png", held)
     page = None
     if not png_only:
         page = folder / "report.html"
-        page.write_text(report_html.page(data), encoding="utf-8")
+        page.write_text(report_html.page(data, held), encoding="utf-8")
     return ReportPaths(png, page, summary(data), report_words.unfinished(run))
 
 

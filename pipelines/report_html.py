@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import report_heat, report_html_model, report_svg, report_words
+from pipelines import report_heat, report_holdout, report_html_model, report_svg, report_words
+from pipelines.holdout import Holdout, caption
 from pipelines.report_axis import show_level, show_value
 from pipelines.report_data import HEAT_LABELLED, Panel, ReportData, Series
 from pipelines.results import Output, is_model
@@ -21,7 +22,7 @@ _HISTOGRAMS_DRAWN = 3
 E_ = html.escape
 
 
-def page(data: ReportData) -> str:
+def page(data: ReportData, held: Holdout | None = None) -> str:
     """Draws everything. Returns the text of an HTML file."""
     run = data.run
     axis = report_svg.TimeAxis(run.start, run.period, run.first_tick, run.last_tick)
@@ -30,6 +31,8 @@ def page(data: ReportData) -> str:
     others = [panel for panel in data.panels if not is_model(panel.output, data.run)]
     drawings = [drawing for panel in others for drawing in _drawings(panel, data, axis)]
     sections = [report_html_model.section(panel, data, axis) for panel in models]
+    if held is not None:
+        sections.append(_holdout(held, data, axis))
     return (
         "<!doctype html>\n"
         '<html lang="en"><head><meta charset="utf-8">'
@@ -87,6 +90,14 @@ def _drawings(panel: Panel, data: ReportData, axis: report_svg.TimeAxis) -> list
     if panel.heat is not None:
         drawings.append(_heat(panel, data, axis))
     return drawings
+
+
+def _holdout(held: Holdout, data: ReportData, axis: report_svg.TimeAxis) -> str:
+    charts = "".join(_lines(panel, data, axis) for panel in held.panels)
+    return (
+        f'<section class="card wide"><h2>Held-back data <small>{E_(caption(held))}</small></h2>'
+        f'<div class="panels">{charts}</div>{report_holdout.figures(held)}</section>'
+    )
 
 
 def _chips(data: ReportData) -> str:

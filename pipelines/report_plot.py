@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from pipelines import report_plot_model, report_words
+from pipelines import report_holdout, report_plot_model, report_words
+from pipelines.holdout import Holdout, Scatter, bounds
 from pipelines.report_axis import (
     limits,
     number_ticks,
@@ -34,7 +35,7 @@ PANELS_DRAWN = 16
 _STYLE = {"fontsize": 9, "color": SOFT}
 
 
-def draw(data: ReportData, path: Path, dpi: int = 110) -> Path:
+def draw(data: ReportData, path: Path, held: Holdout | None = None, dpi: int = 110) -> Path:
     """Writes the picture: one panel an output, a heat map of all keys where there are many."""
     others = [panel for panel in data.panels if not is_model(panel.output, data.run)][:PANELS_DRAWN]
     jobs: list[Callable[[Axes], None]] = [partial(_chart, panel=p, data=data) for p in others]
@@ -42,6 +43,9 @@ def draw(data: ReportData, path: Path, dpi: int = 110) -> Path:
     jobs += [partial(_keys, panel=panel, data=data) for panel in heats]
     for panel in (panel for panel in data.panels if is_model(panel.output, data.run)):
         jobs += _model_charts(panel, data)
+    if held is not None:
+        jobs += [partial(_lines, panel=panel, data=data) for panel in held.panels]
+        jobs += _scatters(held)
     columns = 1 if len(jobs) == 1 else 2
     rows = -(-len(jobs) // columns)
     width, head = 12.0, 1.35
@@ -70,6 +74,17 @@ def _chart(axes: Axes, panel: Panel, data: ReportData) -> None:
         _components(axes, panel, data)
     else:
         _lines(axes, panel, data)
+
+
+def _scatters(held: Holdout) -> list[Callable[[Axes], None]]:
+    ends = bounds(held.scatters)
+
+    def chart(axes: Axes, one: Scatter, title: str) -> None:
+        _dress(axes, title)
+        report_holdout.draw(axes, one, ends)
+
+    pairs = zip(held.scatters, report_holdout.titles(held), strict=True)
+    return [partial(chart, one=one, title=title) for one, title in pairs]
 
 
 def _model_charts(panel: Panel, data: ReportData) -> list[Callable[[Axes], None]]:
