@@ -109,6 +109,31 @@ def expiration(run: Run) -> list[tuple[str, str, str]]:
     return rows
 
 
+OF_LEARNERS = (
+    "Every line is what was released; the events are not in this page. theta is the model as it "
+    "was played at each tick, with features and target scaled to the public ranges; coefficients "
+    "is the same model in the units of the data. Models have no band: the noise is in the sums of "
+    "gradients that they follow, and what it does to a model depends on the data. "
+)
+
+
+def of_regressions(data: ReportData) -> str:
+    """What the pictures of a regression mean."""
+    text = (
+        "Every line is what was released; the events are not in this page. theta is the model of "
+        "the events so far, with features and target scaled to the public ranges; coefficients is "
+        "the same model in the units of the data. "
+    )
+    banded = any(np.isfinite(one.half).any() for panel in data.panels for one in panel.series)
+    if not banded:
+        return text + "Models have no band: the noise is in the steps of the solver. "
+    return text + (
+        "Bands hold 95 % of what the known noise of the sums does to a model "
+        f"({data.run.band:.3g} standard deviations on either side), judged by the model itself: "
+        "trust them once they are narrow. They do not say how well events tell the truth."
+    )
+
+
 def how_to_read(data: ReportData) -> str:
     """What the picture means, and what it does not say."""
     text = (
@@ -118,13 +143,7 @@ def how_to_read(data: ReportData) -> str:
         "events that never arrived. Noise may take a count below 0."
     )
     if any(is_model(panel.output, data.run) for panel in data.panels):
-        text = (
-            "Every line is what was released; the events are not in this page. theta is the model "
-            "as it was played at each tick, with features and target scaled to the public ranges; "
-            "coefficients is the same model in the units of the data. Models have no band: the "
-            "noise is in the sums of gradients that they follow, and what it does to a model "
-            "depends on the data. "
-        )
+        text = of_regressions(data) if data.run.is_of_regressions else OF_LEARNERS
         if any(panel.output.name == "loss" for panel in data.panels):
             text += (
                 "The loss is what the played models lost on the events, clipped event by event, "

@@ -135,6 +135,11 @@ class Run:
         return str(self.plan.get("algorithm", OWN)) != "aggregates"
 
     @property
+    def is_of_regressions(self) -> bool:
+        """Whether models were fitted to what came so far, not learned online."""
+        return str(self.plan.get("algorithm", "")).startswith("regression.")
+
+    @property
     def promise(self) -> tuple[float, float, int | None]:
         """epsilon, delta, window as the rows themselves carry them."""
         row = self._first_row
