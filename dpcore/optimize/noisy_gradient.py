@@ -34,9 +34,9 @@ class NoisyGradient:
         never scales with the number of rows. Steps follow from the noisy count (see ``steps``).
       Error: E F - F* <= D sqrt(((n L)^2 + d sigma^2) / m), m = ceil(T / 2), for convex losses;
         2 ((n L + lambda D)^2 + d sigma^2) / (lambda (T + 1)) for lambda-strongly convex F. The
-        first falls in T towards 2 D L sqrt(2 d / rho), which is reached within a factor sqrt(2)
-        at T = rho n^2 / (2 d): no more than that for n = ``limit`` is ever run. With K-norm noise
-        the term of the noise grows with T instead, and T = eps n / (2 d) balances both.
+        first falls in T towards 2 D L sqrt(d / rho) and is within 6 % of that at
+        T = 8 rho n^2 / (2 d): more than that for n = ``limit`` is never run. With K-norm noise the
+        term of the noise grows with T instead, and T = eps n / (2 d) balances both.
       A run whose own bound is above half of what any point of C achieves gives back its start.
       Source: Bassily, Smith, Thakurta (2014), with full gradients in place of one row's; sums in
         place of means, the private count, and the average of the last half as derived here.
@@ -104,5 +104,5 @@ def most_useful(problem: Problem, loss: Loss) -> int:
         found = loss.value * n / (2 * d)
     else:
         rho = loss.value**2 / 2 if loss.kind == "gdp" else loss.value
-        found = rho * n * n / (2 * d)
+        found = 8 * rho * n * n / (2 * d)
     return max(1, math.ceil(found)) if math.isfinite(found) else DEFAULT
