@@ -14,10 +14,11 @@ from dpcore.regression.accelerated import Objective, Solution, descend
 from dpcore.regression.quadratic import PrivateQuadratic
 
 LOOSE = 1e-3
-"""Share of the gauge that a model may be away from the least one without being lifted."""
-_RESIDUAL = 1e-7
-_NEWTON = 40
-_STEPS = 20_000
+"""Share of the least gauge that a model's may be above it."""
+_NEWTON = 20
+_STEPS = 5000
+_SHARE = 1e-2
+"""Of the squared residual, that a step towards the root may be away from its nearest point."""
 
 
 class Embedded(NamedTuple):
@@ -94,9 +95,9 @@ def is_least(problem: Objective, theta: Floats, convex_set: ConvexSet) -> NDArra
 def lift(point: Floats, phi: Floats, convex_set: ConvexSet) -> Floats:
     """argmin of the gauge of P over all theta with Phi theta = Phi point: (d,) -> (d,).
 
-    A linear program for the l1 ball (HiGHS), closed form for the l2 ball, for others the root of
-    how near Phi comes to the point from t P, as a function of t. A set that does not hold 0 has
-    no gauge to speak of: the point stays.
+    A linear program for the l1 ball (HiGHS), closed form for the l2 ball; for others the root of
+    how near Phi comes to the point from t P, as a function of t, to ``LOOSE``. A set that does not
+    hold 0 has no gauge to speak of: the point stays.
 
     Args:
       point: in P. phi: (m, d).
@@ -115,14 +116,13 @@ def lift(point: Floats, phi: Floats, convex_set: ConvexSet) -> Floats:
 
 
 def _least_gauge(point: Floats, phi: Floats, convex_set: ConvexSet) -> Floats | None:
-    target = np.asarray(phi @ point)
     if isinstance(convex_set, L2Ball):
-        return np.asarray(np.linalg.lstsq(phi, target, rcond=None)[0], dtype=np.float64)
+        return np.asarray(np.linalg.lstsq(phi, phi @ point, rcond=None)[0], dtype=np.float64)
     if isinstance(convex_set, L1Ball):
-        return _basis_pursuit(target, phi)
+        return _basis_pursuit(np.asarray(phi @ point), phi)
     if not convex_set.contains(np.zeros((1, len(point))))[0]:
         return None
-    return _from_below(target, phi, convex_set)
+    return _from_below(point, phi, convex_set)
 
 
 def _basis_pursuit(target: Floats, phi: Floats) -> Floats | None:
@@ -139,35 +139,41 @@ def _basis_pursuit(target: Floats, phi: Floats) -> Floats | None:
     return np.asarray(both[:d] - both[d:])
 
 
-def _from_below(target: Floats, phi: Floats, convex_set: ConvexSet) -> Floats | None:
-    """The least t with target in t Phi P, and its theta. None: not reached.
+def _from_below(point: Floats, phi: Floats, convex_set: ConvexSet) -> Floats:
+    """A theta whose gauge is at most 1 + ``LOOSE`` times the least.
 
-    phi(t) = min over theta in t P of |Phi theta - target| is convex and falls, with slope
-    -h(Phi' r) / |r|, r = target - Phi theta and h the support function of P: Newton's method from
-    t = 0 climbs to its root and never passes it.
+    How far Phi theta is from the target, over theta in t P, is convex in t and falls. With any
+    residual r = target - Phi theta, no t below <r, target> / h(Phi' r) reaches it, h the support
+    function of P. That is Newton's step where theta is the nearest, and never too far where it is
+    not quite, so that t climbs towards the least gauge from below. What is left of r is then made
+    good by the shortest vector that does, which gives a gauge above.
     """
     m, d = phi.shape
-    length = float(np.sqrt(target @ target))
-    theta, t, rest = np.zeros(d), 0.0, target
+    target = np.asarray(phi @ point)
     spread = float(np.linalg.norm(phi, ord=2))
+    back_to = np.linalg.pinv(phi)
+    best, theta, t, rest = point, np.zeros(d), 0.0, target
+    least = float(convex_set.gauge(best[None])[0])
     for _ in range(_NEWTON):
-        size = float(np.sqrt(rest @ rest))
-        if size <= _RESIDUAL * length:
-            return theta
         back = (phi.T @ rest)[None]
         support = float(np.sum(convex_set.linear_oracle(-back) * back))
-        if support <= 0:
-            return None
-        t += size * size / support
+        if support > 0:
+            t = max(t, float(rest @ target) / support)
+        if support <= 0 or least <= (1 + LOOSE) * t:
+            break
         problem = Embedded(
             phi,
             np.eye(m)[None] * t * t,
             (t * target)[None, None],
             np.zeros(1),
             np.array([1 / (t * spread) ** 2]),
-            np.full((1, 1), (_RESIDUAL * length) ** 2 / 4),
+            np.full((1, 1), _SHARE * float(rest @ rest)),
         )
         found = descend(problem, convex_set, (theta / t)[None, None], _STEPS)
         theta = t * found.theta[0, 0]
         rest = target - phi @ theta
-    return None
+        whole = theta + back_to @ rest
+        gauge = float(convex_set.gauge(whole[None])[0])
+        if gauge < least:
+            best, least = whole, gauge
+    return best
