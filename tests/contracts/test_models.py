@@ -1,0 +1,189 @@
+"""Every model of the registry: pure, the same bits however it is cut, within its budget."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.mechanism import arrays_of
+from dpcore.noise.prf import KeyedNoise, RootKey
+from dpcore.plan import Plan
+from dpcore.registry import MODELS
+from dpcore.simulate import Events, bounded, leaves_for, simulate
+from tests.contracts.cases import same
+from transforms.coders import pack, restore, unpack
+
+START, HOUR, TICKS = 1_704_067_200_000_000, 3_600_000_000, 24
+KEYS = ("east", "north", "west")
+SECRET = bytes(range(32))
+CONFIG = """
+name: contract
+schema: {{time: t}}
+key: {{column: k, declared: [{keys}]}}
+clock: {{start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-02T00:00:00Z}}
+privacy: {{epsilon: 2.0, delta: 1e-5, protect_for: all, relation: {relation}}}
+model:
+  algorithm: {algorithm}
+  features: [u, v]
+  target: y
+  ranges: {{u: [0, 2], v: [-1, 3], y: [0, 16]}}
+  set: {{{set}: 2}}
+"""
+NAMES = tuple(MODELS)
+PACKED = ("regression.erm", "regression.naive")
+"""Models that keep the rows of a block in one array, key after key."""
+
+
+@cache
+def plan(name: str, relation: str = "replace_one", keys: tuple[str, ...] = KEYS) -> Plan:
+    ball = "l1_ball" if name == "online.conditional_gradient" else "l2_ball"
+    text = CONFIG.format(algorithm=name, relation=relation, keys=", ".join(keys), set=ball)
+    return Plan.from_yaml(text)
+
+
+def events(n: int = 300, seed: int = 1, keys: tuple[str, ...] = KEYS) -> Events:
+    """About four events a key and tick, some bad."""
+    rng = np.random.default_rng(seed)
+    u, v = rng.uniform(-0.5, 2.5, n), rng.uniform(-1, 3, n)
+    u[::17] = np.nan
+    return Events(
+        START + rng.integers(0, TICKS * HOUR, n),
+        [keys[i] for i in rng.integers(0, len(keys), n)],
+        {"u": u, "v": v, "y": 6 + 2 * u - v + rng.normal(size=n)},
+    )
+
+
+def taken(given: Events, which: Any) -> Events:
+    return Events(
+        given.times[which],
+        [given.keys[i] for i in which],  # type: ignore[index]
+        {name: column[which] for name, column in given.columns.items()},
+    )
+
+
+def stepped(made: Plan, strides: tuple[int, ...], program: Any = None) -> tuple[Any, list[Any]]:
+    """State at the end, and the noisy arrays over all ticks."""
+    program = made.program if program is None else program
+    bound = bounded(made, events(), TICKS)
+    leaves = leaves_for(made, bound, TICKS, SECRET)(list(range(len(KEYS))))
+    root = RootKey.derive(SECRET, made.name, bytes.fromhex(made.digest))
+    state, at, pieces = program.init(len(KEYS)), 0, []
+    for stride in strides:
+
+        def noise(part: int, at: int = at) -> Any:
+            return KeyedNoise(root, part, list(bound.names), at)
+
+        given, before = leaves(at, at + stride), [array.copy() for array in arrays_of(state)]
+        data = pickle.dumps(given)
+        new, noisy = program.step(state, given, noise)
+        assert all(map(np.array_equal, before, arrays_of(state))) and pickle.dumps(given) == data
+        state = new
+        pieces.append(noisy)
+        at += stride
+    return state, [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+
+
+def alike(one: Any, two: Any) -> bool:
+    """Whether simulated releases are the same bits."""
+    pairs = [
+        (x.value.tobytes(), y.value.tobytes())
+        for a, b in zip(one, two, strict=True)
+        for x, y in zip(a.released, b.released, strict=True)
+    ]
+    return [a.key for a in one] == [b.key for b in two] and all(x == y for x, y in pairs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one", "replace_anywhere"])
+def test_the_budget_is_kept_and_used(name: str, relation: str) -> None:
+    made = plan(name, relation)
+    spent = made.program.loss(None).epsilon(1e-5)
+    assert 0 < spent <= 2 * (1 + 1e-9)
+    losses = [made.program.loss(n).value for n in (0, 1, 2, TICKS, None)]
+    assert losses[0] == 0 and losses == sorted(losses)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_described_is_what_is_released(name: str) -> None:
+    made = plan(name)
+    infos = made.program.describe(np.arange(TICKS))
+    for one in simulate(made, events(), SECRET):
+        assert [(r.name, r.over) for r in one.released] == [(i.name, i.over) for i in infos]
+        for release, info in zip(one.released, infos, strict=True):
+            assert release.value.shape == (TICKS, 1, info.dimension)
+            assert len(info.labels) == info.dimension == len(set(info.labels))
+            assert np.isfinite(release.value).all()
+            assert release.stddev is None or release.stddev.shape == release.value.shape
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_canonical_plan_is_plain_and_stable(name: str) -> None:
+    made = plan(name)
+    text = json.dumps(made.program.canonical(), sort_keys=True, allow_nan=False)
+    again = pickle.loads(pickle.dumps(made.program))
+    assert json.dumps(again.canonical(), sort_keys=True) == text
+    for other in NAMES:
+        same_program = plan(other).program.canonical() == made.program.canonical()
+        assert (plan(other).digest == made.digest) == same_program
+    assert plan(name, keys=(*KEYS, "south")).digest == made.digest
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_strides_and_pickles_do_not_matter(name: str) -> None:
+    made = plan(name)
+    state, noisy = stepped(made, (TICKS,))
+    copied = pickle.loads(pickle.dumps(made.program))
+    for strides in ((1,) * TICKS, (5, 1, 18)):
+        other, cut = stepped(made, strides, copied)
+        assert same(state, other)
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(noisy, cut, strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_state_survives_the_codec_and_is_as_large_as_stated(name: str) -> None:
+    made = plan(name)
+    state, _ = stepped(made, (TICKS,))
+    arrays = arrays_of(state)
+    restored = restore(made.program.init(1), unpack(b"T", pack(b"T", arrays)))
+    assert same(state, restored)
+    assert sum(a.nbytes for a in arrays) <= made.program.state_bytes() * len(KEYS)
+    assert name in PACKED or all(len(a) == len(KEYS) for a in arrays)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_of_events_and_other_keys_do_not_matter(name: str) -> None:
+    made, given = plan(name), events()
+    whole = simulate(made, given, SECRET)
+    mixed = np.random.default_rng(5).permutation(len(given.times))
+    assert alike(whole, simulate(made, taken(given, mixed), SECRET))
+    mine = np.flatnonzero(np.array(given.keys) == "north")
+    few = simulate(made, taken(given, mine), SECRET)
+    assert alike([one for one in whole if one.key == "north"], few[1:2])
+    more = simulate(plan(name, keys=("a", *KEYS, "south")), given, SECRET)
+    assert alike(whole, [one for one in more if one.key in KEYS])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_solving_is_stateless(name: str) -> None:
+    made = plan(name)
+    _, noisy = stepped(made, (TICKS,))
+    whole = made.program.solve(tuple(noisy), np.arange(TICKS))
+    late = made.program.solve(tuple(part[9:13] for part in noisy), np.arange(9, 13))
+    for one, part in zip(whole, late, strict=True):
+        assert one.value[9:13].tobytes() == part.value.tobytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_event_changes_what_was_released_before_it(name: str) -> None:
+    made, given = plan(name), events(6000)
+    early = taken(given, np.flatnonzero(given.times < START + 10 * HOUR))
+    whole, cut = simulate(made, given, SECRET), simulate(made, early, SECRET)
+    for one, two in zip(whole, cut, strict=True):
+        pairs = [(a.value, b.value) for a, b in zip(one.released, two.released, strict=True)]
+        assert all(a[:10].tobytes() == b[:10].tobytes() for a, b in pairs)
+        assert any(a[10:].tobytes() != b[10:].tobytes() for a, b in pairs)
