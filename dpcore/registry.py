@@ -189,6 +189,7 @@ MODELS: Mapping[str, Model] = {
         reads=_PROJECTS,
         many_targets=True,
         solvers=("accelerated",),
+        defaults={"tolerance": 1e-7},
     ),
     "regression.erm": Model(
         "dpcore.erm.price:compile_erm",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Any, cast
 
 from dpcore.aggregates.price import Alternative
@@ -21,9 +21,6 @@ from dpcore.regression.projected_rows import ProjectedRows
 from dpcore.regression.projection import RandomProjection
 from dpcore.regression.rows import EventRows
 from dpcore.regression.solver import Solver
-
-TOLERANCE = 1e-7
-"""Of the gap, where none is given: there is no curvature that could make it small in few steps."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +77,6 @@ def compile_projected(
             "operator alone: it is as private as the events."
         )
     solver = Solver.of(model)
-    if "tolerance" not in model.model_fields_set:
-        solver = replace(solver, tolerance=TOLERANCE)
 
     def build(mechanism: ContinualSum) -> Projected:
         return Projected(
@@ -133,8 +128,8 @@ def _unprojected(
             "model.inputs chooses no events then: it bounds their length, and a longer event is "
             "scaled down."
         )
-    fields = {name: getattr(program, name) for name in Incremental.__dataclass_fields__}
-    return Unprojected(**fields, notes=tuple(notes)), ranked
+    given = {one.name: getattr(program, one.name) for one in fields(program)}
+    return Unprojected(**{**given, "algorithm": NAME}, notes=tuple(notes)), ranked
 
 
 def _check_middles(model: Any) -> None:
