@@ -44,7 +44,7 @@ COUNTERS = {
     "over_capacity": "beyond the room of a cell",
     "clipped": "values moved by a clip",
     "non_finite": "values missing or not finite, counted as 0",
-    "out_of_range": "values outside a histogram",
+    "out_of_range": "values outside a histogram, or events outside model.inputs",
     "divergent": "releases that came twice and differ (ALARM)",
 }
 
