@@ -34,6 +34,8 @@ model:
   ranges: {{u: [0, 2], v: [-1, 3], y: [0, 16]}}
   set: {{{set}: 2}}
 """
+MORE = {"regression.projected": "  projection: {dimension: 1}\n"}
+"""Fewer dimensions than there are features: else it would be regression.incremental."""
 NAMES = tuple(MODELS)
 PACKED = ("regression.erm", "regression.naive")
 """Models that keep the rows of a block in one array, key after key."""
@@ -43,7 +45,7 @@ PACKED = ("regression.erm", "regression.naive")
 def plan(name: str, relation: str = "replace_one", keys: tuple[str, ...] = KEYS) -> Plan:
     ball = "l1_ball" if name == "online.conditional_gradient" else "l2_ball"
     text = CONFIG.format(algorithm=name, relation=relation, keys=", ".join(keys), set=ball)
-    return Plan.from_yaml(text)
+    return Plan.from_yaml(text + MORE.get(name, ""))
 
 
 def events(n: int = 300, seed: int = 1, keys: tuple[str, ...] = KEYS) -> Events:
