@@ -1,0 +1,201 @@
+"""Leaves that are wider than events: cells of few events travel as events, with the same sums."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.keys import Keys
+from dpcore.regression.moments import Moments
+from dpcore.regression.rows import EventRows
+from tests.transforms.doubles import MINUTE, START, FakePlan
+from tests.transforms.running import cut, shuffled
+from transforms import leaf as module
+from transforms import partial
+from transforms.filter import Assign
+from transforms.leaf import Gatherer
+from transforms.piles import SumPile
+from transforms.tick import split_overdue
+
+TICKS, D = 40, 6
+NAMES = tuple(f"f{i}" for i in range(D - 1))
+
+
+class Wide:
+    """What the leaf asks of a program."""
+
+    leaf = "sum"
+
+    def __init__(self, capacity: int = 1 << 29) -> None:
+        ends = (-1.0,) * D, (1.0,) * D
+        self._rows = EventRows(NAMES, ("y",), *ends, True, Moments(D, 1, False, 3.0, 1.0))
+        self.columns, self.row_width = self._rows.columns, D + 1
+        self.dimension, self.capacity = self._rows.moments.dimension, capacity
+        self.bound = self._rows.bound
+
+    def accumulate(self, rows: Any, cells: Any, n_cells: int) -> Any:
+        return self._rows.moments.accumulate(rows, cells, n_cells)
+
+
+def plan_of(keys: Keys) -> Any:
+    return replace(FakePlan(), keys=keys, program=Wide())
+
+
+MANY = Keys.make("k", [f"{i:03d}" for i in range(70)], False, None)
+PLANS = {
+    "many": plan_of(MANY),
+    "one": plan_of(Keys.make(None, None, False, None)),
+    "observed": plan_of(Keys.make("k", None, True, None)),
+}
+
+
+def batch_of(n: int, seed: int = 0) -> pa.RecordBatch:
+    """Most events in a few cells, the others in cells of their own."""
+    rng = np.random.default_rng(seed)
+    ticks = np.where(rng.random(n) < 0.5, 3, rng.integers(0, TICKS, n))
+    keys = np.where(rng.random(n) < 0.5, 7, rng.integers(0, 70, n))
+    columns = {
+        "@time": pa.array(START + ticks * MINUTE + 5).view(pa.timestamp("us", "UTC")),
+        "@position": pa.array(np.arange(n)),
+        "@key": pa.array([f"{key:03d}" for key in keys]).dictionary_encode(),
+    }
+    columns.update({name: pa.array(rng.uniform(-1, 1, n)) for name in (*NAMES, "y")})
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def gathered(plan: Any, batches: list[pa.RecordBatch]) -> dict[int, list[bytes]]:
+    """Encoded partial leaves by block."""
+    assign, gatherer = Assign(plan, plan.program.columns), Gatherer(plan.program, plan.keys)
+    found: dict[int, list[bytes]] = defaultdict(list)
+    for batch in batches:
+        gatherer.add(assign(batch).events)
+        if gatherer.is_full:
+            for block, leaf in gatherer.drain():
+                found[block].append(partial.encode(leaf))
+    for block, leaf in gatherer.drain():
+        found[block].append(partial.encode(leaf))
+    return found
+
+
+def sums_of(plan: Any, found: dict[int, list[bytes]], cuts: tuple[int, ...]) -> dict[bytes, Any]:
+    """Key -> (TICKS, D) sums, through piles that are cut at some ticks."""
+    out: dict[bytes, Any] = {}
+    for block, payloads in found.items():
+        names = list(plan.keys.block_keys(block)) if not plan.keys.observed else []
+        edges, pieces = (0, *cuts, TICKS), []
+        for low, high in zip(edges, edges[1:], strict=False):
+            pile = SumPile(plan.program, payloads, high)
+            payloads = pile.later
+            if plan.keys.observed:
+                names += sorted(set(pile.firsts()) - set(names))
+                pile.settle({name: row for row, name in enumerate(names)})
+            part = pile.leaves(low, high, max(1, len(names)))
+            pieces.append((part, list(names)))
+        for row, name in enumerate(names):
+            alone = [p[:, row] if row < p.shape[1] else p[:, 0] * 0 for p, _ in pieces]
+            out[name] = np.concatenate(alone)
+    return out
+
+
+def brute(plan: Any, batch: pa.RecordBatch) -> dict[bytes, Any]:
+    n = batch.num_rows
+    rows = plan.program.bound({c: batch.column(c).to_numpy() for c in plan.program.columns}, n).rows
+    ticks = (batch.column("@time").view(pa.int64()).to_numpy() - START) // MINUTE
+    keys = batch.column("@key").to_pylist() if plan.keys.column else [""] * n
+    out: dict[bytes, Any] = {}
+    for name in set(keys):
+        mine = np.flatnonzero(np.array(keys) == name)
+        sums = plan.program.accumulate(rows[mine], ticks[mine], TICKS)
+        out[name.encode()] = sums
+    return out
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("pieces", [1, 9])
+@pytest.mark.parametrize("small", [False, True], ids=["roomy", "tight"])
+def test_sums_are_the_same_however_they_travel(
+    name: str, pieces: int, small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if small:
+        monkeypatch.setattr(module, "CELLS", 500)
+        monkeypatch.setattr(module, "GRID", 2_000)
+        monkeypatch.setattr(module, "ELEMENT", 200)
+    plan, batch = PLANS[name], batch_of(3_000)
+    found = gathered(plan, cut(shuffled(batch), pieces))
+    kinds = {partial.decode(data).is_summed for parts in found.values() for data in parts}
+    if name != "one":
+        assert kinds == {True, False}
+    for cuts in ((), (3, 4, 20)):
+        sums, expected = sums_of(plan, found, cuts), brute(plan, batch)
+        for key, values in expected.items():
+            assert np.array_equal(sums.pop(key), values)
+        assert all(not rest.any() for rest in sums.values())
+
+
+def test_few_events_are_smaller_than_their_sums() -> None:
+    names = tuple(f"f{i}" for i in range(99))
+    plan = plan_of(MANY)
+    ends = (-1.0,) * 100, (1.0,) * 100
+    rows = EventRows(names, ("y",), *ends, True, Moments(100, 1, False, 11.0, 1.0))
+
+    wide = type("Hundred", (), {"leaf": "sum", "columns": rows.columns, "bound": rows.bound,
+                "row_width": 101, "dimension": rows.moments.dimension, "capacity": 1 << 29,
+                "accumulate": staticmethod(rows.moments.accumulate)})()  # fmt: skip
+    rng, n = np.random.default_rng(1), 2_000
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "@tick": pa.array(np.sort(rng.integers(0, 1000, n))),
+            "@key": pa.array([f"{i:03d}" for i in rng.integers(0, 70, n)]).dictionary_encode(),
+            **{name: pa.array(rng.uniform(-1, 1, n)) for name in rows.columns},
+        }
+    )
+    gatherer = Gatherer(wide, MANY)
+    gatherer.add(batch)
+    sent = sum(len(partial.encode(leaf)) for _, leaf in gatherer.drain())
+    assert sent < 1.2 * n * 101 * 8 < n * rows.moments.dimension * 8 / 40
+
+
+def test_events_that_come_late_are_counted_and_the_rest_is_kept() -> None:
+    plan, batch = PLANS["many"], batch_of(500)
+    payloads = [data for parts in gathered(plan, [batch]).values() for data in parts]
+    ticks = (batch.column("@time").view(pa.int64()).to_numpy() - START) // MINUTE
+    overdue, kept = 0, 0
+    for data in payloads:
+        gone, rest = split_overdue(data, 10)
+        overdue += gone
+        if rest is not None:
+            assert partial.tick_range(rest)[0] >= 10
+            kept += int(partial.decode(rest).counts.sum())
+    assert (overdue, kept) == (int((ticks < 10).sum()), int((ticks >= 10).sum()))
+
+
+def test_a_bundle_is_sent_on_before_its_sums_run_out_of_room() -> None:
+    plan = replace(PLANS["one"], program=Wide(capacity=1_000))
+    gatherer, assign = Gatherer(plan.program, plan.keys), Assign(plan, plan.program.columns)
+    gatherer.add(assign(batch_of(499)).events)
+    assert not gatherer.is_full
+    gatherer.add(assign(batch_of(10)).events)
+    assert gatherer.is_full
+    list(gatherer.drain())
+    assert not gatherer.is_full
+
+
+def test_a_cell_beyond_its_capacity_is_held_in_room_whatever_travelled_how() -> None:
+    from transforms.piles import ROOM
+
+    program = Wide(capacity=100)
+    row = np.full((1, D + 1), 2**16, dtype=np.int32)
+    own = program.accumulate(row.astype(float), np.zeros(1, dtype=np.int64), 1)
+    one, zero = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    big = partial.PartialLeaf(zero, zero, 90 * one, np.full_like(own, ROOM))
+    few = partial.PartialLeaf(np.repeat(zero, 20), np.repeat(zero, 20), np.repeat(one, 20),
+                              np.repeat(row, 20, axis=0))  # fmt: skip
+    pile = SumPile(program, [partial.encode(big), partial.encode(few)], 1)
+    assert (pile.leaves(0, 1, 1) == ROOM).all()
+    roomy = SumPile(Wide(), [partial.encode(big._replace(values=own)), partial.encode(few)], 1)
+    assert np.array_equal(roomy.leaves(0, 1, 1)[0], 21 * own)
