@@ -37,6 +37,15 @@ def test_config_in_the_readme_plans() -> None:
     assert made.guarantee.window == 720
 
 
+def test_models_in_the_readme_plan() -> None:
+    (whole,) = blocks(README, "yaml")
+    models = [text for text in blocks(README, "") if text.startswith("model:")]
+    head, _, tail = whole.partition("aggregates:")
+    for text in models:
+        plan_of(loads(f"{head}{text}sink:{tail.partition('sink:')[2]}"))
+    assert len(models) == 2
+
+
 def test_python_in_the_readme_compiles() -> None:
     for text in blocks(README, "python"):
         compile(text, "README.md", "exec")
