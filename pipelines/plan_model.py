@@ -116,12 +116,20 @@ def notes(plan: Plan, model: ModelConfig, facts: Mapping[str, Any]) -> Iterator[
 
 def refused(model: ModelConfig) -> Iterator[str]:
     """Which values are moved, and which events are not learned from."""
-    for name in model.columns:
+    sums = plan_regression.drops_bad_events(model)
+    for name in model.columns[:SHOWN] if len(model.columns) > 2 * SHOWN else model.columns:
         low, high = model.ranges[name]
-        yield (
-            f"values of {name} are moved into [{low:g}, {high:g}]; missing and non-finite ones "
-            f"count as {(low + high) / 2:g}, the middle"
+        yield f"values of {name} are moved into [{low:g}, {high:g}]" + (
+            ""
+            if sums
+            else f"; missing and non-finite ones count as {(low + high) / 2:g}, the middle"
         )
+    if len(model.columns) > 2 * SHOWN:
+        yield f"and so are those of {len(model.columns) - SHOWN:,} more columns, into their ranges"
+    if sums:
+        yield "an event with a missing or non-finite number counts as none"
+    if model.inputs is not None:
+        yield "an event outside model.inputs counts as none, where features are projected"
     if not MODELS[model.algorithm].takes("cap"):
         return
     yield f"of more than {model.cap:,} events of a key and tick, a keyed hash chooses {model.cap:,}"

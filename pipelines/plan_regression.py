@@ -10,6 +10,7 @@ import numpy as np
 
 from dpcore.model_config import ModelConfig
 from dpcore.plan import Plan
+from dpcore.registry import MODELS
 from pipelines.terminal import bytes_text, number, span
 
 WORDS = {
@@ -20,6 +21,7 @@ WORDS = {
     "r2": "share of the variance explained",
     "moments": "noisy sums of products of columns",
 }
+PROJECTED = "regression.projected"
 EVENTS = 10_000
 """Events in the span at which the error of a model is predicted."""
 
@@ -73,6 +75,12 @@ def rows_of(plan: Plan, facts: Mapping[str, Any], width: float) -> Iterator[tupl
 
 def notes(plan: Plan, model: ModelConfig) -> Iterator[str]:
     """What the table of releases leaves open."""
+    if plan.algorithm == PROJECTED and predicted(plan) is None:
+        yield (
+            "A model is lifted from what its features were projected to. It has no band: what the "
+            "projection leaves out is no noise, and is not known."
+        )
+        return
     if keeps_moments(plan):
         yield (
             f"* at {EVENTS:,} events in the span, spread evenly over the ranges; with n events it "
@@ -84,6 +92,11 @@ def notes(plan: Plan, model: ModelConfig) -> Iterator[str]:
         "A model follows from all rows so far and stands until the next run; the noise is in the "
         "solver's steps, so that its distance to the best model has no band."
     )
+
+
+def drops_bad_events(model: ModelConfig) -> bool:
+    """Whether an event with a missing number counts as none, not as the middle of a range."""
+    return is_regression(model) and not MODELS[model.algorithm].takes("rows")
 
 
 def is_regression(model: ModelConfig) -> bool:
