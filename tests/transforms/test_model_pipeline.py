@@ -154,6 +154,12 @@ def test_more_declared_keys_change_no_other_key(secret: SecretRef) -> None:
         ("online.conditional_gradient", "toeplitz", "1e-6", "loss: logistic"),
         ("online.conditional_gradient", "window_tree", "1e-6", "loss: {quantile: 0.9}"),
         ("online.pftal", "tree", "1e-6", "set: {l1_ball: 1}"),
+        ("online.pqftl", "tree", "1e-6", "set: {l1_ball: 1}"),
+        ("regression.incremental", "blt", "1e-6", "error: true\n  statistics: true"),
+        ("regression.incremental", "hybrid", "1e-6", "set: {l1_ball: 1}\n  ridge: 4"),
+        ("regression.incremental", "sliding", "1e-6", "over: 12"),
+        ("regression.incremental", "merging_tree", "0.0", "clip: {features: 0.9, target: 0.4}"),
+        ("regression.two_trees", "tree", "1e-6", "solver: noisy_projected_gradient\n  steps: 50"),
     ],
 )
 def test_learners_over_any_sum(

@@ -139,7 +139,6 @@ def test_sums_are_the_same_however_they_travel(
 
 def test_few_events_are_smaller_than_their_sums() -> None:
     names = tuple(f"f{i}" for i in range(99))
-    plan = plan_of(MANY)
     ends = (-1.0,) * 100, (1.0,) * 100
     rows = EventRows(names, ("y",), *ends, True, Moments(100, 1, False, 11.0, 1.0))
 
