@@ -37,7 +37,7 @@ class NoisyGradient:
         first falls in T towards 2 D L sqrt(d / rho) and is within 6 % of that at
         T = 8 rho n^2 / (2 d): more than that for n = ``limit`` is never run. With K-norm noise the
         term of the noise grows with T instead, and T = eps n / (2 d) balances both.
-      A run whose own bound is above half of what any point of C achieves gives back its start.
+      A run whose noise may cost more than half of what any point of C does gives back its start.
       Source: Bassily, Smith, Thakurta (2014), with full gradients in place of one row's; sums in
         place of means, the private count, and the average of the last half as derived here.
 

@@ -41,7 +41,7 @@ class NoisySgd:
         rho n^2 / (2 d) leave B = 1, which is ``NoisyGradient``.
       Error: no bound is claimed for batches without replacement; steps are those that the bound for
         independent batches would choose.
-      A run of which that bound is above half of what any point achieves gives back its start.
+      A run whose noise may cost more than half of what any point of C does gives back its start.
       Source: Bassily, Smith, Thakurta (2014), Algorithm 1; passes in place of sampling.
 
     Attributes:
@@ -98,7 +98,8 @@ class NoisySgd:
                 gradient = batch.gradients(x) + steps.strength[:, None] * (x - centre)
                 moved = problem.set.project(x - steps.length(done) * gradient)
                 x = np.where(active, to_grid(moved, grid), x)
-        return np.where(steps.useful[:, None], to_grid(average / weights, grid), start)
+        average /= np.maximum(weights, 1.0)  # 0 of keys that give back their start
+        return np.where(steps.useful[:, None], to_grid(average, grid), start)
 
     def stddev(self, budget: Loss, share: Fraction) -> float:
         """See BatchSolver."""

@@ -32,8 +32,9 @@ class Steps(NamedTuple):
     Attributes:
       strong: (K,), whether steps shrink. eta: (K,), length of the constant ones.
       strength: (K,), lambda of the function that a step sees. total: (K,) int64, steps.
-      bound: (K,), on the expected excess. useful: (K,), whether it is at most half of what every
-        point of the set achieves: else noise is likely to lead away from a good start.
+      bound: (K,), on the expected excess. useful: (K,), whether the part of it that noise has is at
+        most half of what every point of the set achieves: else noise is likely to lead away from a
+        good start.
     """
 
     strong: NDArray[np.bool_]
@@ -77,11 +78,18 @@ def steps_for(
     slope = counts * lipschitz / parts + strength / parts * diameter
     energy = slope * slope + noise
     averaged = (total - total // 2).astype(np.float64)
+    safe = np.where(strength > 0, strength, 1.0) / parts
+
+    def convex(square: Floats | float) -> Floats:
+        return np.asarray(parts * diameter * np.sqrt(square / averaged))
+
+    def shrinking(square: Floats | float) -> Floats:
+        bound = parts * 2.0 * square / (safe * (total + 1))
+        return np.where(strength > 0, bound, math.inf)
+
     eta = diameter / np.sqrt(averaged * energy)
-    convex = parts * diameter * np.sqrt(energy / averaged)
-    safe = np.where(strength > 0, strength / parts, 1.0)
-    strong_bound = np.where(strength > 0, parts * 2.0 * energy / (safe * (total + 1)), math.inf)
-    strong = strong_bound < convex
-    bound = np.where(strong, strong_bound, convex)
+    strong = shrinking(energy) < convex(energy)
+    bound = np.where(strong, shrinking(energy), convex(energy))
+    lost = np.where(strong, shrinking(noise), convex(noise))
     trivial = counts * lipschitz * diameter + 0.5 * strength * diameter * diameter
-    return Steps(strong, eta, strength / parts, total, bound, 2 * bound < trivial)
+    return Steps(strong, eta, strength / parts, total, bound, 2 * lost < trivial)

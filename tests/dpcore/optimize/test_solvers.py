@@ -151,7 +151,7 @@ def test_a_run_that_promises_nothing_gives_back_its_start() -> None:
     one, rows = problem(), random_rows(5)
     poor = Loss("gdp", 0.01)
     for name in SOLVERS:
-        solver = SOLVERS[name](one, 16)
+        solver = SOLVERS[name](one, 3)
         assert (solved(solver, one, rows, 0.0, poor) == 0).all()
         assert (solved(solver, one, rows, 0.0) != 0).any()
 
