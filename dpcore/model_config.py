@@ -201,7 +201,8 @@ class ModelConfig(Section):
         default={"l2_ball": RADIUS},
         description="Where the coefficients lie, in scaled units: {l1_ball: r}, {l2_ball: r}, "
         "{simplex: 1}, {box: [low, high]}, {polytope: {vertices: [...]}}, {product: [...]}, "
-        "{trace_norm_ball: ...}, {permutations: n} or {flow: ...}. Without it: {l2_ball: 2}, or "
+        "{trace_norm_ball: ...}, {permutations: n}, {flow: ...}, {lp_ball: {radius: r, p: 1.5}} or "
+        "{group_l1_ball: {radius: r, groups: 3}}. Without it: {l2_ball: 2}, or "
         "{l1_ball: 2} for online.conditional_gradient.",
         examples=["{l1_ball: 5}"],
     )
