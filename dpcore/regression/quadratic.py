@@ -56,7 +56,7 @@ class PrivateQuadratic:
     @property
     def dimension(self) -> int:
         """d."""
-        return self.matrix.shape[-1]
+        return int(self.matrix.shape[-1])
 
     @cached_property
     def symmetric(self) -> Floats:
