@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +12,10 @@ from dpcore.geometry.parse import parse_set
 from dpcore.losses import parse_loss
 from dpcore.model_config import PROJECTION_FREE, ModelConfig
 from dpcore.program import Program
+from dpcore.regression.rows import EventRows
 
+WORTH = 1.5
+"""Times less noise that a bound must save to be worth a sentence."""
 _FIRST = np.zeros(1, dtype=np.int64)
 
 
@@ -33,8 +38,27 @@ def model_warnings(model: ModelConfig, program: Program) -> tuple[str, ...]:
             f"This loss reads the target as a label: {(low + high) / 2:g}, the middle of its "
             "range, and above is +1, below is -1; a missing target counts as +1."
         )
+    found.extend(length_notes(model, program))
     found.extend(getattr(program, "notes", ()))
     return tuple(found)
+
+
+def length_notes(model: ModelConfig, program: Program) -> Iterator[str]:
+    """What a bound on the length of events would save, where none is set."""
+    rows = getattr(program, "rows", None)
+    if model.clip.features is not None or not isinstance(rows, EventRows):
+        return
+    moments = rows.moments
+    typical = math.sqrt(len(model.features) / 3 + model.intercept)
+    shorter = replace(moments, reach=typical)
+    saved = moments.sensitivity("replace_one") / shorter.sensitivity("replace_one")
+    if saved >= WORTH:
+        yield (
+            f"Without model.clip.features the noise covers events of length {moments.reach:.3g}, "
+            "every feature at an end of its range. Events spread evenly over their ranges have "
+            f"length {typical:.3g}: a clip there has {saved:.2g} times less noise, and longer "
+            "events count for less."
+        )
 
 
 def releases_loss(program: Program) -> bool:

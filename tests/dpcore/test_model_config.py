@@ -10,6 +10,7 @@ import pytest
 
 from dpcore.config import PlanConfig
 from dpcore.errors import ConfigError
+from dpcore.plan import Plan
 from dpcore.registry import MODELS
 
 FLIGHTS: dict[str, Any] = {
@@ -135,3 +136,51 @@ def test_a_model_stands_alone() -> None:
     data["aggregates"] = {"n": {"count": "events"}}
     with pytest.raises(ConfigError, match="keep one"):
         PlanConfig.from_dict(data)
+
+
+REGRESSION: dict[str, Any] = {"algorithm": "regression.incremental", "set": {"l2_ball": 3}}
+
+
+def test_a_regression_has_its_own_fields() -> None:
+    fields = {
+        **REGRESSION,
+        "target": ["delay", "late"],
+        "features": ["distance"],
+        "clip": {"features": 1.0, "target": 0.5},
+        "ridge": 2.0,
+        "over": 24,
+        "error": True,
+    }
+    config = PlanConfig.from_dict(changed(**fields))
+    model = config.model
+    assert model is not None and model.targets == ("delay", "late")
+    assert model.columns == ("distance", "delay", "late") and model.over == 24
+    assert PlanConfig.from_dict(config.to_dict()) == config
+    single = PlanConfig.from_dict(changed(**REGRESSION)).model
+    assert single is not None and single.targets == ("delay",) and single.over == "all"
+    assert single.clip.features is None and single.clip.target is None
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_a_model_does_not_read_is_refused_by_name(name: str) -> None:
+    values = {"ridge": 1.0, "over": 3, "weight": 0.2, "every": 5, "inputs": {"k_sparse": 1},
+              "projection": {"dimension": 2}, "cap": 7, "centre": [0.0, 0.0, 0.0]}  # fmt: skip
+    for field, value in values.items():
+        if MODELS[name].takes(field):
+            continue
+        with pytest.raises(ConfigError, match="not a setting of") as caught:
+            PlanConfig.from_dict(changed(algorithm=name, **{field: value}))
+        assert caught.value.field == f"model.{field}"
+    for field in ("gradient", "loss", "features", "target"):
+        if MODELS[name].takes(f"clip.{field}"):
+            continue
+        with pytest.raises(ConfigError, match="not a setting of"):
+            PlanConfig.from_dict(changed(algorithm=name, clip={field: 1.0}))
+
+
+def test_a_plan_tells_what_a_bound_on_events_would_save() -> None:
+    open_ended = Plan.from_config(PlanConfig.from_dict(changed(**REGRESSION)))
+    assert any("times less noise" in warning for warning in open_ended.warnings)
+    clipped = changed(**REGRESSION, clip={"features": 1.2})
+    warnings = Plan.from_config(PlanConfig.from_dict(clipped)).warnings
+    assert not any("times less noise" in warning for warning in warnings)
