@@ -200,6 +200,10 @@ class PlanConfig(Section):
         data = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         if self.model is not None:  # its default differs
             data["privacy"]["relation"] = self.privacy.relation
-            for name in MODELS[self.model.algorithm].defaults:
+            known = MODELS[self.model.algorithm]
+            for name in known.defaults:
                 data["model"][name] = getattr(self.model, name)
+            if known.takes("clip.gradient"):
+                clip = data["model"].get("clip", {})
+                data["model"]["clip"] = {**clip, "gradient": self.model.clip.gradient}
         return data
