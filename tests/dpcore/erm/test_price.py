@@ -101,15 +101,16 @@ def test_configs_come_back_and_every_setting_is_in_the_digest(solver: str, algor
         "cap: 7",
         *(["every: 9"] if algorithm == "erm" else []),
     ]
-    found = {plan(base, algorithm=algorithm).digest}
+    found = {plan(base, algorithm=algorithm, epsilon=20.0).digest}
     for more in settings:
-        made = plan(f"{base}\n  {more}", algorithm=algorithm)
+        made = plan(f"{base}\n  {more}", algorithm=algorithm, epsilon=20.0)
         again = PlanConfig.from_dict(made.config.to_dict())
         assert again.model_dump() == made.config.model_dump()
         assert Plan.from_config(again).digest == made.digest
         found.add(made.digest)
     assert len(found) == len(settings) + 1
-    moved = plan(f"{base}\n  curvature: 1.0\n  centre: [0.1, 0.1, 0.1]", algorithm=algorithm)
+    centre = f"{base}\n  curvature: 1.0\n  centre: [0.1, 0.1, 0.1]"
+    moved = plan(centre, algorithm=algorithm, epsilon=20.0)
     assert moved.digest not in found
 
 
