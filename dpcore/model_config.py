@@ -248,10 +248,11 @@ class ModelConfig(Section):
         description="Share of the squared budget that the running loss takes from the gradients.",
         examples=[0.1],
     )
-    ridge: float = Field(
-        default=0.0,
+    ridge: float | None = Field(
+        default=None,
         description="Weight of the |x|^2 that is added to the sum of squared errors, in events of "
-        "scaled units: what noise does to directions that few events show fades with it.",
+        "scaled units: what noise does to directions that few events show fades with it. Without "
+        "it: the size of the noise at each tick, which is public; 0 adds none.",
         examples=[10.0],
     )
     solver: str = Field(
@@ -443,7 +444,7 @@ class ModelConfig(Section):
         if not 0 < self.weight < 1:
             raise refusal("weight", self.weight, "must lie between 0 and 1, like 0.1.")
 
-        if not 0 <= self.ridge <= FARTHEST:
+        if self.ridge is not None and not 0 <= self.ridge <= FARTHEST:
             raise refusal("ridge", self.ridge, "must be a finite number, 0 or more.")
         if not 0 < self.tolerance < 1:
             raise refusal("tolerance", self.tolerance, "must lie between 0 and 1, like 1e-9.")

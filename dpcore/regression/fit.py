@@ -68,7 +68,7 @@ def typical_band(
       quadratic: what was solved. theta: (n, k, d). count: (n,) N, at least 1. stddev: (n,) s.
     """
     values, vectors = quadratic.eigen
-    own = np.maximum(values - quadratic.ridge, 0.0)
+    own = np.maximum(values - quadratic.pull, 0.0)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         weight = np.where(own > 0, own / (values * values), np.where(values > 0, 0.0, np.inf))
         turned = theta @ vectors

@@ -19,6 +19,7 @@ from dpcore.regression.bands import stddev_along
 from dpcore.regression.fit import fit_of, typical_band
 from dpcore.regression.moments import Statistics
 from dpcore.regression.quadratic import PrivateQuadratic
+from dpcore.regression.ridge import canonical_ridge, ridge_for
 from dpcore.regression.rows import EventRows
 from dpcore.regression.solver import Solver
 
@@ -43,7 +44,8 @@ class Incremental:
 
     Attributes:
       rows: columns, ranges, bounds. parts: continual sums over consecutive coordinates of a leaf;
-        one, unless it is a baseline. set: where models lie. ridge: weight of |theta|^2.
+        one, unless it is a baseline. set: where models lie. ridge: weight of |theta|^2;
+        None: the size of the noise, see ``ridge_for``.
       solver: how models are found. error: whether mse and r2 are released. statistics: whether
         the moments are. algorithm: its name in the config.
     """
@@ -51,7 +53,7 @@ class Incremental:
     rows: EventRows
     parts: tuple[ContinualSum, ...]
     set: ConvexSet
-    ridge: float
+    ridge: float | None
     solver: Solver
     error: bool
     statistics: bool
@@ -124,7 +126,8 @@ class Incremental:
         moments = self.rows.moments
         found = moments.unpack(noisy[0].reshape(n * n_keys, size))
         deviation = np.repeat(self.stddev(ticks), n_keys)
-        quadratic = PrivateQuadratic(found.matrix, found.right, self.ridge)
+        ridge = ridge_for(self.ridge, deviation, moments.features)
+        quadratic = PrivateQuadratic(found.matrix, found.right, ridge)
         theta = self.solver(quadratic, self.set, deviation)
         out = self._models(quadratic, theta, deviation, (n, n_keys))
         if self.rows.intercept:
@@ -235,7 +238,7 @@ class Incremental:
             "program": self.algorithm,
             "rows": self.rows.canonical(),
             "set": self.set.canonical(),
-            "ridge": self.ridge.hex(),
+            "ridge": canonical_ridge(self.ridge),
             "solver": self.solver.canonical(),
             "error": self.error,
             "statistics": self.statistics,

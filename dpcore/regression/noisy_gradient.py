@@ -39,7 +39,7 @@ def noisy_projected_gradient(
     for first in range(0, n, most):
         at = slice(first, first + most)
         matrix = quadratic.symmetric[at].copy()
-        matrix[:, diagonal, diagonal] += quadratic.ridge
+        matrix[:, diagonal, diagonal] += quadratic.pull
         right, limit = quadratic.right[at], steps[at]
         eta = diameter / (np.sqrt(limit) * bound[at])
         theta = np.broadcast_to(convex_set.start(), right.shape)
@@ -86,7 +86,7 @@ def schedule(
     """
     at_least_one(steps=steps)
     reach = convex_set.farthest(np.zeros(quadratic.dimension))
-    values = np.linalg.eigvalsh(quadratic.symmetric) + quadratic.ridge
+    values = np.linalg.eigvalsh(quadratic.symmetric) + quadratic.pull
     norm = np.max(np.abs(values), axis=1)
     lengths = l2_norms(quadratic.right.reshape(-1, quadratic.dimension))
     slope = 2 * (norm[:, None] * reach + lengths.reshape(quadratic.right.shape[:2]))

@@ -55,7 +55,7 @@ def compile_incremental(config: PlanConfig) -> tuple[Incremental, tuple[Alternat
             rows,
             (mechanism,),
             convex_set,
-            float(model.ridge),
+            None if model.ridge is None else float(model.ridge),
             solver,
             bool(model.error),
             bool(model.statistics),

@@ -19,6 +19,7 @@ from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
 from dpcore.regression.lifting import Embedded, is_least, lift, solve_embedded
 from dpcore.regression.projected_rows import ProjectedRows
 from dpcore.regression.quadratic import PrivateQuadratic
+from dpcore.regression.ridge import canonical_ridge, ridge_for
 from dpcore.regression.solver import Solver
 
 NAME = "regression.projected"
@@ -47,14 +48,14 @@ class Projected:
 
     Attributes:
       rows: columns, ranges, Phi, bounds. mechanism: continual sum of the moments. set: where models
-        lie, in d dimensions. ridge: weight of |Phi theta|^2. solver: tolerance and most steps.
-      statistics: whether the moments are released. notes: for the plan.
+        lie, in d dimensions. ridge: weight of |Phi theta|^2; None: as ``ridge_for``. solver:
+        tolerance and most steps. statistics: whether the moments are released. notes: for the plan.
     """
 
     rows: ProjectedRows
     mechanism: ContinualSum
     set: ConvexSet
-    ridge: float
+    ridge: float | None
     solver: Solver
     statistics: bool
     notes: tuple[str, ...] = ()
@@ -138,8 +139,11 @@ class Projected:
         k, d = moments.targets, self.set.dimension
         theta = np.empty((len(flat), k, d))
         most = max(1, _TOGETHER // (moments.features**2 + k * d))
+        noise = self.mechanism.stddev(ticks, over)[:, 0] * moments.resolution
+        deviation = np.repeat(noise, n_keys)
         for first in range(0, len(flat), most):
-            theta[first : first + most] = self._models(flat[first : first + most])
+            span = slice(first, first + most)
+            theta[span] = self._models(flat[span], deviation[span])
         shape = (n, n_keys, -1)
         found = [
             Released("theta", over, theta.reshape(shape), None),
@@ -151,10 +155,11 @@ class Projected:
             found.append(Released("moments", over, value, np.broadcast_to(spread, value.shape)))
         return tuple(found)
 
-    def _models(self, values: Floats) -> Floats:
-        """(n, D) lattice sums -> (n, k, d)."""
+    def _models(self, values: Floats, deviation: Floats) -> Floats:
+        """(n, D) lattice sums, and the noise of each -> (n, k, d)."""
         found = self.rows.moments.unpack(values)
-        quadratic = PrivateQuadratic(found.matrix, found.right, self.ridge)
+        ridge = ridge_for(self.ridge, deviation, self.rows.moments.features)
+        quadratic = PrivateQuadratic(found.matrix, found.right, ridge)
         steps = STEPS if self.solver.steps is None else self.solver.steps
         theta = solve_embedded(
             quadratic, self._phi, self._spread, self.set, self.solver.tolerance, steps
@@ -208,7 +213,7 @@ class Projected:
             "program": NAME,
             "rows": self.rows.canonical(),
             "set": self.set.canonical(),
-            "ridge": self.ridge.hex(),
+            "ridge": canonical_ridge(self.ridge),
             "solver": self.solver.canonical(),
             "statistics": self.statistics,
             "mechanism": {**part, "scales": self.mechanism.scales[0].hex()},

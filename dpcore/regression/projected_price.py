@@ -83,7 +83,7 @@ def compile_projected(
             rows,
             mechanism,
             convex_set,
-            float(model.ridge),
+            None if model.ridge is None else float(model.ridge),
             solver,
             bool(model.statistics),
             tuple(notes),

@@ -38,20 +38,25 @@ class PrivateQuadratic:
 
     Attributes:
       matrix: (n, d, d), as released. right: (n, k, d), rows q of every target.
-      ridge: 0 or more.
+      ridge: 0 or more; one for all, or (n,) one a system.
     """
 
     matrix: Floats
     right: Floats
-    ridge: float = 0.0
+    ridge: float | Floats = 0.0
 
     def __post_init__(self) -> None:
         n, d = self.matrix.shape[0], self.matrix.shape[-1]
         shape = self.right.shape
         if self.matrix.shape != (n, d, d) or len(shape) != 3 or (shape[0], shape[2]) != (n, d):
             raise ValueError("matrices are (n, d, d), right sides (n, k, d).")
-        if not 0 <= self.ridge < np.inf:
+        if not (np.isfinite(self.pull) & (self.pull >= 0)).all():
             raise ConfigError("model.ridge", self.ridge, "must be a finite number, 0 or more.")
+
+    @cached_property
+    def pull(self) -> Floats:
+        """(n, 1): the ridge of every system."""
+        return np.broadcast_to(np.asarray(self.ridge, dtype=float), len(self.matrix))[:, None]
 
     @property
     def dimension(self) -> int:
@@ -67,7 +72,7 @@ class PrivateQuadratic:
     def eigen(self) -> Eigen:
         """Of A."""
         values, vectors = np.linalg.eigh(self.symmetric)
-        return Eigen(np.maximum(values, 0.0) + self.ridge, vectors)
+        return Eigen(np.maximum(values, 0.0) + self.pull, vectors)
 
     @cached_property
     def convex(self) -> Floats:
@@ -75,12 +80,13 @@ class PrivateQuadratic:
         d = self.dimension
         values, vectors = self.eigen
         out = self.symmetric.copy()
-        spoilt = np.flatnonzero(values[:, 0] <= self.ridge)
+        spoilt = np.flatnonzero(values[:, 0] <= self.pull[:, 0])
         if spoilt.size:
             some = vectors[spoilt]
-            rebuilt = (some * (values[spoilt] - self.ridge)[:, None, :]) @ some.transpose(0, 2, 1)
+            own = values[spoilt] - self.pull[spoilt]
+            rebuilt = (some * own[:, None, :]) @ some.transpose(0, 2, 1)
             out[spoilt] = rebuilt / 2 + rebuilt.transpose(0, 2, 1) / 2
-        out[:, np.arange(d), np.arange(d)] += self.ridge
+        out[:, np.arange(d), np.arange(d)] += self.pull
         return out
 
     @property

@@ -55,7 +55,7 @@ def compile_two_trees(config: PlanConfig) -> tuple[Incremental, tuple[Alternativ
         EventRows.of(model, moments),
         trees(config, moments),
         convex_set,
-        float(model.ridge),
+        float(model.ridge or 0.0),
         Solver.of(model),
         False,
         bool(model.statistics),

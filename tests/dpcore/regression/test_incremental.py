@@ -47,7 +47,10 @@ def config_of(**changed: Any) -> PlanConfig:
         "ranges": "",
         "model": "set: {l2_ball: 50}",
     }
-    return PlanConfig.from_yaml(CONFIG.format(**{**given, **changed}))
+    values = {**given, **changed}
+    if "ridge" not in values["model"]:  # what noise would pull is in the way of exact equality
+        values["model"] += "\n  ridge: 0"
+    return PlanConfig.from_yaml(CONFIG.format(**values))
 
 
 def program_of(**changed: Any) -> Any:
@@ -286,7 +289,7 @@ def test_one_feature_and_no_constant() -> None:
     text = CONFIG.replace("[u, v]", "[u]").replace("v: [-1, 3], ", "")
     given = {"algorithm": "regression.incremental", "more": "", "end": "", "epsilon": 1,
              "delta": 1e-6, "window": 100, "relation": "", "mechanism": "", "target": "y",
-             "ranges": "", "model": "intercept: false\n  set: {box: [-9, 9]}"}  # fmt: skip
+             "ranges": "", "model": "intercept: false\n  set: {box: [-9, 9]}\n  ridge: 0"}  # fmt: skip
     program = Plan.from_config(PlanConfig.from_yaml(text.format(**given))).program
     assert program.dimension == 2
     rng = np.random.default_rng(9)
@@ -366,3 +369,19 @@ def test_wide_models_are_priced_in_little_memory() -> None:
     assert plan.program.dimension == 20_300
     assert plan.program.state_bytes() < 2 * 10**6
     assert len(str(plan.program.canonical())) < 50_000
+
+
+def test_without_a_number_the_ridge_is_the_size_of_the_noise() -> None:
+    rng, n = np.random.default_rng(4), 900
+    columns, cells = on_grid(rng, n), rng.integers(0, 12, n)
+    program = Plan.from_config(config_of(model="set: {l2_ball: 50}\n  ridge:")).program
+    assert program.ridge is None and program.canonical()["ridge"] == "noise"
+    found, (noisy,) = run(program, columns, cells, (12, 1))
+    for tick in (0, 5, 11):
+        size = float(program.stddev(np.array([tick]))[0]) * math.sqrt(2 * 3)
+        assert size > 0
+        same = program_of(model=f"set: {{l2_ball: 50}}\n  ridge: {size!r}")
+        (expected, *_) = same.solve((noisy[tick : tick + 1],), np.array([tick]))
+        np.testing.assert_allclose(found["theta"].value[tick], expected.value[0], rtol=1e-6)
+    fixed = program_of()
+    assert fixed.canonical()["ridge"] == (0.0).hex(), "another ridge is another plan"

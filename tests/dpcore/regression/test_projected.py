@@ -37,6 +37,7 @@ def config_of(features: int = 60, **changed: Any) -> PlanConfig:
         "set": {"l1_ball": 2},
         "inputs": {"k_sparse": 5},
         "projection": {"dimension": 24, "seed": 1},
+        "ridge": 0.0,
         **changed,
     }
     model = {name: value for name, value in model.items() if value is not None}
