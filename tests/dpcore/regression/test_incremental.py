@@ -289,7 +289,8 @@ def test_one_feature_and_no_constant() -> None:
     text = CONFIG.replace("[u, v]", "[u]").replace("v: [-1, 3], ", "")
     given = {"algorithm": "regression.incremental", "more": "", "end": "", "epsilon": 1,
              "delta": 1e-6, "window": 100, "relation": "", "mechanism": "", "target": "y",
-             "ranges": "", "model": "intercept: false\n  set: {box: [-9, 9]}\n  ridge: 0"}  # fmt: skip
+             "ranges": "",
+             "model": "intercept: false\n  set: {box: [-9, 9]}\n  ridge: 0"}  # fmt: skip
     program = Plan.from_config(PlanConfig.from_yaml(text.format(**given))).program
     assert program.dimension == 2
     rng = np.random.default_rng(9)
