@@ -1,0 +1,231 @@
+"""A recorded stream through a real Pub/Sub server: topics, a publisher with a clock, and a wire
+that can be cut."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import grpc
+from google.pubsub_v1 import PublisherClient, SubscriberClient
+from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
+from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
+
+from dpcore import times
+from tests.runners.recording import START, Recording, show
+
+PROJECT = "projects/rehearsal"
+AHEAD = 3.0
+"""Wall seconds that a paced message is published before its arrival stamp: a publisher that is
+slow for a moment makes nothing overdue."""
+_NUMBERS = itertools.count()
+
+
+@dataclass
+class Post:
+    """Topics and subscriptions of one test on a server.
+
+    Args:
+      host: host:port of the server. name: of the test; numbered, so that no two meet.
+    """
+
+    host: str
+    name: str = "rehearsal"
+    ack_deadline: int = 10
+    _channel: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = f"{self.name}-{os.getpid()}-{next(_NUMBERS)}"
+        self._channel = grpc.insecure_channel(self.host)
+        self.publisher = PublisherClient(transport=PublisherGrpcTransport(channel=self._channel))
+        self.subscriber = SubscriberClient(transport=SubscriberGrpcTransport(channel=self._channel))
+        self.topic = self.make("in")
+        self.subscription = self.subscribe("in")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+
+    def make(self, name: str) -> str:
+        """A topic."""
+        topic = f"{PROJECT}/topics/{self.name}-{name}"
+        self.publisher.create_topic(name=topic)
+        return topic
+
+    def subscribe(self, name: str) -> str:
+        """A subscription to a topic that is there."""
+        path = f"{PROJECT}/subscriptions/{self.name}-{name}"
+        self.subscriber.create_subscription(
+            request={
+                "name": path,
+                "topic": f"{PROJECT}/topics/{self.name}-{name}",
+                "ack_deadline_seconds": self.ack_deadline,
+            }
+        )
+        return path
+
+    def publish(self, messages: Iterable[bytes], at_once: int = 200) -> int:
+        """Publishes and waits until the server has them; returns how many."""
+        count = 0
+        for part in batched(messages, at_once):
+            self.publisher.publish(topic=self.topic, messages=[{"data": data} for data in part])
+            count += len(part)
+        return count
+
+    def drain(self, subscription: str, idle: float = 1.0, deadline: float = 30) -> list[Any]:
+        """Pulls and acknowledges until nothing comes any more."""
+        found: list[Any] = []
+        end, last = time.monotonic() + deadline, time.monotonic()
+        while time.monotonic() < end and time.monotonic() - last < idle:
+            request = {"subscription": subscription, "max_messages": 1000}
+            pulled = self.subscriber.pull(
+                request={**request, "return_immediately": True}, timeout=10
+            ).received_messages
+            if not pulled:
+                time.sleep(0.05)
+                continue
+            last = time.monotonic()
+            ids = [one.ack_id for one in pulled]
+            self.subscriber.acknowledge(subscription=subscription, ack_ids=ids)
+            found += [one.message for one in pulled]
+        return found
+
+
+def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Lists of at most ``size`` items."""
+    left = iter(items)
+    while part := list(itertools.islice(left, size)):
+        yield part
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a recording runs against the wall clock.
+
+    Attributes:
+      started: wall time at which stream time was the clock's start. speed: times real time.
+    """
+
+    started: float
+    speed: float
+
+    @property
+    def replay(self) -> str:
+        """What the source needs to know, as YAML."""
+        started = show(int(self.started * 1e6))
+        return f"{{origin: {START}, started: {started}, speed: {self.speed}}}"
+
+    def wall(self, micros: int) -> float:
+        """Wall time of a stream time."""
+        return self.started + (micros - times.timestamp(START)) / 1e6 / self.speed
+
+
+class Publisher(threading.Thread):
+    """Publishes a recording in order of arrival, each message a little before its stamp."""
+
+    def __init__(self, post: Post, recording: Recording, pace: Pace, size: int) -> None:
+        super().__init__(daemon=True)
+        self._post, self._pace = post, pace
+        self._messages = list(recording.messages(size))
+        self._stop = threading.Event()
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Sleeps and publishes."""
+        try:
+            for data, arrival in self._messages:
+                wait = self._pace.wall(arrival) - AHEAD - time.time()
+                if wait > 0 and self._stop.wait(wait):
+                    return
+                self._post.publish([data])
+        except BaseException as error:  # told by the thread that waits
+            self.error = error
+
+    def stop(self) -> None:
+        """Stops early."""
+        self._stop.set()
+        self.join()
+
+
+class Wire:
+    """A TCP relay to a server that can be cut for a while: connections break, new ones are refused.
+
+    The server behind it lives on, as one does behind a network that is down.
+    """
+
+    def __init__(self, target: str) -> None:
+        host, port = target.rsplit(":", 1)
+        self._target = host, int(port)
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._listener: socket.socket | None = None
+        self._port = 0
+        self.mend()
+
+    @property
+    def host(self) -> str:
+        """host:port of this end."""
+        return f"127.0.0.1:{self._port}"
+
+    def mend(self) -> None:
+        """Lets connections through, on the same port as ever."""
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", self._port))
+        listener.listen()
+        self._port, self._listener = listener.getsockname()[1], listener
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def cut(self) -> None:
+        """Breaks every connection and refuses new ones."""
+        listener, self._listener = self._listener, None
+        with self._lock:
+            ends = [*self._open, *([] if listener is None else [listener])]
+            self._open.clear()
+        for end in ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cut()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                near, _ = listener.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(self._target, timeout=5)
+            except OSError:
+                near.close()
+                continue
+            far.settimeout(None)
+            with self._lock:
+                self._open |= {near, far}
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._relay, args=(source, sink), daemon=True).start()
+
+    def _relay(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+            with self._lock:
+                self._open.discard(end)
