@@ -138,7 +138,7 @@ class TickDoFn(beam.DoFn):
             () if self._keys.observed else self._keys.block_keys(block),
             self._keys.observed,
         )
-        stepper.load(machine.read())
+        stepper.load(machine.read(), first)
         later: list[bytes] = []
         for item in stepper.advance(list(pending.read()), first, stop):
             if isinstance(item, bytes):
@@ -148,7 +148,7 @@ class TickDoFn(beam.DoFn):
         pending.clear()
         for payload in later:
             pending.add(payload)
-        machine.write(stepper.dump())
+        machine.write(stepper.dump(stop))
         next_tick.write(stop)
 
 
