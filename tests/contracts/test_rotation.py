@@ -1,4 +1,4 @@
-"""A secret that changes from a tick on: bits before stay, bits after differ, no unit comes twice."""
+"""A secret that changes from a tick on: bits before stay, bits after differ, no unit twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs whose stored state is kept as files, so that every later version of the code must read it."""
+"""Jobs whose stored state is kept as files: every later version of the code must read it."""
 
 from __future__ import annotations
 
