@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-WORKER = b"sdk_worker_main"
+WORKER = b"pipelines.engines.worker"
 
 
 def parents() -> dict[int, int]:
