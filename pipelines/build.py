@@ -29,6 +29,18 @@ def secret_of(job: JobConfig, secret_file: str | None = None) -> SecretRef | Non
     return SecretRef(**{job.secret.kind: job.secret.value})
 
 
+def rotation_of(job: JobConfig, plan: Plan) -> tuple[tuple[int, SecretRef], ...]:
+    """References to the secrets that follow the first, each with its first tick.
+
+    Raises:
+      ConfigError: names ``secret.rotate``.
+    """
+    if job.secret is None:
+        return ()
+    entries = zip(job.secret.ticks(plan.clock), job.secret.rotate, strict=True)
+    return tuple((tick, SecretRef(**{entry.kind: entry.value})) for tick, entry in entries)
+
+
 def is_bounded(job: JobConfig) -> bool:
     """Whether all events are there from the start."""
     return bool(needed("source", job.source).kind != "pubsub")
@@ -128,7 +140,12 @@ def build(
         events = read.events
         dead.append(read.dead)
     found = events | "Release" >> PrivateReleases(
-        plan, secret, bounded=bounded, every=sink.every, horizon=horizon_of(job, plan)
+        plan,
+        secret,
+        bounded=bounded,
+        every=sink.every,
+        horizon=horizon_of(job, plan),
+        rotate=rotation_of(job, plan),
     )
     dead.append(found.dead)
     letters = tuple(dead) | "DeadLetters" >> beam.Flatten()
@@ -153,6 +170,7 @@ __all__ = [
     "in_process_runner",
     "is_bounded",
     "prepare",
+    "rotation_of",
     "secret_of",
     "sink_of",
 ]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from dpcore import times
+from dpcore.clock import Clock
 from dpcore.config_errors import Section, refusal
 from dpcore.errors import ConfigError
-from dpcore.promise_config import Duration
+from dpcore.promise_config import Duration, Timestamp
+
+
+def _as_tuple(value: Any) -> Any:
+    """YAML knows lists only."""
+    return tuple(value) if isinstance(value, list) else value
+
 
 FILE_FORMATS = ("csv", "ndjson", "parquet", "arrow", "avro")
 
@@ -117,8 +125,8 @@ class Deduplicate(Section):
     )
 
 
-class Secret(OneOf):
-    """Where the 32 bytes that key the noise are kept. A reference, never the value."""
+class SecretPlace(OneOf):
+    """Where 32 bytes that key noise are kept. A reference, never the value."""
 
     file: str | None = Field(
         default=None,
@@ -135,11 +143,114 @@ class Secret(OneOf):
         description="Version of a Google Secret Manager secret.",
         examples=["projects/acme/secrets/weir/versions/1"],
     )
+    kubernetes: str | None = Field(
+        default=None,
+        description="A Kubernetes secret that is mounted in every worker: name/key (or "
+        "namespace/name/key) under /var/run/secrets/weir, or the path of the mounted file.",
+        examples=["weir-noise/key"],
+    )
+
+    @classmethod
+    def choices(cls) -> tuple[str, ...]:
+        return ("file", "env", "gcp", "kubernetes")
 
     @property
     def value(self) -> str:
         """The reference of the kind that is there."""
         return str(getattr(self, self.kind))
+
+
+class Rotation(SecretPlace):
+    """A later secret, and the tick from which it keys the noise."""
+
+    start: Timestamp = Field(
+        alias="from",
+        description="Start of the first tick whose noise it keys: a tick that is not released yet.",
+        examples=["2025-07-01T00:00:00Z"],
+    )
+
+
+class Secret(SecretPlace):
+    """Where the 32 bytes that key the noise are kept, and those that follow them."""
+
+    rotate: Annotated[tuple[Rotation, ...], BeforeValidator(_as_tuple)] = Field(
+        default=(),
+        description="Secrets that follow, each from a tick on. Ids and rows stay hashed under the "
+        "first, so keep it readable.",
+        examples=["[{from: 2025-07-01T00:00:00Z, file: secret-2.key}]"],
+    )
+
+    def ticks(self, clock: Clock) -> tuple[int, ...]:
+        """First tick of each rotation.
+
+        Raises:
+          ConfigError: a moment that is no tick's start, is not ahead of the one before it, or is
+            not inside the clock.
+        """
+        found: list[int] = []
+        for place, entry in enumerate(self.rotate):
+            tick, rest = divmod(times.timestamp(entry.start) - clock.start, clock.period)
+            field = f"secret.rotate[{place}].from"
+            if rest:
+                near = [times.show_timestamp(clock.tick_start(tick + more)) for more in (0, 1)]
+                raise ConfigError(
+                    field,
+                    entry.start,
+                    f"is not the start of a tick; near it are {' and '.join(near)}.",
+                )
+            last = found[-1] if found else 0
+            if tick <= last or (clock.ticks is not None and tick >= clock.ticks):
+                after = times.show_timestamp(clock.tick_start(last))
+                raise ConfigError(
+                    field, entry.start, f"must be after {after} and before the clock's end."
+                )
+            found.append(tick)
+        return tuple(found)
+
+
+class Engine(Section):
+    """How a cluster or a laptop runs the job; nothing here changes a release."""
+
+    checkpoints: str | None = Field(
+        default=None,
+        description="Folder or bucket for checkpoints, savepoints and what a resume needs: on "
+        "Flink, in reach of the cluster and of `weir run`. It holds clean sums: protect it like "
+        "the events. Without it .weir/NAME beside the config.",
+        examples=["gs://acme-weir/state"],
+    )
+    checkpoint_every: Duration = Field(
+        default="5s",
+        description="Time between checkpoints of a stream: after a crash that much is done again, "
+        "with the same results.",
+        examples=["10s"],
+    )
+    parallelism: int | None = Field(
+        default=None,
+        description="Workers of a job on Flink; without it all slots that are free, or two.",
+        examples=[2],
+    )
+    bundle_time: Duration = Field(
+        default="50ms",
+        description="How long a worker gathers events before it passes them on: small for prompt "
+        "ticks, larger for more events a second.",
+        examples=["500ms"],
+    )
+    bundle_events: int = Field(
+        default=20_000,
+        description="How many elements a worker gathers before it passes them on.",
+        examples=[20000],
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name in ("parallelism", "bundle_events"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise refusal(name, value, "must be a whole number, 1 or more.")
+        for name, least in (("checkpoint_every", "500ms"), ("bundle_time", "1ms")):
+            if times.duration(getattr(self, name)) < times.duration(least):
+                raise refusal(name, getattr(self, name), f"must be {least} or longer.")
+        return self
 
 
 class Sink(OneOf):
@@ -217,6 +328,7 @@ class Limits(Section):
 PATHS = {
     "source": FILE_FORMATS,
     "secret": ("file",),
+    "engine": ("checkpoints",),
     "sink": ("parquet", "csv", "ndjson"),
     "dead_letters": ("parquet", "csv", "ndjson"),
 }
@@ -238,8 +350,10 @@ __all__ = [
     "PATHS",
     "DeadLetters",
     "Deduplicate",
+    "Engine",
     "Limits",
     "PubSubSource",
+    "Rotation",
     "Secret",
     "Sink",
     "Source",

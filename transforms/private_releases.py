@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -57,6 +58,8 @@ class PrivateReleases(beam.PTransform):
       horizon: ticks of the public clock for which event ids are remembered; None: the whole run.
         Bounded input is remembered whole: its clock only moves at the end.
       noise: in tests only, a source of other noise. No option of a pipeline reaches it.
+      rotate: (first tick, secret), ticks increasing: noise from that tick on is keyed by these.
+        Hashes of ids and rows stay keyed by ``secret``.
 
     Raises:
       ConfigError: bounded input without ``clock.end``.
@@ -71,11 +74,14 @@ class PrivateReleases(beam.PTransform):
         every: int = TICKS,
         horizon: int | None = None,
         noise: NoiseSource | None = None,
+        rotate: Sequence[tuple[int, SecretRef]] = (),
     ) -> None:
         super().__init__()
         self._plan = plan
         self._secret = SecretRef.fresh() if secret is None else secret
-        self._noise = noise or KeyedNoiseSource(self._secret, plan.name, plan.digest)
+        self._noise = noise or KeyedNoiseSource(
+            self._secret, plan.name, plan.digest, tuple(rotate)
+        )
         self._horizon = horizon
         self._every, self._bounded = every, bounded
         self._beats = Heartbeats(plan.keys.live_blocks, plan.clock, bounded)
