@@ -9,13 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow.parquet as pq
 
+from pipelines.engines import job_server
+from pipelines.engines.flink import FlinkCluster
 from tests.runners.recording import SECRET, Cells, Recording, cells_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,6 +199,12 @@ def check(outcome: Outcome, recording: Recording, counters: bool = True) -> None
         assert outcome.counters == recording.counters
 
 
-def flags_of(options: Mapping[str, object]) -> Sequence[str]:
-    """Options of Beam as words of a command line."""
-    return [f"--{name}={value}" for name, value in options.items()]
+def on(cluster: FlinkCluster) -> tuple[str, ...]:
+    """Flags of a job on a cluster of this machine: a Python worker beside each TaskManager."""
+    return (
+        f"--flink_master={cluster.master}",
+        f"--flink_job_server_jar={job_server.jar()}",
+        "--parallelism=2",
+        "--environment_type=PROCESS",
+        f"--environment_config={cluster.environment_config()}",
+    )

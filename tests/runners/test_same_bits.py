@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.runners.jobs import Job, check
+from pipelines.engines.flink import FlinkCluster
+from tests.runners.jobs import Job, check, on
 from tests.runners.recording import Recording
 
 PROGRAMS = ["sums", "learner"]
@@ -50,3 +51,9 @@ def test_prism(program: str, prism_location: Any, tmp_path: Path) -> None:
 def test_embedded_flink(program: str, job_server_jar: Any, tmp_path: Path) -> None:
     recording = Recording(program)
     check(over_files(tmp_path, recording).run("flink", "--parallelism=2"), recording)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_flink_cluster(program: str, flink_cluster: FlinkCluster, tmp_path: Path) -> None:
+    recording = Recording(program)
+    check(over_files(tmp_path, recording).run("flink", *on(flink_cluster)), recording)
