@@ -60,14 +60,15 @@ def check_job(job: Any) -> None:
         raise ConfigError(
             "sink.stdout", True, "has no screen on Dataflow; use parquet, pubsub or bigquery."
         )
-    if job.secret is None or job.secret.kind != "gcp":
-        raise ConfigError(
-            "secret",
-            None if job.secret is None else job.secret.kind,
-            "must be in Secret Manager for Dataflow, like "
-            "`secret: {gcp: projects/acme/secrets/weir/versions/1}`; the workers' service account "
-            "needs roles/secretmanager.secretAccessor on it.",
-        )
+    for place in [job.secret, *getattr(job.secret, "rotate", ())]:
+        if place is None or place.kind != "gcp":
+            raise ConfigError(
+                "secret",
+                None if place is None else place.kind,
+                "must be in Secret Manager for Dataflow, like "
+                "`secret: {gcp: projects/acme/secrets/weir/versions/1}`; the workers' service "
+                "account needs roles/secretmanager.secretAccessor on it.",
+            )
 
 
 def settle(options: Any, dry: bool = False) -> None:
