@@ -1,17 +1,22 @@
-"""kill -9 of the parts of a running job, and what a Flink cluster says about it."""
+"""A stream on a Flink cluster, and kill -9 of each of its parts."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from pipelines.engines.flink import FlinkCluster
+from pipelines.engines.processes import EngineFailed
+from tests.runners.jobs import Job, Outcome, Running, on
 
 WORKER = b"pipelines.engines.worker"
+SETTLES = 90.0
+"""Seconds in which a job must have a new checkpoint after whatever was done to it."""
 
 
 def parents() -> dict[int, int]:
@@ -47,23 +52,9 @@ def python_workers(process: int) -> list[int]:
             words = (Path("/proc") / str(child) / "cmdline").read_bytes()
         except OSError:
             continue
-        if WORKER in words:
+        if WORKER in words and b"/sh" not in words.split(b"\0")[0]:
             found.append(child)
     return found
-
-
-def kill(process: int) -> None:
-    """kill -9 of one process, not of its children."""
-    os.kill(process, signal.SIGKILL)
-
-
-def ask(url: str) -> Any:
-    """An answer of Flink's REST, or None while it has none."""
-    try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return json.load(answer)
-    except OSError:
-        return None
 
 
 def eventually(done: Callable[[], Any], deadline: float, what: str) -> Any:
@@ -73,19 +64,95 @@ def eventually(done: Callable[[], Any], deadline: float, what: str) -> Any:
         found = done()
         if found:
             return found
-        assert time.monotonic() < end, f"{what}: not after {deadline} s"
+        assert time.monotonic() < end, f"{what}: not after {deadline:.0f} s"
         time.sleep(0.1)
 
 
-def running_job(rest: str) -> str | None:
-    """The job that a cluster runs, or restarts, now."""
-    told = ask(f"{rest}/jobs/overview") or {"jobs": []}
-    states = ("RUNNING", "RESTARTING", "CREATED", "INITIALIZING")
-    live = [job["jid"] for job in told["jobs"] if job["state"] in states]
-    return str(live[0]) if live else None
+@dataclass
+class Siege:
+    """A job on a cluster whose parts are killed. A context manager; it leaves no process behind.
+
+    Attributes:
+      job: what runs. cluster: where. flags: for ``weir run``.
+    """
+
+    job: Job
+    cluster: FlinkCluster
+    flags: Sequence[str] = ()
+    client: Running = field(init=False)
+    _id: str = ""
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.kill()
+
+    def _start(self, *more: str) -> None:
+        before = {entry["jid"] for entry in self.cluster.rest.jobs()}
+        self.client = self.job.start("flink", *on(self.cluster), *self.flags, *more)
+
+        def submitted() -> str | None:
+            fresh = [one for one in self._live() if one not in before]
+            return fresh[0] if fresh else None
+
+        self._id = self.client.until(submitted)
+
+    def _live(self) -> list[str]:
+        try:
+            return [str(entry["jid"]) for entry in self.cluster.rest.jobs(live=True)]
+        except EngineFailed:
+            return []
+
+    @property
+    def id(self) -> str:
+        """Flink's id of the job that runs now."""
+        return self._id
+
+    def checkpoints(self) -> int:
+        """Completed ones of the job that runs now."""
+        try:
+            return int(self.cluster.rest.checkpoints(self._id)["counts"]["completed"])
+        except EngineFailed:
+            return 0
+
+    def settle(self, checkpoints: int = 1) -> None:
+        """Waits for so many new checkpoints: the job runs, and what it did is safe."""
+        wanted = self.checkpoints() + checkpoints
+        eventually(lambda: self.checkpoints() >= wanted, SETTLES, "a checkpoint")
+
+    def kill_taskmanager(self, number: int) -> None:
+        """kill -9 of a TaskManager; another takes its place."""
+        self.cluster.kill_taskmanager(number)
+        self.cluster.start_taskmanager(number, wait=False)
+
+    def kill_worker(self, number: int) -> None:
+        """kill -9 of the Python worker of a TaskManager."""
+        process = self.cluster.taskmanagers[number].pid
+        worker = eventually(lambda: python_workers(process), SETTLES, "a Python worker")[-1]
+        os.kill(worker, signal.SIGKILL)
+
+    def kill_client(self) -> None:
+        """kill -9 of ``weir run`` and its job server; the job must go on without them."""
+        self.client.kill()
+
+    def kill_jobmanager(self) -> None:
+        """kill -9 of the JobManager, which forgets the job; a new one resumes it."""
+        self.cluster.kill_jobmanager()
+        self.client.kill()
+        self.cluster.start_jobmanager()
+        self._start("--resume")
+
+    def finish(self, deadline: float = 240) -> Outcome:
+        """Waits for the end of the job, through its client if that still lives."""
+        if self.client.process.poll() is None:
+            return self.client.finish(deadline)
+        self.cluster.rest.wait_for(self._id, "FINISHED", seconds=deadline)
+        return Outcome(self.job.cells(), {}, self.client.text)
 
 
-def completed_checkpoints(rest: str, job: str) -> int:
-    """How many checkpoints of a job are complete."""
-    told = ask(f"{rest}/jobs/{job}/checkpoints")
-    return 0 if told is None else int(told["counts"]["completed"])
+def longest_gap(job: Job) -> float:
+    """Seconds between two files of releases that followed one another, at most."""
+    moments = sorted(path.stat().st_mtime for path in job.out.glob("ticks-*"))
+    return max((b - a for a, b in zip(moments, moments[1:], strict=False)), default=0.0)

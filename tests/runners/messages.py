@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 import grpc
@@ -16,7 +17,8 @@ from google.pubsub_v1.services.publisher.transports import PublisherGrpcTranspor
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
 from dpcore import times
-from tests.runners.recording import START, Recording, show
+from tests.runners.jobs import Job
+from tests.runners.recording import HOUR, START, Recording, show
 
 PROJECT = "projects/rehearsal"
 AHEAD = 3.0
@@ -115,6 +117,11 @@ class Pace:
     started: float
     speed: float
 
+    @classmethod
+    def soon(cls, seconds: float = 4.0, speed: float = 6 * 3600) -> Pace:
+        """A clock that starts in a few seconds; by default with six ticks a second."""
+        return cls(round(time.time() + seconds, 3), speed)
+
     @property
     def replay(self) -> str:
         """What the source needs to know, as YAML."""
@@ -124,6 +131,23 @@ class Pace:
     def wall(self, micros: int) -> float:
         """Wall time of a stream time."""
         return self.started + (micros - times.timestamp(START)) / 1e6 / self.speed
+
+    @staticmethod
+    def start_of_tick(tick: int) -> int:
+        """Stream time of the start of a tick."""
+        return times.timestamp(START) + tick * HOUR
+
+    def wall_of_tick(self, tick: int) -> float:
+        """Wall time of the start of a tick."""
+        return self.wall(self.start_of_tick(tick))
+
+
+def over_messages(
+    folder: Path, recording: Recording, post: Post, pace: Pace, more: str = "", **job: Any
+) -> Job:
+    """A job on a subscription and on the clock of ``pace``. ``more``: fields of the source."""
+    source = f"subscription: {post.subscription}, payload: ndjson, replay: {pace.replay}{more}"
+    return Job(folder, recording, f"{{pubsub: {{{source}}}}}", **job)
 
 
 class Publisher(threading.Thread):
@@ -146,6 +170,12 @@ class Publisher(threading.Thread):
                 self._post.publish([data])
         except BaseException as error:  # told by the thread that waits
             self.error = error
+
+    def finish(self) -> None:
+        """Waits until all is published; raises what went wrong."""
+        self.join()
+        if self.error is not None:
+            raise self.error
 
     def stop(self) -> None:
         """Stops early."""
