@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -73,12 +73,13 @@ class Siege:
     """A job on a cluster whose parts are killed. A context manager; it leaves no process behind.
 
     Attributes:
-      job: what runs. cluster: where. flags: for ``weir run``.
+      job: what runs. cluster: where. flags, environment: for ``weir run``.
     """
 
     job: Job
     cluster: FlinkCluster
     flags: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
     client: Running = field(init=False)
     _id: str = ""
 
@@ -91,7 +92,8 @@ class Siege:
 
     def _start(self, *more: str) -> None:
         before = {entry["jid"] for entry in self.cluster.rest.jobs()}
-        self.client = self.job.start("flink", *on(self.cluster), *self.flags, *more)
+        flags = (*on(self.cluster), *self.flags, *more)
+        self.client = self.job.start("flink", *flags, env=self.environment)
 
         def submitted() -> str | None:
             fresh = [one for one in self._live() if one not in before]
