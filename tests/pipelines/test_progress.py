@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from pipelines.progress import Progress, Total, fraction, line
-from pipelines.run import Watch
+from pipelines.watch import Watch
 
 
 def test_nothing_is_known_at_first() -> None:
