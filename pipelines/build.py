@@ -16,8 +16,10 @@ from pipelines.job_config import needed
 from transforms import sinks_place
 from transforms.private_releases import PrivateReleases
 from transforms.secret import SecretRef
-from transforms.sinks import WriteBigQuery, WriteFolder, WritePubSub, WriteTable
-from transforms.sinks_dead import WriteDead
+from transforms.sinks import WriteBigQuery, WriteFolder, WriteTable
+from transforms.sinks_dead import PublishDead, WriteDead
+from transforms.sinks_pubsub import PublishReleases
+from transforms.stream_time import PRESENT, StreamTime
 
 
 def secret_of(job: JobConfig, secret_file: str | None = None) -> SecretRef | None:
@@ -44,6 +46,13 @@ def rotation_of(job: JobConfig, plan: Plan) -> tuple[tuple[int, SecretRef], ...]
 def is_bounded(job: JobConfig) -> bool:
     """Whether all events are there from the start."""
     return bool(needed("source", job.source).kind != "pubsub")
+
+
+def stream_of(job: JobConfig) -> StreamTime:
+    """What wall time stands for: the present, or a moment of a stream that is replayed."""
+    if job.source is None or job.source.pubsub is None:
+        return PRESENT
+    return job.source.pubsub.to_stream()
 
 
 def horizon_of(job: JobConfig, plan: Plan) -> int | None:
@@ -95,8 +104,16 @@ def sink_of(job: JobConfig, plan: Plan) -> beam.PTransform:
     if sink.kind == "bigquery":
         return WriteBigQuery(sink.bigquery)
     if sink.kind == "pubsub":
-        return WritePubSub(sink.pubsub)
+        return PublishReleases(sink.pubsub, plan.layout, sink.format)
     return WriteFolder(plan, sink.path, sink.kind, sink.every)
+
+
+def dead_sink_of(job: JobConfig) -> beam.PTransform:
+    """The transform that dead letters go into."""
+    where = needed("dead_letters", job.dead_letters)
+    if where.kind == "pubsub":
+        return PublishDead(where.pubsub)
+    return WriteDead(where.path, where.kind)
 
 
 def in_process_runner() -> FnApiRunner:
@@ -146,18 +163,19 @@ def build(
         every=sink.every,
         horizon=horizon_of(job, plan),
         rotate=rotation_of(job, plan),
+        stream=stream_of(job),
     )
     dead.append(found.dead)
     letters = tuple(dead) | "DeadLetters" >> beam.Flatten()
     if job.dead_letters is not None:
         where = job.dead_letters
-        if sink.path is not None and Path(where.path) == Path(sink.path):
+        if None not in (where.path, sink.path) and Path(where.path) == Path(sink.path):
             raise ConfigError(
                 f"dead_letters.{where.kind}",
                 where.path,
                 "is the folder of the releases: operators only may see dead letters.",
             )
-        letters | "WriteDead" >> WriteDead(where.path, where.kind)
+        letters | "WriteDead" >> dead_sink_of(job)
     written = found.releases | "Write" >> sink_of(job, plan)
     return {"events": events, "releases": found.releases, "dead": letters, "written": written}
 
@@ -165,6 +183,7 @@ def build(
 __all__ = [
     "build",
     "check_sink",
+    "dead_sink_of",
     "finish",
     "horizon_of",
     "in_process_runner",
@@ -173,4 +192,5 @@ __all__ = [
     "rotation_of",
     "secret_of",
     "sink_of",
+    "stream_of",
 ]

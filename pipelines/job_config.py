@@ -11,6 +11,7 @@ from dpcore.clock import Clock
 from dpcore.config_errors import Section, refusal
 from dpcore.errors import ConfigError
 from dpcore.promise_config import Duration, Timestamp
+from transforms.stream_time import PRESENT, StreamTime
 
 
 def _as_tuple(value: Any) -> Any:
@@ -46,8 +47,42 @@ class OneOf(Section):
         return self
 
 
+def check_topic(field: str, name: str) -> None:
+    """Refuses what is no full name of a topic."""
+    parts = name.split("/")
+    if len(parts) != 4 or parts[0] != "projects" or parts[2] != "topics" or not all(parts):
+        raise refusal(field, name, "must look like projects/P/topics/T.")
+
+
+class Replay(Section):
+    """A recorded stream fed anew: stream time = origin + speed * (wall time - started)."""
+
+    origin: Timestamp = Field(
+        description="Event time at which the replay starts.", examples=["2013-01-01T05:00:00Z"]
+    )
+    started: Timestamp = Field(
+        description="Wall time at which it starts; `weir feed` prints it.",
+        examples=["2026-01-01T12:00:00Z"],
+    )
+    speed: float = Field(default=1.0, description="Times real time.", examples=[24])
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not 0 < self.speed < float("inf"):
+            raise refusal("speed", self.speed, "must be a finite number above 0, like 24.")
+        return self
+
+    def to_stream(self) -> StreamTime:
+        """In microseconds."""
+        return StreamTime(times.timestamp(self.origin), times.timestamp(self.started), self.speed)
+
+
 class PubSubSource(Section):
-    """Events from a Pub/Sub subscription; the publish time is the arrival stamp."""
+    """Events from a Pub/Sub subscription.
+
+    An event's arrival stamp, by which it is late or not, is the column schema.arrival, else the
+    attribute ``timestamp``, else the time at which its message was published.
+    """
 
     subscription: str = Field(
         description="The subscription to read.", examples=["projects/acme/subscriptions/purchases"]
@@ -58,9 +93,51 @@ class PubSubSource(Section):
         "an Arrow stream.",
         examples=["ndjson"],
     )
+    readers: int = Field(default=1, description="How many readers pull side by side.", examples=[2])
+    ack_deadline: Duration = Field(
+        default="10s",
+        description="The subscription's ack deadline: for so long after a start releases wait, "
+        "because messages that were received and not acknowledged come again that late.",
+        examples=["10s"],
+    )
+    slack: Duration = Field(
+        default="1s",
+        description="How long a published message may take until it can be pulled.",
+        examples=["1s"],
+    )
+    timestamp: str | None = Field(
+        default=None,
+        description="Attribute that says when a message arrived: RFC 3339, or milliseconds since "
+        "1970.",
+        examples=["sent_at"],
+    )
+    id: str | None = Field(
+        default=None,
+        description="On Dataflow, the attribute whose value is the same for every copy of a "
+        "message. Elsewhere schema.id tells copies apart.",
+        examples=["message_id"],
+    )
+    replay: Replay | None = Field(
+        default=None,
+        description="Stream time of a recorded stream that is fed anew.",
+        examples=["{origin: 2013-01-01T05:00:00Z, started: 2026-01-01T12:00:00Z, speed: 24}"],
+    )
+
+    def to_stream(self) -> StreamTime:
+        """What wall time stands for."""
+        return PRESENT if self.replay is None else self.replay.to_stream()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if not 1 <= self.readers <= 256:
+            raise refusal("readers", self.readers, "must be from 1 to 256.")
+        deadline = times.duration(self.ack_deadline)
+        if deadline % 1_000_000 or not 10_000_000 <= deadline <= 600_000_000:
+            raise refusal(
+                "ack_deadline", self.ack_deadline, "must be from 10s to 600s, in whole seconds."
+            )
+        if times.duration(self.slack) < 500_000:
+            raise refusal("slack", self.slack, "must be 500ms or more: an open pull may wait that.")
         parts = self.subscription.split("/")
         if len(parts) != 4 or parts[0] != "projects" or parts[2] != "subscriptions":
             raise refusal(
@@ -272,13 +349,18 @@ class Sink(OneOf):
     pubsub: str | None = Field(
         default=None, description="A Pub/Sub topic.", examples=["projects/acme/topics/releases"]
     )
+    format: Literal["ndjson", "arrow"] = Field(
+        default="ndjson",
+        description="What a message of releases holds: lines of JSON, or an Arrow stream.",
+        examples=["arrow"],
+    )
     every: int = Field(
         default=128, description="Ticks that one file covers, at most.", examples=[128]
     )
 
     @classmethod
     def choices(cls) -> tuple[str, ...]:
-        return tuple(name for name in cls.model_fields if name != "every")
+        return tuple(name for name in cls.model_fields if name not in ("every", "format"))
 
     @property
     def path(self) -> str | None:
@@ -289,6 +371,10 @@ class Sink(OneOf):
     def _check(self) -> Self:
         if self.every < 1:
             raise refusal("every", self.every, "must be a whole number of ticks, 1 or more.")
+        if self.format != "ndjson" and self.pubsub is None:
+            raise refusal("format", self.format, "is for pubsub only; remove it.")
+        if self.pubsub is not None:
+            check_topic("pubsub", self.pubsub)
         return self
 
 
@@ -302,11 +388,20 @@ class DeadLetters(OneOf):
     ndjson: str | None = Field(
         default=None, description="Folder of JSON-lines files.", examples=["dead/"]
     )
+    pubsub: str | None = Field(
+        default=None, description="A Pub/Sub topic.", examples=["projects/acme/topics/dead"]
+    )
 
     @property
-    def path(self) -> str:
-        """Folder of the files."""
-        return str(getattr(self, self.kind))
+    def path(self) -> str | None:
+        """Folder of the files; None for a topic."""
+        return None if self.kind == "pubsub" else str(getattr(self, self.kind))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.pubsub is not None:
+            check_topic("pubsub", self.pubsub)
+        return self
 
 
 class Limits(Section):
@@ -353,6 +448,7 @@ __all__ = [
     "Engine",
     "Limits",
     "PubSubSource",
+    "Replay",
     "Rotation",
     "Secret",
     "Sink",
