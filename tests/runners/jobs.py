@@ -16,12 +16,11 @@ from typing import Any, Self
 
 import pyarrow.parquet as pq
 
-from pipelines.engines import job_server
 from pipelines.engines.flink import FlinkCluster
 from tests.runners.recording import SECRET, Cells, Recording, cells_of
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_COMPARED = frozenset({"bytes", "ticks_released", "releases", "files"})
+NOT_COMPARED = frozenset({"bytes", "files", "messages", "releases", "ticks_released"})
 """Counters of how the work was cut, and not of what became of events."""
 
 
@@ -74,20 +73,7 @@ class Job:
 
     def start(self, runner: str, *flags: str, env: Mapping[str, str] | None = None) -> Running:
         """Starts ``weir run`` and does not wait."""
-        config = self.prepare()
-        command = [sys.executable, "-m", "pipelines.cli", "run", str(config), "--json"]
-        log = self.folder / f"{self.name}.{time.time_ns()}.log"
-        answer = log.with_suffix(".json")
-        with log.open("wb") as err, answer.open("wb") as out:
-            process = subprocess.Popen(
-                [*command, "--runner", runner, *flags],
-                stdout=out,
-                stderr=err,
-                cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
-                start_new_session=True,
-            )
-        return Running(self, process, log, answer)
+        return launch(self.prepare(), runner, *flags, env=env, job=self)
 
     def run(self, runner: str, *flags: str, deadline: float = 240) -> Outcome:
         """Runs to the end, which must be a good one."""
@@ -126,12 +112,16 @@ class Outcome:
 
 @dataclass
 class Running:
-    """A ``weir run`` that was started. Leaving its ``with`` block ends its whole process group."""
+    """A ``weir run`` that was started. Leaving its ``with`` block ends its whole process group.
 
-    job: Job
+    Attributes:
+      log: what it says on standard error. answer: what on standard output. job: its folders.
+    """
+
     process: subprocess.Popen[bytes]
     log: Path
     answer: Path
+    job: Job | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -143,6 +133,11 @@ class Running:
     def text(self) -> str:
         """What it said on standard error by now."""
         return self.log.read_text(errors="replace")
+
+    @property
+    def told(self) -> str:
+        """What it said on standard output by now."""
+        return self.answer.read_text(errors="replace")
 
     def kill(self) -> None:
         """kill -9 of the process and of all its children."""
@@ -163,6 +158,7 @@ class Running:
         assert code == 0, f"exit {code}:\n{self.text[-3000:]}"
         told = json.loads(self.answer.read_text())["operator"]
         counters = {name: n for name, n in told.items() if n and name not in NOT_COMPARED}
+        assert self.job is not None
         return Outcome(self.job.cells(), counters, self.text)
 
     def until(self, done: Callable[[], Any], deadline: float = 120) -> Any:
@@ -176,6 +172,29 @@ class Running:
             assert code is None, f"ended with {code} too early:\n{self.text[-3000:]}"
             assert time.monotonic() < end, f"not after {deadline} s:\n{self.text[-3000:]}"
             time.sleep(0.1)
+
+
+def launch(
+    config: Path,
+    runner: str,
+    *flags: str,
+    env: Mapping[str, str] | None = None,
+    job: Job | None = None,
+) -> Running:
+    """Starts ``weir run`` on a config and does not wait. Its logs lie beside the config."""
+    log = config.with_suffix(f".{time.time_ns()}.log")
+    answer = log.with_suffix(".json")
+    command = [sys.executable, "-m", "pipelines.cli", "run", str(config), "--json"]
+    with log.open("wb") as err, answer.open("wb") as out:
+        process = subprocess.Popen(
+            [*command, "--runner", runner, *flags],
+            stdout=out,
+            stderr=err,
+            cwd=config.parent,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+            start_new_session=True,
+        )
+    return Running(process, log, answer, job)
 
 
 def differences(found: Cells, expected: Cells) -> str:
@@ -196,15 +215,9 @@ def check(outcome: Outcome, recording: Recording, counters: bool = True) -> None
     """Holds a run against what must come out: the bits, and every counter."""
     assert not differences(outcome.cells, recording.releases)
     if counters:
-        assert outcome.counters == recording.counters
+        assert outcome.counters == recording.counters, outcome.counters
 
 
 def on(cluster: FlinkCluster) -> tuple[str, ...]:
     """Flags of a job on a cluster of this machine: a Python worker beside each TaskManager."""
-    return (
-        f"--flink_master={cluster.master}",
-        f"--flink_job_server_jar={job_server.jar()}",
-        "--parallelism=2",
-        "--environment_type=PROCESS",
-        f"--environment_config={cluster.environment_config()}",
-    )
+    return f"--flink-master={cluster.master}", "--parallelism=2"

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.processes import EngineFailed
+from pipelines.flink_run import is_over
 from tests.runners.jobs import Job, Outcome, Running, on
 
 WORKER = b"pipelines.engines.worker"
@@ -150,7 +151,10 @@ class Siege:
         """Waits for the end of the job, through its client if that still lives."""
         if self.client.process.poll() is None:
             return self.client.finish(deadline)
-        self.cluster.rest.wait_for(self._id, "FINISHED", seconds=deadline)
+        rest = self.cluster.rest
+        eventually(lambda: is_over(rest, self._id), deadline, "the end of the stream")
+        rest.stop(self._id, drain=True)
+        rest.wait_for(self._id, "FINISHED")
         return Outcome(self.job.cells(), {}, self.client.text)
 
 
