@@ -118,12 +118,12 @@ class ReadPubSub(beam.PTransform):
         self._from = subscription_of(source)
         self._clock, self._readers, self._id = plan.clock, source.readers, source.id
 
-    def expand(self, pipeline: Any) -> Any:
+    def expand(self, begin: Any) -> Any:
         """See ReadSubscription and ReadNative."""
-        named = str(pipeline.options.view_as(StandardOptions).runner or "")
+        named = str(begin.pipeline.options.view_as(StandardOptions).runner or "")
         if "dataflow" in named.lower():
-            return pipeline | ReadNative(self._from, self._decoder, self._id)
-        return pipeline | ReadSubscription(self._from, self._decoder, self._clock, self._readers)
+            return begin | ReadNative(self._from, self._decoder, self._id)
+        return begin | ReadSubscription(self._from, self._decoder, self._clock, self._readers)
 
 
 def subscription_of(source: PubSubSource) -> Subscription:
