@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 from typing import Any
 
 import apache_beam as beam
@@ -30,6 +31,7 @@ NO_LISTING = "disable_logging_submission_environment"
 """Beam's experiment that keeps the list of packages of the submitting machine at home."""
 
 BUCKETS = ("gs://",)
+EMULATOR = "PUBSUB_EMULATOR_HOST"
 
 
 class Unsupported(WeirError):
@@ -47,6 +49,12 @@ def check_job(job: Any) -> None:
         the screen.
     """
     source, sink = needed("source", job.source), needed("sink", job.sink)
+    if os.environ.get(EMULATOR):
+        raise ConfigError(
+            EMULATOR,
+            os.environ[EMULATOR],
+            "names a server of this machine; unset it for --runner dataflow.",
+        )
     places = [("source", source), ("sink", sink), ("dead_letters", job.dead_letters)]
     for name, section in places:
         path = None if section is None else getattr(section, "path", None)
@@ -71,7 +79,7 @@ def check_job(job: Any) -> None:
             )
 
 
-def settle(options: Any, dry: bool = False) -> None:
+def settle(options: Any, name: str, dry: bool = False) -> None:
     """Completes options before the pipeline is made, so that nothing of this machine is sent.
 
     The image has all code. So no main session is pickled, no package is staged, and the list of
@@ -79,6 +87,8 @@ def settle(options: Any, dry: bool = False) -> None:
 
     Args:
       options: Beam's, changed in place.
+      name: of the job's config. The service runs one job of a name at a time, so a stream that is
+        started twice is refused there.
       dry: the job will be described, not sent.
 
     Raises:
@@ -112,10 +122,17 @@ def settle(options: Any, dry: bool = False) -> None:
     ):
         if value:
             raise ConfigError(flag, str(value), "is not needed: the image holds all code.")
+    if not cloud.job_name:
+        cloud.job_name = job_name(name)
     setup.save_main_session = False
     setup.sdk_location = "container"
     options.view_as(DebugOptions).add_experiment(NO_LISTING)
     options.view_as(TestOptions).dry_run = dry
+
+
+def job_name(name: str) -> str:
+    """A config's name as Dataflow takes it: lower-case letters, digits and dashes."""
+    return f"weir-{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}"[:63].rstrip("-")
 
 
 def dry_run(pipeline: beam.Pipeline, options: Any) -> dict[str, Any]:
@@ -180,4 +197,4 @@ def _desk(options: Any, root: str) -> Any:
     return Desk()
 
 
-__all__ = ["Unsupported", "check_job", "dry_run", "settle"]
+__all__ = ["Unsupported", "check_job", "dry_run", "job_name", "settle"]

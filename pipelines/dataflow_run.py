@@ -37,7 +37,7 @@ def pipeline_of(job: JobConfig, flags: Sequence[str], dry: bool = False) -> tupl
     dataflow.check_job(job)
     plan = plan_of(job)
     options = options_for("dataflow", flags, streaming=not build.is_bounded(job))
-    dataflow.settle(options, dry)
+    dataflow.settle(options, job.name, dry)
     pipeline = beam.Pipeline(options=options)
     build.build(pipeline, plan, job, build.secret_of(job))
     return pipeline, options

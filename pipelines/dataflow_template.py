@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from dpcore.errors import ConfigError, WeirError
 from pipelines.config import JobConfig, load
@@ -52,44 +51,17 @@ def fetch(place: str, sets: Sequence[str] = ()) -> JobConfig:
         return load(copy, changes)
 
 
-def build(job: JobConfig, flags: Sequence[str], image: str) -> tuple[Any, Any]:
-    """The pipeline of a job on Dataflow, and its options. Reads no data, changes nothing.
-
-    Args:
-      job: see ``dataflow.check_job``.
-      flags: Beam's.
-      image: that workers run.
-
-    Raises:
-      ConfigError: what Dataflow's workers could not reach, a plan that is refused, a missing
-        option.
-    """
-    import apache_beam as beam
-
-    from pipelines import build as graph
-    from pipelines import dataflow
-    from pipelines.run import plan_of
-    from pipelines.runners import options_for
-
-    dataflow.check_job(job)
-    plan = plan_of(job)
-    given = [*flags, f"--sdk_container_image={image}"]
-    options = options_for("dataflow", given, streaming=not graph.is_bounded(job))
-    dataflow.settle(options)
-    pipeline = beam.Pipeline(options=options)
-    graph.build(pipeline, plan, job, graph.secret_of(job))
-    return pipeline, plan
-
-
 def main(arguments: Sequence[str], image: str) -> int:
     """Describes the job for the service. Exit 0, 2 for what is refused, 1 for what failed."""
-    from pipelines import build as graph
+    from pipelines import build
+    from pipelines.dataflow_run import pipeline_of
+    from pipelines.run import plan_of
 
     known, flags = parameters(arguments)
     try:
         job = fetch(known.config, known.sets)
-        pipeline, plan = build(job, flags, image)
-        graph.prepare(job, plan)
+        pipeline, _ = pipeline_of(job, [*flags, f"--sdk_container_image={image}"])
+        build.prepare(job, plan_of(job))
         pipeline.run()
     except ConfigError as error:
         print(f"weir: refused: {error}", file=sys.stderr)
@@ -100,4 +72,4 @@ def main(arguments: Sequence[str], image: str) -> int:
     return 0
 
 
-__all__ = ["build", "fetch", "main", "parameters"]
+__all__ = ["fetch", "main", "parameters"]

@@ -134,6 +134,10 @@ def run(
     """
     job = with_secret(job, secret_file)
     check_runner(job, runner)
+    if runner == "dataflow":
+        from pipelines import dataflow
+
+        dataflow.check_job(job)
     plan = plan_of(job)
     fresh = job.secret is None
     check_folders(job, plan, fresh)
@@ -165,6 +169,8 @@ def run(
             if not state.begin(job, plan, [(0, secret), *rotation]):
                 _log.warning(UNREADABLE)
     options = options_for(runner, flags, streaming)
+    if runner == "dataflow":
+        dataflow.settle(options, job.name)
     pipeline = beam.Pipeline(
         runner=build.in_process_runner() if runner == "direct" else None, options=options
     )

@@ -13,35 +13,32 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.io.gcp.pubsub import PubsubMessage, ReadFromPubSub
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2 as model
+from click.testing import CliRunner
 from google.cloud import dataflow_v1beta3
 from google.protobuf import json_format
 
 from dpcore.errors import ConfigError
 from pipelines import dataflow, dataflow_limits
-from pipelines.config import JobConfig, loads
-from pipelines.run import plan_of
-from transforms.private_releases import PrivateReleases
-from transforms.secret import SecretRef
-from transforms.sinks import WriteFolder
+from pipelines.cli import main
+from pipelines.config import JobConfig, load, loads
+from pipelines.dataflow_run import request as request_of
 
+ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "europe-docker.pkg.dev/acme-data/weir/weir:0.1.0"
 FLAGS = (
-    "--runner=DataflowRunner",
     "--project=acme-data",
     "--region=europe-west1",
     "--temp_location=gs://acme-weir/temp",
     f"--sdk_container_image={IMAGE}",
-    "--streaming",
-    "--job_name=shop",
 )
+SUBSCRIPTION = "projects/acme-data/subscriptions/purchases"
 SECRET = "projects/acme-data/secrets/weir/versions/1"
 CONFIG = f"""
 name: shop
-source: {{pubsub: {{subscription: projects/acme-data/subscriptions/purchases}}}}
+source: {{pubsub: {{subscription: {SUBSCRIPTION}, id: id, timestamp: at}}}}
 schema: {{time: at, id: purchase_id}}
 key: {{column: store, declared: [north, south]}}
 clock: {{start: 2026-01-01T00:00:00Z, period: 1m, delay: 10s}}
@@ -60,27 +57,9 @@ def job(**changes: Any) -> JobConfig:
     return made.model_copy(update=changes)
 
 
-def parse(message: PubsubMessage) -> Iterator[dict[str, Any]]:
-    yield json.loads(message.data)
-
-
-def described(*flags: str) -> dict[str, Any]:
+def described(*flags: str, **changes: Any) -> dict[str, Any]:
     """The request for a stream of the config above."""
-    config = job()
-    plan = plan_of(config)
-    options = PipelineOptions([*FLAGS, *flags])
-    dataflow.settle(options, dry=True)
-    pipeline = beam.Pipeline(options=options)
-    messages = pipeline | "Read" >> ReadFromPubSub(
-        subscription="projects/acme-data/subscriptions/purchases",
-        id_label="id",
-        timestamp_attribute="at",
-        with_attributes=True,
-    )
-    rows = messages | "Parse" >> beam.FlatMap(parse).with_output_types(dict[str, Any])
-    found = rows | "Release" >> PrivateReleases(plan, SecretRef(gcp=SECRET), bounded=False)
-    found.releases | "Write" >> WriteFolder(plan, "gs://acme-weir/out/")
-    return dataflow.dry_run(pipeline, options)
+    return request_of(job(**changes), [*FLAGS, *flags])
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +104,7 @@ def test_request_is_plain_json_and_complete(request_of_stream: dict[str, Any]) -
     pipeline = pipeline_of(again)
     url = again["job"]["environment"]["sdkPipelineOptions"]["options"]["pipelineUrl"]
     (upload,) = again["uploads"]
-    assert upload["url"] == url and url.startswith("gs://acme-weir/temp/shop")
+    assert upload["url"] == url and url.startswith("gs://acme-weir/temp/weir-shop")
     assert upload["bytes"] == pipeline.ByteSize()
     assert dataflow_limits.problems(pipeline, again) == []
 
@@ -145,7 +124,7 @@ def test_pubsub_is_read_by_the_service_with_id_and_time(request_of_stream: dict[
     (read,) = [s for s in request_of_stream["steps"] if "pubsub" in s]
     assert read["urn"] == "beam:transform:pubsub_read:v1"
     assert read["pubsub"] == {
-        "subscription": "projects/acme-data/subscriptions/purchases",
+        "subscription": SUBSCRIPTION,
         "timestampAttribute": "at",
         "idAttribute": "id",
         "withAttributes": True,
@@ -173,11 +152,10 @@ def test_secret_travels_as_a_reference_and_image_as_a_name(
 
 
 def test_nothing_of_this_machine_is_in_it(request_of_stream: dict[str, Any]) -> None:
-    root = Path(__file__).resolve().parents[2]
     everything = opened(request_of_stream) + json.dumps(request_of_stream["job"]).encode()
     # Lambdas of Beam carry the name of the file that they were compiled from.
     everything = everything.replace(str(Path(beam.__file__).parent).encode(), b"")
-    for place in (str(root), str(Path.home()) + "/", sys.prefix):
+    for place in (str(ROOT), str(Path.home()) + "/", sys.prefix):
         assert place.encode() not in everything, place
 
 
@@ -282,14 +260,14 @@ def test_missing_streaming_engine_long_name_local_path_and_size_are_problems(
 def test_missing_option_is_named(flag: str) -> None:
     options = PipelineOptions([given for given in FLAGS if not given.startswith(flag)])
     with pytest.raises(ConfigError) as error:
-        dataflow.settle(options)
+        dataflow.settle(options, "shop")
     assert error.value.field == flag
 
 
 def test_local_temp_location_code_files_and_updates_are_refused() -> None:
     for flag in ("--temp_location=/tmp/x", "--setup_file=setup.py", "--update"):
         with pytest.raises(ConfigError):
-            dataflow.settle(PipelineOptions([*FLAGS, flag]), dry=True)
+            dataflow.settle(PipelineOptions([*FLAGS, flag]), "shop", dry=True)
 
 
 def test_what_would_not_run_is_told_in_full() -> None:
@@ -317,3 +295,54 @@ def test_what_workers_cannot_reach_is_refused(section: str, field: str) -> None:
 
 def test_job_in_the_cloud_is_taken() -> None:
     dataflow.check_job(job())
+
+
+def test_server_of_this_machine_and_later_local_secret_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rotated = f"{{gcp: {SECRET}, rotate: [{{from: 2026-02-01T00:00:00Z, file: b.key}}]}}"
+    with pytest.raises(ConfigError) as error:
+        dataflow.check_job(loads(CONFIG.replace(f"{{gcp: {SECRET}}}", rotated)))
+    assert error.value.field == "secret"
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:8085")
+    with pytest.raises(ConfigError) as error:
+        dataflow.check_job(job())
+    assert error.value.field == "PUBSUB_EMULATOR_HOST"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("shop", "weir-shop"), ("A_b", "weir-a-b"), ("x" * 90, "weir-" + 58 * "x")],
+)
+def test_job_name_is_stable_and_one_that_the_service_takes(name: str, expected: str) -> None:
+    assert dataflow.job_name(name) == expected
+    assert dataflow_limits.JOB_NAME.fullmatch(expected)
+
+
+def test_command_prints_the_request(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(CONFIG)
+    arguments = ["run", str(tmp_path / "job.yaml"), "--runner", "dataflow", "--dry-run", *FLAGS]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["job"]["name"] == "weir-shop"
+    refused = CliRunner().invoke(main, arguments[:-1])
+    assert refused.exit_code == 2 and "--sdk_container_image" in refused.output
+
+
+def test_pubsub_sinks_are_described_too() -> None:
+    sink = "sink: {pubsub: projects/acme-data/topics/releases}"
+    letters = "dead_letters: {pubsub: projects/acme-data/topics/dead}"
+    lines = [line for line in CONFIG.splitlines() if not line.startswith(("sink", "dead"))]
+    request = request_of(loads("\n".join([*lines, sink, letters])), list(FLAGS))
+    assert dataflow_limits.problems(pipeline_of(request), request) == []
+
+
+def test_learners_job_is_described_too() -> None:
+    config = ROOT / "examples" / "flights.yaml"
+    changes = (
+        f"source={{pubsub: {{subscription: {SUBSCRIPTION}}}}}",
+        f"secret={{gcp: {SECRET}}}",
+        "sink={parquet: gs://acme-weir/flights/}",
+    )
+    request = request_of(load(config, changes), list(FLAGS))
+    assert dataflow_limits.problems(pipeline_of(request), request) == []
