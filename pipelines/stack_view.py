@@ -1,0 +1,171 @@
+"""The screen of ``make stack``: the newest release of every key, its error, and how it went."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Group
+from rich.text import Text
+
+from dpcore import times
+from dpcore.errors import ConfigError
+from pipelines.config import JobConfig
+from pipelines.result_files import ResultFile, read_file, result_files
+from pipelines.results import Output, Run, shown_of
+from pipelines.terminal import number, table
+
+KEYS = 16
+"""Keys that fit on a screen."""
+
+OUTPUTS = 4
+"""Columns of releases that fit on a screen."""
+
+MEMORY = 40
+"""Ticks of the little curve."""
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the machines tell.
+
+    Attributes:
+      state: of the job. counts: of the Pub/Sub server. checkpoints: completed so far.
+      feeding: whether events still come.
+    """
+
+    state: str
+    counts: Mapping[str, int]
+    checkpoints: int
+    feeding: bool
+
+
+class View:
+    """Follows a folder of releases; every file is read once.
+
+    Args:
+      folder: of the releases; need not be there yet.
+      job: the config.
+      now: wall time in seconds.
+    """
+
+    def __init__(self, folder: Path, job: JobConfig) -> None:
+        self._folder = folder
+        self._job = job
+        self._seen: set[str] = set()
+        self._run: Run | None = None
+        self._latest: dict[tuple[str, str, int | None], tuple[int, float, float]] = {}
+        self._curves: dict[str, deque[float]] = {}
+        self._end = 0
+        self.last_tick = -1
+        """Newest tick that was released."""
+        self.ticks = 0
+        """How many ticks were released."""
+
+    def draw(self, shown: Shown) -> Group:
+        """Reads what is new and draws all."""
+        self._read()
+        return Group(self._head(shown), Text(), self._body(), Text(), self._foot(shown))
+
+    def _read(self) -> None:
+        if not self._folder.is_dir():
+            return
+        fresh = [f for f in result_files(self._folder) if f.path.name not in self._seen]
+        if self._run is None and fresh:
+            try:
+                self._run = Run.open(self._folder)
+            except ConfigError:
+                return
+        for file in fresh:
+            self._take(file)
+            self._seen.add(file.path.name)
+
+    def _take(self, file: ResultFile) -> None:
+        assert self._run is not None
+        band = self._run.band
+        parts = {(o.name, o.over): o.part or 0 for o in self._outputs()}
+        first = self._outputs()[0]
+        columns = ["key", "tick", "tick_end", "name", "over", "value", "stddev"]
+        ticks = set()
+        for batch in read_file(file, columns):
+            for row in batch.to_pylist():
+                place = (row["name"], row["over"])
+                ticks.add(row["tick"])
+                if row["tick"] >= self.last_tick:
+                    self.last_tick = row["tick"]
+                    self._end = int(row["tick_end"].timestamp() * 1e6)
+                if place not in parts:
+                    continue
+                part = parts[place]
+                value, deviation = row["value"][part], row["stddev"][part]
+                deviation = math.nan if deviation is None else band * deviation
+                self._latest[row["key"], *place] = (row["tick"], value, deviation)
+                if place == (first.name, first.over):
+                    self._curves.setdefault(row["key"], deque(maxlen=MEMORY)).append(value)
+        self.ticks += len(ticks)
+
+    def _outputs(self) -> list[Output]:
+        assert self._run is not None
+        return [shown_of(output, self._run) for output in self._run.outputs[:OUTPUTS]]
+
+    def _head(self, shown: Shown) -> Text:
+        text = Text()
+        text.append(f"weir  {self._job.name}", style="bold cyan")
+        text.append(
+            f"   job {shown.state}", style="green" if shown.state == "RUNNING" else "yellow"
+        )
+        if self.last_tick >= 0:
+            text.append(f"   tick {self.last_tick:,} ended {times.show_timestamp(self._end)}")
+            source = self._job.source
+            if source is not None and source.pubsub is not None and source.pubsub.replay is None:
+                text.append(f", {max(0.0, time.time() - self._end / 1e6):.1f} s ago")
+        return text
+
+    def _body(self) -> object:
+        if self._run is None:
+            return Text("no release yet", style="dim")
+        outputs = self._outputs()
+        names = [f"{output.name}, {output.span}" for output in outputs]
+        made = table("key", *names, f"last {MEMORY} ticks of {outputs[0].name}", right=tuple(names))
+        keys = sorted(self._curves)
+        for key in keys[:KEYS]:
+            cells = [self._cell(key, output) for output in outputs]
+            made.add_row(key, *cells, curve(self._curves[key]))
+        if len(keys) > KEYS:
+            made.add_row(f"and {len(keys) - KEYS:,} more")
+        return made
+
+    def _cell(self, key: str, output: Output) -> str:
+        found = self._latest.get((key, output.name, output.over))
+        if found is None:
+            return ""
+        _, value, band = found
+        return number(value) if math.isnan(band) else f"{number(value)} ± {number(band, 2)}"
+
+    def _foot(self, shown: Shown) -> Text:
+        counts = shown.counts
+        feeding = "" if shown.feeding else " (the feed has ended)"
+        return Text(
+            f"{counts['messages']:,} messages sent{feeding}, {counts['acks']:,} acknowledged, "
+            f"{shown.checkpoints:,} checkpoints, {self.ticks:,} ticks released; "
+            "± is the 95 % band of the noise; Ctrl-C ends it",
+            style="dim",
+        )
+
+
+def curve(values: deque[float]) -> str:
+    """Numbers as a row of bars, from the least to the largest of them."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return ""
+    low, high = min(finite), max(finite)
+    step = (high - low) / (len(BARS) - 1) or 1.0
+    return "".join(
+        BARS[round((value - low) / step)] if math.isfinite(value) else " " for value in values
+    )
