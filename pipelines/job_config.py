@@ -101,9 +101,9 @@ class PubSubSource(Section):
         examples=["10s"],
     )
     slack: Duration = Field(
-        default="1s",
+        default="500ms",
         description="How long a published message may take until it can be pulled.",
-        examples=["1s"],
+        examples=["500ms"],
     )
     timestamp: str | None = Field(
         default=None,
@@ -136,8 +136,8 @@ class PubSubSource(Section):
             raise refusal(
                 "ack_deadline", self.ack_deadline, "must be from 10s to 600s, in whole seconds."
             )
-        if times.duration(self.slack) < 500_000:
-            raise refusal("slack", self.slack, "must be 500ms or more: an open pull may wait that.")
+        if times.duration(self.slack) < 100_000:
+            raise refusal("slack", self.slack, "must be 100ms or longer.")
         parts = self.subscription.split("/")
         if len(parts) != 4 or parts[0] != "projects" or parts[2] != "subscriptions":
             raise refusal(

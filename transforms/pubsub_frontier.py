@@ -2,7 +2,8 @@
 
 Pub/Sub promises no order, so this is an estimate, as in every reader of it:
 - An answer that holds nothing, or an open question that waits for the first message: the present
-  less the slack, for that is how long a published message may take until it can be pulled.
+  less the slack (half a second at least), for a published message may take that long until it
+  is pulled.
 - An answer that is not full: the earliest arrival of the last slack's answers.
 - A full answer says that more is waiting, in whatever order: the earliest arrival of a minute of
   answers, and nothing before a minute of them is known.
@@ -17,6 +18,8 @@ from collections import deque
 
 from transforms.stream_time import StreamTime
 
+OPEN = 500_000
+"""Microseconds for which a server may not look for a question that waits, at least."""
 BACKLOG = 60_000_000
 """Microseconds of answers that say how far a reader with a backlog has come."""
 
@@ -33,6 +36,7 @@ class Frontier:
 
     def __init__(self, stream: StreamTime, slack: int, hold: int, started: int) -> None:
         self._stream, self._slack, self._hold = stream, slack, hold
+        self._silence = max(slack, OPEN)
         self._until = started + hold
         self._answers: deque[tuple[int, int]] = deque()
         self._full_since: int | None = None
@@ -71,8 +75,8 @@ class Frontier:
         return wall < self._until
 
     def is_idle(self) -> bool:
-        """Whether nothing was there for the slack when the reader last looked."""
-        return self._idle_since is not None and self._looked - self._idle_since >= self._slack
+        """Whether nothing was there for long enough when the reader last looked."""
+        return self._idle_since is not None and self._looked - self._idle_since >= self._silence
 
     def at(self, wall: int) -> int | None:
         """Stream time; None while nothing is known. Never goes back."""
@@ -85,7 +89,7 @@ class Frontier:
 
     def _estimate(self, wall: int) -> int | None:
         if self.is_idle():
-            return self._stream.at(self._looked - self._slack)
+            return self._stream.at(self._looked - self._silence)
         span = self._slack
         if self._full_since is not None:
             if wall - self._full_since < BACKLOG:

@@ -50,7 +50,7 @@ class Subscription:
 
     name: str
     ack_seconds: int = 10
-    slack: int = 1_000_000
+    slack: int = 500_000
     timestamp: str | None = None
     stream: StreamTime = PRESENT
     host: str | None = None
