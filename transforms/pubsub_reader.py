@@ -156,7 +156,7 @@ class Reader:
         self.leases.close()
 
     def _ask(self) -> None:
-        count = int(min(MESSAGES, max(1, BYTES // self._mean)))
+        count = min(MESSAGES, max(1, round(BYTES / self._mean)))
         self._asked = self.wall(), count
         self._call = self._ask_server(self._from.name, count)
         self._call.add_done_callback(self._hold)
