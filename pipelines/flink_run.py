@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -24,9 +25,12 @@ from pipelines.engines.tools import need
 from pipelines.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
 from pipelines.state_folder import StateFolder
 
+_log = logging.getLogger(__name__)
 READY = 60.0
 SUBMITTED = 180.0
 """Seconds for the job server to answer, and for a job to run."""
+BELIEVED = 30
+"""Looks after which a stream that seems to be over is, though no sink shows it."""
 LOOK = 1.0
 """Seconds between two looks at a job."""
 END_OF_TIME = 9_223_371_950_454_775
@@ -79,6 +83,8 @@ class FlinkRun:
         ]
         url = f"http://127.0.0.1:{self._rest_port}" if target.embedded else target.url
         self.rest = FlinkRest(url)
+        self._written: Callable[[], bool] = lambda: False
+        self._over = 0
 
     @property
     def resumed(self) -> str | None:
@@ -90,6 +96,7 @@ class FlinkRun:
         submit: Callable[[], Any],
         tell: Callable[[str], None],
         follow: Callable[[Any], None],
+        written: Callable[[], bool] = lambda: False,
     ) -> Ended:
         """Runs the pipeline until it ends, is stopped, or is left alone.
 
@@ -97,10 +104,12 @@ class FlinkRun:
           submit: gives the pipeline to Beam and returns its result; called once.
           tell: says a sentence to the user.
           follow: is given Beam's result, to watch it.
+          written: whether the last tick of the clock is in the sink, where that can be seen.
 
         Raises:
           WeirError: it could not be submitted, or failed.
         """
+        self._written = written
         folder = Path(tempfile.mkdtemp(prefix="weir-flink-"))
         try:
             with self._server(folder), _terminable():
@@ -138,6 +147,9 @@ class FlinkRun:
     def _follow(self, result: Any, tell: Callable[[str], None]) -> Ended:
         waiter = _Waiter(result)
         job = self._running(waiter)
+        if self._streaming:
+            self._state.remember(self.rest.url, job, self.name)
+            _log.info("runs as job %s on %s", job, self.rest.url)
         if self._target.detach:
             return Ended(RUNNING, job, self.rest.url)
         try:
@@ -146,7 +158,7 @@ class FlinkRun:
             return self._stop(job, tell, waiter)
         if waiter.error is not None:
             raise waiter.error
-        return Ended(DONE, job, self.rest.url, result=result)
+        return Ended(DONE, job, self.rest.url, result=_Kept(result))
 
     def _running(self, waiter: _Waiter) -> str:
         """The job's id on Flink, as soon as it is there.
@@ -183,6 +195,7 @@ class FlinkRun:
                     waiter.join(30.0)
                     raise WeirError(refused)
                 if not ending and self._is_over(job):
+                    _log.info("the stream is over: the job is asked to end")
                     ending = True  # Flink keeps a job whose sources have ended, so that it can save
                     self.rest.stop(job, self._state.savepoints, drain=True)
 
@@ -194,14 +207,16 @@ class FlinkRun:
         return refusal_in(str(history.get("root-exception") or ""))
 
     def _is_over(self, job: str) -> bool:
-        """Whether nothing will ever come at any vertex."""
-        if self._job_has_no_end:
-            return False
-        return is_over(self.rest, job)
+        """Whether nothing will ever come at any vertex, and all that came is in the sink.
 
-    @property
-    def _job_has_no_end(self) -> bool:
-        return self._job.clock.end is None
+        Watermarks alone do not say that the last bundles are done. A folder shows it; of other
+        sinks the end is believed after a while.
+        """
+        if self._job.clock.end is None or not is_over(self.rest, job):
+            self._over = 0
+            return False
+        self._over += 1
+        return self._written() or self._over >= BELIEVED
 
     def _stop(self, job: str, tell: Callable[[str], None], waiter: _Waiter) -> Ended:
         """Stops with a savepoint if there is state to save; a second Ctrl-C cancels."""
@@ -244,6 +259,21 @@ def refusal_in(text: str) -> str | None:
     """What our own errors say inside a text that holds more; those never hold content."""
     found = _REFUSED.findall(text)
     return found[-1].strip() if found else None
+
+
+class _Kept:
+    """The last metrics of a job, which Beam asks of a job server that will be gone."""
+
+    def __init__(self, result: Any) -> None:
+        self._found = result.metrics().query()
+
+    def metrics(self) -> _Kept:
+        """As Beam's own result."""
+        return self
+
+    def query(self) -> Any:
+        """As Beam's own metrics."""
+        return self._found
 
 
 class _Waiter:

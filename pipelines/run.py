@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,7 +181,7 @@ def run(
     watch = Watch(tally.snapshot)
     with Progress(out, watch, lambda: total_of(job, plan)):
         if on_flink is not None:
-            ended = _on_flink(on_flink, pipeline, watch)
+            ended = _on_flink(on_flink, pipeline, watch, lambda: is_complete(job, plan, False))
         else:
             ended = Ended(DONE, "", "", result=_execute(pipeline, watch))
     sink = needed("sink", job.sink)
@@ -243,10 +243,13 @@ def dead_place(job: JobConfig) -> str | None:
     return None if where is None else str(getattr(where, where.kind))
 
 
-def is_complete(job: JobConfig, plan: Plan) -> bool:
+def is_complete(job: JobConfig, plan: Plan, unseen: bool = True) -> bool:
     """Whether a job that is done has released every tick of its clock.
 
     A stream may also have been stopped by somebody else, or drained: then its folder stays open.
+
+    Args:
+      unseen: the answer for a sink that cannot be looked into.
     """
     from pipelines import build
     from transforms import sinks_place
@@ -254,7 +257,7 @@ def is_complete(job: JobConfig, plan: Plan) -> bool:
 
     sink = needed("sink", job.sink)
     if build.is_bounded(job) or sink.path is None:
-        return True
+        return unseen
     if plan.clock.ticks is None:
         return False
     ranges = ranges_of(plan, sink.every)
@@ -283,9 +286,11 @@ def said_of(ended: Ended, job: JobConfig) -> tuple[str, ...]:
     return ()
 
 
-def _on_flink(on_flink: FlinkRun, pipeline: Any, watch: Watch) -> Ended:
+def _on_flink(
+    on_flink: FlinkRun, pipeline: Any, watch: Watch, written: Callable[[], bool]
+) -> Ended:
     try:
-        return on_flink.run(pipeline.run, _log.warning, watch.follow)
+        return on_flink.run(pipeline.run, _log.warning, watch.follow, written)
     except KeyboardInterrupt:
         raise
     except Exception as error:

@@ -25,6 +25,7 @@ from transforms import sinks_place
 from transforms.secret import SecretRef
 
 SECRETS_FILE = "_secrets.json"
+JOB_FILE = "_job.json"
 LATEST = "latest"
 METADATA = "_metadata"
 """File that Flink writes last into a checkpoint or savepoint: with it, it is whole."""
@@ -151,6 +152,14 @@ class StateFolder:
                 "--resume", resume, f"is no checkpoint or savepoint: it has no file {METADATA}."
             )
         return Path(path).absolute().as_uri()
+
+    def remember(self, url: str, job: str, name: str) -> None:
+        """Notes where the job runs, for ``weir status``."""
+        self._write(JOB_FILE, {"url": url, "job": job, "name": name}, replace=True)
+
+    def running(self) -> Mapping[str, str] | None:
+        """What was last noted; None where nothing was."""
+        return self._read(JOB_FILE)
 
     def _metadata(self) -> list[tuple[float, str]]:
         """(time of writing, path) of every _metadata file."""
