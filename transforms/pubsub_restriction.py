@@ -96,7 +96,7 @@ class TurnTracker(RestrictionTracker):
 class TurnProvider(RestrictionProvider):
     """Restrictions of a reader; its element is its number among the readers."""
 
-    def initial_restriction(self, element: int) -> Turn:
+    def initial_restriction(self, element: str) -> Turn:
         """The first turn."""
         return Turn(0, False)
 
@@ -104,7 +104,7 @@ class TurnProvider(RestrictionProvider):
         """See TurnTracker."""
         return TurnTracker(restriction)
 
-    def restriction_size(self, element: int, restriction: Turn) -> int:
+    def restriction_size(self, element: str, restriction: Turn) -> int:
         """Nothing is known: one."""
         return 1
 
@@ -112,6 +112,6 @@ class TurnProvider(RestrictionProvider):
         """See TurnCoder."""
         return TurnCoder()
 
-    def truncate(self, element: int, restriction: Turn) -> None:
+    def truncate(self, element: str, restriction: Turn) -> None:
         """A drain reads nothing more: what is not acknowledged stays with the server."""
         return None

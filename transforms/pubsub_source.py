@@ -42,7 +42,11 @@ def nothing() -> None:
 
 
 class PullDoFn(beam.DoFn):
-    """Number of a reader -> batches of events; dead letters tagged "dead".
+    """Number of a reader, as text -> batches of events; dead letters tagged "dead".
+
+    As text, because Flink's runner names the coder of (element, restriction) after the element's
+    coder alone: two splittable DoFns over elements of one type, this and the Clock's, would get one
+    coder, and which of the two is left to chance.
 
     Args:
       subscription: what to read.
@@ -65,13 +69,13 @@ class PullDoFn(beam.DoFn):
     @beam.DoFn.unbounded_per_element()
     def process(
         self,
-        number: int,
+        number: str,
         finalizer: Any = beam.DoFn.BundleFinalizerParam,  # has to come before the tracker
         tracker: Any = _TRACKER,
         watermark: Any = _WATERMARK,
     ) -> Iterator[Any]:
         """One turn."""
-        reader = SHELF.reader(self._run, number, self._from)
+        reader = SHELF.reader(self._run, int(number), self._from)
         reader.begin(tracker.current_restriction().number)
         finalizer.register(nothing)
         stamp = watermark.current_watermark() or _floor(self._clock.start)
@@ -161,7 +165,8 @@ class ReadSubscription(beam.PTransform):
 
     def expand(self, pipeline: Any) -> Read:
         """Readers, Spread, Pull."""
-        readers = pipeline | "Readers" >> beam.Create(range(self._readers), reshuffle=False)
+        numbers = [str(number) for number in range(self._readers)]
+        readers = pipeline | "Readers" >> beam.Create(numbers, reshuffle=False)
         if self._readers > 1:
             readers = readers | "Spread" >> beam.Reshuffle()
         found = readers | "Pull" >> beam.ParDo(
