@@ -49,6 +49,9 @@ SUBMITTED = 180.0
 LEAD = 45.0
 """Seconds from now at which a replay begins: by then the job runs."""
 
+FIRST = 240.0
+"""Seconds in which a job releases something; most of them are the start of its workers."""
+
 LOOK = 0.5
 """Seconds between two looks at the releases."""
 
@@ -242,6 +245,11 @@ class Stack:
         )
 
     @property
+    def patience(self) -> float:
+        """Seconds in which a first release must come."""
+        return FIRST + (0.0 if self._replay is None else LEAD)
+
+    @property
     def job(self) -> JobConfig:
         """The config as it is in the file."""
         return self._job
@@ -266,7 +274,11 @@ class Stack:
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the releases in this new folder.",
 )
-@click.option("--seconds", type=float, help="End by itself after so long.  [default: on Ctrl-C]")
+@click.option(
+    "--seconds",
+    type=float,
+    help="End by itself so long after the first release.  [default: on Ctrl-C]",
+)
 def main(
     config: Path,
     recorded: Path | None,
@@ -304,17 +316,25 @@ def main(
 
 
 def show(stack: Stack, seconds: float | None) -> int:
-    """Shows releases until Ctrl-C or until the time is over; returns how many ticks there were."""
+    """Shows releases until Ctrl-C or until the time is over; returns how many ticks there were.
+
+    Raises:
+      EngineFailed: the job or the feed has failed, or nothing is released.
+    """
     view = View(stack.out, stack.job)
-    screen = console()
-    deadline = None if seconds is None else time.monotonic() + seconds
-    try:
-        with Live(console=screen, refresh_per_second=4, transient=False) as live:
-            while deadline is None or time.monotonic() < deadline:
+    began = time.monotonic()
+    first: float | None = None
+    with Live(console=console(), refresh_per_second=4) as live:
+        try:
+            while first is None or seconds is None or time.monotonic() < first + seconds:
                 live.update(view.draw(stack.look()))
+                if first is None and view.ticks:
+                    first = time.monotonic()
+                if first is None and time.monotonic() > began + stack.patience:
+                    raise EngineFailed(f"nothing was released in {stack.patience:.0f} s.")
                 time.sleep(LOOK)
-    except KeyboardInterrupt:
-        pass
+        except KeyboardInterrupt:
+            pass
     return view.ticks
 
 

@@ -1,23 +1,29 @@
-"""The screen of ``make stack``: the newest release of every key, its error, and how it went."""
+"""The screen of ``make stack``: the newest release of every key, its error, and how it went.
+
+``python -m pipelines.stack_view CONFIG FOLDER`` shows a folder that another machine writes.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import sys
 import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Group
+from rich.console import Group, RenderableType
+from rich.live import Live
 from rich.text import Text
 
 from dpcore import times
 from dpcore.errors import ConfigError
-from pipelines.config import JobConfig
+from pipelines.config import JobConfig, load
 from pipelines.result_files import ResultFile, read_file, result_files
 from pipelines.results import Output, Run, shown_of
-from pipelines.terminal import number, table
+from pipelines.terminal import console, number, table
 
 KEYS = 16
 """Keys that fit on a screen."""
@@ -25,7 +31,7 @@ KEYS = 16
 OUTPUTS = 4
 """Columns of releases that fit on a screen."""
 
-MEMORY = 40
+MEMORY = 24
 """Ticks of the little curve."""
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -52,7 +58,6 @@ class View:
     Args:
       folder: of the releases; need not be there yet.
       job: the config.
-      now: wall time in seconds.
     """
 
     def __init__(self, folder: Path, job: JobConfig) -> None:
@@ -68,8 +73,8 @@ class View:
         self.ticks = 0
         """How many ticks were released."""
 
-    def draw(self, shown: Shown) -> Group:
-        """Reads what is new and draws all."""
+    def draw(self, shown: Shown | None = None) -> Group:
+        """Reads what is new and draws all. ``shown``: None where only the folder is known."""
         self._read()
         return Group(self._head(shown), Text(), self._body(), Text(), self._foot(shown))
 
@@ -114,12 +119,12 @@ class View:
         assert self._run is not None
         return [shown_of(output, self._run) for output in self._run.outputs[:OUTPUTS]]
 
-    def _head(self, shown: Shown) -> Text:
+    def _head(self, shown: Shown | None) -> Text:
         text = Text()
         text.append(f"weir  {self._job.name}", style="bold cyan")
-        text.append(
-            f"   job {shown.state}", style="green" if shown.state == "RUNNING" else "yellow"
-        )
+        if shown is not None:
+            style = "green" if shown.state == "RUNNING" else "yellow"
+            text.append(f"   job {shown.state}", style=style)
         if self.last_tick >= 0:
             text.append(f"   tick {self.last_tick:,} ended {times.show_timestamp(self._end)}")
             source = self._job.source
@@ -127,12 +132,13 @@ class View:
                 text.append(f", {max(0.0, time.time() - self._end / 1e6):.1f} s ago")
         return text
 
-    def _body(self) -> object:
+    def _body(self) -> RenderableType:
         if self._run is None:
             return Text("no release yet", style="dim")
         outputs = self._outputs()
-        names = [f"{output.name}, {output.span}" for output in outputs]
-        made = table("key", *names, f"last {MEMORY} ticks of {outputs[0].name}", right=tuple(names))
+        names = [f"{output.name}, {_span(output.over)}" for output in outputs]
+        made = table("key", *names, outputs[0].name, right=tuple(names))
+        made.columns[-1].no_wrap = True
         keys = sorted(self._curves)
         for key in keys[:KEYS]:
             cells = [self._cell(key, output) for output in outputs]
@@ -148,15 +154,24 @@ class View:
         _, value, band = found
         return number(value) if math.isnan(band) else f"{number(value)} ± {number(band, 2)}"
 
-    def _foot(self, shown: Shown) -> Text:
-        counts = shown.counts
-        feeding = "" if shown.feeding else " (the feed has ended)"
-        return Text(
-            f"{counts['messages']:,} messages sent{feeding}, {counts['acks']:,} acknowledged, "
-            f"{shown.checkpoints:,} checkpoints, {self.ticks:,} ticks released; "
-            "± is the 95 % band of the noise; Ctrl-C ends it",
-            style="dim",
-        )
+    def _foot(self, shown: Shown | None) -> Text:
+        parts = []
+        if shown is not None:
+            feeding = "" if shown.feeding else " (the feed has ended)"
+            parts = [
+                f"{shown.counts['messages']:,} messages sent{feeding}",
+                f"{shown.counts['acks']:,} acknowledged",
+                f"{shown.checkpoints:,} checkpoints",
+            ]
+        told = ", ".join([*parts, f"{self.ticks:,} ticks released"])
+        return Text(f"{told}; ± is the 95 % band of the noise; Ctrl-C ends it", style="dim")
+
+
+def _span(over: int | None) -> str:
+    """The span of a release in few words."""
+    if over is None:
+        return "all"
+    return "tick" if over == 1 else f"{over:,} ticks"
 
 
 def curve(values: deque[float]) -> str:
@@ -169,3 +184,25 @@ def curve(values: deque[float]) -> str:
     return "".join(
         BARS[round((value - low) / step)] if math.isfinite(value) else " " for value in values
     )
+
+
+def main(config: str, folder: str) -> None:
+    """Shows a folder until Ctrl-C."""
+    view = View(Path(folder), load(Path(config)))
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        Live(console=console(), auto_refresh=False) as live,
+    ):
+        last = -1
+        while True:
+            drawn = view.draw()
+            if live.console.is_terminal or view.last_tick > last:
+                live.update(drawn, refresh=True)
+                if not live.console.is_terminal:  # a log: every picture is kept
+                    live.console.print(drawn)
+            last = view.last_tick
+            time.sleep(1.0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
