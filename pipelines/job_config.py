@@ -123,6 +123,11 @@ class PubSubSource(Section):
         examples=["{origin: 2013-01-01T05:00:00Z, started: 2026-01-01T12:00:00Z, speed: 24}"],
     )
 
+    @property
+    def ack_seconds(self) -> int:
+        """The ack deadline."""
+        return times.duration(self.ack_deadline) // 1_000_000
+
     def to_stream(self) -> StreamTime:
         """What wall time stands for."""
         return PRESENT if self.replay is None else self.replay.to_stream()

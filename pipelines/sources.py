@@ -130,7 +130,7 @@ def subscription_of(source: PubSubSource) -> Subscription:
     """A job's subscription, with the emulator that this process is told to use, if any."""
     return Subscription(
         name=source.subscription,
-        ack_seconds=times.duration(source.ack_deadline) // 1_000_000,
+        ack_seconds=source.ack_seconds,
         slack=times.duration(source.slack),
         timestamp=source.timestamp,
         stream=source.to_stream(),
