@@ -101,7 +101,7 @@ class PullDoFn(beam.DoFn):
             watermark.set_watermark(reached)
         elif watermark.current_watermark() is None:
             watermark.set_watermark(stamp)
-        if self._is_over(reader) and tracker.try_claim(None):
+        if self._is_over(reader, stamp) and tracker.try_claim(None):
             return
         tracker.defer_remainder(Duration.of(0 if ids else reader.pause))
 
@@ -111,17 +111,22 @@ class PullDoFn(beam.DoFn):
         start = self._clock.start
         return _floor(start if at is None else max(start, at - self._clock.delay))
 
-    def _is_over(self, reader: Reader) -> bool:
+    def _is_over(self, reader: Reader, told: Timestamp) -> bool:
         """Whether every tick of the clock is behind the reader and nothing is left to read.
 
-        Where messages never cease, a minute behind the end is enough.
+        Where messages never cease, a minute behind the end is enough. The runner must have been
+        told so by an earlier turn: a job that ends at the moment at which its last timers are due
+        may end without them.
         """
         clock, wall = self._clock, reader.wall()
         at = reader.frontier.at(wall)
         if clock.ticks is None or at is None or reader.frontier.is_held(wall):
             return False
+        end = clock.tick_start(clock.ticks)
+        if told.micros <= end:
+            return False
         hold = int(self._from.ack_seconds * 1e6 * self._from.stream.speed)
-        past = at - clock.delay - clock.tick_start(clock.ticks)
+        past = at - clock.delay - end
         if reader.frontier.is_idle():
             return past >= hold
         return past >= BACKLOG * self._from.stream.speed
