@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,62 @@ def test_scripts_and_template_agree() -> None:
     for name in re.findall(r"(?:^|\|)(\w+)=\$", launch, re.MULTILINE):
         assert name in PARAMETERS or name in {"account", "changes", "parameters"}
     assert "deploy/dataflow/Dockerfile" in build and "deploy/Dockerfile" in build
+
+
+FAKE = """#!/bin/sh
+echo "$(basename "$0") $*" >> "$LOG"
+case "$*" in *"images describe"*) exit "${IMAGE_EXISTS:-1}" ;; esac
+"""
+
+
+def commands(script: str, *arguments: str, folder: Path, **more: str) -> tuple[int, list[str]]:
+    """Exit code of a script, and what it asks of a gcloud and a docker that only write it down."""
+    for name in ("gcloud", "docker"):
+        (folder / name).write_text(FAKE)
+        (folder / name).chmod(0o755)
+    log = folder / "log"
+    log.write_text("")
+    environment = {
+        "PATH": f"{folder}:/usr/bin:/bin",
+        "LOG": str(log),
+        "PROJECT": "acme-data",
+        "REGION": "europe-west1",
+        "BUCKET": "acme-weir",
+        **more,
+    }
+    done = subprocess.run(
+        ["bash", str(FOLDER / script), *arguments], env=environment, capture_output=True
+    )
+    return done.returncode, log.read_text().splitlines()
+
+
+def test_build_makes_both_images_and_the_template(tmp_path: Path) -> None:
+    code, found = commands("build.sh", "0.1.0", folder=tmp_path)
+    registry = "europe-west1-docker.pkg.dev/acme-data/weir"
+    assert code == 0
+    built = [line for line in found if line.startswith("docker build")]
+    assert f"-t {registry}/weir:0.1.0 ." in built[0]
+    assert f"--build-arg WEIR_IMAGE={registry}/weir:0.1.0" in built[1]
+    assert "flex-template build gs://acme-weir/templates/weir-0.1.0.json" in found[-1]
+    assert f"--image {registry}/weir-template:0.1.0" in found[-1]
+
+
+def test_build_never_replaces_a_version(tmp_path: Path) -> None:
+    code, found = commands("build.sh", "0.1.0", folder=tmp_path, IMAGE_EXISTS="0")
+    assert code == 2 and not [line for line in found if line.startswith("docker")]
+
+
+def test_launch_passes_parameters_that_the_template_has(tmp_path: Path) -> None:
+    launch = ("0.1.0", "shop", "gs://acme-weir/job.yaml")
+    code, (found,) = commands("launch.sh", *launch, "sink.every=64", folder=tmp_path)
+    assert code == 0
+    words = found.split()
+    mark, *given = words[words.index("--parameters") + 1].removeprefix("^").split("^")
+    assert mark == "|"
+    assert dict(pair.split("=", 1) for pair in "^".join(given).split("|")) == {
+        "config": "gs://acme-weir/job.yaml",
+        "set": "sink.every=64",
+    }
+    assert "--enable-streaming-engine" in words and "--update" not in words
+    _, (replaced,) = commands("launch.sh", *launch, folder=tmp_path, UPDATE="1")
+    assert replaced.endswith("--update") and "set=" not in replaced
