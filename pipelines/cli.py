@@ -14,6 +14,7 @@ from dpcore.errors import ConfigError
 from pipelines.cli_base import AS_JSON, CONFIG, SETS, Group, print_json, version
 from pipelines.cli_feed import feed
 from pipelines.cli_run import run
+from pipelines.cli_status import status
 
 
 @click.group(
@@ -194,6 +195,7 @@ def schema() -> None:
 
 
 main.add_command(run)
+main.add_command(status)
 main.add_command(feed)
 
 

@@ -161,6 +161,10 @@ class StateFolder:
         """What was last noted; None where nothing was."""
         return self._read(JOB_FILE)
 
+    def is_begun(self) -> bool:
+        """Whether a job has made this folder."""
+        return sinks_place.read(sinks_place.join(self.path, SECRETS_FILE)) is not None
+
     def _metadata(self) -> list[tuple[float, str]]:
         """(time of writing, path) of every _metadata file."""
         if sinks_place.is_remote(self.path):

@@ -7,6 +7,7 @@ comes behind it is ``overdue``, counted and dead-lettered.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -150,6 +151,9 @@ class TickDoFn(beam.DoFn):
             pending.add(payload)
         machine.write(stepper.dump(stop))
         next_tick.write(stop)
+        tally.show("last_tick", stop - 1)
+        if self._ahead > 1:
+            tally.show("watermark_lag_ms", int(time.time() * 1e3) - fired.micros // 1000)
 
 
 def _or(value: int | None, default: int) -> int:
