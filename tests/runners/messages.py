@@ -157,7 +157,7 @@ class Publisher(threading.Thread):
         super().__init__(daemon=True)
         self._post, self._pace = post, pace
         self._messages = list(recording.messages(size))
-        self._stop = threading.Event()
+        self._halt = threading.Event()
         self.error: BaseException | None = None
 
     def run(self) -> None:
@@ -165,7 +165,7 @@ class Publisher(threading.Thread):
         try:
             for data, arrival in self._messages:
                 wait = self._pace.wall(arrival) - AHEAD - time.time()
-                if wait > 0 and self._stop.wait(wait):
+                if wait > 0 and self._halt.wait(wait):
                     return
                 self._post.publish([data])
         except BaseException as error:  # told by the thread that waits
@@ -179,5 +179,5 @@ class Publisher(threading.Thread):
 
     def stop(self) -> None:
         """Stops early."""
-        self._stop.set()
+        self._halt.set()
         self.join()
