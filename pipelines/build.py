@@ -11,6 +11,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_ha
 from dpcore import times
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
+from pipelines import plan_file
 from pipelines.config import JobConfig
 from pipelines.job_config import needed
 from transforms import sinks_place
@@ -70,6 +71,7 @@ def check_sink(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> None:
     """
     sink = needed("sink", job.sink)
     if sink.path is not None:
+        plan_file.refuse_other_results(sink.path, job, plan, f"sink.{sink.kind}")
         sinks_place.check(sink.path, plan.layout, f"sink.{sink.kind}", fresh_secret)
 
 
@@ -86,7 +88,7 @@ def prepare(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> bool:
     if sink.path is None:
         return False
     field = f"sink.{sink.kind}"
-    return sinks_place.prepare(sink.path, plan.to_json(), field, fresh_secret)
+    return sinks_place.prepare(sink.path, plan_file.plan_json(job, plan), field, fresh_secret)
 
 
 def finish(job: JobConfig) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from pipelines.config import JobConfig
 from pipelines.diff import flatten
+from transforms import sinks_place
 
 SHOWN = 4
 """Changed fields that a refusal names."""
@@ -58,16 +60,42 @@ def refuse_changed(
             if stored.get("config")
             else "belongs to another plan: start anew in another place (weir diff compares).",
         )
-    told = [f"{name} was {_shown(a)} and is {_shown(b)}" for name, a, b in changed]
-    listed = "; ".join(told[:SHOWN])
-    more = f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
     name, _, now = changed[0]
     raise ConfigError(
         name,
         now,
         f"differs from the plan in {place}, and a stream cannot go on under another plan: "
-        f"{listed}{more}. Put it back, or start anew in another place.",
+        f"{_listed(changed)}. Put it back, or start anew in another place.",
     )
+
+
+def refuse_other_results(folder: str, job: JobConfig, plan: Plan, field: str) -> None:
+    """Refuses a folder of results of another plan, by the fields that differ.
+
+    Raises:
+      ConfigError: names ``field`` and what changed.
+    """
+    text = sinks_place.read(sinks_place.join(folder, sinks_place.PLAN_FILE))
+    try:
+        stored = json.loads(text or b"{}")
+    except ValueError:
+        return  # sinks_place.check says what is wrong with the folder
+    if not isinstance(stored, dict) or stored.get("layout") in (None, plan.layout):
+        return
+    changed = changes(stored, job) if stored.get("config") else []
+    if changed:
+        raise ConfigError(
+            field,
+            folder,
+            f"holds results of another plan ({_listed(changed)}): put it back, or give another "
+            "folder.",
+        )
+
+
+def _listed(changed: Sequence[tuple[str, Any, Any]]) -> str:
+    told = [f"{name} was {_shown(a)} and is {_shown(b)}" for name, a, b in changed]
+    more = f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+    return "; ".join(told[:SHOWN]) + more
 
 
 def _shown(value: Any) -> str:

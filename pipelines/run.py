@@ -72,10 +72,11 @@ def check_folders(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> Non
         from pipelines import build  # imports Beam, which takes seconds
 
         build.check_sink(job, plan, fresh_secret)
-    if letters is not None and path is not None and Path(letters.path) == Path(path):
+    dead = None if letters is None else letters.path
+    if letters is not None and None not in (dead, path) and Path(str(dead)) == Path(str(path)):
         raise ConfigError(
             f"dead_letters.{letters.kind}",
-            letters.path,
+            dead,
             "is the folder of the releases: only operators may see dead letters.",
         )
 
