@@ -26,9 +26,7 @@ from google.protobuf import json_format
 from dpcore.errors import ConfigError, WeirError
 from pipelines import dataflow_limits
 from pipelines.job_config import needed
-
-NO_LISTING = "disable_logging_submission_environment"
-"""Beam's experiment that keeps the list of packages of the submitting machine at home."""
+from pipelines.runners import NO_LISTING
 
 BUCKETS = ("gs://",)
 EMULATOR = "PUBSUB_EMULATOR_HOST"

@@ -17,6 +17,10 @@ BEAM_NAMES = {
     "dataflow": "DataflowRunner",
 }
 
+NO_LISTING = "disable_logging_submission_environment"
+"""Beam's experiment that keeps the list of this machine's packages, which may hold paths, at home.
+With it nothing is staged, so workers and job server need no folder in common."""
+
 
 def options_for(runner: str, flags: Sequence[str], streaming: bool) -> Any:
     """Beam's options for a run.
@@ -25,7 +29,11 @@ def options_for(runner: str, flags: Sequence[str], streaming: bool) -> Any:
       ConfigError: an option that no part of Beam knows, for the direct runner (others learn theirs
         from their job server), or an argument that is no option.
     """
-    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+    from apache_beam.options.pipeline_options import (
+        DebugOptions,
+        PipelineOptions,
+        StandardOptions,
+    )
 
     for flag in flags:
         if flag.partition("=")[0] == "--runner":
@@ -43,6 +51,7 @@ def options_for(runner: str, flags: Sequence[str], streaming: bool) -> Any:
     options = PipelineOptions([*flags, *extra])
     if runner != "direct":
         options.view_as(StandardOptions).runner = BEAM_NAMES[runner]
+        options.view_as(DebugOptions).add_experiment(NO_LISTING)
     return options
 
 

@@ -154,7 +154,7 @@ def test_arguments_are_those_of_weir_run(name: str) -> None:
     assert command == "run" and config == "/etc/weir/job.yaml"
     ours = {option for p in main.commands["run"].params for option in p.opts}
     names = [flag.partition("=")[0] for flag in flags]
-    beams = {"--environment_type", "--environment_config", "--experiments"}
+    beams = {"--environment_type", "--environment_config"}
     assert set(names) <= ours | beams and "--detach" in names
     assert ("--resume" in names) == (name == "resume.yaml")
     master = next(flag for flag in flags if flag.startswith("--flink-master"))
