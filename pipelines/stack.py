@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -29,6 +28,9 @@ from pipelines.config import JobConfig, load
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.processes import EngineFailed, Process
 from pipelines.engines.pubsub import PubSubServer
+from pipelines.feed_topic import create
+from pipelines.job_config import PubSubSource
+from pipelines.stack_replay import LEAD, Prepared, Replay
 from pipelines.stack_view import Shown, View
 from pipelines.terminal import console
 from transforms.secret import SecretRef
@@ -46,27 +48,11 @@ ENDLESS = 10**12
 SUBMITTED = 180.0
 """Seconds in which the job must run."""
 
-LEAD = 45.0
-"""Seconds from now at which a replay begins: by then the job runs."""
-
 FIRST = 240.0
 """Seconds in which a job releases something; most of them are the start of its workers."""
 
 LOOK = 0.5
 """Seconds between two looks at the releases."""
-
-
-@dataclass(frozen=True)
-class Replay:
-    """A recorded file fed at a multiple of its own speed.
-
-    Attributes:
-      file: any format that ``weir feed --from`` takes.
-      speed: times real time.
-    """
-
-    file: Path
-    speed: float
 
 
 class Stack:
@@ -92,6 +78,7 @@ class Stack:
         self._job = load(config)
         self.out = out.absolute()
         self._replay = replay
+        self._prepared: Prepared | None = None
         self._rate = rate
         self._tell = tell or console(stderr=True)
         self._folder = Path(tempfile.mkdtemp(prefix="weir-stack-"))
@@ -114,6 +101,8 @@ class Stack:
         self._make_topic()
         self.cluster = FlinkCluster(self._folder / "flink", environment=environment).start()
         self._say(f"Flink with two TaskManagers: {self.cluster.url}")
+        if self._replay is not None:
+            self._prepared = self._replay.prepare(self._job, self._folder)
         settings = self._settings()
         self._submit(settings, environment)
         self._say("the job runs; releases come once its first hold of 10 s is over")
@@ -170,20 +159,8 @@ class Stack:
         self._tell.print(f"weir: {text}", style="dim")
 
     def _make_topic(self) -> None:
-        try:
-            from google.cloud import pubsub_v1
-        except ImportError:
-            raise WeirError("google-cloud-pubsub is missing: pip install 'weir[pubsub]'") from None
         os.environ["PUBSUB_EMULATOR_HOST"] = self.pubsub.host
-        with pubsub_v1.SubscriberClient() as subscriber:
-            pubsub_v1.PublisherClient().create_topic(name=TOPIC)
-            subscriber.create_subscription(
-                request={
-                    "name": SUBSCRIPTION,
-                    "topic": TOPIC,
-                    "ack_deadline_seconds": ACK_DEADLINE,
-                }
-            )
+        create(TOPIC, PubSubSource(subscription=SUBSCRIPTION, ack_deadline=f"{ACK_DEADLINE}s"))
 
     def _settings(self) -> list[str]:
         """``--set`` of the job: what of the config belongs to this machine and this hour."""
@@ -193,14 +170,13 @@ class Stack:
             "secret": f"{{file: {self._secret()}}}",
             "engine.checkpoints": str(self._folder / "state"),
         }
-        if self._replay is None:
+        if self._prepared is None:
             period = self._job.clock.to_clock().period
             values["clock.start"] = times.show_timestamp(time.time_ns() // 1000 // period * period)
             values["clock.end"] = "null"
         else:
-            started = times.show_timestamp(int((time.time() + LEAD) * 1e6))
-            source += f", replay: {{origin: '{self._job.clock.start}', started: '{started}', "
-            source += f"speed: {self._replay.speed:g}}}"
+            values |= self._prepared.settings
+            source += ", " + self._prepared.source
         values["source"] = f"{{pubsub: {{{source}}}}}"
         return [word for item in values.items() for word in ("--set", "=".join(item))]
 
@@ -231,8 +207,8 @@ class Stack:
     def _begin_feed(self, settings: list[str], environment: Mapping[str, str]) -> None:
         what = (
             ["--times", "now", "--rate", f"{self._rate:g}", "--events", str(ENDLESS)]
-            if self._replay is None
-            else ["--from", str(self._replay.file), "--speed", f"{self._replay.speed:g}"]
+            if self._prepared is None
+            else ["--from", str(self._prepared.file)]
         )
         self.feed = Process(
             "weir feed",
@@ -247,7 +223,10 @@ class Stack:
     @property
     def patience(self) -> float:
         """Seconds in which a first release must come."""
-        return FIRST + (0.0 if self._replay is None else LEAD)
+        if self._prepared is None:
+            return FIRST
+        period = self._job.clock.to_clock().period
+        return FIRST + LEAD + (period + self._prepared.delay) / 1e6 / self._prepared.speed
 
     @property
     def job(self) -> JobConfig:

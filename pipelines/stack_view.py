@@ -108,9 +108,9 @@ class View:
                 if place not in parts:
                     continue
                 part = parts[place]
-                value, deviation = row["value"][part], row["stddev"][part]
-                deviation = math.nan if deviation is None else band * deviation
-                self._latest[row["key"], *place] = (row["tick"], value, deviation)
+                value, error = row["value"][part], row["stddev"]  # a model's has none
+                deviation = math.nan if error is None or error[part] is None else error[part]
+                self._latest[row["key"], *place] = (row["tick"], value, band * deviation)
                 if place == (first.name, first.over):
                     self._curves.setdefault(row["key"], deque(maxlen=MEMORY)).append(value)
         self.ticks += len(ticks)
