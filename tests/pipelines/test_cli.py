@@ -13,7 +13,7 @@ from dpcore.registry import CONTINUAL_SUMS, MODELS
 from pipelines.cli import main
 from tests.pipelines.conftest import Weir
 
-COMMANDS = ["init", "plan", "run", "report", "feed", "diff", "algorithms", "schema"]
+COMMANDS = ["init", "plan", "run", "status", "report", "feed", "diff", "algorithms", "schema"]
 
 
 def test_the_commands_are_these(weir: Weir) -> None:
