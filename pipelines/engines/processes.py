@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +22,11 @@ T = TypeVar("T")
 
 TAIL = 2000
 """Characters of a log that an error shows. Only programs that never saw an event are quoted."""
+
+
+_GATE = ("/bin/sh", "-c", 'read -r _ && exec "$@" < /dev/null', "gate")
+"""Starts a program only when this process says so, after it has told the guard: however it dies in
+between, the pipe closes and nothing was started."""
 
 
 class EngineFailed(WeirError):
@@ -48,21 +54,24 @@ class Process:
     ) -> None:
         self.name = name
         self.log = log
+        if shutil.which(command[0]) is None:
+            raise EngineFailed(f"{name} cannot be started: there is no program {command[0]}.")
         with log.open("ab") as out:
-            try:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **(environment or {})},
-                    cwd=folder,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise EngineFailed(f"{name} cannot be started: {error}") from None
+            self._process = subprocess.Popen(
+                [*_GATE, *command],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                cwd=folder,
+                start_new_session=True,
+            )
+        gate = self._process.stdin
+        assert gate is not None
+        with gate, contextlib.suppress(BrokenPipeError):
+            GUARD.watch(self.pid)
+            gate.write(b"\n")
         self._over = False
-        GUARD.watch(self.pid)
         _LIVING.add(self)
 
     @property

@@ -108,3 +108,15 @@ def test_the_group_is_the_programs_own(tmp_path: Path) -> None:
     process = Process("apart", ["sleep", "1000"], tmp_path / "log")
     assert os.getpgid(process.pid) == process.pid != os.getpgid(0)
     process.stop()
+
+
+def test_nothing_is_started_by_a_parent_that_dies_before_the_guard_knows(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = PARENT.replace(
+        "log = ",
+        "import os\nfrom pipelines.engines import processes\n"
+        "processes.GUARD.watch = lambda group: os.kill(os.getpid(), 9)\nlog = ",
+    )
+    subprocess.run([sys.executable, "-c", script, str(log)], timeout=60)
+    time.sleep(0.5)
+    assert log.read_text() == ""
