@@ -75,7 +75,7 @@ class Job:
         """Starts ``weir run`` and does not wait."""
         return launch(self.prepare(), runner, *flags, env=env, job=self)
 
-    def run(self, runner: str, *flags: str, deadline: float = 240) -> Outcome:
+    def run(self, runner: str, *flags: str, deadline: float = 400) -> Outcome:
         """Runs to the end, which must be a good one."""
         with self.start(runner, *flags) as running:
             return running.finish(deadline)
@@ -145,14 +145,14 @@ class Running:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def wait(self, deadline: float = 240) -> int:
+    def wait(self, deadline: float = 400) -> int:
         """Waits for the end and returns the exit code."""
         try:
             return self.process.wait(deadline)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"no end after {deadline} s:\n{self.text[-3000:]}") from None
 
-    def finish(self, deadline: float = 240) -> Outcome:
+    def finish(self, deadline: float = 400) -> Outcome:
         """Waits for a good end."""
         code = self.wait(deadline)
         assert code == 0, f"exit {code}:\n{self.text[-3000:]}"
@@ -161,7 +161,7 @@ class Running:
         assert self.job is not None
         return Outcome(self.job.cells(), counters, self.text)
 
-    def until(self, done: Callable[[], Any], deadline: float = 120) -> Any:
+    def until(self, done: Callable[[], Any], deadline: float = 240) -> Any:
         """Waits until ``done`` says something true, and returns that; the run must go on."""
         end = time.monotonic() + deadline
         while True:

@@ -16,7 +16,7 @@ from pipelines.flink_run import is_over
 from tests.runners.jobs import Job, Outcome, Running, on
 
 WORKER = b"pipelines.engines.worker"
-SETTLES = 90.0
+SETTLES = 180.0
 """Seconds in which a job must have a new checkpoint after whatever was done to it."""
 
 
@@ -100,7 +100,11 @@ class Siege:
             fresh = [one for one in self._live() if one not in before]
             return fresh[0] if fresh else None
 
-        self._id = self.client.until(submitted)
+        try:
+            self._id = self.client.until(submitted)
+        except BaseException:
+            self.client.kill()
+            raise
 
     def _live(self) -> list[str]:
         try:
