@@ -1,9 +1,8 @@
 """How far a reader has come: a moment before which nothing that it has not sent on can arrive.
 
 Pub/Sub promises no order, so this is an estimate, as in every reader of it:
-- An answer that holds nothing, or an open question that waits for the first message: the present
-  less the slack (half a second at least), for a published message may take that long until it
-  is pulled.
+- An answer that holds nothing: the moment of its question less the slack, for that is how long a
+  published message may take until it can be pulled. A question without an answer says nothing.
 - An answer that is not full: the earliest arrival of the last slack's answers.
 - A full answer says that more is waiting, in whatever order: the earliest arrival of a minute of
   answers, and nothing before a minute of them is known.
@@ -18,8 +17,6 @@ from collections import deque
 
 from transforms.stream_time import StreamTime
 
-OPEN = 500_000
-"""Microseconds for which a server may not look for a question that waits, at least."""
 BACKLOG = 60_000_000
 """Microseconds of answers that say how far a reader with a backlog has come."""
 
@@ -36,7 +33,6 @@ class Frontier:
 
     def __init__(self, stream: StreamTime, slack: int, hold: int, started: int) -> None:
         self._stream, self._slack, self._hold = stream, slack, hold
-        self._silence = max(slack, OPEN)
         self._until = started + hold
         self._answers: deque[tuple[int, int]] = deque()
         self._full_since: int | None = None
@@ -56,11 +52,11 @@ class Frontier:
         elif wall - self._last_full >= self._slack:
             self._full_since = None
 
-    def silent(self, wall: int, since: int) -> None:
-        """Nothing was there between ``since`` and ``wall``."""
+    def silent(self, asked: int) -> None:
+        """Nothing was there for a question of ``asked``, nor for any since the last message."""
         if self._idle_since is None:
-            self._idle_since = since
-        self._looked = wall
+            self._idle_since = asked
+        self._looked = max(self._looked, asked)
         if self.is_idle():
             self._answers.clear()
             self._full_since = None
@@ -75,21 +71,21 @@ class Frontier:
         return wall < self._until
 
     def is_idle(self) -> bool:
-        """Whether nothing was there for long enough when the reader last looked."""
-        return self._idle_since is not None and self._looked - self._idle_since >= self._silence
+        """Whether answer after answer, for the slack, nothing was there."""
+        return self._idle_since is not None and self._looked - self._idle_since >= self._slack
 
-    def at(self, wall: int) -> int | None:
-        """Stream time; None while nothing is known. Never goes back."""
+    def at(self, wall: int, cap: int | None = None) -> int | None:
+        """Stream time; None while nothing is known. Never goes back; nothing new past ``cap``."""
         if not self.is_held(wall):
             found = self._estimate(wall)
             if found is not None:
-                found = min(found, self._stream.at(wall))
+                found = min(found, self._stream.at(wall), found if cap is None else cap)
                 self._at = found if self._at is None else max(self._at, found)
         return self._at
 
     def _estimate(self, wall: int) -> int | None:
         if self.is_idle():
-            return self._stream.at(self._looked - self._silence)
+            return self._stream.at(self._looked - self._slack)
         span = self._slack
         if self._full_since is not None:
             if wall - self._full_since < BACKLOG:

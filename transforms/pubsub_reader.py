@@ -1,5 +1,8 @@
 """One reader of a subscription: always one question on its way, its answers kept until safe.
 
+The question waits at the server for its first message. While it waits, short ones that do not wait
+are sent beside it: only their answers tell a silent stream from a slow server.
+
 Readers live in the worker process, not in a DoFn: a runner makes and drops DoFns as it likes, but
 between two turns of a reader in the same process nothing has been lost. A turn that does not follow
 the last one here means that the job started, or went back to a checkpoint: what was sent on since
@@ -29,6 +32,8 @@ BYTES = 16 << 20
 """Bytes of one answer, about, at most."""
 QUESTION = 30.0
 """Seconds that a question waits for its first message."""
+PROBE = 0.2
+"""Seconds that a question waits before a short one goes beside it, and between short ones."""
 LONGEST_PAUSE = 5.0
 """Seconds between questions while the server is away, at most."""
 
@@ -68,6 +73,21 @@ class Pulled(NamedTuple):
     full: bool
 
 
+@dataclass
+class Question:
+    """A call to the server.
+
+    Attributes:
+      call: future of the answer. asked: wall time, microseconds. count: messages asked for.
+      done: its answer was taken.
+    """
+
+    call: Any
+    asked: int
+    count: int
+    done: bool = False
+
+
 class Reader:
     """See above.
 
@@ -87,8 +107,9 @@ class Reader:
         self.leases = Leases(self._client, subscription.name, subscription.ack_seconds)
         self.frontier = self._new_frontier()
         self._ask_server = pull_call(self._client)
-        self._call: Any = None
-        self._asked = (0, 0)
+        self._open: Question | None = None
+        self._probe: Question | None = None
+        self._next_probe = 0
         self._next_turn: int | None = None
         self._mean = BYTES / MESSAGES
         self._failures = 0
@@ -111,34 +132,55 @@ class Reader:
 
     def take(self, wait: float) -> Pulled | None:
         """The next answer, or None if there was none within ``wait`` seconds."""
+        if self._open is None:
+            self._open = self._ask(False)
+        probe = self._probe
+        if probe is not None and probe.call.done():
+            self._probe = None
+            # What the open question got by now is older than what the short one did not get.
+            pulled = self._answer(probe, 0.0, says_silence=not self._open.call.done())
+            if pulled is not None:
+                return pulled
+        pulled = self._answer(self._open, wait)
+        if self._open.done:
+            self._next_probe = self.wall() + int(PROBE * 1e6)
+            self._open = None if self._failures else self._ask(False)
+        elif self._probe is None and self.wall() >= self._next_probe:
+            self._next_probe = self.wall() + int(PROBE * 1e6)
+            self._probe = self._ask(True)
+        return pulled
+
+    def reached(self) -> int | None:
+        """The frontier, but not past what a short question may be bringing."""
+        cap = None
+        if self._probe is not None:
+            cap = self._from.stream.at(self._probe.asked - self._from.slack)
+        return self.frontier.at(self.wall(), cap)
+
+    def _answer(self, question: Question, wait: float, says_silence: bool = True) -> Pulled | None:
+        """What a question brought; None if nothing yet, or nothing at all (then it is done)."""
         import grpc
 
-        if self._call is None:
-            self._ask()
-        wall = self.wall()
-        asked, count = self._asked
         try:
-            answer = self._call.result(timeout=wait)
+            answer = question.call.result(timeout=wait)
         except grpc.FutureTimeoutError:
-            self.frontier.silent(wall, asked)
             return None
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
-            self._call = None
-            self._note_failure(error, wall, asked)
+            question.done = True
+            self._note_failure(error)
             return None
-        self._call, self._failures = None, 0
+        question.done, self._failures = True, 0
         found = answer.received_messages
         if not found:
-            self.frontier.silent(wall, asked)
-            self._ask()
+            if says_silence:
+                self.frontier.silent(question.asked)
             return None
         messages = [self._message(one.message) for one in found]
         size = sum(len(message.data) for message in messages)
         self._mean = max(1.0, (self._mean + size / len(messages)) / 2)
-        self._ask()
         tally.add("messages", len(messages))
         tally.add("bytes", size)
-        return Pulled(messages, [one.ack_id for one in found], len(found) >= count)
+        return Pulled(messages, [one.ack_id for one in found], len(found) >= question.count)
 
     @property
     def pause(self) -> float:
@@ -150,16 +192,21 @@ class Reader:
     def close(self) -> None:
         """Reads no more: what nobody took is given back, what was sent on may be acknowledged."""
         self._closed = True
-        call, self._call = self._call, None
-        if call is not None and not call.cancel() and call.exception() is None:
-            self.leases.give_back([one.ack_id for one in call.result().received_messages])
+        for question in (self._open, self._probe):
+            if question is None or question.done or question.call.cancel():
+                continue
+            if question.call.exception() is None:
+                found = question.call.result().received_messages
+                self.leases.give_back([one.ack_id for one in found])
+        self._open = self._probe = None
         self.leases.close()
 
-    def _ask(self) -> None:
+    def _ask(self, at_once: bool) -> Question:
         count = min(MESSAGES, max(1, round(BYTES / self._mean)))
-        self._asked = self.wall(), count
-        self._call = self._ask_server(self._from.name, count)
-        self._call.add_done_callback(self._hold)
+        asked = self.wall()
+        question = Question(self._ask_server(self._from.name, count, at_once), asked, count)
+        question.call.add_done_callback(self._hold)
+        return question
 
     def _hold(self, call: Any) -> None:
         """As soon as they are here: a turn may be long in coming."""
@@ -169,15 +216,14 @@ class Reader:
         if ids and not self._closed:
             self.leases.hold(ids)
 
-    def _note_failure(self, error: Any, wall: int, asked: int) -> None:
+    def _note_failure(self, error: Any) -> None:
         import grpc
 
         code = error.code() if isinstance(error, grpc.Call) else None
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:  # it waited, and nothing came
-            self.frontier.silent(wall, asked)
             return
         self._failures += 1
-        self.frontier.failed(wall)
+        self.frontier.failed(self.wall())
         tally.add("source_errors")
         name = "UNKNOWN" if code is None else code.name
         if self._failures & (self._failures - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
@@ -208,8 +254,8 @@ def read_stamp(text: str | None) -> int | None:
     return found if found is not None and abs(found) < 1 << 58 else None
 
 
-def pull_call(client: Any) -> Callable[[str, int], Any]:
-    """A function (subscription, count) -> future of an answer, as plain protocol messages."""
+def pull_call(client: Any) -> Callable[[str, int, bool], Any]:
+    """(subscription, count, at once) -> future of an answer, as plain protocol messages."""
     from google.pubsub_v1.types import PullRequest, PullResponse
 
     pull = client.transport.grpc_channel.unary_unary(
@@ -218,8 +264,10 @@ def pull_call(client: Any) -> Callable[[str, int], Any]:
         response_deserializer=PullResponse.pb().FromString,
     )
 
-    def ask(subscription: str, count: int) -> Any:
-        request = PullRequest(subscription=subscription, max_messages=count)
+    def ask(subscription: str, count: int, at_once: bool) -> Any:
+        request = PullRequest(
+            subscription=subscription, max_messages=count, return_immediately=at_once
+        )
         route = (("x-goog-request-params", f"subscription={subscription}"),)
         return pull.future(request, timeout=QUESTION, metadata=route)
 

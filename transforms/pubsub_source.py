@@ -107,7 +107,7 @@ class PullDoFn(beam.DoFn):
 
     def _reached(self, reader: Reader) -> Timestamp:
         """The watermark: the frontier less the delay, from the start of the clock on."""
-        at = reader.frontier.at(reader.wall())
+        at = reader.reached()
         start = self._clock.start
         return _floor(start if at is None else max(start, at - self._clock.delay))
 
@@ -119,7 +119,7 @@ class PullDoFn(beam.DoFn):
         may end without them.
         """
         clock, wall = self._clock, reader.wall()
-        at = reader.frontier.at(wall)
+        at = reader.reached()
         if clock.ticks is None or at is None or reader.frontier.is_held(wall):
             return False
         end = clock.tick_start(clock.ticks)

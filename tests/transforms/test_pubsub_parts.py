@@ -9,9 +9,9 @@ from typing import Any
 import grpc
 import pytest
 
-from transforms.pubsub_frontier import BACKLOG, OPEN, Frontier
+from transforms.pubsub_frontier import BACKLOG, Frontier
 from transforms.pubsub_lease import CALL, Leases
-from transforms.pubsub_reader import LONGEST_PAUSE, Reader, Subscription, read_stamp
+from transforms.pubsub_reader import LONGEST_PAUSE, PROBE, Reader, Subscription, read_stamp
 from transforms.pubsub_restriction import Turn, TurnProvider, TurnTracker
 from transforms.stream_time import PRESENT, StreamTime
 
@@ -34,18 +34,17 @@ def test_nothing_is_known_for_one_ack_deadline_after_a_start() -> None:
 
 def test_a_silent_stream_goes_on_behind_the_present() -> None:
     one = frontier(hold=0)
-    one.silent(T0 + S // 2, T0)
+    one.silent(T0)
+    one.silent(T0 + S // 2)
     assert not one.is_idle() and one.at(T0 + S // 2) is None
     for second in (1, 2, 100):
-        one.silent(T0 + second * S, T0)
+        one.silent(T0 + second * S)
         assert one.is_idle() and one.at(T0 + second * S) == T0 + (second - 1) * S
-    assert one.at(T0 + 500 * S) == T0 + 99 * S, "what nobody looked at is not known"
-
-
-def test_a_short_slack_does_not_shorten_silence() -> None:
-    one = Frontier(PRESENT, 1_000, 0, T0)
-    one.silent(T0 + OPEN, T0)
-    assert one.at(T0 + OPEN) == T0
+    assert one.at(T0 + 500 * S) == T0 + 99 * S, "what nobody answered is not known"
+    one.silent(T0 + 50 * S)
+    one.silent(T0 + 102 * S)
+    assert one.at(T0 + 600 * S, T0 + 100 * S) == T0 + 100 * S
+    assert one.at(T0 + 600 * S) == T0 + 101 * S
 
 
 def test_the_earliest_of_the_latest_answers_counts_and_never_goes_back() -> None:
@@ -76,10 +75,12 @@ def test_full_answers_say_nothing_until_there_is_a_minute_of_them() -> None:
 
 def test_a_failed_call_holds_for_one_ack_deadline() -> None:
     one = frontier(hold=10)
-    one.silent(T0 + 20 * S, T0)
+    one.silent(T0)
+    one.silent(T0 + 20 * S)
     assert one.at(T0 + 20 * S) == T0 + 19 * S
     one.failed(T0 + 21 * S)
-    one.silent(T0 + 30 * S, T0 + 22 * S)
+    one.silent(T0 + 22 * S)
+    one.silent(T0 + 30 * S)
     assert one.at(T0 + 30 * S) == T0 + 19 * S and not one.is_held(T0 + 31 * S)
     assert one.at(T0 + 31 * S) == T0 + 29 * S
 
@@ -87,7 +88,8 @@ def test_a_failed_call_holds_for_one_ack_deadline() -> None:
 def test_a_replay_is_followed_in_stream_time() -> None:
     stream = StreamTime(origin=5 * S, started=T0, speed=24)
     one = frontier(stream, hold=0)
-    one.silent(T0 + 10 * S, T0)
+    one.silent(T0)
+    one.silent(T0 + 10 * S)
     assert one.at(T0 + 10 * S) == 5 * S + 24 * 9 * S
 
 
@@ -172,6 +174,9 @@ class Call:
     def cancelled(self) -> bool:
         return self.gone
 
+    def done(self) -> bool:
+        return self.answer is not None
+
     def cancel(self) -> bool:
         self.gone = self.answer is None
         return self.gone
@@ -212,9 +217,11 @@ def reader(
     monkeypatch: pytest.MonkeyPatch, answers: list[Any], **options: Any
 ) -> tuple[Reader, Server, list[float], list[int]]:
     server, clock, asked = Server(), [T0 / S], []
-    queue = list(answers)
+    queue, probes = list(answers), list(options.pop("probes", []))
 
-    def ask(_: str, count: int) -> Call:
+    def ask(_: str, count: int, at_once: bool) -> Call:
+        if at_once:
+            return Call(probes.pop(0) if probes else None)
         asked.append(count)
         return Call(queue.pop(0) if queue else None)
 
@@ -281,15 +288,45 @@ def test_a_server_that_is_away_is_asked_again_ever_later(
     assert len(caplog.records) == 4, "the 1st, 2nd, 4th and 8th"
 
 
-def test_a_question_that_waited_in_vain_is_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_waited_in_vain_says_nothing_but_answers_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answers = [Failure(grpc.StatusCode.DEADLINE_EXCEEDED), [], []]
     one, _, clock, _ = reader(monkeypatch, answers)
     clock[0] += 20
-    for _ in answers:
-        assert one.take(0) is None
+    assert one.take(0) is None and one.reached() is None and one.pause < 0.1
+    for _ in range(2):
         clock[0] += 1
-    assert one.pause < 0.1 and one.frontier.is_idle()
-    assert one.frontier.at(one.wall()) is not None
+        assert one.take(0) is None
+    assert one.frontier.is_idle() and one.reached() == T0 + 20 * S + S // 2
+
+
+def test_a_slow_server_is_not_a_silent_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is answered at all; then the short questions are, and at last one brings messages."""
+    one, _, clock, _ = reader(monkeypatch, [], probes=[None])
+    for _ in range(100):
+        clock[0] += 0.5
+        assert one.take(0) is None and one.reached() is None
+    one, _, clock, _ = reader(monkeypatch, [], probes=[[]] * 6 + [[wire("a")]])
+    clock[0] += 20
+    found = []
+    for _ in range(40):
+        clock[0] += PROBE / 2
+        found.append(one.take(0))
+        one.begin(len(found))
+    (pulled,) = [one for one in found if one]
+    assert pulled.ids == ["a"] and one.reached() is not None
+
+
+def test_an_open_answer_goes_before_the_silence_of_a_short_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, _, _, _ = reader(monkeypatch, [None], probes=[[]])
+    assert one.take(0) is None and one._probe is not None and one._open is not None
+    one._open.call.answer = [wire("a", at=T0)]
+    pulled = one.take(0)
+    assert pulled is not None and pulled.ids == ["a"]
+    assert one.frontier._idle_since is None
 
 
 def test_turns_in_a_row_go_on_and_any_other_is_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
