@@ -9,8 +9,7 @@ import contextlib
 import math
 import sys
 import time
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from dpcore import times
 from dpcore.errors import ConfigError
 from pipelines.config import JobConfig, load
 from pipelines.result_files import ResultFile, read_file, result_files
-from pipelines.results import Output, Run, shown_of
+from pipelines.results import SCALED, Output, Run, shown_of
 from pipelines.terminal import console, number, table
 
 KEYS = 16
@@ -66,7 +65,7 @@ class View:
         self._seen: set[str] = set()
         self._run: Run | None = None
         self._latest: dict[tuple[str, str, int | None], tuple[int, float, float]] = {}
-        self._curves: dict[str, deque[float]] = {}
+        self._curves: dict[str, dict[int, float]] = {}
         self._end = 0
         self.last_tick = -1
         """Newest tick that was released."""
@@ -110,14 +109,19 @@ class View:
                 part = parts[place]
                 value, error = row["value"][part], row["stddev"]  # a model's has none
                 deviation = math.nan if error is None or error[part] is None else error[part]
-                self._latest[row["key"], *place] = (row["tick"], value, band * deviation)
+                cell = (row["key"], *place)
+                if row["tick"] >= self._latest.get(cell, (0,))[0]:  # files come in any order
+                    self._latest[cell] = (row["tick"], value, band * deviation)
                 if place == (first.name, first.over):
-                    self._curves.setdefault(row["key"], deque(maxlen=MEMORY)).append(value)
+                    self._curves.setdefault(row["key"], {})[row["tick"]] = value
         self.ticks += len(ticks)
 
     def _outputs(self) -> list[Output]:
         assert self._run is not None
-        return [shown_of(output, self._run) for output in self._run.outputs[:OUTPUTS]]
+        run = self._run
+        # Coefficients in the user's units say all that the scaled ones do.
+        wanted = [o for o in run.outputs if not (run.is_of_models and o.name == SCALED)]
+        return [shown_of(output, run) for output in wanted[:OUTPUTS]]
 
     def _head(self, shown: Shown | None) -> Text:
         text = Text()
@@ -142,10 +146,16 @@ class View:
         keys = sorted(self._curves)
         for key in keys[:KEYS]:
             cells = [self._cell(key, output) for output in outputs]
-            made.add_row(key, *cells, curve(self._curves[key]))
+            made.add_row(key, *cells, curve(self._recent(key)))
         if len(keys) > KEYS:
             made.add_row(f"and {len(keys) - KEYS:,} more")
         return made
+
+    def _recent(self, key: str) -> list[float]:
+        """The first output of a key in its newest ticks, in order; forgets older ones."""
+        known = self._curves[key]
+        self._curves[key] = {tick: known[tick] for tick in sorted(known)[-MEMORY:]}
+        return list(self._curves[key].values())
 
     def _cell(self, key: str, output: Output) -> str:
         found = self._latest.get((key, output.name, output.over))
@@ -174,7 +184,7 @@ def _span(over: int | None) -> str:
     return "tick" if over == 1 else f"{over:,} ticks"
 
 
-def curve(values: deque[float]) -> str:
+def curve(values: Sequence[float]) -> str:
     """Numbers as a row of bars, from the least to the largest of them."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from pathlib import Path
 
 import pyarrow as pa
@@ -78,6 +77,6 @@ def test_an_empty_recording_is_refused(job: JobConfig, tmp_path: Path) -> None:
 
 
 def test_a_curve_goes_from_least_to_largest() -> None:
-    assert curve(deque([0.0, 7.0, float("nan"), 3.0])) == "▁█ ▄"
-    assert curve(deque([5.0, 5.0])) == "▁▁"
-    assert curve(deque([float("nan")])) == ""
+    assert curve([0.0, 7.0, float("nan"), 3.0]) == "▁█ ▄"
+    assert curve([5.0, 5.0]) == "▁▁"
+    assert curve([float("nan")]) == ""
