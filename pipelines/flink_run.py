@@ -24,6 +24,7 @@ from pipelines.engines.processes import EngineFailed, Process, free_ports
 from pipelines.engines.tools import need
 from pipelines.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
 from pipelines.state_folder import StateFolder
+from pipelines.status import counters_of
 
 _log = logging.getLogger(__name__)
 READY = 60.0
@@ -210,13 +211,19 @@ class FlinkRun:
         """Whether nothing will ever come at any vertex, and all that came is in the sink.
 
         Watermarks alone do not say that the last bundles are done. A folder shows it; of other
-        sinks the end is believed after a while.
+        sinks the end is believed after a while, and not before the last tick was stepped.
         """
         if self._job.clock.end is None or not is_over(self.rest, job):
             self._over = 0
             return False
         self._over += 1
-        return self._written() or self._over >= BELIEVED
+        return self._written() or (self._over >= BELIEVED and self._stepped(job))
+
+    def _stepped(self, job: str) -> bool:
+        """Whether the last tick was released, as far as Flink's metrics tell."""
+        last = counters_of(self.rest, job).get("last_tick")
+        ticks = self._job.clock.to_clock().ticks
+        return last is None or ticks is None or last >= ticks - 1
 
     def _stop(self, job: str, tell: Callable[[str], None], waiter: _Waiter) -> Ended:
         """Stops with a savepoint if there is state to save; a second Ctrl-C cancels."""

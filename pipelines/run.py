@@ -89,6 +89,21 @@ def _is_fresh_folder(path: str) -> bool:
     return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
 
 
+def _ask_for_subscription(job: JobConfig) -> None:
+    """Refuses a subscription that is not there, before a cluster is asked to read it.
+
+    Raises:
+      ConfigError: it does not exist, or its ack deadline is not the config's.
+    """
+    from pipelines.sources import check_subscription
+
+    source = needed("source", job.source)
+    if source.pubsub is not None:
+        note = check_subscription(source.pubsub)
+        if note is not None:
+            _log.warning(note)
+
+
 def check_runner(job: JobConfig, runner: str) -> None:
     """Refuses what a runner cannot do.
 
@@ -169,6 +184,8 @@ def run(
             refuse_restart(job, state, on_flink.resumed)
             if not state.begin(job, plan, [(0, secret), *rotation]):
                 _log.warning(UNREADABLE)
+    if streaming and runner in ("prism", "flink"):
+        _ask_for_subscription(job)
     options = options_for(runner, flags, streaming)
     if runner == "dataflow":
         dataflow.settle(options, job.name)
