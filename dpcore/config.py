@@ -33,7 +33,7 @@ __all__ = [
     "TimeColumn",
 ]
 
-JOB_SECTIONS = ("source", "deduplicate", "secret", "sink", "dead_letters", "limits")
+JOB_SECTIONS = ("source", "deduplicate", "secret", "sink", "dead_letters", "limits", "engine")
 """Sections of a job that do not shape a plan: where data come from and go to."""
 
 MOST_BLOCKS = 1 << 16

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
 from dpcore.mechanism import Ints, Noise
-from dpcore.noise.prf import KeyedNoise, RootKey
+from dpcore.noise.prf import KeyedNoise
+from dpcore.noise.rotation import KeyRing
 from dpcore.plan import Plan
 from dpcore.program import Released
 from dpcore.row_hash import event_hashes
@@ -153,6 +155,8 @@ def simulate(
     secret: bytes,
     ticks: int | None = None,
     noise: Noise | None = None,
+    rotate: Sequence[tuple[int, bytes]] = (),
+    stride: int = STRIDE,
 ) -> list[Simulated]:
     """Runs a plan over events in memory.
 
@@ -162,6 +166,9 @@ def simulate(
       secret: 32 bytes; the same secret gives the pipeline's bits.
       ticks: how many; None: all of a clock that ends.
       noise: for tests only, in place of the keyed noise (zeros, say).
+      rotate: (first tick, 32 bytes), ticks increasing: noise from that tick on is keyed by these.
+        Hashes of ids and rows stay keyed by ``secret``.
+      stride: ticks that are stepped at once, at most; the bits do not depend on it.
 
     Returns:
       One entry per live key, sorted by the key's bytes.
@@ -172,7 +179,7 @@ def simulate(
     ticks = plan.clock.ticks if ticks is None else ticks
     if ticks is None:
         raise ConfigError("clock.end", None, "is needed here, or say how many ticks to simulate.")
-    root = RootKey.derive(secret, plan.name, bytes.fromhex(plan.digest))
+    ring = KeyRing.derive(secret, plan.name, bytes.fromhex(plan.digest), rotate)
     bound = bounded(plan, events, ticks)
     leaves_of = leaves_for(plan, bound, ticks, secret)
     found: list[Simulated] = []
@@ -180,11 +187,11 @@ def simulate(
         keys, leaves = [bound.names[key] for key in members], leaves_of(members)
         state = plan.program.init(len(keys))
         pieces: list[tuple[Released, ...]] = []
-        for start in range(birth, ticks, STRIDE):
-            stop = min(start + STRIDE, ticks)
+        edges = sorted({*range(birth, ticks, stride), *ring.edges(birth, ticks), ticks})
+        for start, stop in pairwise(edges):
 
             def of_part(part: int, start: int = start, keys: list[bytes] = keys) -> Noise:
-                return noise if noise is not None else KeyedNoise(root, part, keys, start)
+                return noise or KeyedNoise(ring.at(start), part, keys, start)
 
             state, noisy = plan.program.step(state, leaves(start, stop), of_part)
             pieces.append(plan.program.solve(noisy, np.arange(start, stop, dtype=np.int64)))

@@ -11,13 +11,16 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_ha
 from dpcore import times
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
+from pipelines import plan_file
 from pipelines.config import JobConfig
 from pipelines.job_config import needed
 from transforms import sinks_place
 from transforms.private_releases import PrivateReleases
 from transforms.secret import SecretRef
-from transforms.sinks import WriteBigQuery, WriteFolder, WritePubSub, WriteTable
-from transforms.sinks_dead import WriteDead
+from transforms.sinks import WriteBigQuery, WriteFolder, WriteTable
+from transforms.sinks_dead import PublishDead, WriteDead
+from transforms.sinks_pubsub import PublishReleases
+from transforms.stream_time import PRESENT, StreamTime
 
 
 def secret_of(job: JobConfig, secret_file: str | None = None) -> SecretRef | None:
@@ -29,9 +32,28 @@ def secret_of(job: JobConfig, secret_file: str | None = None) -> SecretRef | Non
     return SecretRef(**{job.secret.kind: job.secret.value})
 
 
+def rotation_of(job: JobConfig, plan: Plan) -> tuple[tuple[int, SecretRef], ...]:
+    """References to the secrets that follow the first, each with its first tick.
+
+    Raises:
+      ConfigError: names ``secret.rotate``.
+    """
+    if job.secret is None:
+        return ()
+    entries = zip(job.secret.ticks(plan.clock), job.secret.rotate, strict=True)
+    return tuple((tick, SecretRef(**{entry.kind: entry.value})) for tick, entry in entries)
+
+
 def is_bounded(job: JobConfig) -> bool:
     """Whether all events are there from the start."""
     return bool(needed("source", job.source).kind != "pubsub")
+
+
+def stream_of(job: JobConfig) -> StreamTime:
+    """What wall time stands for: the present, or a moment of a stream that is replayed."""
+    if job.source is None or job.source.pubsub is None:
+        return PRESENT
+    return job.source.pubsub.to_stream()
 
 
 def horizon_of(job: JobConfig, plan: Plan) -> int | None:
@@ -49,6 +71,7 @@ def check_sink(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> None:
     """
     sink = needed("sink", job.sink)
     if sink.path is not None:
+        plan_file.refuse_other_results(sink.path, job, plan, f"sink.{sink.kind}")
         sinks_place.check(sink.path, plan.layout, f"sink.{sink.kind}", fresh_secret)
 
 
@@ -65,7 +88,7 @@ def prepare(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> bool:
     if sink.path is None:
         return False
     field = f"sink.{sink.kind}"
-    return sinks_place.prepare(sink.path, plan.to_json(), field, fresh_secret)
+    return sinks_place.prepare(sink.path, plan_file.plan_json(job, plan), field, fresh_secret)
 
 
 def finish(job: JobConfig) -> None:
@@ -83,8 +106,16 @@ def sink_of(job: JobConfig, plan: Plan) -> beam.PTransform:
     if sink.kind == "bigquery":
         return WriteBigQuery(sink.bigquery)
     if sink.kind == "pubsub":
-        return WritePubSub(sink.pubsub)
+        return PublishReleases(sink.pubsub, plan.layout, sink.format)
     return WriteFolder(plan, sink.path, sink.kind, sink.every)
+
+
+def dead_sink_of(job: JobConfig) -> beam.PTransform:
+    """The transform that dead letters go into."""
+    where = needed("dead_letters", job.dead_letters)
+    if where.kind == "pubsub":
+        return PublishDead(where.pubsub)
+    return WriteDead(where.path, where.kind)
 
 
 def in_process_runner() -> FnApiRunner:
@@ -128,19 +159,25 @@ def build(
         events = read.events
         dead.append(read.dead)
     found = events | "Release" >> PrivateReleases(
-        plan, secret, bounded=bounded, every=sink.every, horizon=horizon_of(job, plan)
+        plan,
+        secret,
+        bounded=bounded,
+        every=sink.every,
+        horizon=horizon_of(job, plan),
+        rotate=rotation_of(job, plan),
+        stream=stream_of(job),
     )
     dead.append(found.dead)
     letters = tuple(dead) | "DeadLetters" >> beam.Flatten()
     if job.dead_letters is not None:
         where = job.dead_letters
-        if sink.path is not None and Path(where.path) == Path(sink.path):
+        if None not in (where.path, sink.path) and Path(where.path) == Path(sink.path):
             raise ConfigError(
                 f"dead_letters.{where.kind}",
                 where.path,
                 "is the folder of the releases: operators only may see dead letters.",
             )
-        letters | "WriteDead" >> WriteDead(where.path, where.kind)
+        letters | "WriteDead" >> dead_sink_of(job)
     written = found.releases | "Write" >> sink_of(job, plan)
     return {"events": events, "releases": found.releases, "dead": letters, "written": written}
 
@@ -148,11 +185,14 @@ def build(
 __all__ = [
     "build",
     "check_sink",
+    "dead_sink_of",
     "finish",
     "horizon_of",
     "in_process_runner",
     "is_bounded",
     "prepare",
+    "rotation_of",
     "secret_of",
     "sink_of",
+    "stream_of",
 ]

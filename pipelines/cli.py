@@ -1,4 +1,4 @@
-"""The command line: ``weir init | plan | run | report | feed | diff | algorithms | schema``.
+"""The command line: ``weir init | plan | run | status | report | feed | diff | ...``.
 
 Exit 0 when all is well, 2 for a refused config (one sentence on stderr), 1 for a run that failed.
 """
@@ -13,6 +13,8 @@ import click
 from dpcore.errors import ConfigError
 from pipelines.cli_base import AS_JSON, CONFIG, SETS, Group, print_json, version
 from pipelines.cli_feed import feed
+from pipelines.cli_run import run
+from pipelines.cli_status import status
 
 
 @click.group(
@@ -94,68 +96,6 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
         print_json(made.to_json())
     else:
         page.render(made, console())
-
-
-@main.command(
-    short_help="Read the events and write the releases.",
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    epilog="Options that are not listed here go to Beam, like --flink_master=HOST:8081.",
-)
-@CONFIG
-@click.option(
-    "--runner",
-    type=click.Choice(["direct", "prism", "flink", "dataflow"], case_sensitive=False),
-    default="direct",
-    show_default=True,
-    help="Where it runs. All but direct need a secret.",
-)
-@click.option(
-    "--secret-file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File with the secret; overrides `secret` in the config.",
-)
-@SETS
-@click.option("--wide", is_flag=True, help="Summary with one column per release.")
-@AS_JSON
-@click.argument("beam", nargs=-1, type=click.UNPROCESSED, metavar="[BEAM OPTIONS]...")
-def run(
-    config: Path,
-    runner: str,
-    secret_file: Path | None,
-    sets: tuple[str, ...],
-    wide: bool,
-    as_json: bool,
-    beam: tuple[str, ...],
-) -> None:
-    """Run CONFIG: read its events and write its releases.
-
-    A run that was stopped goes on when it is started again with the same secret. Without a secret
-    the direct runner draws a fresh one and says so. Make one with:
-
-    \b
-      openssl rand -hex 32 > secret.key && chmod 600 secret.key
-
-    \b
-      weir run shop.yaml
-      weir run shop.yaml --secret-file secret.key --set sink.parquet=out2/
-      weir run shop.yaml --runner flink --flink_master=localhost:8081 --streaming
-    """
-    from pipelines import run as command
-    from pipelines.config import load
-    from pipelines.logs import discreet
-
-    job = load(config, sets)
-    with discreet(bool(click.get_current_context().find_root().params.get("debug"))):
-        result = command.run(
-            job, runner.lower(), None if secret_file is None else str(secret_file), list(beam)
-        )
-    if as_json:
-        print_json(result.to_json())
-    else:
-        from pipelines import summary
-        from pipelines.terminal import console
-
-        summary.render(result, console(wide=wide), wide=wide)
 
 
 @main.command(short_help="Draw the releases in a folder.")
@@ -266,6 +206,8 @@ def schema() -> None:
     print_json(json_schema())
 
 
+main.add_command(run)
+main.add_command(status)
 main.add_command(feed)
 
 

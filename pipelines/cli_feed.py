@@ -24,8 +24,19 @@ from pipelines.cli_base import CONFIG, SETS
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["csv", "ndjson", "parquet", "arrow", "avro"]),
-    help="Format, where the target's name does not tell.",
+    type=click.Choice(["csv", "json", "ndjson", "parquet", "arrow", "avro"]),
+    help="Format, where the target's name does not tell.  [default of a topic: "
+    "source.pubsub.payload, or ndjson]",
+)
+@click.option(
+    "--per-message",
+    type=click.IntRange(min=1),
+    help="Events of one message of a topic.  [default: 100; 1 for json]",
+)
+@click.option(
+    "--create",
+    is_flag=True,
+    help="Make the topic, and the config's subscription to it, if they are not there.",
 )
 @click.option("--from", "recorded", metavar="FILE", help="Replay this file, not made-up events.")
 @click.option("--events", type=click.IntRange(min=1), help="How many events.  [default: 10,000]")
@@ -52,6 +63,8 @@ def feed(
     sets: tuple[str, ...],
     to: str,
     form: str | None,
+    per_message: int | None,
+    create: bool,
     recorded: str | None,
     events: int | None,
     rate: float | None,
@@ -71,29 +84,47 @@ def feed(
       weir feed shop.yaml --events 1000000 --to events.parquet
       weir feed shop.yaml --rate 500 --times now --to projects/acme/topics/purchases
       weir feed shop.yaml --from yesterday.csv --speed 60 --to -
+      weir feed live.yaml --from year.csv --speed 24 --create --to projects/acme/topics/rides
       weir feed shop.yaml --late 0.1 --duplicate 0.1 --malformed 0.01 --to bad.ndjson
     """
     from pipelines import feed as command
     from pipelines.config import load
     from pipelines.feed_targets import open_target
+    from pipelines.feed_topic import create as topic_create
     from pipelines.synthetic import Shares
 
     job = load(config, sets)
     shares = Shares(late, duplicate, malformed)
-    pace = command.Pace(rate, speed)
     if speed is not None and recorded is None:
         raise ConfigError("--speed", speed, "is for a recorded stream (--from); use --rate.")
     topic = to.startswith("projects/")
+    source = None if job.source is None else job.source.pubsub
+    stream = None if source is None or source.replay is None else source.to_stream()
+    if stream is not None and recorded is not None and rate is None:
+        speed = speed or stream.speed
+        if speed != stream.speed:
+            raise ConfigError(
+                "--speed", speed, f"is not source.pubsub.replay.speed, {stream.speed:g}: keep one."
+            )
+    pace = command.Pace(rate, speed)
     live = times == "now" or (times is None and topic and job.clock.end is None)
     live = live and recorded is None
     for note in command.notes(job, shares, live, recorded is not None):
         click.echo(f"weir: note: {note}", err=True)
     if form is None and to == "-" and job.source is not None and job.source.kind == "csv":
         form = "csv"
-    target = open_target(to, form, header=not topic)
+    if topic and source is not None:
+        form = form or source.payload
+    if create and topic:
+        for made in topic_create(to, source):
+            click.echo(f"weir: {made}", err=True)
+    target = open_target(to, form, header=not topic, per_message=per_message)
+    if topic and speed is not None and recorded is not None and stream is None:
+        stream = command.replay_from(command.first_moment(recorded, job), speed)
+        click.echo(f"weir: note: the job needs --set '{command.setting(stream)}'", err=True)
     with command.Shown() as shown:
         sent = command.feed(
             job, target, events=events, seed=seed, shares=shares, pace=pace,
-            recorded=recorded, live=live, told=shown.told,
+            recorded=recorded, live=live, stream=stream, told=shown.told,
         )  # fmt: skip
     click.echo(f"weir: sent {sent:,} events to {'stdout' if to == '-' else to}", err=True)

@@ -9,13 +9,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from dpcore import yaml_text
 from dpcore.config import PlanConfig
 from dpcore.config_errors import refusal
 from dpcore.errors import ConfigError
-from pipelines.job_config import PATHS, DeadLetters, Deduplicate, Limits, Secret, Sink, Source
+from pipelines.job_config import (
+    PATHS,
+    DeadLetters,
+    Deduplicate,
+    Engine,
+    Limits,
+    Secret,
+    Sink,
+    Source,
+)
 
 _PLACEHOLDER = re.compile(r"<[A-Z]+>\Z")
 
@@ -48,6 +57,18 @@ class JobConfig(PlanConfig):
     limits: Limits = Field(
         default=Limits(), description="Caps on bad input.", examples=["{line_bytes: 1048576}"]
     )
+
+    engine: Engine = Field(
+        default=Engine(),
+        description="How a cluster runs the job; nothing here changes a release.",
+        examples=["{parallelism: 4, checkpoints: gs://acme-weir/state}"],
+    )
+    _folder: Path = PrivateAttr(default=Path("."))
+
+    @property
+    def state_folder(self) -> str:
+        """Where checkpoints and what a resume needs are kept: folder or bucket."""
+        return self.engine.checkpoints or str((self._folder / ".weir" / self.name).absolute())
 
     @model_validator(mode="after")
     def _check_job(self) -> Self:
@@ -114,7 +135,9 @@ def loads(
     _no_placeholders(data)
     if folder is not None:
         _anchor(data, folder)
-    return JobConfig.from_dict(data)
+    job = JobConfig.from_dict(data)
+    job._folder = folder or Path(".")
+    return job
 
 
 def _set(data: dict[str, Any], text: str, variables: Mapping[str, str]) -> None:
@@ -162,6 +185,11 @@ def _anchor(data: dict[str, Any], folder: Path) -> None:
             value = fields.get(name)
             if isinstance(value, str) and value and "://" not in value:
                 fields[name] = str(folder / Path(value).expanduser())
+    secret = data.get("secret")
+    rotate = secret.get("rotate") if isinstance(secret, dict) else None
+    for entry in rotate if isinstance(rotate, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("file"), str):
+            entry["file"] = str(folder / Path(entry["file"]).expanduser())
 
 
 def _is_zone(name: str) -> bool:

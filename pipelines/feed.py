@@ -12,16 +12,18 @@ import pyarrow as pa
 from rich.live import Live
 from rich.text import Text
 
+from dpcore import times
 from dpcore.errors import ConfigError
 from pipelines import synthetic
 from pipelines.config import JobConfig
 from pipelines.feed_targets import Target
-from pipelines.recorded import read_batches, times_of
+from pipelines.recorded import moments_of, read_batches
 from pipelines.synthetic import Shares, uniforms
 from pipelines.terminal import console
+from transforms.stream_time import PRESENT, StreamTime
 
 SLICE = 0.05
-"""Seconds between two slices of a paced stream."""
+"""Seconds between two slices of a paced stream: its events leave so late, at most."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def feed(
     pace: Pace,
     recorded: str | None = None,
     live: bool = False,
+    stream: StreamTime | None = None,
     clockwork: Clockwork | None = None,
     told: Callable[[int], None] = lambda sent: None,
 ) -> int:
@@ -77,28 +80,28 @@ def feed(
       pace: how fast.
       recorded: file to replay instead of making events up.
       live: event times are the present instead of the config's clock.
+      stream: what wall time stands for; a recording with a speed and without this starts now.
       clockwork: the clock. told: called with the number of messages sent so far.
     """
     clockwork = clockwork or Clockwork()
     if recorded is not None:
-        stream = _spoil(read_batches(Path(recorded), config), shares, seed)
+        source = _spoil(read_batches(Path(recorded), config), shares, seed)
     elif live:
-        stream = _live(config, events or 10_000, seed, shares, pace, clockwork)
+        source = _live(config, events or 10_000, seed, shares, pace, clockwork, stream or PRESENT)
     else:
-        stream = synthetic.batches(config, events or 10_000, seed, shares)
+        source = synthetic.batches(config, events or 10_000, seed, shares)
     sent = 0
     began = clockwork.now()
-    first: float | None = None
-    for batch in stream:
+    for batch in source:
         if recorded is not None and events is not None:
             batch = batch.slice(0, events - sent)
-        for part in _slices(batch, pace):
+        if pace.speed is not None and stream is None and batch.num_rows:
+            stream = replay_from(int(moments_of(batch, config)[0]), pace.speed, clockwork)
+        for part, due in _slices(batch, pace, config, stream):
             if pace.rate is not None:
                 _sleep_until(began + sent / pace.rate, clockwork)
-            elif pace.speed is not None:
-                moment = times_of(part, config)
-                first = moment if first is None else first
-                _sleep_until(began + (moment - first) / pace.speed, clockwork)
+            elif due is not None:
+                clockwork.sleep(max(0.0, due - clockwork.wall()))
             rows = np.arange(sent, sent + part.num_rows, dtype=np.uint64)
             broken = uniforms(seed, "@malformed", rows) < shares.malformed
             target.write(part, broken.tolist())
@@ -110,16 +113,45 @@ def feed(
     return sent
 
 
-def _slices(batch: pa.RecordBatch, pace: Pace) -> Iterator[pa.RecordBatch]:
-    """Small enough parts that the pace is even."""
-    if pace.speed is not None:
-        step = 1
-    elif pace.rate is not None:
-        step = max(1, int(pace.rate * SLICE))
-    else:
-        step = max(1, batch.num_rows)
+def replay_from(origin: int, speed: float, clockwork: Clockwork | None = None) -> StreamTime:
+    """A replay that starts now. origin: microseconds since 1970."""
+    clockwork = clockwork or Clockwork()
+    return StreamTime(origin, int(clockwork.wall() * 1e6), speed)
+
+
+def first_moment(recorded: str, config: JobConfig) -> int:
+    """When the first event of a recording arrived, microseconds since 1970."""
+    for batch in read_batches(Path(recorded), config):
+        if batch.num_rows:
+            return int(moments_of(batch, config)[0])
+    raise ConfigError("--from", recorded, "holds no event.")
+
+
+def setting(stream: StreamTime) -> str:
+    """A replay as a job's ``--set`` takes it."""
+    origin, started = times.show_timestamp(stream.origin), times.show_timestamp(stream.started)
+    return (
+        f'source.pubsub.replay={{origin: "{origin}", started: "{started}", '
+        f"speed: {stream.speed:g}}}"
+    )
+
+
+def _slices(
+    batch: pa.RecordBatch, pace: Pace, config: JobConfig, stream: StreamTime | None
+) -> Iterator[tuple[pa.RecordBatch, float | None]]:
+    """Small enough parts that the pace is even, and the wall time at which each is due, if any."""
+    if pace.speed is not None and stream is not None and batch.num_rows:
+        moments = np.maximum.accumulate(moments_of(batch, config))
+        due = (stream.started + (moments - stream.origin) / stream.speed) / 1e6
+        start = 0
+        while start < batch.num_rows:
+            stop = int(np.searchsorted(due, due[start] + SLICE, side="right"))
+            yield batch.slice(start, stop - start), float(due[stop - 1])
+            start = stop
+        return
+    step = max(1, batch.num_rows if pace.rate is None else int(pace.rate * SLICE))
     for start in range(0, batch.num_rows, step):
-        yield batch.slice(start, step)
+        yield batch.slice(start, step), None
 
 
 def _live(
@@ -129,11 +161,12 @@ def _live(
     shares: Shares,
     pace: Pace,
     clockwork: Clockwork,
+    stream: StreamTime,
 ) -> Iterator[pa.RecordBatch]:
     """Events whose time is the moment they are made, a slice at a time."""
     step = max(1, int((pace.rate or 20_000) * SLICE))
     for start in range(0, events, step):
-        now = int(clockwork.wall() * 1e6)
+        now = stream.at(int(clockwork.wall() * 1e6))
         rows = min(step, events - start)
         yield from synthetic.batches(config, rows, seed, shares, now=now, first=start)
 

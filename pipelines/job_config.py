@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from dpcore import times
+from dpcore.clock import Clock
 from dpcore.config_errors import Section, refusal
 from dpcore.errors import ConfigError
-from dpcore.promise_config import Duration
+from dpcore.promise_config import Duration, Timestamp
+from transforms.stream_time import PRESENT, StreamTime
+
+
+def _as_tuple(value: Any) -> Any:
+    """YAML knows lists only."""
+    return tuple(value) if isinstance(value, list) else value
+
 
 FILE_FORMATS = ("csv", "ndjson", "parquet", "arrow", "avro")
 
@@ -38,8 +47,42 @@ class OneOf(Section):
         return self
 
 
+def check_topic(field: str, name: str) -> None:
+    """Refuses what is no full name of a topic."""
+    parts = name.split("/")
+    if len(parts) != 4 or parts[0] != "projects" or parts[2] != "topics" or not all(parts):
+        raise refusal(field, name, "must look like projects/P/topics/T.")
+
+
+class Replay(Section):
+    """A recorded stream fed anew: stream time = origin + speed * (wall time - started)."""
+
+    origin: Timestamp = Field(
+        description="Event time at which the replay starts.", examples=["2013-01-01T05:00:00Z"]
+    )
+    started: Timestamp = Field(
+        description="Wall time at which it starts; `weir feed` prints it.",
+        examples=["2026-01-01T12:00:00Z"],
+    )
+    speed: float = Field(default=1.0, description="Times real time.", examples=[24])
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not 0 < self.speed < float("inf"):
+            raise refusal("speed", self.speed, "must be a finite number above 0, like 24.")
+        return self
+
+    def to_stream(self) -> StreamTime:
+        """In microseconds."""
+        return StreamTime(times.timestamp(self.origin), times.timestamp(self.started), self.speed)
+
+
 class PubSubSource(Section):
-    """Events from a Pub/Sub subscription; the publish time is the arrival stamp."""
+    """Events from a Pub/Sub subscription.
+
+    An event's arrival stamp, by which it is late or not, is the column schema.arrival, else the
+    attribute ``timestamp``, else the time at which its message was published.
+    """
 
     subscription: str = Field(
         description="The subscription to read.", examples=["projects/acme/subscriptions/purchases"]
@@ -50,9 +93,56 @@ class PubSubSource(Section):
         "an Arrow stream.",
         examples=["ndjson"],
     )
+    readers: int = Field(default=1, description="How many readers pull side by side.", examples=[2])
+    ack_deadline: Duration = Field(
+        default="10s",
+        description="The subscription's ack deadline: for so long after a start releases wait, "
+        "because messages that were received and not acknowledged come again that late.",
+        examples=["10s"],
+    )
+    slack: Duration = Field(
+        default="500ms",
+        description="How long a published message may take until it can be pulled.",
+        examples=["500ms"],
+    )
+    timestamp: str | None = Field(
+        default=None,
+        description="Attribute that says when a message arrived: RFC 3339, or milliseconds since "
+        "1970.",
+        examples=["sent_at"],
+    )
+    id: str | None = Field(
+        default=None,
+        description="On Dataflow, the attribute whose value is the same for every copy of a "
+        "message. Elsewhere schema.id tells copies apart.",
+        examples=["message_id"],
+    )
+    replay: Replay | None = Field(
+        default=None,
+        description="Stream time of a recorded stream that is fed anew.",
+        examples=["{origin: 2013-01-01T05:00:00Z, started: 2026-01-01T12:00:00Z, speed: 24}"],
+    )
+
+    @property
+    def ack_seconds(self) -> int:
+        """The ack deadline."""
+        return times.duration(self.ack_deadline) // 1_000_000
+
+    def to_stream(self) -> StreamTime:
+        """What wall time stands for."""
+        return PRESENT if self.replay is None else self.replay.to_stream()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if not 1 <= self.readers <= 256:
+            raise refusal("readers", self.readers, "must be from 1 to 256.")
+        deadline = times.duration(self.ack_deadline)
+        if deadline % 1_000_000 or not 10_000_000 <= deadline <= 600_000_000:
+            raise refusal(
+                "ack_deadline", self.ack_deadline, "must be from 10s to 600s, in whole seconds."
+            )
+        if times.duration(self.slack) < 100_000:
+            raise refusal("slack", self.slack, "must be 100ms or longer.")
         parts = self.subscription.split("/")
         if len(parts) != 4 or parts[0] != "projects" or parts[2] != "subscriptions":
             raise refusal(
@@ -117,8 +207,8 @@ class Deduplicate(Section):
     )
 
 
-class Secret(OneOf):
-    """Where the 32 bytes that key the noise are kept. A reference, never the value."""
+class SecretPlace(OneOf):
+    """Where 32 bytes that key noise are kept. A reference, never the value."""
 
     file: str | None = Field(
         default=None,
@@ -135,11 +225,114 @@ class Secret(OneOf):
         description="Version of a Google Secret Manager secret.",
         examples=["projects/acme/secrets/weir/versions/1"],
     )
+    kubernetes: str | None = Field(
+        default=None,
+        description="A Kubernetes secret that is mounted in every worker: name/key (or "
+        "namespace/name/key) under /var/run/secrets/weir, or the path of the mounted file.",
+        examples=["weir-noise/key"],
+    )
+
+    @classmethod
+    def choices(cls) -> tuple[str, ...]:
+        return ("file", "env", "gcp", "kubernetes")
 
     @property
     def value(self) -> str:
         """The reference of the kind that is there."""
         return str(getattr(self, self.kind))
+
+
+class Rotation(SecretPlace):
+    """A later secret, and the tick from which it keys the noise."""
+
+    start: Timestamp = Field(
+        alias="from",
+        description="Start of the first tick whose noise it keys: a tick that is not released yet.",
+        examples=["2025-07-01T00:00:00Z"],
+    )
+
+
+class Secret(SecretPlace):
+    """Where the 32 bytes that key the noise are kept, and those that follow them."""
+
+    rotate: Annotated[tuple[Rotation, ...], BeforeValidator(_as_tuple)] = Field(
+        default=(),
+        description="Secrets that follow, each from a tick on. Ids and rows stay hashed under the "
+        "first, so keep it readable.",
+        examples=["[{from: 2025-07-01T00:00:00Z, file: secret-2.key}]"],
+    )
+
+    def ticks(self, clock: Clock) -> tuple[int, ...]:
+        """First tick of each rotation.
+
+        Raises:
+          ConfigError: a moment that is no tick's start, is not ahead of the one before it, or is
+            not inside the clock.
+        """
+        found: list[int] = []
+        for place, entry in enumerate(self.rotate):
+            tick, rest = divmod(times.timestamp(entry.start) - clock.start, clock.period)
+            field = f"secret.rotate[{place}].from"
+            if rest:
+                near = [times.show_timestamp(clock.tick_start(tick + more)) for more in (0, 1)]
+                raise ConfigError(
+                    field,
+                    entry.start,
+                    f"is not the start of a tick; near it are {' and '.join(near)}.",
+                )
+            last = found[-1] if found else 0
+            if tick <= last or (clock.ticks is not None and tick >= clock.ticks):
+                after = times.show_timestamp(clock.tick_start(last))
+                raise ConfigError(
+                    field, entry.start, f"must be after {after} and before the clock's end."
+                )
+            found.append(tick)
+        return tuple(found)
+
+
+class Engine(Section):
+    """How a cluster or a laptop runs the job; nothing here changes a release."""
+
+    checkpoints: str | None = Field(
+        default=None,
+        description="Folder or bucket for checkpoints, savepoints and what a resume needs: on "
+        "Flink, in reach of the cluster and of `weir run`. It holds clean sums: protect it like "
+        "the events. Without it .weir/NAME beside the config.",
+        examples=["gs://acme-weir/state"],
+    )
+    checkpoint_every: Duration = Field(
+        default="5s",
+        description="Time between checkpoints of a stream: after a crash that much is done again, "
+        "with the same results.",
+        examples=["10s"],
+    )
+    parallelism: int | None = Field(
+        default=None,
+        description="Workers of a job on Flink; without it all slots that are free, or two.",
+        examples=[2],
+    )
+    bundle_time: Duration = Field(
+        default="50ms",
+        description="How long a worker gathers events before it passes them on: small for prompt "
+        "ticks, larger for more events a second.",
+        examples=["500ms"],
+    )
+    bundle_events: int = Field(
+        default=20_000,
+        description="How many elements a worker gathers before it passes them on.",
+        examples=[20000],
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name in ("parallelism", "bundle_events"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise refusal(name, value, "must be a whole number, 1 or more.")
+        for name, least in (("checkpoint_every", "500ms"), ("bundle_time", "1ms")):
+            if times.duration(getattr(self, name)) < times.duration(least):
+                raise refusal(name, getattr(self, name), f"must be {least} or longer.")
+        return self
 
 
 class Sink(OneOf):
@@ -161,13 +354,18 @@ class Sink(OneOf):
     pubsub: str | None = Field(
         default=None, description="A Pub/Sub topic.", examples=["projects/acme/topics/releases"]
     )
+    format: Literal["ndjson", "arrow"] = Field(
+        default="ndjson",
+        description="What a message of releases holds: lines of JSON, or an Arrow stream.",
+        examples=["arrow"],
+    )
     every: int = Field(
         default=128, description="Ticks that one file covers, at most.", examples=[128]
     )
 
     @classmethod
     def choices(cls) -> tuple[str, ...]:
-        return tuple(name for name in cls.model_fields if name != "every")
+        return tuple(name for name in cls.model_fields if name not in ("every", "format"))
 
     @property
     def path(self) -> str | None:
@@ -178,6 +376,10 @@ class Sink(OneOf):
     def _check(self) -> Self:
         if self.every < 1:
             raise refusal("every", self.every, "must be a whole number of ticks, 1 or more.")
+        if self.format != "ndjson" and self.pubsub is None:
+            raise refusal("format", self.format, "is for pubsub only; remove it.")
+        if self.pubsub is not None:
+            check_topic("pubsub", self.pubsub)
         return self
 
 
@@ -191,11 +393,20 @@ class DeadLetters(OneOf):
     ndjson: str | None = Field(
         default=None, description="Folder of JSON-lines files.", examples=["dead/"]
     )
+    pubsub: str | None = Field(
+        default=None, description="A Pub/Sub topic.", examples=["projects/acme/topics/dead"]
+    )
 
     @property
-    def path(self) -> str:
-        """Folder of the files."""
-        return str(getattr(self, self.kind))
+    def path(self) -> str | None:
+        """Folder of the files; None for a topic."""
+        return None if self.kind == "pubsub" else str(getattr(self, self.kind))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.pubsub is not None:
+            check_topic("pubsub", self.pubsub)
+        return self
 
 
 class Limits(Section):
@@ -217,6 +428,7 @@ class Limits(Section):
 PATHS = {
     "source": FILE_FORMATS,
     "secret": ("file",),
+    "engine": ("checkpoints",),
     "sink": ("parquet", "csv", "ndjson"),
     "dead_letters": ("parquet", "csv", "ndjson"),
 }
@@ -238,8 +450,11 @@ __all__ = [
     "PATHS",
     "DeadLetters",
     "Deduplicate",
+    "Engine",
     "Limits",
     "PubSubSource",
+    "Replay",
+    "Rotation",
     "Secret",
     "Sink",
     "Source",

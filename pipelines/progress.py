@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+_log = logging.getLogger(__name__)
+LOGGED = 30.0
+"""Seconds between two records of progress in the log."""
 INTERVAL = 0.2
 """Seconds between two looks at the tally."""
 
@@ -83,7 +87,7 @@ def _seconds(seconds: float) -> str:
 
 
 class Progress:
-    """Shows ``line`` on a terminal until it is left; prints nothing anywhere else."""
+    """Shows ``line`` on a terminal until it is left; elsewhere it goes to the log now and then."""
 
     def __init__(
         self,
@@ -100,8 +104,9 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Progress:
-        if self._out.is_terminal:
-            self._thread = threading.Thread(target=self._show, name="progress", daemon=True)
+        show = self._show if self._out.is_terminal else self._log
+        if self._out.is_terminal or _log.isEnabledFor(logging.INFO):
+            self._thread = threading.Thread(target=show, name="progress", daemon=True)
             self._thread.start()
         return self
 
@@ -122,3 +127,11 @@ class Progress:
             while not self._stop.wait(self._interval):
                 text = line(self._counts(), total, time.monotonic() - began)
                 live.update(Text(text, style="cyan"), refresh=True)
+
+    def _log(self) -> None:
+        began = time.monotonic()
+        total = self._total()
+        while not self._stop.wait(LOGGED):
+            counts = self._counts()
+            text = line(counts, total, time.monotonic() - began)
+            _log.info(text, extra={"fields": {"operator": dict(counts)}})

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
 from pipelines.config import JobConfig
 from pipelines.feed_targets import SUFFIXES
-from transforms.event_schema import EPOCH_MICROSECONDS
+from transforms.decode_time import to_time
+from transforms.event_schema import Stamp
 
 ROWS = 1 << 14
 
@@ -98,30 +99,22 @@ _READERS = {
 }
 
 
-def times_of(batch: pa.RecordBatch, config: JobConfig) -> float:
-    """Event time of the first row in seconds since 1970; only for pacing a replay.
+def moments_of(batch: pa.RecordBatch, config: JobConfig) -> NDArray[np.int64]:
+    """When each event arrived, as far as the recording says: (n,) microseconds since 1970.
+
+    That is schema.arrival where it is declared, else the event time. Only for pacing a replay.
 
     Raises:
-      ConfigError: it does not match schema.time; never quotes it.
+      ConfigError: a time cannot be read; never quotes it.
     """
-    column = config.schema_.time
-    value = batch.column(column.column)[0].as_py()
-    try:
-        if column.format in EPOCH_MICROSECONDS:
-            return float(value) * EPOCH_MICROSECONDS[column.format] / 1e6
-        if not isinstance(value, datetime):
-            text = str(value)
-            value = (
-                datetime.strptime(text, column.format)
-                if column.format
-                else datetime.fromisoformat(text)
-            )
-        if value.tzinfo is None:
-            value = value.replace(tzinfo=ZoneInfo(column.zone) if column.zone else UTC)
-        return value.timestamp()
-    except (TypeError, ValueError):
+    role = "time" if config.schema_.arrival is None else "arrival"
+    column = config.schema_.arrival or config.schema_.time
+    stamp = Stamp(column.column, column.format, column.zone or "UTC", f"schema.{role}")
+    found = to_time(batch.column(column.column), stamp, "the recording")
+    if found.null_count:
         raise ConfigError(
-            "schema.time.format",
+            f"schema.{role}.format",
             column.format,
             "does not fit a recorded event, so --speed cannot pace it; use --rate.",
-        ) from None
+        )
+    return np.asarray(found.view(pa.int64()).to_numpy())

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-import math
+import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcore.errors import ConfigError, WeirError
 from dpcore.plan import Plan
 from pipelines.config import JobConfig
+from pipelines.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
 from pipelines.job_config import Secret, needed
-from pipelines.progress import Progress, Total
+from pipelines.progress import Progress
 from pipelines.summary import Result
 from pipelines.terminal import console
+from pipelines.watch import Watch, counters, total_of
+
+if TYPE_CHECKING:
+    from pipelines.flink_run import FlinkRun
 
 FRESH = (
-    "weir: note: no secret is given, so this run draws a fresh one; running it again on the same "
+    "no secret is given, so this run draws a fresh one; running it again on the same "
     "events spends the budget again."
 )
+UNREADABLE = (
+    "the secret cannot be read on this machine; the workers compare it with the one "
+    "behind the stored state."
+)
+_log = logging.getLogger(__name__)
 _STEP = re.compile(r"while running '([^']{1,200})'")
 
 
@@ -62,10 +72,11 @@ def check_folders(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> Non
         from pipelines import build  # imports Beam, which takes seconds
 
         build.check_sink(job, plan, fresh_secret)
-    if letters is not None and path is not None and Path(letters.path) == Path(path):
+    dead = None if letters is None else letters.path
+    if letters is not None and None not in (dead, path) and Path(str(dead)) == Path(str(path)):
         raise ConfigError(
             f"dead_letters.{letters.kind}",
-            letters.path,
+            dead,
             "is the folder of the releases: only operators may see dead letters.",
         )
 
@@ -78,20 +89,35 @@ def _is_fresh_folder(path: str) -> bool:
     return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
 
 
+def _ask_for_subscription(job: JobConfig) -> None:
+    """Refuses a subscription that is not there, before a cluster is asked to read it.
+
+    Raises:
+      ConfigError: it does not exist, or its ack deadline is not the config's.
+    """
+    from pipelines.sources import check_subscription
+
+    source = needed("source", job.source)
+    if source.pubsub is not None:
+        note = check_subscription(source.pubsub)
+        if note is not None:
+            _log.warning(note)
+
+
 def check_runner(job: JobConfig, runner: str) -> None:
     """Refuses what a runner cannot do.
 
     Raises:
-      ConfigError: no secret on a cluster, or a source that this version does not read by itself.
+      ConfigError: no secret off the direct runner, or a stream on it.
     """
     source = needed("source", job.source)
     needed("sink", job.sink)
-    if source.pubsub is not None:
+    if source.pubsub is not None and runner == "direct":
         raise ConfigError(
-            "source.pubsub",
-            source.pubsub.subscription,
-            "is not read by this version of `weir run`: record the stream into files and name them "
-            "as the source, or feed PrivateReleases from a Beam pipeline of your own.",
+            "--runner",
+            runner,
+            "ends with its input, and a subscription has no end: --runner prism on a laptop (run "
+            "make prism first), --runner flink or dataflow in production.",
         )
     if runner != "direct" and job.secret is None:
         raise ConfigError(
@@ -103,28 +129,34 @@ def check_runner(job: JobConfig, runner: str) -> None:
 
 
 def run(
-    job: JobConfig, runner: str, secret_file: str | None = None, flags: Sequence[str] = ()
+    job: JobConfig,
+    runner: str,
+    secret_file: str | None = None,
+    flags: Sequence[str] = (),
+    flink: FlinkTarget | None = None,
 ) -> Result:
-    """Runs a job to its end.
+    """Runs a job to its end, or until it is stopped or left alone.
 
     Args:
       job: the config.
       runner: direct, prism, flink or dataflow.
       secret_file: overrides the config's secret.
       flags: options for Beam.
+      flink: where and how on Flink.
 
     Raises:
       ConfigError: refused before any data is read.
-      RunFailed: it began and failed.
+      WeirError: it began and failed.
     """
-    if secret_file is not None:
-        file = str(Path(secret_file).absolute())
-        job = job.model_copy(update={"secret": Secret(file=file)})
+    job = with_secret(job, secret_file)
     check_runner(job, runner)
+    if runner == "dataflow":
+        from pipelines import dataflow
+
+        dataflow.check_job(job)
     plan = plan_of(job)
     fresh = job.secret is None
     check_folders(job, plan, fresh)
-
     import apache_beam as beam
 
     from pipelines import build
@@ -132,14 +164,31 @@ def run(
     from transforms import tally
     from transforms.secret import SecretRef
 
-    source, sink = needed("source", job.source), needed("sink", job.sink)
-    options = options_for(runner, flags, streaming=source.pubsub is not None)
+    streaming = not build.is_bounded(job)
     secret = build.secret_of(job) or SecretRef.fresh()
+    rotation = build.rotation_of(job, plan)
     if runner == "direct":
         secret.resolve()  # a secret that cannot be read is refused before anything starts
     out = console(stderr=True)
     if fresh:
-        out.print(FRESH, style="yellow", soft_wrap=True)
+        _log.warning(FRESH)
+    on_flink = None
+    if runner == "flink":
+        from pipelines.flink_run import FlinkRun
+        from pipelines.state_folder import StateFolder
+
+        state = StateFolder.of(job)
+        on_flink = FlinkRun(job, flink or FlinkTarget(), state, streaming, flags)
+        flags = on_flink.flags
+        if streaming:
+            refuse_restart(job, state, on_flink.resumed)
+            if not state.begin(job, plan, [(0, secret), *rotation]):
+                _log.warning(UNREADABLE)
+    if streaming and runner in ("prism", "flink"):
+        _ask_for_subscription(job)
+    options = options_for(runner, flags, streaming)
+    if runner == "dataflow":
+        dataflow.settle(options, job.name)
     pipeline = beam.Pipeline(
         runner=build.in_process_runner() if runner == "direct" else None, options=options
     )
@@ -149,47 +198,121 @@ def run(
     began = time.monotonic()
     watch = Watch(tally.snapshot)
     with Progress(out, watch, lambda: total_of(job, plan)):
-        result = _execute(pipeline, watch)
-    build.finish(job)
+        if on_flink is not None:
+            ended = _on_flink(on_flink, pipeline, watch, lambda: is_complete(job, plan, False))
+        else:
+            ended = Ended(DONE, "", "", result=_execute(pipeline, watch))
+    sink = needed("sink", job.sink)
+    if ended.how == DONE and is_complete(job, plan):
+        build.finish(job)
     return Result(
         plan=plan,
         folder=None if sink.path is None else Path(sink.path),
         sink=sink.path or f"{sink.kind} {getattr(sink, sink.kind)}",
-        counters=counters(result, tally.snapshot()),
+        counters=counters(ended.result, tally.snapshot()),
         seconds=time.monotonic() - began,
         fresh_secret=fresh,
-        dead_letters=None if job.dead_letters is None else job.dead_letters.path,
-        notes=("Went on from the files of an earlier run.",) if resumed else (),
+        dead_letters=dead_place(job),
+        notes=(
+            *(("Went on from the files of an earlier run.",) if resumed else ()),
+            *said_of(ended, job),
+        ),
+        state=ended.how,
     )
 
 
-class Watch:
-    """Counts while a job runs: of this process, or the job's metrics where workers are elsewhere.
+def with_secret(job: JobConfig, secret_file: str | None) -> JobConfig:
+    """A job whose secret is the file that the command line names, if it names one."""
+    if secret_file is None:
+        return job
+    file = str(Path(secret_file).absolute())
+    return job.model_copy(update={"secret": Secret(file=file)})
+
+
+def refuse_restart(job: JobConfig, state: Any, resumed: str | None) -> None:
+    """Refuses a stream that would begin anew where an earlier run has released something.
+
+    Raises:
+      ConfigError: names ``--resume``.
+    """
+    from transforms import sinks_place
+
+    path = needed("sink", job.sink).path
+    if resumed is not None:
+        return
+    if state.latest() is not None:
+        where = f"there are checkpoints in {state.path}"
+    elif path is not None and sinks_place.has_results(path):
+        where = f"there are releases in {path}"
+    else:
+        return
+    raise ConfigError(
+        "--resume",
+        None,
+        f"is missing: {where}, and a stream that begins anew would forget what it has summed up. "
+        "Add --resume, or give engine.checkpoints and the sink new places (which spends budget "
+        "again).",
+    )
+
+
+def dead_place(job: JobConfig) -> str | None:
+    """Where dead letters are, in words."""
+    where = job.dead_letters
+    return None if where is None else str(getattr(where, where.kind))
+
+
+def is_complete(job: JobConfig, plan: Plan, unseen: bool = True) -> bool:
+    """Whether a job that is done has released every tick of its clock.
+
+    A stream may also have been stopped by somebody else, or drained: then its folder stays open.
 
     Args:
-      here: the tally of this process.
-      every: seconds between two questions to a job.
+      unseen: the answer for a sink that cannot be looked into.
     """
+    from pipelines import build
+    from transforms import sinks_place
+    from transforms.sinks import ranges_of
 
-    def __init__(self, here: Callable[[], Mapping[str, int]], every: float = 5.0) -> None:
-        self._here = here
-        self._every = every
-        self._job: Any = None
-        self._asked = -math.inf
-        self._there: Mapping[str, int] = {}
+    sink = needed("sink", job.sink)
+    if build.is_bounded(job) or sink.path is None:
+        return unseen
+    if plan.clock.ticks is None:
+        return False
+    ranges = ranges_of(plan, sink.every)
+    there = set(sinks_place.names(sink.path))
+    last = ranges.of(plan.clock.ticks - 1)
+    wanted = {
+        sinks_place.file_name(
+            ranges.first(index), ranges.first(index) + ranges.size(index) - 1, sink.kind
+        )
+        for index in range(last + 1)
+    }
+    return wanted <= there
 
-    def follow(self, job: Any) -> None:
-        """From here on the job may be asked too."""
-        self._job = job
 
-    def __call__(self) -> Mapping[str, int]:
-        counts = self._here()
-        if counts or self._job is None:
-            return counts
-        if time.monotonic() - self._asked >= self._every:
-            self._there = counters(self._job, {})
-            self._asked = time.monotonic()
-        return self._there
+def said_of(ended: Ended, job: JobConfig) -> tuple[str, ...]:
+    """What a user should know about how a job on Flink ended."""
+    if ended.how == RUNNING:
+        return (
+            f"Runs on {ended.url} as job {ended.job}. Look: weir status --flink-master "
+            f"{ended.url.removeprefix('http://')}. Stop it there with a savepoint into "
+            f"{job.state_folder}/savepoints; the same command with --resume goes on.",
+        )
+    if ended.how == STOPPED:
+        place = f" with savepoint {ended.savepoint}" if ended.savepoint else ""
+        return (f"Stopped{place}. The same command with --resume goes on from it.",)
+    return ()
+
+
+def _on_flink(
+    on_flink: FlinkRun, pipeline: Any, watch: Watch, written: Callable[[], bool]
+) -> Ended:
+    try:
+        return on_flink.run(pipeline.run, _log.warning, watch.follow, written)
+    except KeyboardInterrupt:
+        raise
+    except Exception as error:
+        raise told(error) from error
 
 
 def _execute(pipeline: Any, watch: Watch) -> Any:
@@ -215,57 +338,19 @@ def _execute(pipeline: Any, watch: Watch) -> Any:
 def told(error: BaseException) -> WeirError:
     """What may be said about a failure: our own words, or a kind and a step; never a text that
     some library wrote, because those quote events."""
+    from pipelines.flink_run import refusal_in
+
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, WeirError):
             return seen
         seen = seen.__cause__ or seen.__context__
+    refused = refusal_in(str(error))
+    if refused is not None:
+        return RunFailed(refused)
     found = _STEP.findall(str(error))
     where = f" in step {found[-1]}" if found else ""
     return RunFailed(
         f"{type(error).__name__}{where}; the results so far are whole, and the same command with "
         "the same secret goes on from them (weir --debug run ... shows more)."
     )
-
-
-def total_of(job: JobConfig, plan: Plan) -> Total:
-    """How much there is to read and to step, as far as that is cheap to know."""
-    rows: int | None = None
-    size: int | None = None
-    source = job.source
-    if source is not None and source.path is not None:
-        try:
-            paths = files_of(source.path)
-            size = sum(path.stat().st_size for path in paths)
-            if source.kind == "parquet":
-                import pyarrow.parquet as pq
-
-                rows = sum(pq.read_metadata(path).num_rows for path in paths)
-        except Exception:  # the run itself will say what is wrong with the files
-            return Total(ticks=plan.clock.ticks, blocks=len(plan.keys.live_blocks))
-    return Total(rows, size, plan.clock.ticks, len(plan.keys.live_blocks))
-
-
-def files_of(pattern: str) -> list[Path]:
-    """Local files of a path or glob; none for a bucket."""
-    if "://" in pattern:
-        return []
-    import glob
-
-    return [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
-
-
-def counters(result: Any, here: Mapping[str, int]) -> dict[str, int]:
-    """The operator's counts: of this process, or the job's metrics if workers are elsewhere."""
-    if here.get("events") or result is None:
-        return dict(here)
-    try:
-        found = result.metrics().query()["counters"]
-    except Exception:  # a runner without metrics
-        return dict(here)
-    totals: dict[str, int] = {}
-    for entry in found:
-        if entry.key.metric.namespace == "weir":
-            value = entry.committed if entry.committed is not None else entry.attempted
-            totals[entry.key.metric.name] = totals.get(entry.key.metric.name, 0) + int(value or 0)
-    return totals or dict(here)

@@ -1,4 +1,5 @@
-"""Reading a job's source: files are matched, checked, split, spread over workers and decoded."""
+"""Reading a job's source: files are matched, checked, split, spread over workers and decoded; a
+subscription is read message by message, for ever."""
 
 from __future__ import annotations
 
@@ -7,13 +8,21 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.options.pipeline_options import StandardOptions
 
+from dpcore import times
 from dpcore.errors import ConfigError
 from pipelines import files
 from pipelines.file_source import FileSource, Split
+from pipelines.job_config import PubSubSource
 from transforms.dead_letters import DEAD
-from transforms.decode import FORMATS, emit
+from transforms.decode import emit
+from transforms.decode_messages import MessageDecoder
 from transforms.event_schema import EventSchema
+from transforms.pubsub_client import emulator, subscriber
+from transforms.pubsub_native import ReadNative
+from transforms.pubsub_reader import Subscription
+from transforms.pubsub_source import ReadSubscription
 
 
 class SplitFiles(beam.DoFn):
@@ -92,28 +101,107 @@ class ReadFiles(beam.PTransform):
         return Read(decoded.events, decoded[DEAD])
 
 
-def ReadEvents(job: Any, plan: Any) -> ReadFiles:  # noqa: N802
+class ReadPubSub(beam.PTransform):
+    """A subscription -> ``Read(events, dead)``: our own reader, or on Dataflow Beam's.
+
+    Args:
+      job: whose source is Pub/Sub. plan: what it releases.
+    """
+
+    def __init__(self, job: Any, plan: Any) -> None:
+        super().__init__()
+        source = job.source.pubsub
+        schema = EventSchema.from_config(plan.config, plan.program.columns)
+        self._decoder = MessageDecoder(
+            source.payload, schema, source.subscription, job.limits.line_bytes
+        )
+        self._from = subscription_of(source)
+        self._clock, self._readers, self._id = plan.clock, source.readers, source.id
+
+    def expand(self, begin: Any) -> Any:
+        """See ReadSubscription and ReadNative."""
+        named = str(begin.pipeline.options.view_as(StandardOptions).runner or "")
+        if "dataflow" in named.lower():
+            return begin | ReadNative(self._from, self._decoder, self._id)
+        return begin | ReadSubscription(self._from, self._decoder, self._clock, self._readers)
+
+
+def subscription_of(source: PubSubSource) -> Subscription:
+    """A job's subscription, with the emulator that this process is told to use, if any."""
+    return Subscription(
+        name=source.subscription,
+        ack_seconds=source.ack_seconds,
+        slack=times.duration(source.slack),
+        timestamp=source.timestamp,
+        stream=source.to_stream(),
+        host=emulator(),
+    )
+
+
+def check_subscription(source: PubSubSource, seconds: float = 10.0) -> str | None:
+    """Asks the server for the subscription, before a job starts.
+
+    Returns:
+      A note where the server cannot be asked: it may still be reachable for workers. None if all is
+      well.
+
+    Raises:
+      ConfigError: there is no such subscription, or its ack deadline is longer than the config's.
+    """
+    from google.api_core import exceptions
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        found = subscriber(emulator()).get_subscription(
+            subscription=source.subscription, timeout=seconds, retry=None
+        )
+    except exceptions.NotFound:
+        raise ConfigError(
+            "source.pubsub.subscription",
+            source.subscription,
+            "does not exist; create it (and its topic), or correct the name.",
+        ) from None
+    except (exceptions.GoogleAPIError, GoogleAuthError) as error:
+        return (
+            f"{source.subscription} cannot be looked up from here ({type(error).__name__}); "
+            f"source.pubsub.ack_deadline is taken to be {source.ack_deadline}."
+        )
+    if found.ack_deadline_seconds * 1_000_000 > times.duration(source.ack_deadline):
+        raise ConfigError(
+            "source.pubsub.ack_deadline",
+            source.ack_deadline,
+            f"is shorter than the subscription's: write {found.ack_deadline_seconds}s.",
+        )
+    return None
+
+
+def ReadEvents(job: Any, plan: Any) -> Any:  # noqa: N802
     """The transform that reads a job's source.
 
     Args:
-      job: a JobConfig whose source is a kind of file.
+      job: a JobConfig.
       plan: what the job releases; its program says which columns are read.
 
     Raises:
       ConfigError: see ``ReadFiles``.
     """
-    schema = EventSchema.from_config(plan.config, plan.program.columns)
     if job.source.path is None:
-        raise ConfigError(
-            "source", job.source.kind, f"is not read from files; use one of {', '.join(FORMATS)}."
-        )
+        return ReadPubSub(job, plan)
     source = FileSource(
         job.source.kind,
         job.source.path,
         getattr(job.source, "delimiter", None) or ",",
         job.limits.line_bytes,
     )
-    return ReadFiles(source, schema)
+    return ReadFiles(source, EventSchema.from_config(plan.config, plan.program.columns))
 
 
-__all__ = ["FileSource", "Read", "ReadEvents", "ReadFiles"]
+__all__ = [
+    "FileSource",
+    "Read",
+    "ReadEvents",
+    "ReadFiles",
+    "ReadPubSub",
+    "check_subscription",
+    "subscription_of",
+]

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from dpcore.plan import Plan
 from pipelines.plan import band, one_line
+from pipelines.result_files import result_files
 from pipelines.results import Run
 from pipelines.terminal import BAND, count, heading, number, span, table
 
@@ -60,6 +61,7 @@ class Result:
       fresh_secret: whether the secret is lost with this process.
       dead_letters: folder of the dead letters, or None.
       notes: what else to know.
+      state: done, stopped (with what it needs to go on) or running (on a cluster, by itself).
     """
 
     plan: Plan
@@ -70,6 +72,7 @@ class Result:
     fresh_secret: bool
     dead_letters: str | None = None
     notes: tuple[str, ...] = field(default=())
+    state: str = "done"
 
     def to_json(self) -> dict[str, Any]:
         """For ``weir run --json``."""
@@ -78,7 +81,8 @@ class Result:
             "name": self.plan.name,
             "digest": self.plan.digest,
             "sink": self.sink,
-            "complete": True,
+            "complete": self.state == "done",
+            "state": self.state,
             "epsilon": guarantee.epsilon,
             "delta": guarantee.delta,
             "window": guarantee.window,
@@ -92,7 +96,7 @@ class Result:
 
 def render(result: Result, out: Console, wide: bool = False) -> None:
     """Prints the summary."""
-    if result.folder is not None:
+    if result.folder is not None and result_files(result.folder):
         run = Run.open(result.folder)
         out.print(heading(f"Last releases of {result.plan.name} (value ± 95 % band of the noise)"))
         rows = last_rows(run, WIDE_TICKS if wide else TICKS)

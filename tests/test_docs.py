@@ -74,7 +74,7 @@ def test_links_lead_somewhere(page: Path) -> None:
         if target.startswith(("http://", "https://")):
             continue
         name, _, anchor = target.partition("#")
-        file = page.parent / name
+        file = page.parent / name if name else page
         assert file.exists(), target
         if anchor:
             titles = re.findall(r"^#+ (.+)$", file.read_text(), re.MULTILINE)

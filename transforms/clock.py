@@ -22,6 +22,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from dpcore.clock import Clock
 from dpcore.errors import ConfigError
 from transforms.coders import kind_of, pack, unpack
+from transforms.stream_time import PRESENT, StreamTime
 
 KIND = b"H"
 FOREVER = 1 << 50
@@ -90,15 +91,21 @@ _WATERMARK = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_
 
 
 class Follow(beam.DoFn):
-    """Unbounded input: announces a tick when the wall clock passes its end plus the clock's delay.
+    """Unbounded input: announces a tick when stream time passes its end plus the clock's delay.
 
-    All overdue ticks of one look are one heartbeat, so a job that starts behind catches up at once.
+    Needs no data, so a silent stream ticks on. All overdue ticks of one look are one heartbeat, so
+    a job that starts behind catches up at once.
     """
 
     def __init__(
-        self, blocks: Sequence[int], clock: Clock, now: Callable[[], float] = time.time
+        self,
+        blocks: Sequence[int],
+        clock: Clock,
+        now: Callable[[], float] = time.time,
+        stream: StreamTime = PRESENT,
     ) -> None:
         self._blocks, self._clock, self._now = tuple(blocks), clock, now
+        self._stream = stream
 
     @beam.DoFn.unbounded_per_element()
     def process(
@@ -110,8 +117,8 @@ class Follow(beam.DoFn):
         """Announces what is over, then naps until the next tick ends."""
         clock = self._clock
         restriction = tracker.current_restriction()
-        wall = int(self._now() * 1e6) - clock.delay
-        over = min((wall - clock.start) // clock.period, restriction.stop)
+        present = self._stream.at(int(self._now() * 1e6)) - clock.delay
+        over = min((present - clock.start) // clock.period, restriction.stop)
         if over > restriction.start:
             if not tracker.try_claim(over - 1):
                 return
@@ -119,7 +126,7 @@ class Follow(beam.DoFn):
         reached = max(over, restriction.start)
         watermark.set_watermark(Timestamp(micros=clock.tick_start(reached) // 1000 * 1000))
         if reached < restriction.stop:
-            wait = (clock.tick_start(reached + 1) - wall) / 1e6
+            wait = (clock.tick_start(reached + 1) - present) / self._stream.speed / 1e6
             tracker.defer_remainder(Duration.of(min(max(wait, 0.001), LONGEST_NAP)))
 
 
@@ -130,7 +137,8 @@ class Heartbeats(beam.PTransform):
     Args:
       blocks: which blocks. clock: the public clock.
       bounded: announce the whole clock at once; needs ``clock.end``.
-      now: seconds since 1970, for tests.
+      now: wall time in seconds since 1970, for tests.
+      stream: what wall time stands for.
 
     Raises:
       ConfigError: bounded input and a clock without end: nobody could say which ticks are over.
@@ -142,6 +150,7 @@ class Heartbeats(beam.PTransform):
         clock: Clock,
         bounded: bool,
         now: Callable[[], float] = time.time,
+        stream: StreamTime = PRESENT,
     ) -> None:
         super().__init__()
         if bounded and clock.ticks is None:
@@ -151,7 +160,8 @@ class Heartbeats(beam.PTransform):
                 "is needed where the source is made of files: the last tick is public, so it "
                 "cannot be read off the data. Set the end of the period that the files cover.",
             )
-        self._blocks, self._clock, self._bounded, self._now = blocks, clock, bounded, now
+        self._blocks, self._clock, self._bounded = blocks, clock, bounded
+        self._now, self._stream = now, stream
 
     def expand(self, begin: Any) -> beam.PCollection[tuple[int, bytes]]:
         """Pipeline -> (block, heartbeat)."""
@@ -169,7 +179,7 @@ class Heartbeats(beam.PTransform):
             begin
             | "Start" >> beam.Create([ticks], reshuffle=False)
             | "Follow"
-            >> beam.ParDo(Follow(self._blocks, self._clock, self._now)).with_output_types(
-                tuple[int, bytes]
-            )
+            >> beam.ParDo(
+                Follow(self._blocks, self._clock, self._now, self._stream)
+            ).with_output_types(tuple[int, bytes])
         )

@@ -1,16 +1,16 @@
 """How batches, partial leaves and mechanism states become bytes: Arrow IPC, and a header of our
 own.
 
-Nothing here is pickled. A payload is MAGIC, codec version, kind, plan digest, then plain numpy
-arrays; so state written by another version of the code, or for another plan, is refused instead of
-misread.
+Nothing here is pickled. A payload is MAGIC, codec version, kind, plan digest, mark of the secrets,
+then plain numpy arrays; so what was stored for another plan is refused instead of misread, and what
+an earlier version of the code stored is read by that version's reader.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -21,22 +21,66 @@ from numpy.typing import NDArray
 from dpcore.errors import CodecError
 
 MAGIC = b"WEIR"
-VERSION = 1
+VERSION = 2
+"""What this build writes; it reads every version in ``READERS``."""
 NO_DIGEST = bytes(32)
+NO_MARK = bytes(16)
 
-_HEADER = struct.Struct("<4sBc2x32sI")
 _ARRAY = struct.Struct("<cBB5x")
 
 
-def pack(kind: bytes, arrays: Sequence[NDArray[Any]], digest: bytes = NO_DIGEST) -> bytes:
+class Header(NamedTuple):
+    """What stands before the arrays.
+
+    Attributes:
+      version: of the codec. kind: one byte that says what the arrays are.
+      digest: 32 bytes naming the plan. mark: 16 bytes naming the secrets; NO_MARK if not written.
+      count: how many arrays. size: bytes of the header.
+    """
+
+    version: int
+    kind: bytes
+    digest: bytes
+    mark: bytes
+    count: int
+    size: int
+
+
+_HEADER_1 = struct.Struct("<4sBc2x32sI")
+_HEADER_2 = struct.Struct("<4sBc2x32s16sI4x")
+
+
+def _read_1(data: bytes) -> Header:
+    """Version 1 knew no marks."""
+    _, version, kind, digest, count = _HEADER_1.unpack_from(data)
+    return Header(version, kind, digest, NO_MARK, count, _HEADER_1.size)
+
+
+def _read_2(data: bytes) -> Header:
+    """Version 2: a mark, and arrays that begin at a multiple of 8 bytes."""
+    _, version, kind, digest, mark, count = _HEADER_2.unpack_from(data)
+    return Header(version, kind, digest, mark, count, _HEADER_2.size)
+
+
+READERS: dict[int, Callable[[bytes], Header]] = {1: _read_1, 2: _read_2}
+"""Stored state outlives the code that wrote it: a version is never taken out of this table."""
+
+
+def pack(
+    kind: bytes,
+    arrays: Sequence[NDArray[Any]],
+    digest: bytes = NO_DIGEST,
+    mark: bytes = NO_MARK,
+) -> bytes:
     """Arrays to bytes, deterministically.
 
     Args:
       kind: one byte that says what the arrays are.
       arrays: any shapes; bool, integers and floats, in little-endian order.
       digest: 32 bytes naming the plan, or zeros where a plan does not matter.
+      mark: 16 bytes naming the secrets behind what is stored, or zeros where none are.
     """
-    pieces: list[Any] = [_HEADER.pack(MAGIC, VERSION, kind, digest, len(arrays))]
+    pieces: list[Any] = [_HEADER_2.pack(MAGIC, VERSION, kind, digest, mark, len(arrays))]
     for array in arrays:
         shape = array.shape
         array = np.ascontiguousarray(array)
@@ -49,8 +93,34 @@ def pack(kind: bytes, arrays: Sequence[NDArray[Any]], digest: bytes = NO_DIGEST)
 
 
 def kind_of(data: bytes) -> bytes:
-    """The kind byte of a packed payload."""
+    """The kind byte of a packed payload: in the same place in every version."""
     return data[5:6]
+
+
+def header_of(data: bytes) -> Header:
+    """The header of a packed payload.
+
+    Raises:
+      CodecError: not ours, cut short, or of a version that this build cannot read.
+    """
+    if len(data) < _HEADER_1.size or data[:4] != MAGIC:
+        raise CodecError("stored bytes do not start with Weir's header: they are not ours.")
+    read = READERS.get(data[4])
+    if read is None:
+        known = ", ".join(str(version) for version in READERS)
+        raise CodecError(
+            f"stored bytes have codec version {data[4]}, this build reads versions {known}: "
+            "go on with the build that wrote them, or a later one."
+        )
+    try:
+        return read(data)
+    except struct.error:
+        raise CodecError("stored bytes are cut short.") from None
+
+
+def numbers_at(data: bytes) -> int:
+    """Where the numbers of the first array of a packed payload begin; it has one dimension."""
+    return header_of(data).size + _ARRAY.size + 8
 
 
 def unpack(kind: bytes, data: bytes, digest: bytes = NO_DIGEST) -> list[NDArray[Any]]:
@@ -59,24 +129,17 @@ def unpack(kind: bytes, data: bytes, digest: bytes = NO_DIGEST) -> list[NDArray[
     Raises:
       CodecError: another version, kind or plan than expected; names both sides.
     """
-    if len(data) < _HEADER.size or data[:4] != MAGIC:
-        raise CodecError("stored bytes do not start with Weir's header: they are not ours.")
-    _, version, found_kind, found_digest, count = _HEADER.unpack_from(data)
-    if version != VERSION:
+    header = header_of(data)
+    if header.kind != kind:
+        raise CodecError(f"stored bytes are of kind {header.kind!r}, expected {kind!r}.")
+    if header.digest != digest:
         raise CodecError(
-            f"stored bytes have codec version {version}, this build reads version {VERSION}: "
-            "finish the run with the build that began it."
-        )
-    if found_kind != kind:
-        raise CodecError(f"stored bytes are of kind {found_kind!r}, expected {kind!r}.")
-    if found_digest != digest:
-        raise CodecError(
-            f"stored bytes belong to plan {found_digest.hex()}, this is plan {digest.hex()}: "
+            f"stored bytes belong to plan {header.digest.hex()}, this is plan {digest.hex()}: "
             "a changed plan starts a new run (compare the two with weir diff)."
         )
     arrays: list[NDArray[Any]] = []
-    at = _HEADER.size
-    for _ in range(count):
+    at = header.size
+    for _ in range(header.count):
         letter, width, dimensions = _ARRAY.unpack_from(data, at)
         at += _ARRAY.size
         shape = struct.unpack_from(f"<{dimensions}q", data, at)

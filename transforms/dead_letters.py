@@ -38,7 +38,11 @@ DEAD_SCHEMA = pa.schema(
         pa.field("reason", pa.dictionary(pa.int32(), pa.string()), nullable=False),
     ]
 )
-"""Position: line number from 1 for text, row number from 0 for binary formats, -1 for a file."""
+"""Source: a path, or ``subscription#message id``. Position, in that file or message: line number
+from 1 for text, row number from 0 for binary formats, -1 for the whole of it."""
+
+SOURCE = "@source"
+"""Column of events that come from many messages: what dead letters name as their source."""
 
 
 def reason_code(reason: str) -> int:
@@ -47,23 +51,26 @@ def reason_code(reason: str) -> int:
 
 
 def dead_letters(
-    source: str, positions: NDArray[np.int64], reasons: str | NDArray[np.int8]
+    source: str | pa.DictionaryArray,
+    positions: NDArray[np.int64],
+    reasons: str | NDArray[np.int8],
 ) -> pa.RecordBatch:
     """Builds a batch of DEAD_SCHEMA.
 
     Args:
-      source: path or topic.
+      source: path or topic; or (n,) of them, int32 indices into texts.
       positions: (n,) int64.
       reasons: one reason for all, or (n,) indices into REASONS.
     """
     n = len(positions)
+    if isinstance(source, str):
+        zeros = pa.array(np.zeros(n, dtype=np.int32))
+        source = pa.DictionaryArray.from_arrays(zeros, pa.array([source], pa.string()))
     if isinstance(reasons, str):
         reasons = np.full(n, reason_code(reasons), dtype=np.int8)
     return pa.RecordBatch.from_arrays(
         [
-            pa.DictionaryArray.from_arrays(
-                pa.array(np.zeros(n, dtype=np.int32)), pa.array([source], pa.string())
-            ),
+            source,
             pa.array(np.ascontiguousarray(positions, dtype=np.int64)),
             pa.DictionaryArray.from_arrays(
                 pa.array(reasons.astype(np.int32)), pa.array(REASONS, pa.string())

@@ -27,7 +27,12 @@ PAYLOADS: tuple[str, ...] = get_args(Payload)
 
 
 def decode_bytes(
-    data: bytes, form: str, schema: EventSchema, source: str, delimiter: str = ","
+    data: bytes,
+    form: str,
+    schema: EventSchema,
+    source: str,
+    delimiter: str = ",",
+    line_bytes: int = LINE_BYTES,
 ) -> Iterator[Decoded]:
     """A whole file in memory -> canonical batches.
 
@@ -37,6 +42,7 @@ def decode_bytes(
       schema: the roles of columns.
       source: path or topic.
       delimiter: of CSV.
+      line_bytes: longest line allowed.
 
     Raises:
       ConfigError: a needed column is not there, or its type cannot play its role.
@@ -51,16 +57,19 @@ def decode_bytes(
         yield from decode_avro(io.BytesIO(data), schema, source)
     elif form == "ndjson":
         file = io.BytesIO(data.removeprefix(BYTE_ORDER_MARK))
-        yield from decode_ndjson(chunks(file.read), schema, source)
+        yield from decode_ndjson(chunks(file.read, line_bytes=line_bytes), schema, source)
     elif form == "csv":
         file = io.BytesIO(data)
-        header = parse_header(file.readline(LINE_BYTES), delimiter, source)
-        yield from decode_csv(chunks(file.read, first=2), header, schema, source, delimiter)
+        header = parse_header(file.readline(line_bytes), delimiter, source)
+        lines = chunks(file.read, first=2, line_bytes=line_bytes)
+        yield from decode_csv(lines, header, schema, source, delimiter)
     else:
         raise ConfigError("source", form, f"is no format; use {', '.join(FORMATS)}.")
 
 
-def decode_payload(data: bytes, form: str, schema: EventSchema, source: str) -> Iterator[Decoded]:
+def decode_payload(
+    data: bytes, form: str, schema: EventSchema, source: str, line_bytes: int = LINE_BYTES
+) -> Iterator[Decoded]:
     """The payload of one message -> canonical batches; positions count within the message.
 
     Args:
@@ -69,6 +78,7 @@ def decode_payload(data: bytes, form: str, schema: EventSchema, source: str) -> 
       form: one of PAYLOADS.
       schema: the roles of columns.
       source: topic or subscription.
+      line_bytes: longest line allowed in json and ndjson.
 
     Raises:
       ConfigError: a needed column is not there, or its type cannot play its role.
@@ -77,12 +87,13 @@ def decode_payload(data: bytes, form: str, schema: EventSchema, source: str) -> 
         raise ConfigError("source.pubsub.payload", form, f"must be one of {', '.join(PAYLOADS)}.")
     if form == "json":
         # Outside of texts a line break is white space; inside of them JSON does not allow one.
-        data = data.translate(_ONE_LINE)
+        data = data.translate(ONE_LINE)
         form = "ndjson"
-    yield from decode_bytes(data, form, schema, source)
+    yield from decode_bytes(data, form, schema, source, line_bytes=line_bytes)
 
 
-_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+"""Table that puts a JSON object into one line."""
 
 
 def emit(decoded: Iterator[Decoded]) -> Iterator[Any]:
@@ -94,32 +105,6 @@ def emit(decoded: Iterator[Decoded]) -> Iterator[Any]:
         if events is not None:
             tally.add("events", events.num_rows)
             yield events
-
-
-class DecodePayloads(beam.DoFn):
-    """Payloads of messages (bytes) -> batches of events; dead letters tagged "dead".
-
-    Payloads of one bundle are decoded one by one; senders put several events into a message.
-
-    Args:
-      form: one of PAYLOADS.
-      schema: the roles of columns.
-      source: topic or subscription.
-    """
-
-    def __init__(self, form: str, schema: EventSchema, source: str) -> None:
-        if form not in PAYLOADS:
-            raise ConfigError(
-                "source.pubsub.payload", form, f"must be one of {', '.join(PAYLOADS)}."
-            )
-        self._form = form
-        self._schema = schema
-        self._source = source
-
-    def process(self, element: bytes) -> Iterator[Any]:
-        """One message."""
-        tally.add("bytes", len(element))
-        return emit(decode_payload(element, self._form, self._schema, self._source))
 
 
 def concatenate(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

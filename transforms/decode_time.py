@@ -40,7 +40,7 @@ def to_time(values: Any, stamp: Stamp, source: str) -> pa.TimestampArray:
       (n,) timestamp[us, UTC]; null where a time is missing or cannot be read.
 
     Raises:
-      ConfigError: the column's type cannot hold times of this format.
+      ConfigError: the column's type cannot hold times of this format, and the stamp is strict.
     """
     values = plain(values)
     kind = values.type
@@ -64,6 +64,9 @@ def to_time(values: Any, stamp: Stamp, source: str) -> pa.TimestampArray:
             return _from_epoch(values, stamp)
         if stamp.format is not None:
             return _from_text(_whole_numbers(values).cast(pa.string()), stamp)
+    if not stamp.strict:
+        return pa.nulls(len(values), UTC_MICROSECONDS)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         raise fault(
             stamp.field,
             stamp.column,

@@ -27,10 +27,10 @@ from dpcore.bounding.id_hash import id_hashes
 from dpcore.clock import Clock
 from dpcore.row_hash import dedupe_key
 from transforms.coders import batch_from_bytes, batch_to_bytes, pack, unpack
-from transforms.dead_letters import DEAD, dead_letters, tally_dead
+from transforms.dead_letters import DEAD, SOURCE, dead_letters, tally_dead
 from transforms.leaf import to_timestamp
 from transforms.secret import SecretRef
-from transforms.seen_ids import HIGH, LOW, NOTHING, SOURCE, Seen, Words, forget, remember
+from transforms.seen_ids import HIGH, LOW, NOTHING, Seen, Words, forget, remember
 
 STEP_NAME = "Deduplicate"
 SEEN_STATE = "seen"
@@ -105,8 +105,6 @@ class ToShards(beam.DoFn):
 
 def prepare(batch: pa.RecordBatch, hashes: Words) -> pa.RecordBatch:
     """Replaces the id by its hash, and the batch's source by a column."""
-    source = (batch.schema.metadata or {}).get(b"source", b"").decode()
-    zeros = pa.array(np.zeros(batch.num_rows, dtype=np.int32))
     columns = {
         name: column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -114,7 +112,10 @@ def prepare(batch: pa.RecordBatch, hashes: Words) -> pa.RecordBatch:
     }
     columns[HIGH] = pa.array(np.ascontiguousarray(hashes[:, 0]))
     columns[LOW] = pa.array(np.ascontiguousarray(hashes[:, 1]))
-    columns[SOURCE] = pa.DictionaryArray.from_arrays(zeros, pa.array([source], pa.string()))
+    if SOURCE not in columns:
+        source = (batch.schema.metadata or {}).get(b"source", b"").decode()
+        zeros = pa.array(np.zeros(batch.num_rows, dtype=np.int32))
+        columns[SOURCE] = pa.DictionaryArray.from_arrays(zeros, pa.array([source], pa.string()))
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
@@ -165,9 +166,10 @@ class DropSeen(beam.DoFn):
             return
         yield strip(batch, self._keep_hash).filter(pa.array(fresh))
         dropped = batch.select([SOURCE, "@position"]).filter(pa.array(~fresh))
-        for letters in duplicates(dropped):
-            tally_dead(letters)
-            yield TaggedOutput(DEAD, letters)
+        positions = dropped.column("@position").to_numpy()
+        letters = dead_letters(dropped.column(SOURCE), positions, "duplicate")
+        tally_dead(letters)
+        yield TaggedOutput(DEAD, letters)
 
     @userstate.on_timer(FORGET)
     def on_forget(
@@ -193,16 +195,6 @@ class DropSeen(beam.DoFn):
         if self._horizon is not None and len(known.ticks):
             due = int(known.ticks.min()) + self._horizon + max(1, self._horizon // 4)
             timer.set(to_timestamp(self._clock.tick_start(due)))
-
-
-def duplicates(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Dead letters of duplicate events, a batch a source."""
-    source = rows.column(SOURCE)
-    index = source.indices.to_numpy()
-    positions = rows.column("@position").to_numpy()
-    names = source.dictionary.to_pylist()
-    for place in np.unique(index).tolist():
-        yield dead_letters(names[place], positions[index == place], "duplicate")
 
 
 class Deduplicate(beam.PTransform):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
@@ -37,12 +37,15 @@ class Stamp:
       zone: IANA zone of times that carry none. A local time that a change of clocks makes twice is
         read as the earlier of the two; one that it skips is read as the moment of the change.
       field: dotted path of the setting, for messages.
+      strict: a column whose type holds no times of this format is an error of the config. Else,
+        as on a stream, where a column is what some sender made of it, its times are missing.
     """
 
     column: str
     format: str | None = None
     zone: str = "UTC"
     field: str = "schema.time"
+    strict: bool = True
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in EPOCH_MICROSECONDS:
@@ -108,6 +111,11 @@ class EventSchema:
         roles = [self.time.column, self.key, self.id, self.unit]
         roles.append(self.arrival.column if self.arrival else None)
         return tuple(dict.fromkeys([*(name for name in roles if name is not None), *self.columns]))
+
+    def lenient(self) -> EventSchema:
+        """The same columns for a stream: what a message holds is never an error of the config."""
+        arrival = None if self.arrival is None else replace(self.arrival, strict=False)
+        return replace(self, time=replace(self.time, strict=False), arrival=arrival)
 
     def field_of(self, column: str) -> str:
         """The setting that names a column."""

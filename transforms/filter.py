@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpcore.clock import Clock
 from transforms import tally
-from transforms.dead_letters import DEAD, dead_letters, reason_code, tally_dead
+from transforms.dead_letters import DEAD, SOURCE, dead_letters, reason_code, tally_dead
 from transforms.predicate import Predicate
 
 BEFORE_START = reason_code("before_start")
@@ -54,7 +54,7 @@ class Assign:
     Args:
       plan: has ``clock``, ``keys`` and ``where``.
       keep: user columns and canonical ones ("@time", "@id", ...) that something downstream needs;
-        "@position" and, with a key column, "@key" always stay.
+        "@position", "@source" if it is there and, with a key column, "@key" always stay.
     """
 
     def __init__(self, plan: Any, keep: Iterable[str]) -> None:
@@ -62,7 +62,7 @@ class Assign:
         self._where = None if plan.where is None else Predicate.parse(plan.where)
         self._keyed = plan.keys.column is not None
         self._declared = declared_keys(plan)
-        names = [*(["@key"] if self._keyed else []), "@position", *keep]
+        names = [*(["@key"] if self._keyed else []), SOURCE, "@position", *keep]
         self._keep = tuple(dict.fromkeys(names))
 
     def __call__(self, batch: pa.RecordBatch) -> Assigned:
@@ -84,11 +84,10 @@ class Assign:
         if kept.all():
             return Assigned(_compact(events), None, filtered)
         gone = ~kept
-        source = (batch.schema.metadata or {}).get(b"source", b"").decode()
         positions = batch.column("@position").to_numpy()[gone]
         return Assigned(
             _compact(events.filter(pa.array(kept))),
-            dead_letters(source, positions, reasons[gone]),
+            dead_letters(_source(batch, gone), positions, reasons[gone]),
             filtered,
         )
 
@@ -125,6 +124,12 @@ class Assign:
             slots = pc.fill_null(keys.indices, null).to_numpy()
             reasons[~known[slots] & (reasons == _KEPT)] = UNKNOWN_KEY
         return keys
+
+
+def _source(batch: pa.RecordBatch, rows: NDArray[np.bool_]) -> Any:
+    if SOURCE in batch.schema.names:
+        return batch.column(SOURCE).filter(pa.array(rows))
+    return (batch.schema.metadata or {}).get(b"source", b"").decode()
 
 
 def _compact(events: pa.RecordBatch) -> pa.RecordBatch:

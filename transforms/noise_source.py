@@ -1,4 +1,4 @@
-"""Where Tick gets its noise: keyed by the secret and the plan, resolved on the worker."""
+"""Where Tick gets its noise: keyed by the secrets and the plan, resolved on the worker."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 from dpcore.noise.prf import KeyedNoise, RootKey
+from dpcore.noise.rotation import NO_MARK, KeyRing
 from dpcore.program import NoiseOf
 from transforms.secret import SecretRef
 
@@ -18,31 +19,46 @@ class NoiseSource(Protocol):
     def noise_of(self, keys: Sequence[bytes], first_tick: int) -> NoiseOf:
         """Part index -> keyed noise; asked once a part."""
 
+    def edges(self, first: int, stop: int) -> tuple[int, ...]:
+        """Ticks inside (first, stop) that no stride may cross: another secret begins there."""
+        return ()
+
+    def mark(self, tick: int) -> bytes:
+        """16 bytes that name the secrets behind every tick before this one."""
+        return NO_MARK
+
 
 @dataclass(frozen=True)
-class KeyedNoiseSource:
+class KeyedNoiseSource(NoiseSource):
     """The only source that a pipeline's options can reach.
 
     Attributes:
       secret: a reference, never the value.
       release: the plan's name. digest: the plan's digest, hex.
+      rotate: (first tick, reference) of the secrets that follow, in order.
     """
 
     secret: SecretRef
     release: str
     digest: str
+    rotate: tuple[tuple[int, SecretRef], ...] = ()
 
     @cached_property
-    def _root(self) -> RootKey:
-        return RootKey.derive(self.secret.resolve(), self.release, bytes.fromhex(self.digest))
+    def _ring(self) -> KeyRing:
+        def maker(secret: SecretRef) -> Callable[[], RootKey]:
+            plan = bytes.fromhex(self.digest)
+            return lambda: RootKey.derive(secret.resolve(), self.release, plan)
+
+        entries = [(0, self.secret), *self.rotate]
+        return KeyRing([(tick, maker(secret)) for tick, secret in entries])
 
     def __getstate__(self) -> dict[str, object]:
-        return {"secret": self.secret, "release": self.release, "digest": self.digest}
+        return {name: getattr(self, name) for name in ("secret", "release", "digest", "rotate")}
 
     def noise_of(self, keys: Sequence[bytes], first_tick: int) -> NoiseOf:
         """See NoiseSource."""
         names = tuple(keys)
-        root = self._root
+        root = self._ring.at(first_tick)
         made: dict[int, KeyedNoise] = {}
 
         def noise(part: int) -> KeyedNoise:
@@ -52,9 +68,17 @@ class KeyedNoiseSource:
 
         return noise
 
+    def edges(self, first: int, stop: int) -> tuple[int, ...]:
+        """See NoiseSource."""
+        return self._ring.edges(first, stop)
+
+    def mark(self, tick: int) -> bytes:
+        """See NoiseSource."""
+        return self._ring.mark(tick)
+
 
 @dataclass(frozen=True)
-class NoiseFrom:
+class NoiseFrom(NoiseSource):
     """For tests only: noise made by a function of the first tick, whatever the keys are."""
 
     make: Callable[[int], object]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transforms.coders import kind_of, pack, pack_names, unpack, unpack_names
+from transforms.coders import kind_of, numbers_at, pack, pack_names, unpack, unpack_names
 
 Ints = NDArray[np.int64]
 
@@ -69,11 +69,8 @@ def decode(data: bytes) -> PartialLeaf:
 
 def tick_range(data: bytes) -> tuple[int, int]:
     """First and last tick of an encoded leaf, without reading the rest."""
-    first, last = np.frombuffer(data, dtype="<i8", count=2, offset=_SPAN_AT).tolist()
+    first, last = np.frombuffer(data, dtype="<i8", count=2, offset=numbers_at(data)).tolist()
     return first, last
-
-
-_SPAN_AT = pack(KIND, [np.array([-7], dtype=np.int64)]).index(np.array([-7], dtype="<i8").tobytes())
 
 
 def sum_by_cell(ticks: Ints, rows: Ints, n_rows: int, counts: Ints, values: Ints) -> PartialLeaf:

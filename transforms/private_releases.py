@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -19,6 +20,7 @@ from transforms.noise_source import KeyedNoiseSource, NoiseSource
 from transforms.row_leaf import RowLeaves
 from transforms.secret import SecretRef
 from transforms.solve import Solve
+from transforms.stream_time import PRESENT, StreamTime
 from transforms.strides import TICKS
 from transforms.tick import Tick
 
@@ -56,7 +58,10 @@ class PrivateReleases(beam.PTransform):
       every: ticks that one output batch stays within (a sink's ``every``).
       horizon: ticks of the public clock for which event ids are remembered; None: the whole run.
         Bounded input is remembered whole: its clock only moves at the end.
+      stream: what wall time stands for, for unbounded input: that of its source.
       noise: in tests only, a source of other noise. No option of a pipeline reaches it.
+      rotate: (first tick, secret), ticks increasing: noise from that tick on is keyed by these.
+        Hashes of ids and rows stay keyed by ``secret``.
 
     Raises:
       ConfigError: bounded input without ``clock.end``.
@@ -70,15 +75,17 @@ class PrivateReleases(beam.PTransform):
         bounded: bool = True,
         every: int = TICKS,
         horizon: int | None = None,
+        stream: StreamTime = PRESENT,
         noise: NoiseSource | None = None,
+        rotate: Sequence[tuple[int, SecretRef]] = (),
     ) -> None:
         super().__init__()
         self._plan = plan
         self._secret = SecretRef.fresh() if secret is None else secret
-        self._noise = noise or KeyedNoiseSource(self._secret, plan.name, plan.digest)
+        self._noise = noise or KeyedNoiseSource(self._secret, plan.name, plan.digest, tuple(rotate))
         self._horizon = horizon
         self._every, self._bounded = every, bounded
-        self._beats = Heartbeats(plan.keys.live_blocks, plan.clock, bounded)
+        self._beats = Heartbeats(plan.keys.live_blocks, plan.clock, bounded, stream=stream)
 
     def expand(self, events: Any) -> Releases:
         """Filter, Assign, Deduplicate, Bound, Leaf, Tick, Solve."""

@@ -18,6 +18,8 @@ from pathlib import Path
 from dpcore.errors import ConfigError
 
 BYTES = 32
+MOUNTS = "/var/run/secrets/weir"
+"""Where Kubernetes secrets are mounted, as name/key."""
 
 _log = logging.getLogger(__name__)
 _fresh: dict[str, bytes] = {}
@@ -31,18 +33,21 @@ class SecretRef:
       file: path of a file with 64 hex digits, 44 characters of base64, or 32 raw bytes.
       env: name of an environment variable with hex or base64.
       gcp: ``projects/P/secrets/S/versions/V`` in Google Secret Manager.
+      kubernetes: a mounted secret: path of the file, or ``name/key`` or ``namespace/name/key`` for
+        ``/var/run/secrets/weir/name/key`` (the variable WEIR_SECRETS names another folder).
       held: handle of a secret that this process drew itself (see ``fresh``).
     """
 
     file: str | None = None
     env: str | None = None
     gcp: str | None = None
+    kubernetes: str | None = None
     held: str | None = None
 
     def __post_init__(self) -> None:
-        given = [self.file, self.env, self.gcp, self.held]
+        given = [self.file, self.env, self.gcp, self.kubernetes, self.held]
         if sum(value is not None for value in given) != 1:
-            raise ConfigError("secret", "...", "needs exactly one of file, env and gcp.")
+            raise ConfigError("secret", "...", "needs exactly one of file, env, gcp, kubernetes.")
 
     @classmethod
     def fresh(cls) -> SecretRef:
@@ -68,11 +73,13 @@ class SecretRef:
                     "secret",
                     "drawn at start",
                     "a fresh secret lives only in the process that drew it: give secret.file, "
-                    "secret.env or secret.gcp on every runner but direct.",
+                    "secret.env, secret.gcp or secret.kubernetes on every runner but direct.",
                 )
             return _fresh[self.held]
         if self.file is not None:
             return _parse("secret.file", self.file, _read_file(self.file))
+        if self.kubernetes is not None:
+            return _parse("secret.kubernetes", self.kubernetes, _read_mounted(self.kubernetes))
         if self.env is not None:
             text = os.environ.get(self.env)
             if text is None:
@@ -113,6 +120,35 @@ def _read_file(name: str) -> bytes:
     if os.name == "posix" and mode & (stat.S_IRGRP | stat.S_IROTH):
         _log.warning("secret.file %s can be read by others: run chmod 600 on it.", name)
     return content
+
+
+def _read_mounted(name: str) -> bytes:
+    """Kubernetes keeps modes and owners of mounts itself, so none are asked about."""
+    path = mounted_path(name)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            "secret.kubernetes",
+            name,
+            f"is not mounted at {path} ({error.strerror}): mount the secret there in every worker.",
+        ) from None
+
+
+def mounted_path(name: str) -> Path:
+    """Where a Kubernetes secret must be mounted.
+
+    Raises:
+      ConfigError: neither a path nor ``name/key`` nor ``namespace/name/key``.
+    """
+    if name.startswith("/"):
+        return Path(name)
+    parts = name.split("/")
+    if len(parts) not in (2, 3) or any(part in ("", ".", "..") for part in parts):
+        raise ConfigError(
+            "secret.kubernetes", name, "must be name/key, namespace/name/key or an absolute path."
+        )
+    return Path(os.environ.get("WEIR_SECRETS", MOUNTS), *parts[-2:])
 
 
 def _read_gcp(name: str) -> bytes:

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-HIGH, LOW, SOURCE = "@hash_high", "@hash_low", "@source"
-"""Columns that an event's id becomes, and the file or topic it came from."""
+from transforms.dead_letters import SOURCE
+
+HIGH, LOW = "@hash_high", "@hash_low"
+"""Columns that an event's id becomes."""
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]

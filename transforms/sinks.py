@@ -13,11 +13,8 @@ import pyarrow as pa
 from dpcore.plan import Plan
 from transforms.releases import RELEASE_SCHEMA
 from transforms.sinks_folder import FolderWriter, Ranges, Writer, WriteRanges, releases_only
-from transforms.sinks_formats import json_lines, texts
-from transforms.sinks_table import Sorted, sorted_table
-
-MESSAGE_ROWS = 500
-"""Rows of one Pub/Sub message."""
+from transforms.sinks_formats import texts
+from transforms.sinks_table import Sorted
 
 BIGQUERY_TYPES = {
     "tick": "INTEGER",
@@ -95,29 +92,6 @@ class WriteTable(beam.PTransform):
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> (first, last tick)."""
         return releases | "Ranges" >> WriteRanges(self._ranges, TableWriter())
-
-
-def to_messages(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """NDJSON of at most MESSAGE_ROWS rows each."""
-    table = sorted_table([releases_only(batch)]).table
-    for start in range(0, table.num_rows, MESSAGE_ROWS):
-        yield "".join(json_lines(table.slice(start, MESSAGE_ROWS))).encode()
-
-
-@beam.typehints.with_input_types(pa.RecordBatch)
-class WritePubSub(beam.PTransform):
-    """Publishes releases as NDJSON through Beam's connector; a retry may publish a row again."""
-
-    def __init__(self, topic: str) -> None:
-        super().__init__()
-        self._topic = topic
-
-    def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
-        """Release batches -> messages."""
-        from apache_beam.io.gcp.pubsub import WriteToPubSub
-
-        messages = releases | "Messages" >> beam.FlatMap(to_messages).with_output_types(bytes)
-        return messages | "Publish" >> WriteToPubSub(self._topic)
 
 
 def to_records(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

@@ -1,10 +1,11 @@
-"""Dead letters for the operator: a folder of small files, named by their content."""
+"""Dead letters for the operator: a folder of small files, named by their content, or a topic."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -14,8 +15,11 @@ import pyarrow.parquet as pq
 
 from transforms import sinks_place
 from transforms.dead_letters import DEAD_SCHEMA
+from transforms.sinks_pubsub import Outgoing, Publish
 
 ROWS = 1 << 16
+MESSAGE_ROWS = 1_000
+"""Dead letters of one message."""
 
 
 def encode(table: pa.Table, form: str) -> bytes:
@@ -57,14 +61,17 @@ class WriteDeadDoFn(beam.DoFn):
             self._write()
 
     def _write(self) -> None:
-        table = pa.Table.from_batches(self._held).unify_dictionaries()
-        plain = table.cast(pa.schema([(f.name, _plain(f.type)) for f in table.schema]))
-        content = encode(
-            plain.sort_by([(name, "ascending") for name in plain.schema.names]), self._form
-        )
+        content = encode(in_order(self._held), self._form)
         name = f"dead-{hashlib.sha256(content).hexdigest()[:24]}.{self._form}"
         sinks_place.put(sinks_place.join(self._folder, name), content)
         self._held, self._rows = [], 0
+
+
+def in_order(batches: list[pa.RecordBatch]) -> pa.Table:
+    """Dead letters of several batches, sorted, without dictionaries."""
+    table = pa.Table.from_batches(batches).unify_dictionaries()
+    plain = table.cast(pa.schema([(f.name, _plain(f.type)) for f in table.schema]))
+    return plain.sort_by([(name, "ascending") for name in plain.schema.names])
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -84,4 +91,28 @@ class WriteDead(beam.PTransform):
         return dead | "Write" >> beam.ParDo(WriteDeadDoFn(self._folder, self._form))
 
 
-__all__ = ["WriteDead", "WriteDeadDoFn", "encode"]
+def to_messages(batch: pa.RecordBatch) -> Iterator[Outgoing]:
+    """Dead letters as lines of JSON; the attribute id is the same when they come again."""
+    if not batch.schema.equals(DEAD_SCHEMA):
+        raise TypeError("only dead letters go here.")
+    table = in_order([batch])
+    for start in range(0, table.num_rows, MESSAGE_ROWS):
+        data = encode(table.slice(start, MESSAGE_ROWS), "ndjson")
+        name = hashlib.blake2b(data, digest_size=16).hexdigest()
+        yield Outgoing(data, {"id": name})
+
+
+@beam.typehints.with_input_types(pa.RecordBatch)
+class PublishDead(beam.PTransform):
+    """Dead letters -> a Pub/Sub topic, as lines of JSON: source, position, reason."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__()
+        self._topic = topic
+
+    def expand(self, dead: beam.PCollection[pa.RecordBatch]) -> Any:
+        """See Publish."""
+        return dead | "Publish" >> beam.ParDo(Publish(self._topic, to_messages, "published_dead"))
+
+
+__all__ = ["PublishDead", "WriteDead", "WriteDeadDoFn", "encode"]

@@ -63,10 +63,19 @@ def put(path: str, content: bytes) -> bool:
         FileSystems.rename([temporary], [path])
         return True
     Path(folder).mkdir(parents=True, exist_ok=True)
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        return _place(temporary, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _place(temporary: str, path: str) -> bool:
+    """Links a whole file into place; False where another one is."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -75,9 +84,6 @@ def put(path: str, content: bytes) -> bool:
         if os.path.exists(path):
             return False
         os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
     return True
 
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dpcore.errors import CodecError
 from dpcore.mechanism import State, arrays_of
 from dpcore.program import Program, concatenate
 from transforms import tally
-from transforms.coders import pack, pack_names, restore, unpack, unpack_names
+from transforms.coders import (
+    NO_MARK,
+    header_of,
+    pack,
+    pack_names,
+    restore,
+    unpack,
+    unpack_names,
+)
 from transforms.noise_source import NoiseSource
 from transforms.piles import Pile, pile_of
 from transforms.strides import NoisyStride, boundaries
@@ -41,23 +50,35 @@ class Stepper:
         self._keys = tuple(keys)
         self._state: State | None = None
 
-    def load(self, data: bytes | None) -> None:
+    def load(self, data: bytes | None, first: int) -> None:
         """Takes stored state, or starts afresh without.
 
+        Args:
+          first: the next tick to step.
+
         Raises:
-          CodecError: it belongs to another plan, another layout of keys, or another codec.
+          CodecError: it belongs to another plan, another layout of keys, another secret, or a codec
+            that this build does not know.
         """
         if data is None:
             self._state = self._program.init(len(self._keys)) if self._keys else None
             return
         offsets, joined, *arrays = unpack(KIND, data, self._layout)
+        mark = header_of(data).mark
+        if mark not in (NO_MARK, self._noise.mark(first)):
+            raise CodecError(
+                f"stored state up to tick {first} was made with other secrets than those given: "
+                "noise of two secrets on the same data gives the data away. Go on with the secret "
+                "of that run; a new one goes under secret.rotate, from a tick that is still ahead."
+            )
         self._keys = tuple(unpack_names(offsets, joined))
         self._state = restore(self._program.init(1), arrays) if self._keys else None
 
-    def dump(self) -> bytes:
-        """State to store."""
+    def dump(self, stop: int) -> bytes:
+        """State to store, after every tick before ``stop``."""
         arrays = [] if self._state is None else arrays_of(self._state)
-        return pack(KIND, [*pack_names(self._keys), *arrays], self._layout)
+        mark = self._noise.mark(stop)
+        return pack(KIND, [*pack_names(self._keys), *arrays], self._layout, mark)
 
     def advance(
         self, payloads: Sequence[bytes], first: int, stop: int
@@ -94,8 +115,8 @@ class Stepper:
         return born
 
     def _cut(self, first: int, stop: int, born: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Strides; a key's birth begins a new one."""
-        edges = sorted({first, stop, *born})
+        """Strides; a key's birth begins a new one, and so does another secret."""
+        edges = sorted({first, stop, *born, *self._noise.edges(first, stop)})
         for low, high in zip(edges, edges[1:], strict=False):
             width = max(1, len(self._keys)) * self._program.dimension
             yield from boundaries(low, high, self._every, width)

@@ -10,7 +10,7 @@ import threading
 from functools import cache
 
 from apache_beam.metrics import Metrics
-from apache_beam.metrics.metric import Counter
+from apache_beam.metrics.metric import Counter, Gauge
 
 NAMESPACE = "weir"
 
@@ -30,6 +30,16 @@ def add(name: str, n: int = 1) -> None:
     _counter(name).inc(n)
     with _lock:
         _counts[name] = _counts.get(name, 0) + n
+
+
+@cache
+def _gauge(name: str) -> Gauge:
+    return Metrics.gauge(NAMESPACE, name)
+
+
+def show(name: str, value: int) -> None:
+    """Sets the job's gauge of this name: the value now, not a sum. Not part of the snapshot."""
+    _gauge(name).set(value)
 
 
 def snapshot() -> dict[str, int]:

@@ -7,6 +7,7 @@ comes behind it is ``overdue``, counted and dead-lettered.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -138,7 +139,7 @@ class TickDoFn(beam.DoFn):
             () if self._keys.observed else self._keys.block_keys(block),
             self._keys.observed,
         )
-        stepper.load(machine.read())
+        stepper.load(machine.read(), first)
         later: list[bytes] = []
         for item in stepper.advance(list(pending.read()), first, stop):
             if isinstance(item, bytes):
@@ -148,8 +149,11 @@ class TickDoFn(beam.DoFn):
         pending.clear()
         for payload in later:
             pending.add(payload)
-        machine.write(stepper.dump())
+        machine.write(stepper.dump(stop))
         next_tick.write(stop)
+        tally.show("last_tick", stop - 1)
+        if self._ahead > 1:
+            tally.show("watermark_lag_ms", int(time.time() * 1e3) - fired.micros // 1000)
 
 
 def _or(value: int | None, default: int) -> int:

@@ -56,7 +56,7 @@ class RootKey:
     subtract to the data).
     """
 
-    __slots__ = ("_leaf", "_mac", "_stream", "_tag", "heads", "release")
+    __slots__ = ("_leaf", "_mac", "_stream", "_tag", "heads", "identity", "release")
 
     def __init__(self, root: bytes, release: str) -> None:
         def subkey(label: bytes, length: int) -> bytes:
@@ -68,6 +68,7 @@ class RootKey:
         self._mac = subkey(b"mac", 16)
         self._stream = subkey(b"stream", 16)
         self._tag = subkey(b"user tag", 32)
+        self.identity = subkey(b"identity", 16)  # may be shown: tells secrets apart, no more
         self.heads = functools.lru_cache(maxsize=_BLOCKS_OF_KEYS)(self._heads)
 
     @classmethod

@@ -13,7 +13,7 @@ from dpcore.registry import CONTINUAL_SUMS, MODELS
 from pipelines.cli import main
 from tests.pipelines.conftest import Weir
 
-COMMANDS = ["init", "plan", "run", "report", "feed", "diff", "algorithms", "schema"]
+COMMANDS = ["init", "plan", "run", "status", "report", "feed", "diff", "algorithms", "schema"]
 
 
 def test_the_commands_are_these(weir: Weir) -> None:
@@ -110,8 +110,13 @@ def test_a_missing_config(weir: Weir) -> None:
         (["--set", "sink=null"], "sink = None: is missing"),
         (
             ["--set", "source={pubsub: {subscription: projects/p/subscriptions/s}}"],
-            "PrivateReleases",
+            "--runner prism on a laptop",
         ),
+        (["--resume"], "is for --runner flink"),
+        (["--detach"], "is for --runner flink"),
+        (["--flink-master", "localhost:8081"], "is for --runner flink"),
+        (["--dry-run"], "is for --runner dataflow"),
+        (["--runner", "prism", "--parallelism", "2"], "is for --runner flink"),
         (["--secret-file", "none.key"], "cannot be read"),
         (["--set", "secret.env=WEIR_UNSET_SECRET"], "not set"),
         (["--secretfile", "x"], "did you mean --secret-file?"),

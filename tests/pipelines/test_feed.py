@@ -14,12 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dpcore import yaml_text
 from dpcore.errors import ConfigError, WeirError
 from pipelines.config import JobConfig, loads
-from pipelines.feed import Clockwork, Pace, feed, notes
-from pipelines.feed_targets import PubSubTarget, open_target
+from pipelines.feed import Clockwork, Pace, feed, first_moment, notes, setting
+from pipelines.feed_targets import open_target
+from pipelines.feed_topic import TopicTarget
+from pipelines.job_config import Replay
 from pipelines.synthetic import Shares, batches, uniforms
 from tests.pipelines.conftest import SMALL, Weir
+from transforms.decode_messages import Message, MessageDecoder
+from transforms.event_schema import EventSchema
+from transforms.stream_time import StreamTime
 
 ARRIVAL = SMALL.replace("schema: {time: at, id: id}", "schema: {time: at, id: id, arrival: got}")
 
@@ -202,31 +208,84 @@ class Client:
     """A Pub/Sub publisher that fails on demand."""
 
     def __init__(self, error: Exception | None = None) -> None:
-        self.messages: list[bytes] = []
+        self.calls: list[list[bytes]] = []
         self.error = error
 
-    def publish(self, topic: str, data: bytes) -> Any:
-        self.messages.append(data)
-        return self
+    @property
+    def messages(self) -> list[bytes]:
+        return [data for call in self.calls for data in call]
 
-    def result(self, timeout: float) -> None:
+    def publish(self, topic: str, messages: list[Any], **_: Any) -> None:
         if self.error is not None:
             raise self.error
+        self.calls.append([message.data for message in messages])
 
 
-def test_topics_take_one_event_a_message() -> None:
+@pytest.mark.parametrize("payload", ["json", "ndjson", "avro", "arrow"])
+def test_topics_take_what_a_job_can_read(payload: str) -> None:
     client = Client()
-    target = PubSubTarget("projects/p/topics/t", "ndjson", client)
-    feed(loads(SMALL), target, events=50, seed=1, shares=Shares(), pace=Pace())
-    assert len(client.messages) == 50
-    assert json.loads(client.messages[0])["store"] in ("north", "south")
+    target = TopicTarget("projects/p/topics/t", payload, None if payload == "json" else 20, client)
+    job = loads(SMALL)
+    feed(job, target, events=50, seed=1, shares=Shares(malformed=0.1), pace=Pace())
+    assert len(client.calls) == 1 and len(client.messages) == (50 if payload == "json" else 3)
+    schema = EventSchema.from_config(job, ("amount",))
+    messages = [Message(str(i), data, 0) for i, data in enumerate(client.messages)]
+    found = MessageDecoder(payload, schema, "s").decode(messages)
+    events = sum(batch.num_rows for batch, _ in found if batch is not None)
+    dead = sum(letters.num_rows for _, letters in found if letters is not None)
+    assert events + dead == 50 and 0 < dead < 15
+
+
+def test_big_writes_are_several_calls() -> None:
+    client = Client()
+    feed(
+        loads(SMALL), TopicTarget("projects/p/topics/t", "json", 1, client),
+        events=2500, seed=1, shares=Shares(), pace=Pace(),
+    )  # fmt: skip
+    assert [len(call) for call in client.calls] == [1000, 1000, 500]
+
+
+def test_what_a_topic_does_not_take() -> None:
+    with pytest.raises(ConfigError, match="ndjson"):
+        TopicTarget("projects/p/topics/t", "csv", None, Client())
+    with pytest.raises(ConfigError, match="per-message"):
+        TopicTarget("projects/p/topics/t", "json", 5, Client())
 
 
 def test_a_failed_publish_is_told_without_its_text() -> None:
-    target = PubSubTarget("projects/p/topics/t", "ndjson", Client(ValueError("secret content")))
+    target = TopicTarget("projects/p/topics/t", "ndjson", 1, Client(ValueError("secret content")))
     with pytest.raises(WeirError, match="ValueError") as failed:
         feed(loads(SMALL), target, events=5, seed=1, shares=Shares(), pace=Pace())
     assert "secret content" not in str(failed.value)
+
+
+def test_a_replay_follows_the_stream_time_of_its_job(tmp_path: Path) -> None:
+    """Each slice leaves when stream time reaches its last arrival, wherever the file starts."""
+    path = tmp_path / "r.csv"
+    hours = [0, 0, 2, 1, 4]
+    path.write_text(
+        "at,got,id,store,amount\n"
+        + "".join(
+            f"2024-01-01T00:00:00Z,2024-01-01T0{hour}:00:00Z,e{i},north,1\n"
+            for i, hour in enumerate(hours)
+        )
+    )
+    fake = FakeTime()
+    stream = StreamTime(1_704_067_200_000_000, int((1.7e9 + 5) * 1e6), 3600)
+    seen: list[tuple[float, int]] = []
+
+    class Timed(Kept):
+        def write(self, batch: pa.RecordBatch, broken: Sequence[bool]) -> None:
+            seen.append((round(fake.moment, 3), batch.num_rows))
+
+    feed(
+        loads(ARRIVAL), Timed(), events=None, seed=1, shares=Shares(), pace=Pace(speed=3600),
+        recorded=str(path), stream=stream, clockwork=fake.clockwork(),
+    )  # fmt: skip
+    assert seen == [(5.0, 2), (7.0, 2), (9.0, 1)]
+    text = setting(stream).partition("=")[2]
+    assert Replay.model_validate(yaml_text.parse(text, {})).to_stream() == stream
+    assert first_moment(str(path), loads(ARRIVAL)) == stream.origin
 
 
 def test_notes_say_what_a_rehearsal_cannot_show() -> None:

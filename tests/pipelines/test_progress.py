@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from rich.console import Console
 
+from pipelines import progress
+from pipelines.logs import discreet
 from pipelines.progress import Progress, Total, fraction, line
-from pipelines.run import Watch
+from pipelines.watch import Watch
 
 
 def test_nothing_is_known_at_first() -> None:
@@ -91,3 +95,15 @@ def test_a_cluster_is_asked_for_its_metrics_now_and_then() -> None:
     assert job.asked == 1
     here["events"] = 3
     assert watch() == {"events": 3}
+
+
+def test_without_a_terminal_progress_goes_to_the_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "LOGGED", 0.01)
+    counts = {"events": 7}
+    with discreet(form="json"), progress.Progress(Console(), lambda: counts, Total):
+        time.sleep(0.2)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert lines and lines[0]["operator"] == counts
+    assert "7 events read" in lines[0]["message"]

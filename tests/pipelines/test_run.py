@@ -94,7 +94,7 @@ def test_json(weir: Weir, job: Path) -> None:
     facts = json.loads(weir("run", job, "--json").stdout)
     assert set(facts) == {
         "name", "digest", "sink", "complete", "epsilon", "delta", "window", "seconds",
-        "fresh_secret", "dead_letters", "operator", "notes",
+        "fresh_secret", "dead_letters", "operator", "notes", "state",
     }  # fmt: skip
     assert facts["complete"] is True and facts["fresh_secret"] is False
     assert facts["operator"]["events"] == 960

@@ -15,6 +15,7 @@ from dpcore.keys import Keys
 from dpcore.mechanism import label
 from dpcore.noise.silent import NoNoise
 from dpcore.program import Bounded, OutputInfo, Released
+from transforms.noise_source import NoiseSource
 
 MINUTE = 60_000_000
 START = 1_704_067_200_000_000  # 2024-01-01T00:00:00Z
@@ -118,7 +119,7 @@ class FakePlan:
 
 
 @dataclass(frozen=True)
-class Silent:
+class Silent(NoiseSource):
     """Noise off: only tests can build one."""
 
     def noise_of(self, keys: Any, first_tick: int) -> Any:

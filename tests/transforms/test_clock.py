@@ -15,6 +15,7 @@ from tests.transforms.doubles import MINUTE, START
 from tests.transforms.running import KEPT, keep
 from transforms import clock
 from transforms.clock import Follow, Heartbeats, TickProvider
+from transforms.stream_time import PRESENT, StreamTime
 
 ENDLESS = Clock(START, MINUTE)
 ENDING = Clock(START, MINUTE, START + 10 * MINUTE)
@@ -101,6 +102,28 @@ def test_a_clock_that_ends_stops_and_is_done() -> None:
 def test_a_job_that_starts_before_its_clock_waits() -> None:
     out, view, watermark = look(Follow((0,), ENDLESS, wall(-3)), 0, clock.FOREVER)
     assert out == [] and watermark.at == Timestamp(micros=START) and float(view.deferred) <= 1
+
+
+def test_a_replay_runs_the_clock_at_its_speed() -> None:
+    started = 1_700_000_000_000_000
+    replay = StreamTime(origin=START, started=started, speed=60)
+    late = Clock(START, MINUTE, None, MINUTE)
+    for clock_, seconds, announced in ((ENDLESS, 2.5, 1), (late, 2.5, 0), (ENDLESS, 0.5, -1)):
+        follow = Follow((0,), clock_, lambda s=seconds: started / 1e6 + s, replay)
+        out, view, watermark = look(follow, 0, clock.FOREVER)
+        assert [clock.decode(e.value[1]) for e in out] == [announced] * (announced >= 0)
+        assert watermark.at == Timestamp(micros=clock_.tick_start(announced + 1))
+        assert float(view.deferred) == pytest.approx(0.5, abs=1e-3)
+
+
+def test_stream_time_maps_there_and_back() -> None:
+    for one in (PRESENT, StreamTime(START, 5 * MINUTE, 24), StreamTime(START, 7, 1.0)):
+        for wall_time in (0, 5 * MINUTE, 10**15):
+            assert abs(one.wall(one.at(wall_time)) - wall_time) <= 1
+    assert StreamTime(START, 10**15, 24).at(10**15 + 1_000_000) == START + 24_000_000
+    assert PRESENT.at(123) == 123
+    with pytest.raises(ConfigError, match="speed"):
+        StreamTime(speed=0)
 
 
 def test_a_drain_announces_nothing_more() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -139,3 +140,12 @@ def test_formats_that_cannot_be_read(form: str) -> None:
         Stamp("t", form)
     with pytest.raises(ConfigError, match="schema.time.zone"):
         Stamp("t", None, "Mars/Olympus")
+
+
+@pytest.mark.parametrize("value", [pa.array([5, None]), pa.array([0.5, 1.0]), pa.array([[1], [2]])])
+def test_on_a_stream_a_column_of_the_wrong_type_holds_no_times(value: pa.Array) -> None:
+    strict = Stamp("date")
+    with pytest.raises(ConfigError, match=r"schema\.time"):
+        to_time(value, strict, "events")
+    found = to_time(value, dataclasses.replace(strict, strict=False), "events")
+    assert found.type == pa.timestamp("us", "UTC") and found.null_count == len(value)

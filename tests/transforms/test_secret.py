@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import ConfigError
-from transforms.secret import SecretRef
+from transforms.secret import SecretRef, mounted_path
 
 SECRET = bytes(range(100, 132))
 
@@ -78,3 +78,23 @@ def test_a_fresh_secret_is_carried_by_reference() -> None:
     assert pickle.loads(data).resolve() == value
     with pytest.raises(ConfigError, match="process"):
         SecretRef(held="another process").resolve()
+
+
+def test_a_kubernetes_secret_is_a_mounted_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "weir-noise" / "key"
+    file.parent.mkdir()
+    file.write_text(SECRET.hex())
+    file.chmod(0o644)
+    monkeypatch.setenv("WEIR_SECRETS", str(tmp_path))
+    for name in ("weir-noise/key", "prod/weir-noise/key", str(file)):
+        assert SecretRef(kubernetes=name).resolve() == SECRET
+    assert "chmod" not in caplog.text
+    with pytest.raises(ConfigError, match="not mounted at .*weir-noise/other"):
+        SecretRef(kubernetes="weir-noise/other").resolve()
+    for name in ("key", "a/../b", "a/b/c/d", ""):
+        with pytest.raises(ConfigError, match="namespace/name/key"):
+            SecretRef(kubernetes=name).resolve()
+    monkeypatch.delenv("WEIR_SECRETS")
+    assert str(mounted_path("ns/weir/key")) == "/var/run/secrets/weir/weir/key"

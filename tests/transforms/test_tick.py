@@ -157,7 +157,7 @@ def stepper(plan: Any, block: int = 0, every: int = 128) -> Stepper:
 
 def test_discovered_keys_keep_their_rows_and_live_from_their_first_event() -> None:
     one = stepper(OBSERVED)
-    one.load(None)
+    one.load(None, 0)
     payloads = [leaf({5: 1}, (b"m",)), leaf({2: 1}, (b"z",)), leaf({5: 1}, (b"c",))]
     strides = list(one.advance([*payloads, leaf({9: 1}, (b"a",))], 0, 8))
     assert strides[0] == leaf({9: 1}, (b"a",))
@@ -167,7 +167,7 @@ def test_discovered_keys_keep_their_rows_and_live_from_their_first_event() -> No
         (5, 3, (b"z", b"c", b"m")),
     ]
     two = stepper(OBSERVED)
-    two.load(one.dump())
+    two.load(one.dump(8), 8)
     (stride,) = two.advance([leaf({8: 1}, (b"m",))], 8, 9)
     assert isinstance(stride, NoisyStride)
     assert stride.keys == (b"z", b"c", b"m")
@@ -176,20 +176,20 @@ def test_discovered_keys_keep_their_rows_and_live_from_their_first_event() -> No
 
 def test_stored_state_of_another_plan_is_refused_and_both_are_named() -> None:
     one = stepper(ENDLESS)
-    one.load(None)
+    one.load(None, 0)
     list(one.advance([], 0, 3))
     other = replace(ENDLESS, layout="ef" * 32)
     with pytest.raises(CodecError, match="cd" * 32 + ".*" + "ef" * 32):
-        stepper(other).load(one.dump())
+        stepper(other).load(one.dump(3), 3)
     with pytest.raises(CodecError):
-        stepper(ENDLESS).load(pack(b"M", [], bytes.fromhex(ENDLESS.layout))[:-1])
+        stepper(ENDLESS).load(pack(b"M", [], bytes.fromhex(ENDLESS.layout))[:-1], 3)
 
 
 def test_one_stride_is_many_small_ones() -> None:
     payloads = [leaf({3: 1, 70: 2}), leaf({40: 1})]
     whole, steps = stepper(ENDLESS), stepper(ENDLESS)
-    whole.load(None)
-    steps.load(None)
+    whole.load(None, 0)
+    steps.load(None, 0)
     at_once = counts(list(whole.advance(payloads, 0, 100)))
     slowly: dict[int, float] = {}
     held = payloads
@@ -197,7 +197,7 @@ def test_one_stride_is_many_small_ones() -> None:
         found = list(steps.advance(held, t, t + 1))
         held = [item for item in found if isinstance(item, bytes)]
         slowly |= counts([item for item in found if not isinstance(item, bytes)])
-    assert at_once == slowly and whole.dump() == steps.dump()
+    assert at_once == slowly and whole.dump(100) == steps.dump(100)
 
 
 @pytest.mark.parametrize("every", [1, 7, 100, 128, 1000])

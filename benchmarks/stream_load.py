@@ -1,0 +1,171 @@
+"""Load for the benchmarks of streams, and the job that takes it: Pub/Sub -> Flink -> a folder.
+
+Messages are made beforehand and published on time by a process of their own. The server, the
+publisher, Flink and the Python workers share one machine.
+"""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcore import times
+from pipelines.engines.flink import FlinkCluster
+from pipelines.engines.pubsub import PubSubServer
+from tests.runners.jobs import Running, launch, on
+from tests.runners.messages import Post
+from tests.runners.recording import SECRET
+from transforms.pubsub_client import publisher
+
+RESULTS = Path(__file__).parent / "results"
+CONFIG = """\
+name: load
+schema: {{time: {{column: at, format: epoch_us}}, id: id}}
+key: {{column: store, declared: [{keys}]}}
+clock: {{start: {start}, period: 1s, end: {end}, delay: 500ms}}
+privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 3600}}
+aggregates:
+  visits: {{count: events, over: [all, 60]}}
+  paid: {{sum: amount, clip: [0, 50]}}
+deduplicate: {{horizon: 60s}}
+source: {{pubsub: {{subscription: {subscription}, payload: ndjson, readers: 2}}}}
+secret: {{file: {folder}/secret.key}}
+sink: {{parquet: {folder}/out, every: {every}}}
+engine: {{checkpoint_every: 2s, checkpoints: {folder}/state}}
+"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """Events at an even rate, each of the moment at which its message is published.
+
+    Attributes:
+      start: wall time of the first event, whole seconds. seconds: how long.
+      rate: events per second. size: events of a message. keys: how many.
+    """
+
+    start: int
+    seconds: int
+    rate: int
+    size: int
+    keys: int
+    seed: int = 3
+
+    @property
+    def messages(self) -> int:
+        """How many in all."""
+        return self.rate * self.seconds // self.size
+
+    def moment(self, message: int) -> float:
+        """When a message is due: when its last event has happened."""
+        return self.start + (message + 1) * self.size / self.rate
+
+    def made(self) -> Iterator[bytes]:
+        """The messages in order."""
+        random = np.random.default_rng(self.seed)
+        step = 1e6 / self.rate
+        for message in range(self.messages):
+            first = message * self.size
+            at = (self.start * 1_000_000 + (first + np.arange(self.size)) * step).astype(np.int64)
+            keys = random.integers(0, self.keys, self.size)
+            amounts = random.integers(0, 60, self.size)
+            rows = zip(at.tolist(), keys.tolist(), amounts.tolist(), strict=True)
+            yield b"".join(
+                b'{"at":%d,"store":"k%05d","amount":%d,"id":"%d"}\n' % (t, k, a, first + i)
+                for i, (t, k, a) in enumerate(rows)
+            )
+
+
+def publish(host: str, topic: str, load: Load, ready: Any) -> None:
+    """Makes all messages, says so, and publishes each when it is due; what is due goes together."""
+    made = list(load.made())
+    client = publisher(host)
+    ready.set()
+    sent = 0
+    while sent < len(made):
+        due, now = sent, time.time()
+        while due < len(made) and load.moment(due) <= now and due - sent < 200:
+            due += 1
+        if due == sent:
+            time.sleep(min(0.02, max(0.0, load.moment(sent) - now)))
+            continue
+        client.publish(topic=topic, messages=[{"data": data} for data in made[sent:due]])
+        sent = due
+
+
+def publishing(host: str, topic: str, load: Load) -> Any:
+    """Starts a process that publishes; returns when its messages are made."""
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    process = context.Process(target=publish, args=(host, topic, load, ready), daemon=True)
+    process.start()
+    if not ready.wait(600):
+        raise RuntimeError("the publisher did not get ready")
+    return process
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """A job that runs. Attributes: folder of the releases; post, server and cluster it is on."""
+
+    out: Path
+    running: Running
+    post: Post
+    server: PubSubServer
+    cluster: FlinkCluster
+
+    def acked(self) -> int:
+        """Messages that a checkpoint holds."""
+        counts = self.server.counts(self.post.topic)
+        return counts["messages"] - counts["unacked"]
+
+
+@contextmanager
+def streaming(
+    folder: Path, load: Load, every: int = 1, after: int = 5, flags: Sequence[str] = ()
+) -> Iterator[Streaming]:
+    """Server, cluster and job of a load; ended on leaving.
+
+    Args:
+      folder: empty. every: ticks of a file. after: seconds the clock runs on behind the load.
+      flags: of ``weir run``.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        PubSubServer() as server,
+        FlinkCluster(environment={"PUBSUB_EMULATOR_HOST": server.host}) as cluster,
+        Post(server.host, "load") as post,
+    ):
+        (folder / "secret.key").write_text(SECRET.hex())
+        (folder / "secret.key").chmod(0o600)
+        config = folder / "load.yaml"
+        config.write_text(
+            CONFIG.format(
+                keys=", ".join(f"k{i:05d}" for i in range(load.keys)),
+                start=times.show_timestamp(load.start * 1_000_000),
+                end=times.show_timestamp((load.start + load.seconds + after) * 1_000_000),
+                subscription=post.subscription,
+                folder=folder,
+                every=every,
+            )
+        )
+        environment = {"PUBSUB_EMULATOR_HOST": server.host}
+        with launch(config, "flink", *on(cluster), *flags, env=environment) as running:
+            yield Streaming(folder / "out", running, post, server, cluster)
+
+
+def write(name: str, rows: list[dict[str, Any]]) -> None:
+    """Rows as CSV in benchmarks/results."""
+    RESULTS.mkdir(exist_ok=True)
+    with (RESULTS / name).open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,212 @@
+"""A Flink cluster of real JVMs on this machine: one JobManager, some TaskManagers.
+
+For trying, testing and measuring: any one of them can be killed and started again, and checkpoints
+outlive them all.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines.engines import flink_config, flink_home
+from pipelines.engines.flink_config import Memory
+from pipelines.engines.flink_rest import FlinkRest
+from pipelines.engines.processes import EngineFailed, Process, free_ports
+from pipelines.engines.tools import need
+from pipelines.engines.worker import environment_config
+
+READY = 90.0
+"""Seconds in which a JVM must answer; a busy machine needs them."""
+
+
+class FlinkCluster:
+    """A cluster; a context manager, started on entry and stopped on exit.
+
+    Args:
+      folder: for settings, logs, checkpoints and savepoints, kept at the end; None: a temporary
+        one, removed at the end.
+      taskmanagers: how many. slots: of each; keep 1, so that each has its own Python worker.
+      settings: Flink settings by dotted name, over the defaults of ``flink_config``.
+      environment: variables of the JVMs, and of the Python workers that they start.
+      memory: shares of each TaskManager.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        taskmanagers: int = 2,
+        slots: int = 1,
+        settings: Mapping[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
+        memory: Memory | None = None,
+    ) -> None:
+        self._temporary = folder is None
+        self.folder = Path(folder or tempfile.mkdtemp(prefix="weir-flink-")).absolute()
+        self._count = taskmanagers
+        self._slots = slots
+        self._settings = dict(settings or {})
+        self._environment = dict(environment or {})
+        self._memory = memory or Memory()
+        self._home: Path | None = None
+        self._started = 0
+        self._fresh = 0.0
+        self.jobmanager: Process | None = None
+        self._names: dict[int, str] = {}
+        self.taskmanagers: dict[int, Process] = {}
+        """Running TaskManagers by number, from 0."""
+        self._rest_port, self._rpc_port = free_ports(2)
+
+    @property
+    def master(self) -> str:
+        """HOST:PORT, for ``--flink-master``."""
+        return f"127.0.0.1:{self._rest_port}"
+
+    @property
+    def url(self) -> str:
+        """Base address of REST and of the web page."""
+        return f"http://{self.master}"
+
+    @property
+    def rest(self) -> FlinkRest:
+        """What REST tells and takes."""
+        return FlinkRest(self.url)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def savepoints(self) -> Path:
+        return self.folder / "savepoints"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    def environment_config(self) -> str:
+        """``--environment_config`` of a job here, beside ``--environment_type=PROCESS``."""
+        return environment_config(self.folder / "worker")
+
+    def start(self) -> FlinkCluster:
+        """Starts all of it and returns when every slot is there.
+
+        Raises:
+          EngineMissing: Flink is not in the cache.
+          InstallFailed: there is no Java.
+          EngineFailed: a JVM did not come up.
+        """
+        self._home = flink_home.home()
+        need("java", "running Flink")
+        for name in ("checkpoints", "savepoints", "logs", "tmp"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        values = flink_config.settings(
+            self.folder, self._rest_port, self._rpc_port, self._slots, self._settings
+        )
+        flink_config.write(self.folder / "conf", values)
+        try:
+            self.start_jobmanager(wait=False)
+            for number in range(self._count):
+                self.start_taskmanager(number, wait=False)
+            self.wait_for_taskmanagers(self._count)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Ends every process of the cluster, Python workers too."""
+        for number in list(self.taskmanagers):
+            self.taskmanagers.pop(number).stop(3.0)
+        if self.jobmanager is not None:
+            self.jobmanager.stop(3.0)
+            self.jobmanager = None
+        if self._temporary:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start_jobmanager(self, wait: bool = True) -> None:
+        """Starts the JobManager on its old ports. It knows no job of the one before it."""
+        assert self._home is not None, "start() comes first"
+        if self.jobmanager is not None:
+            self.jobmanager.stop(0.0)
+        log = self.logs / "jobmanager.log"
+        command = flink_config.jobmanager_command(self._home, self.folder / "conf", log)
+        self.jobmanager = self._launch("Flink's JobManager", command, log)
+        if wait:
+            self.wait_for_taskmanagers(len(self.taskmanagers))
+
+    def start_taskmanager(self, number: int, wait: bool = True) -> None:
+        """Starts a TaskManager, after killing what is left of the one of that number."""
+        assert self._home is not None, "start() comes first"
+        if number in self.taskmanagers:
+            self.taskmanagers.pop(number).stop(0.0)
+        self._started += 1
+        self._fresh = time.time()
+        self._names[number] = name = f"tm-{number}-{self._started}"
+        log = self.logs / f"taskmanager-{number}.log"
+        command = flink_config.taskmanager_command(
+            self._home, self.folder / "conf", log, name, self._memory
+        )
+        self.taskmanagers[number] = self._launch(f"Flink's TaskManager {number}", command, log)
+        if wait:
+            self.wait_for_taskmanagers(len(self.taskmanagers))
+
+    def kill_jobmanager(self) -> None:
+        """SIGKILL. Its jobs are gone; resume them from their last checkpoint."""
+        if self.jobmanager is not None:
+            self.jobmanager.kill()
+
+    def kill_taskmanager(self, number: int) -> None:
+        """SIGKILL to the JVM alone; its Python worker is left to notice, as after a real crash."""
+        self.taskmanagers[number].kill()
+
+    def wait_for_taskmanagers(self, count: int, seconds: float = READY) -> None:
+        """Returns when ``count`` living TaskManagers are registered.
+
+        Raises:
+          EngineFailed: not in time.
+        """
+        assert self.jobmanager is not None, "start() comes first"
+        awaited = {
+            self._names[number]: process
+            for number, process in self.taskmanagers.items()
+            if process.alive
+        }
+
+        def registered() -> bool:
+            for process in awaited.values():
+                if not process.alive:
+                    process.wait_until(lambda: None, 0.0, "it registered")
+            try:
+                found = self.rest.get("/taskmanagers")["taskmanagers"]
+            except EngineFailed:
+                return False
+            ready = {entry["id"] for entry in found if entry["slotsNumber"]}
+            return len(awaited) >= count and awaited.keys() <= ready
+
+        self.jobmanager.wait_until(registered, seconds, f"{count} TaskManagers registered")
+
+    @property
+    def alive(self) -> bool:
+        """Whether the JobManager and every TaskManager run."""
+        parts = [self.jobmanager, *self.taskmanagers.values()]
+        return all(part is not None and part.alive for part in parts)
+
+    def jobs_since_restart(self) -> int:
+        """How many jobs the JobManager has seen since a TaskManager was last started."""
+        return len([job for job in self.rest.jobs() if job["start-time"] >= self._fresh * 1000])
+
+    def __enter__(self) -> FlinkCluster:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _launch(self, name: str, command: list[str], log: Path) -> Process:
+        return Process(
+            name, command, log.with_suffix(".out"), self._environment, self.folder / "tmp"
+        )

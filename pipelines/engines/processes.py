@@ -1,0 +1,171 @@
+"""A started program: its own process group, its log, a deadline to be ready, and a sure end."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from dpcore.errors import WeirError
+from pipelines.engines.guard import GUARD
+
+T = TypeVar("T")
+
+TAIL = 2000
+"""Characters of a log that an error shows. Only programs that never saw an event are quoted."""
+
+
+_GATE = ("/bin/sh", "-c", 'read -r _ && exec "$@" < /dev/null', "gate")
+"""Starts a program only when this process says so, after it has told the guard: however it dies in
+between, the pipe closes and nothing was started."""
+
+
+class EngineFailed(WeirError):
+    """A program did not start, or is gone."""
+
+
+class Process:
+    """A program in a process group of its own, which ends with this process at the latest.
+
+    Args:
+      name: for errors.
+      command: program and arguments.
+      log: file that stdout and stderr are appended to.
+      environment: added to this process's own.
+      folder: working folder.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.name = name
+        self.log = log
+        if shutil.which(command[0]) is None:
+            raise EngineFailed(f"{name} cannot be started: there is no program {command[0]}.")
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [*_GATE, *command],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                cwd=folder,
+                start_new_session=True,
+            )
+        gate = self._process.stdin
+        assert gate is not None
+        with gate, contextlib.suppress(BrokenPipeError):
+            GUARD.watch(self.pid)
+            gate.write(b"\n")
+        self._over = False
+        _LIVING.add(self)
+
+    @property
+    def pid(self) -> int:
+        """Of the program, and of its group."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def wait_until(self, ready: Callable[[], T | None], seconds: float, what: str) -> T:
+        """Asks until the answer is neither None nor False, and returns it.
+
+        Raises:
+          EngineFailed: the program ended, or the time is over; the log's end is in the text.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            answer = ready()
+            if answer is not None and answer is not False:
+                return answer
+            if not self.alive:
+                raise EngineFailed(
+                    f"{self.name} ended with exit code {self._process.returncode} before {what}; "
+                    f"log {self.log}:\n{self._tail()}"
+                )
+            if time.monotonic() > deadline:
+                raise EngineFailed(
+                    f"{self.name}: {what} took more than {seconds:.0f} s; "
+                    f"log {self.log}:\n{self._tail()}"
+                )
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """SIGKILL to the program alone, as a machine's failure would; what it started lives on."""
+        if self.alive:
+            self._process.kill()
+        self._process.wait()
+
+    def stop(self, seconds: float = 10.0) -> None:
+        """SIGTERM to the whole group, SIGKILL after ``seconds``; returns when the group is gone."""
+        if self._over:
+            return
+        self._signal(signal.SIGTERM)
+        deadline = time.monotonic() + seconds
+        while self._living() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        deadline = time.monotonic() + seconds
+        while self._living() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._over = True
+        GUARD.forget(self.pid)
+        _LIVING.discard(self)
+
+    def _living(self) -> bool:
+        """Whether anything is left of the group."""
+        self._process.poll()
+        try:
+            os.killpg(self.pid, 0)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def _tail(self) -> str:
+        try:
+            text = self.log.read_bytes()[-TAIL:].decode(errors="replace")
+        except OSError:
+            return "(no log)"
+        return "\n".join(f"  {line}" for line in text.strip().splitlines())
+
+
+_LIVING: weakref.WeakSet[Process] = weakref.WeakSet()
+_OWNER = os.getpid()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """Ends what is still there when this process ends by itself; a fork of it stops nothing."""
+    if os.getpid() == _OWNER:
+        for process in list(_LIVING):
+            process.stop(3.0)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody listens on now, all different."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]

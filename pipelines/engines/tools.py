@@ -1,0 +1,119 @@
+"""Runs go, mvn and pip for an installation: progress on stderr, retries, errors that help."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dpcore.errors import WeirError
+
+ATTEMPTS = 3
+"""Tries of a command that needs the network."""
+
+PAUSE = 5.0
+"""Seconds before the second try; twice as long before the third."""
+
+KEPT = 12
+"""Last lines of a failed command that are shown."""
+
+HOW = {
+    "go": "install Go 1.25 or later (https://go.dev/dl)",
+    "mvn": "install Apache Maven 3.8 or later (Debian, Ubuntu: apt install maven)",
+    "java": "install Java 17 (Debian, Ubuntu: apt install openjdk-17-jdk-headless)",
+}
+_FETCHED = re.compile(r"go: downloading |Downloaded from |^\s*Downloading ")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class InstallFailed(WeirError):
+    """A component could not be fetched or built."""
+
+
+def say(text: str) -> None:
+    """A line for the person who waits."""
+    print(f"weir: {text}", file=sys.stderr, flush=True)
+
+
+def need(tool: str, purpose: str) -> str:
+    """Path of a tool.
+
+    Raises:
+      InstallFailed: it is not on PATH; says how to get it.
+    """
+    found = shutil.which(tool)
+    if found is None:
+        raise InstallFailed(f"{purpose} needs {tool}, which is not on PATH: {HOW[tool]}.")
+    return found
+
+
+def run(
+    command: Sequence[str],
+    what: str,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Runs a command that may need the network, up to three times.
+
+    Args:
+      command: program and arguments.
+      what: named in progress and errors.
+      folder: working folder.
+      environment: added to this process's own.
+
+    Raises:
+      InstallFailed: it failed every time; holds its last lines.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        code, last = _once(command, what, folder, {**os.environ, **(environment or {})})
+        if code == 0:
+            return
+        if attempt < ATTEMPTS:
+            wait = PAUSE * 2 ** (attempt - 1)
+            say(f"{what}: failed ({last[-1] if last else code}); again in {wait:.0f} s")
+            time.sleep(wait)
+    said = "\n".join(f"  {line}" for line in last)
+    raise InstallFailed(f"{what}: {command[0]} failed {ATTEMPTS} times (exit {code}):\n{said}")
+
+
+def _once(
+    command: Sequence[str], what: str, folder: Path, environment: Mapping[str, str]
+) -> tuple[int, list[str]]:
+    """Exit code and last lines of one try; counts what is downloaded meanwhile."""
+    last: deque[str] = deque(maxlen=KEPT)
+    fetched, began = 0, time.monotonic()
+    shown = began
+    # Installations side by side run in threads of their own, and would write over one line.
+    terminal = sys.stderr.isatty() and threading.current_thread() is threading.main_thread()
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                line = _COLOUR.sub("", line).rstrip()
+                if _FETCHED.search(line):
+                    fetched += 1
+                elif line:
+                    last.append(line)
+                now = time.monotonic()
+                if now - shown >= (0.2 if terminal else 20):
+                    shown = now
+                    text = f"weir: {what}: {fetched} files fetched, {now - began:.0f} s"
+                    print(f"\r{text}" if terminal else text, end="" if terminal else "\n",
+                          file=sys.stderr, flush=True)  # fmt: skip
+        except BaseException:
+            process.kill()
+            raise
+        code = process.wait()
+    if terminal and shown != began:
+        print(file=sys.stderr)
+    return code, list(last)

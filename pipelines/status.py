@@ -1,0 +1,257 @@
+"""``weir status``: how a job on Flink fares, or what is in a folder of results."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from dpcore.errors import ConfigError
+from pipelines.engines.flink_rest import FlinkRest
+from pipelines.engines.processes import EngineFailed
+from pipelines.result_files import result_files
+from pipelines.results import Run
+from pipelines.state_folder import StateFolder, local
+from pipelines.summary import COUNTERS
+from pipelines.terminal import bytes_text, heading, table
+
+PREFIX = "weir_"
+"""How Flink spells a counter or gauge of Beam's namespace ``weir``."""
+OURS = "weir-"
+"""How the jobs are named that ``weir run`` submits."""
+NEVER = -(1 << 62)
+LATEST_GAUGES = frozenset({"last_tick", "watermark_lag_ms"})
+
+
+def of_flink(url: str, wanted: str | None = None) -> list[dict[str, Any]]:
+    """Our jobs on a cluster, newest first, JSON-able.
+
+    Args:
+      url: of Flink's REST interface. wanted: one job's id; None: all of ours that run, and if none
+        does, the last that did.
+
+    Raises:
+      ConfigError: Flink does not answer there, or knows no such job.
+    """
+    rest = FlinkRest(url if "://" in url else f"http://{url}")
+    try:
+        jobs = [job for job in rest.jobs() if str(job["name"]).startswith(OURS)]
+        if wanted is not None:
+            jobs = [job for job in jobs if job["jid"] == wanted]
+        live = [job for job in jobs if job["end-time"] < 0]
+        return [job_of(rest, job) for job in live or jobs[:1]]
+    except EngineFailed:
+        raise ConfigError(
+            "--flink-master",
+            url,
+            "does not answer: give HOST:PORT of Flink's REST interface. (An embedded Flink ends "
+            "with its `weir run`.)",
+        ) from None
+
+
+def job_of(rest: FlinkRest, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """One job.
+
+    Raises:
+      EngineFailed: Flink does not answer.
+    """
+    job = str(entry["jid"])
+    saved = rest.checkpoints(job)
+    last = saved["latest"]["completed"] or {}
+    running = metrics_of(rest, f"/jobs/{job}/metrics", ["numRestarts"])
+    counts = counters_of(rest, job)
+    return {
+        "name": entry["name"],
+        "job": job,
+        "state": entry["state"],
+        "since": moment(entry["start-time"]),
+        "restarts": int(running.get("numRestarts", 0)),
+        "checkpoints": {
+            "completed": saved["counts"]["completed"],
+            "failed": saved["counts"]["failed"],
+            "last": moment(last.get("latest_ack_timestamp")),
+            "bytes": last.get("state_size"),
+            "milliseconds": last.get("end_to_end_duration"),
+            "place": last.get("external_path"),
+        },
+        "last_tick": counts.pop("last_tick", None),
+        "watermark_lag_seconds": lag_of(rest, job),
+        "operator": counts,
+    }
+
+
+def counters_of(rest: FlinkRest, job: str) -> dict[str, int]:
+    """Our counters, summed over workers; of gauges the largest.
+
+    Raises:
+      EngineFailed: Flink does not answer.
+    """
+    totals: dict[str, int] = {}
+    for vertex in rest.get(f"/jobs/{job}")["vertices"]:
+        path = f"/jobs/{job}/vertices/{vertex['id']}/subtasks/metrics"
+        ids = [str(entry["id"]) for entry in rest.get(path)]
+        ours = [name for name in ids if name.rpartition(".")[2].startswith(PREFIX)]
+        for name, value in metrics_of(rest, path, ours).items():
+            short = name.rpartition(".")[2].removeprefix(PREFIX)
+            if short in LATEST_GAUGES:
+                totals[short] = max(totals.get(short, value), value)
+            else:
+                totals[short] = totals.get(short, 0) + value
+    return dict(sorted(totals.items()))
+
+
+def metrics_of(rest: FlinkRest, path: str, names: list[str]) -> dict[str, int]:
+    """Values of metrics: sums over subtasks, maxima of gauges.
+
+    Raises:
+      EngineFailed: Flink does not answer.
+    """
+    if not names:
+        return {}
+    from urllib.parse import quote
+
+    found: dict[str, int] = {}
+    for entry in rest.get(f"{path}?get={quote(','.join(names))}"):
+        gauge = entry["id"].rpartition(".")[2].removeprefix(PREFIX) in LATEST_GAUGES
+        value = entry.get("value", entry.get("max" if gauge else "sum"))
+        with contextlib.suppress(TypeError, ValueError):
+            found[entry["id"]] = int(float(value))
+    return found
+
+
+def lag_of(rest: FlinkRest, job: str, now: float | None = None) -> float | None:
+    """Seconds that the slowest step's watermark is behind the wall clock; None where none has one.
+
+    Raises:
+      EngineFailed: Flink does not answer.
+    """
+    marks: list[int] = []
+    for vertex in rest.get(f"/jobs/{job}")["vertices"]:
+        path = f"/jobs/{job}/vertices/{vertex['id']}/watermarks"
+        marks += [int(mark["value"]) for mark in rest.get(path)]
+    known = [mark for mark in marks if mark > NEVER]
+    if not known:
+        return None
+    wall = time.time() if now is None else now
+    return max(0.0, round(wall - min(known) / 1000, 3))
+
+
+def moment(milliseconds: int | None) -> str | None:
+    """ISO text; None stays None."""
+    if milliseconds is None or milliseconds < 0:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
+
+
+def of_folder(folder: Path) -> dict[str, Any]:
+    """What is in a folder of results, JSON-able.
+
+    Raises:
+      ConfigError: it is not one.
+    """
+    begun = folder / "_plan.json"
+    if begun.exists() and not result_files(folder):
+        plan = json.loads(begun.read_text())
+        return {
+            "name": plan.get("name"),
+            "folder": str(folder),
+            "last_tick": None,
+            "ticks": plan.get("ticks"),
+            "complete": False,
+            "behind_seconds": None,
+        }
+    run = Run.open(folder)
+    end = run.tick_start(run.last_tick + 1) / 1e6
+    return {
+        "name": run.name,
+        "folder": str(folder),
+        "last_tick": run.last_tick,
+        "last_tick_end": datetime.fromtimestamp(end, UTC).isoformat(),
+        "ticks": run.ticks_planned,
+        "complete": run.complete,
+        "behind_seconds": None if run.complete else max(0.0, round(time.time() - end, 1)),
+    }
+
+
+def look(place: str | None, master: str | None) -> list[dict[str, Any]]:
+    """Whatever a user points at.
+
+    Args:
+      place: folder of results, or of checkpoints (engine.checkpoints). master: Flink's REST.
+
+    Raises:
+      ConfigError: neither, or nothing to be seen there.
+    """
+    if master is not None:
+        found = of_flink(master)
+        if not found:
+            raise ConfigError("--flink-master", master, "knows no job that `weir run` started.")
+        return found
+    if place is None:
+        raise ConfigError(
+            "status", None, "needs a folder of results, a folder of checkpoints or --flink-master."
+        )
+    state = StateFolder(local(place))
+    noted = state.running()
+    if noted is None and state.is_begun():
+        raise ConfigError("status", place, "is a folder of checkpoints whose job never ran.")
+    if noted is not None:
+        found = of_flink(noted["url"], noted["job"])
+        if not found:
+            raise ConfigError("status", place, f"was last run as job {noted['job']}, now gone.")
+        return found
+    return [of_folder(Path(local(place)))]
+
+
+def render(found: list[dict[str, Any]], out: Console) -> None:
+    """For people."""
+    for entry in found:
+        out.print(heading(str(entry["name"])))
+        rows = table("", "")
+        rows.show_header = False
+        for name, value in lines_of(entry):
+            rows.add_row(name, value)
+        out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+        counts = entry.get("operator") or {}
+        if counts:
+            out.print(Text("  For the operator only: private counts since the job was started"))
+            rows = table("", "", right=("",))
+            rows.show_header = False
+            for name, value in counts.items():
+                rows.add_row(f"{value:,}", COUNTERS.get(name, name.replace("_", " ")))
+            out.print(Padding(rows, (0, 0, 0, 4), expand=False))
+
+
+def lines_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(what, value) as words."""
+    if "folder" in entry:
+        of = f" of {entry['ticks']:,}" if entry["ticks"] else ""
+        last = entry["last_tick"]
+        found = [
+            ("folder", entry["folder"]),
+            ("released", "nothing yet" if last is None else f"{last + 1:,} ticks{of}"),
+        ]
+        if entry["behind_seconds"] is not None:
+            found.append(("last tick ended", f"{entry['behind_seconds']:,.1f} s ago"))
+        found.append(("complete", "yes" if entry["complete"] else "no"))
+        return found
+    saved = entry["checkpoints"]
+    lag, last = entry["watermark_lag_seconds"], entry["last_tick"]
+    size = "" if saved["bytes"] is None else f", {bytes_text(saved['bytes'])}"
+    took = "" if saved["milliseconds"] is None else f", {saved['milliseconds']:,} ms"
+    return [
+        ("job", f"{entry['job']}, {entry['state']} since {entry['since']}"),
+        ("restarts", f"{entry['restarts']:,}"),
+        ("last tick released", "none yet" if last is None else f"{last:,}"),
+        ("watermark behind", "unknown" if lag is None else f"{lag:,.1f} s"),
+        ("checkpoints", f"{saved['completed']:,} whole, {saved['failed']:,} failed{size}{took}"),
+        ("last checkpoint", f"{saved['last'] or 'none'} {saved['place'] or ''}".strip()),
+    ]

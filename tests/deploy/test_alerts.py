@@ -1,0 +1,93 @@
+"""Alert rules: whole, about metrics that exist, and each with what to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from pipelines.summary import COUNTERS
+from tests.deploy.promql import check, metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES: dict[str, Any] = YAML(typ="safe").load(
+    (ROOT / "deploy" / "alerts" / "weir.rules.yaml").read_text()
+)
+ALERTS = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+DURATION = {"type": "string", "pattern": r"^\d+[smhd]$"}
+SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["alert", "expr", "labels", "annotations"],
+    "properties": {
+        "alert": {"type": "string", "pattern": "^Weir[A-Za-z]+$"},
+        "expr": {"type": "string"},
+        "for": DURATION,
+        "keep_firing_for": DURATION,
+        "labels": {
+            "type": "object",
+            "required": ["severity"],
+            "properties": {"severity": {"enum": ["page", "warn"]}},
+        },
+        "annotations": {
+            "type": "object",
+            "required": ["summary", "action", "section"],
+            "additionalProperties": {"type": "string"},
+        },
+    },
+}
+BEAM = "flink_taskmanager_job_task_operator_weir_"
+FLINK = {
+    "flink_jobmanager_job_uptime",
+    "flink_jobmanager_job_numRestarts",
+    "flink_jobmanager_job_numberOfFailedCheckpoints",
+    "flink_jobmanager_job_numberOfCompletedCheckpoints",
+    "flink_taskmanager_job_task_operator_currentOutputWatermark",
+}
+"""Names as Flink 1.19's reporter gave them for a running Beam job."""
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_rule_is_whole(name: str) -> None:
+    jsonschema.Draft202012Validator(SCHEMA).validate(ALERTS[name])
+    check(ALERTS[name]["expr"])
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_rule_reads_metrics_that_exist(name: str) -> None:
+    counted = {*COUNTERS, "ticks_released", "releases"}
+    found = metrics(ALERTS[name]["expr"])
+    assert found
+    for metric in found:
+        assert metric in FLINK or metric.removeprefix(BEAM) in counted, metric
+    assert 'job_name=~"weir[-_].*"' in ALERTS[name]["expr"]
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_rule_says_what_to_do_and_where_it_is_written(name: str) -> None:
+    notes = ALERTS[name]["annotations"]
+    titles = re.findall(r"^#+ (.+)$", OPERATIONS, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", t).strip().lower().replace(" ", "-") for t in titles}
+    assert notes["section"] in anchors
+    assert notes["action"].endswith(".") and notes["summary"].endswith(".")
+    for label in re.findall(r"\$labels\.(\w+)", notes["summary"]):
+        assert f"by ({label})" in ALERTS[name]["expr"]
+    assert f"`{name}`" in OPERATIONS
+
+
+def test_what_must_be_zero_is_watched_without_delay() -> None:
+    assert "for" not in ALERTS["WeirDivergent"] and "for" not in ALERTS["WeirOverdue"]
+    assert ALERTS["WeirDivergent"]["labels"]["severity"] == "page"
+
+
+@pytest.mark.parametrize(
+    "broken", ["sum(rate(x[5m])", "x > > 1", "x[5m", "rate(x[5m]) >", "grate(x[5m])", "x{a=b}"]
+)
+def test_broken_expressions_are_seen(broken: str) -> None:
+    with pytest.raises(ValueError):
+        check(broken)

@@ -1,0 +1,95 @@
+"""What Flink is told by default, what a user may say instead, and what is refused before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcore.errors import ConfigError
+from pipelines.config import load
+from pipelines.flink_options import flags_of, names_of, parallelism_of, settings_of
+from pipelines.flink_run import refusal_in
+from pipelines.flink_target import FlinkTarget
+from pipelines.state_folder import StateFolder
+
+CLUSTER = FlinkTarget("localhost:1")
+
+
+def flags(
+    small: Path,
+    target: FlinkTarget = FlinkTarget(),  # noqa: B008
+    given: tuple[str, ...] = (),
+    streaming: bool = True,
+    **more: Any,
+) -> dict[str, str]:
+    state = StateFolder(str(small.parent / "state"))
+    found = flags_of(load(small), target, given, 2, streaming, "weir-x", state, more.get("at"))
+    return {name: value for name, _, value in (flag[2:].partition("=") for flag in found)}
+
+
+def test_defaults_of_a_stream(small: Path) -> None:
+    found = flags(small)
+    assert found["checkpointing_interval"] == "5000"
+    assert found["max_bundle_time_mills"] == "50" and found["max_bundle_size"] == "20000"
+    assert found["parallelism"] == "2" and found["max_parallelism"] == "128"
+    assert found["environment_type"] == "LOOPBACK" and "streaming" in found
+    assert "savepoint_path" not in found
+    assert flags(small, at="file:///s")["savepoint_path"] == "file:///s"
+
+
+def test_files_end_and_need_no_checkpoints(small: Path) -> None:
+    assert "checkpointing_interval" not in flags(small, streaming=False)
+    state = StateFolder(str(small.parent / "state"))
+    assert "state.checkpoints.dir" not in settings_of(FlinkTarget(), state, False, 1, None)
+
+
+def test_workers_of_a_cluster_are_processes_unless_the_user_says_otherwise(small: Path) -> None:
+    found = flags(small, CLUSTER)
+    assert found["environment_type"] == "PROCESS" and "weir-worker" in found["environment_config"]
+    own = flags(small, CLUSTER, ("--environment_type=EXTERNAL", "--environment_config=h:1"))
+    assert own["environment_type"] == "EXTERNAL" and own["environment_config"] == "h:1"
+
+
+def test_what_the_user_gives_stays(small: Path) -> None:
+    found = flags(small, given=("--checkpointing_interval=9", "--max_bundle_size=1"))
+    assert found["checkpointing_interval"] == "9" and found["max_bundle_size"] == "1"
+    assert names_of(["--a-b=c", "--d", "e"]) == {"a_b", "d"}
+
+
+def test_an_embedded_flink_tells_of_itself_to_this_machine_only(small: Path) -> None:
+    state = StateFolder(str(small.parent / "state"))
+    found = settings_of(FlinkTarget(), state, True, 4321, "file:///s")
+    assert found["rest.port"] == 4321 and found["rest.bind-address"] == "127.0.0.1"
+    assert found["execution.savepoint.path"] == "file:///s"
+    assert found["state.checkpoints.dir"] == f"{state.uri}/checkpoints"
+    kept = "execution.checkpointing.externalized-checkpoint-retention"
+    assert found[kept] == "RETAIN_ON_CANCELLATION"
+    assert not any(name.startswith("rest.") for name in settings_of(CLUSTER, state, True, 1, None))
+
+
+def test_a_cluster_that_does_not_answer_is_refused(small: Path) -> None:
+    with pytest.raises(ConfigError, match="does not answer"):
+        parallelism_of(CLUSTER, load(small))
+    assert parallelism_of(FlinkTarget(parallelism=3), load(small)) == 3
+    assert parallelism_of(FlinkTarget(), load(small, ["engine.parallelism=5"])) == 5
+
+
+def test_of_a_long_text_only_our_own_words_are_told() -> None:
+    text = (
+        "java.lang.RuntimeException: Error from SDK worker: PRIVATE\n"
+        "dpcore.errors.CodecError: stored state up to tick 4 was made with other secrets. "
+        "[while running 'Tick']\nPRIVATE"
+    )
+    assert refusal_in(text) == "stored state up to tick 4 was made with other secrets."
+    assert refusal_in("ValueError: PRIVATE") is None
+
+
+@pytest.mark.parametrize(
+    "engine",
+    ["{parallelism: 0}", "{bundle_events: 0}", "{bundle_time: 0s}", "{checkpoint_every: 10ms}"],
+)
+def test_senseless_settings_are_refused(small: Path, engine: str) -> None:
+    with pytest.raises(ConfigError, match="engine"):
+        load(small, [f"engine={engine}"])

@@ -1,0 +1,95 @@
+"""The sections of a config that speak of Pub/Sub, and the graphs that they build."""
+
+from __future__ import annotations
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from pipelines import build
+from pipelines.config import JobConfig, loads
+from pipelines.sources import ReadEvents, ReadPubSub, subscription_of
+from tests.pipelines.conftest import SMALL
+from transforms.sinks_dead import PublishDead
+from transforms.sinks_pubsub import PublishReleases
+from transforms.stream_time import PRESENT
+
+SUB = "projects/acme-shop/subscriptions/purchases"
+STREAM = SMALL.replace("source: {csv: events.csv}", f"source: {{pubsub: {{subscription: {SUB}}}}}")
+TOPIC = "projects/acme/topics/t"
+
+
+def stream(*sets: str) -> JobConfig:
+    return loads(STREAM, sets)
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "says"),
+    [
+        ("source.pubsub.readers=0", "source.pubsub.readers", "1 to 256"),
+        ("source.pubsub.ack_deadline=5s", "source.pubsub.ack_deadline", "10s to 600s"),
+        ("source.pubsub.ack_deadline=10500ms", "source.pubsub.ack_deadline", "whole seconds"),
+        ("source.pubsub.slack=10ms", "source.pubsub.slack", "100ms"),
+        ("source.pubsub.replay={speed: 2}", "source.pubsub.replay.origin", "missing"),
+        (
+            "source.pubsub.replay={origin: 2024-01-01T00:00:00Z, started: 2026-01-01T00:00:00Z, "
+            "speed: 0}",
+            "source.pubsub.replay.speed",
+            "above 0",
+        ),
+        ("sink={pubsub: releases}", "sink.pubsub", "projects/P/topics/T"),
+        ("sink={parquet: out, format: arrow}", "sink.format", "for pubsub only"),
+        ("dead_letters={pubsub: projects/acme/dead}", "dead_letters.pubsub", "projects/P/topics/T"),
+    ],
+)
+def test_what_is_refused(text: str, field: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as refused:
+        stream(text)
+    assert refused.value.field == field
+
+
+def test_what_a_subscription_is_read_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:1")
+    job = stream("source.pubsub.timestamp=sent", "source.pubsub.ack_deadline=2m")
+    assert job.source is not None and job.source.pubsub is not None
+    found = subscription_of(job.source.pubsub)
+    assert (found.name, found.ack_seconds, found.slack) == (SUB, 120, 500_000)
+    assert (found.timestamp, found.host, found.stream) == ("sent", "localhost:1", PRESENT)
+    assert build.stream_of(job) == PRESENT == build.stream_of(loads(SMALL))
+    text = "{origin: 2024-01-01T00:00:00Z, started: 2026-01-01T00:00:00Z, speed: 24}"
+    replayed = build.stream_of(stream(f"source.pubsub.replay={text}"))
+    assert replayed.at(replayed.started + 1_000_000) == replayed.origin + 24_000_000
+
+
+@pytest.mark.parametrize("runner", ["", "DataflowRunner"])
+def test_dataflow_gets_its_own_connector(runner: str) -> None:
+    job = stream(*(["source.pubsub.id=copy"] if runner else []))
+    plan = Plan.from_config(job.plan_config())
+    pipeline = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions(["--streaming"]))
+    pipeline.options.view_as(StandardOptions).runner = runner or None
+    transform = ReadEvents(job, plan)
+    assert isinstance(transform, ReadPubSub)
+    read = pipeline | "Read" >> transform
+    assert read.events.element_type is pa.RecordBatch and read.dead is not None
+    labels: list[str] = []
+
+    class Look(beam.pipeline.PipelineVisitor):
+        def visit_transform(self, node: beam.pipeline.AppliedPTransform) -> None:
+            labels.append(f"{node.full_label} {type(node.transform).__name__}")
+
+    pipeline.visit(Look())
+    native = any("ReadNative" in label for label in labels)
+    assert native == bool(runner), labels
+
+
+def test_topics_take_releases_and_dead_letters() -> None:
+    job = stream(f"sink={{pubsub: {TOPIC}, format: arrow}}", f"dead_letters={{pubsub: {TOPIC}}}")
+    plan = Plan.from_config(job.plan_config())
+    assert isinstance(build.sink_of(job, plan), PublishReleases)
+    assert isinstance(build.dead_sink_of(job), PublishDead)
+    assert job.sink is not None and job.sink.path is None
+    assert job.dead_letters is not None and job.dead_letters.path is None

@@ -1,0 +1,149 @@
+"""What is kept beside checkpoints: who may go on, from where, and that no secret is in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from dpcore.errors import ConfigError
+from pipelines import build
+from pipelines.config import JobConfig, load
+from pipelines.run import plan_of, refuse_restart
+from pipelines.state_folder import LATEST, StateFolder
+
+ONE, TWO = "ab" * 32, "cd" * 32
+
+
+@pytest.fixture
+def config(small: Path) -> Path:
+    for name, value in (("one.key", ONE), ("two.key", TWO)):
+        (small.parent / name).write_text(value)
+        (small.parent / name).chmod(0o600)
+    text = small.read_text() + "secret: {file: one.key}\nengine: {checkpoints: state}\n"
+    small.write_text(
+        text.replace("{csv: events.csv}", "{pubsub: {subscription: projects/p/subscriptions/s}}")
+    )
+    return small
+
+
+def begin(config: Path, *sets: str) -> tuple[StateFolder, JobConfig]:
+    job = load(config, sets)
+    plan, state = plan_of(job), StateFolder.of(job)
+    secret = build.secret_of(job)
+    assert secret is not None
+    state.begin(job, plan, [(0, secret), *build.rotation_of(job, plan)])
+    return state, job
+
+
+def checkpoint(state: StateFolder, name: str, age: float) -> Path:
+    file = Path(state.path) / name / "_metadata"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x")
+    os.utime(file, (1e9 - age, 1e9 - age))
+    return file.parent
+
+
+def test_it_is_made_for_its_owner_and_holds_no_secret(config: Path) -> None:
+    state, job = begin(config)
+    assert state.path == str(config.parent / "state") == job.state_folder
+    assert stat.S_IMODE(os.stat(state.path).st_mode) == 0o700
+    stored = b"".join(path.read_bytes() for path in Path(state.path).rglob("*") if path.is_file())
+    assert ONE.encode() not in stored and bytes.fromhex(ONE) not in stored
+    assert json.loads((Path(state.path) / "_plan.json").read_text())["config"]["name"] == "shop"
+    begin(config)
+
+
+def test_without_a_place_it_is_beside_the_config(config: Path) -> None:
+    assert load(config, ["engine=null"]).state_folder == str(config.parent / ".weir" / "shop")
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "before", "now"),
+    [
+        ("privacy.epsilon=0.5", "privacy.epsilon", "1.0", "0.5"),
+        ("privacy.protect_for=16", "privacy.protect_for", "8", "16"),
+        ("aggregates.paid.clip=[0, 60]", "aggregates.paid.clip", "50", "60"),
+        ("where=amount > 1", "where", "absent", "amount > 1"),
+        ("key.declared=[north, south, west]", "key.declared", "north", "west"),
+    ],
+)
+def test_a_changed_plan_is_refused_by_the_field_that_changed(
+    config: Path, change: str, field: str, before: str, now: str
+) -> None:
+    begin(config)
+    with pytest.raises(ConfigError) as caught:
+        begin(config, change)
+    assert caught.value.field == field
+    assert before in str(caught.value) and now in str(caught.value)
+
+
+def test_what_shapes_no_release_may_change(config: Path) -> None:
+    begin(config)
+    begin(config, "sink={pubsub: projects/p/topics/t}", "engine.parallelism=4")
+
+
+def test_another_secret_is_refused_and_not_shown(config: Path) -> None:
+    begin(config)
+    with pytest.raises(ConfigError, match="secret.*not the one") as caught:
+        begin(config, "secret.file=two.key")
+    assert ONE not in str(caught.value) and TWO not in str(caught.value)
+
+
+def test_a_rotation_may_be_added_and_then_stays(config: Path) -> None:
+    begin(config)
+    rotate = "secret.rotate=[{from: 2024-01-01T05:00:00Z, file: two.key}]"
+    begin(config, rotate)
+    with pytest.raises(ConfigError, match="not the one"):
+        begin(config, rotate.replace("two", "one"))
+
+
+def test_a_secret_that_only_workers_can_read_is_left_to_them(config: Path) -> None:
+    job = load(config, ["secret={env: WEIR_NOT_HERE}"])
+    secret = build.secret_of(job)
+    assert secret is not None
+    assert StateFolder.of(job).begin(job, plan_of(job), [(0, secret)]) is False
+
+
+def test_latest_is_the_newest_whole_checkpoint_or_savepoint(config: Path) -> None:
+    state, job = begin(config)
+    with pytest.raises(ConfigError, match="finds no checkpoint"):
+        state.resolve(LATEST)
+    refuse_restart(job, state, None)
+    checkpoint(state, "checkpoints/1a/chk-9", 30)
+    newer = checkpoint(state, "checkpoints/1a/chk-10", 20)
+    (Path(state.path) / "checkpoints/1a/chk-11").mkdir()
+    assert state.resolve(LATEST) == newer.as_uri()
+    saved = checkpoint(state, "savepoints/savepoint-1", 10)
+    assert state.resolve(LATEST) == saved.as_uri() == state.resolve(saved.as_uri())
+    assert state.resolve(str(newer)) == newer.as_uri()
+    assert state.resolve("s3://b/savepoint-2") == "s3://b/savepoint-2"
+    with pytest.raises(ConfigError, match="_metadata"):
+        state.resolve(str(config.parent))
+    with pytest.raises(ConfigError, match="Add --resume"):
+        refuse_restart(job, state, None)
+    refuse_restart(job, state, saved.as_uri())
+
+
+@pytest.mark.parametrize(
+    ("rotate", "says"),
+    [
+        ("[{from: 2024-01-01T05:30:00Z, file: b}]", "not the start of a tick"),
+        ("[{from: 2024-01-01T00:00:00Z, file: b}]", "must be after"),
+        ("[{from: 2024-01-02T00:00:00Z, file: b}]", "before the clock's end"),
+        (
+            "[{from: 2024-01-01T05:00:00Z, file: b}, {from: 2024-01-01T05:00:00Z, file: c}]",
+            "must be after",
+        ),
+    ],
+)
+def test_rotations_begin_at_ticks_in_order(config: Path, rotate: str, says: str) -> None:
+    job = load(config, [f"secret.rotate={rotate}"])
+    with pytest.raises(ConfigError, match=says):
+        build.rotation_of(job, plan_of(job))
+    ok = load(config, ["secret.rotate=[{from: 2024-01-01T05:00:00Z, kubernetes: weir/key}]"])
+    ((tick, secret),) = build.rotation_of(ok, plan_of(ok))
+    assert tick == 5 and secret.kubernetes == "weir/key"

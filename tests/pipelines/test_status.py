@@ -1,0 +1,120 @@
+"""``weir status``: Flink's answers in one page, folders of results, and clear refusals."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import status
+from pipelines.engines.flink_rest import FlinkRest
+from tests.pipelines.conftest import Weir
+
+STEP = "0.[3]Tick.weir_"
+
+
+def job(name: str, number: int, state: str, end: int) -> dict[str, Any]:
+    return {
+        "jid": name, "name": f"weir-shop-{number}", "state": state, "start-time": number,
+        "end-time": end,
+    }  # fmt: skip
+
+
+OTHER = {**job("c3", 3, "RUNNING", -1), "name": "other"}
+ANSWERS: dict[str, Any] = {
+    "/jobs/overview": {"jobs": [job("a1", 2, "RUNNING", -1), job("b2", 1, "FAILED", 2), OTHER]},
+    "/jobs/a1": {"state": "RUNNING", "vertices": [{"id": "v", "name": "Tick"}]},
+    "/jobs/a1/checkpoints": {
+        "counts": {"completed": 7, "failed": 1},
+        "latest": {
+            "completed": {
+                "latest_ack_timestamp": 1_700_000_000_000,
+                "state_size": 2048,
+                "end_to_end_duration": 31,
+                "external_path": "file:/state/chk-7",
+            }
+        },
+    },
+    "/jobs/a1/metrics": [{"id": "numRestarts", "value": "2"}],
+    "/jobs/a1/vertices/v/watermarks": [
+        {"id": "0.currentInputWatermark", "value": "5000"},
+        {"id": "1.currentInputWatermark", "value": "-9223372036854775808"},
+    ],
+    "/jobs/a1/vertices/v/subtasks/metrics": [
+        {"id": f"{STEP}events", "sum": 40.0, "max": 30.0},
+        {"id": f"{STEP}last_tick", "sum": 17.0, "max": 9.0},
+        {"id": "0.numRecordsIn", "sum": 1.0, "max": 1.0},
+    ],
+}
+
+
+class Flink(BaseHTTPRequestHandler):
+    """Answers as Flink does, for one job."""
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        answer = ANSWERS[path]
+        if isinstance(answer, list) and query:
+            asked = query.removeprefix("get=").replace("%5B", "[").replace("%5D", "]").split("%2C")
+            answer = [entry for entry in answer if entry["id"] in asked]
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def flink() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), Flink) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_job_on_flink(weir: Weir, flink: str) -> None:
+    result = weir("status", "--flink-master", flink, "--json")
+    assert result.exit_code == 0, result.output
+    (job,) = json.loads(result.stdout)
+    assert (job["name"], job["state"], job["restarts"]) == ("weir-shop-2", "RUNNING", 2)
+    assert job["operator"] == {"events": 40} and job["last_tick"] == 9
+    assert job["checkpoints"]["completed"] == 7 and job["checkpoints"]["bytes"] == 2048
+    words = " ".join(weir("status", "--flink-master", flink).stdout.split())
+    assert "7 whole, 1 failed" in words and "last tick released 9" in words
+    assert "file:/state/chk-7" in words
+
+
+def test_the_slowest_step_says_how_far_the_watermark_is_behind(flink: str) -> None:
+    assert status.lag_of(FlinkRest(f"http://{flink}"), "a1", now=7.5) == 2.5
+
+
+def test_the_folder_of_checkpoints_knows_its_job(weir: Weir, flink: str, tmp_path: Path) -> None:
+    noted = {"url": f"http://{flink}", "job": "a1", "name": "weir-shop-1"}
+    (tmp_path / "_job.json").write_text(json.dumps(noted))
+    assert json.loads(weir("status", tmp_path, "--json").stdout)[0]["job"] == "a1"
+    (tmp_path / "_job.json").write_text(json.dumps({**noted, "job": "gone"}))
+    assert weir("status", tmp_path).exit_code == 2
+
+
+def test_a_folder_of_results(weir: Weir, small: Path) -> None:
+    (small.parent / "events.csv").write_text("at,id,store,amount\n")
+    assert weir("run", small).exit_code == 0
+    (found,) = json.loads(weir("status", small.parent / "out", "--json").stdout)
+    assert (found["last_tick"], found["ticks"], found["complete"]) == (23, 24, True)
+    assert "24 ticks of 24" in weir("status", small.parent / "out").stdout
+
+
+def test_a_folder_without_a_release_yet(tmp_path: Path, weir: Weir) -> None:
+    (tmp_path / "_plan.json").write_text(json.dumps({"name": "shop", "ticks": 5}))
+    assert "nothing yet" in weir("status", tmp_path).stdout
+
+
+@pytest.mark.parametrize("words", [[], ["--flink-master", "127.0.0.1:1"], ["nowhere"]])
+def test_what_cannot_be_looked_at(weir: Weir, words: list[str]) -> None:
+    assert weir("status", *words).exit_code == 2

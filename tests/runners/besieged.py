@@ -1,0 +1,44 @@
+"""A stream on a Flink cluster that is there in time, however busy the machine is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipelines.engines.flink import FlinkCluster
+from tests.runners.kills import Siege
+from tests.runners.messages import Pace, Post, over_messages
+from tests.runners.recording import Recording
+
+HOUR_A_SECOND = 3600.0
+LEADS = (45, 240)
+"""Seconds from `weir run` to the start of the clock: by then the job must be there. On a machine
+that is too busy for the first, the second is tried."""
+
+
+@contextmanager
+def besieged(
+    cluster: FlinkCluster, host: str, recording: Recording, folder: Path, every: int
+) -> Iterator[tuple[Siege, Post]]:
+    """A job that runs and has a checkpoint before its clock starts and any message is there.
+
+    Args:
+      host: of the Pub/Sub server. every: ticks of a file.
+    """
+    often = "engine: {checkpoint_every: 2s}\n"
+    for lead in LEADS:
+        pace = Pace.soon(lead, HOUR_A_SECOND)
+        with Post(host, "besieged") as post:
+            place = folder / str(lead)
+            job = over_messages(
+                place, recording, post, pace, ", readers: 2", every=every, extra=often
+            )
+            with Siege(job, cluster) as siege:
+                siege.settle(1)
+                if time.time() < pace.started - 5:
+                    yield siege, post
+                    return
+                cluster.rest.cancel(siege.id)
+    raise AssertionError(f"no job after {LEADS[-1]} s")

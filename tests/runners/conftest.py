@@ -1,0 +1,101 @@
+"""The programs that a stream runs on, real ones, each started once a session.
+
+In continuous integration a component that is missing fails the tests that need it and says how to
+get it; elsewhere they are skipped with that reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from pipelines.engines import flink_home, job_server, prism, pubsub_build
+from pipelines.engines.cache import EngineMissing
+from pipelines.engines.flink import FlinkCluster
+from pipelines.engines.pubsub import PubSubServer
+
+T = TypeVar("T")
+
+JOBS_A_TASKMANAGER = 12
+"""Every job loads its classes anew; a TaskManager is replaced before they fill its memory."""
+
+
+def needed(locate: Callable[[], T]) -> T:
+    """What ``locate`` finds; without it the test fails in CI and is skipped elsewhere."""
+    try:
+        return locate()
+    except EngineMissing as missing:
+        if os.environ.get("CI"):
+            pytest.fail(str(missing), pytrace=False)
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def prism_location() -> Path:
+    """Prism's binary."""
+    return needed(prism.location)
+
+
+@pytest.fixture(scope="session")
+def job_server_jar() -> Path:
+    """The job server's jar."""
+    return needed(job_server.jar)
+
+
+@pytest.fixture(scope="session")
+def running_pubsub() -> Iterator[PubSubServer]:
+    needed(pubsub_build.binary)
+    with PubSubServer() as server:
+        yield server
+
+
+@pytest.fixture
+def pubsub_server(
+    running_pubsub: PubSubServer, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[PubSubServer]:
+    """A Pub/Sub server without messages, to which clients of this process and its children go.
+
+    Topics and subscriptions of earlier tests are still there: name yours after your test.
+    """
+    running_pubsub.clear()
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", running_pubsub.host)
+    yield running_pubsub
+    running_pubsub.up()
+
+
+@pytest.fixture(scope="session")
+def running_flink(running_pubsub: PubSubServer) -> Iterator[FlinkCluster]:
+    needed(flink_home.home)
+    with FlinkCluster(environment={"PUBSUB_EMULATOR_HOST": running_pubsub.host}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def flink_cluster(running_flink: FlinkCluster, job_server_jar: Path) -> Iterator[FlinkCluster]:
+    """A JobManager and two TaskManagers of one slot, all alive, without a job.
+
+    Python workers go to the server of ``pubsub_server``. A test may kill what it likes.
+    """
+    heal(running_flink)
+    yield running_flink
+    for job in running_flink.rest.jobs(live=True) if running_flink.alive else ():
+        running_flink.rest.cancel(job["jid"])
+
+
+def heal(cluster: FlinkCluster) -> None:
+    """Brings a cluster back to what a new one is."""
+    if cluster.jobmanager is None or not cluster.jobmanager.alive:
+        cluster.start_jobmanager(wait=False)
+    worn = cluster.jobs_since_restart() >= JOBS_A_TASKMANAGER
+    for number in (0, 1):
+        process = cluster.taskmanagers.get(number)
+        if worn or process is None or not process.alive:
+            cluster.start_taskmanager(number, wait=False)
+    cluster.wait_for_taskmanagers(2)
+    for job in cluster.rest.jobs(live=True):
+        cluster.rest.cancel(job["jid"])
+        cluster.rest.wait_for(job["jid"], "CANCELED", "FAILED", "FINISHED")

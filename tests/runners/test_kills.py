@@ -1,0 +1,37 @@
+"""kill -9 of every part of a running stream: nothing lost, nothing twice, the same bits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from pipelines.engines.flink import FlinkCluster
+from pipelines.engines.pubsub import PubSubServer
+from tests.runners.besieged import besieged
+from tests.runners.jobs import differences
+from tests.runners.kills import eventually
+from tests.runners.recording import Recording
+
+
+def test_a_stream_survives_the_death_of_each_of_its_parts(
+    flink_cluster: FlinkCluster, pubsub_server: PubSubServer, tmp_path: Path
+) -> None:
+    recording = Recording(ticks=60)
+    with besieged(flink_cluster, pubsub_server.host, recording, tmp_path, 1) as (siege, post):
+        post.publish(data for data, _ in recording.messages(10, shuffled=True))
+        eventually(lambda: pubsub_server.counts(post.topic)["deliveries"], 30, "a pull")
+        for number in (0, 1):  # one of them has what was pulled, and no checkpoint has it
+            siege.kill_worker(number)
+        siege.settle(2)
+        siege.kill_taskmanager(0)
+        siege.settle(2)
+        siege.kill_client()
+        siege.settle(1)
+        siege.kill_jobmanager()
+        outcome = siege.finish()
+    assert not differences(outcome.cells, recording.releases)
+    assert not {"overdue", "divergent"} & outcome.counters.keys()
+    assert Counter(letter["reason"] for letter in siege.job.letters())["overdue"] == 0
+    counts = pubsub_server.counts(post.topic)
+    assert counts["deliveries"] > counts["messages"], "no message came a second time"
+    assert counts["unacked"] == 0

@@ -1,0 +1,112 @@
+"""``make stack``, as a user starts and ends it: releases come, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.engines import flink_home, pubsub_build
+from pipelines.result_files import result_files
+from pipelines.results import Run
+from tests.runners.conftest import needed
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE = 400.0
+"""Seconds for the machines to start and for releases to come."""
+
+WANTED = 3
+"""Ticks that must be there, one after the other."""
+
+
+def marked(mark: str) -> list[str]:
+    """Commands of all processes that carry a mark in their environment."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                if mark.encode() in (folder / "environ").read_bytes():
+                    command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                    found.append(command.decode()[:200])
+            except OSError:
+                continue
+    return [command for command in found if command]
+
+
+def eventually(true: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def in_order(out: Path) -> int:
+    """How many ticks are there from the first on, without a hole."""
+    there = {file.first for file in result_files(out)} if out.is_dir() else set()
+    return next(tick for tick in range(len(there) + 1) if tick not in there)
+
+
+@pytest.fixture
+def installed(job_server_jar: Path) -> None:
+    """What the stack needs is there."""
+    needed(flink_home.home)
+    needed(pubsub_build.binary)
+
+
+@pytest.mark.parametrize("end", ["time", "Ctrl-C"])
+def test_a_live_stack_releases_and_ends_without_a_trace(
+    end: str, installed: None, tmp_path: Path
+) -> None:
+    mark = f"weir-test-{uuid.uuid4().hex}"
+    out = tmp_path / "out"
+    options = ["--rate", "300", "--out", str(out)]
+    options += ["--seconds", "4"] if end == "time" else []
+    environment = {**os.environ, "WEIR_TEST_MARK": mark, "TMPDIR": str(tmp_path)}
+    log = tmp_path / "stack.log"
+    with log.open("w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pipelines.stack", *options],
+            cwd=ROOT, env=environment, stdout=said, stderr=said,
+        )  # fmt: skip
+    try:
+        if end == "Ctrl-C":
+            assert eventually(
+                lambda: process.poll() is not None or in_order(out) >= WANTED,
+                DEADLINE,
+            ), log.read_text()
+            assert len(marked(mark)) > 6, "the parts of the stack were not found"
+            process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE) == 0, log.read_text()
+    finally:
+        process.kill()
+    assert eventually(lambda: not marked(mark), 20), marked(mark)
+    rows = Run.open(out).table(["key", "tick", "name", "over", "value"]).to_pylist()
+    # Ticks that wait together are written side by side: behind the first hole a sudden end shows.
+    whole = in_order(out)
+    assert whole >= WANTED
+    rows = [row for row in rows if row["tick"] < whole]
+    assert {row["key"] for row in rows} == {"north", "east", "south", "west"}
+    assert len(rows) == whole * 4 * 3
+    assert sum(row["value"][0] for row in rows if row["over"] == 60) > 300, "no event was counted"
+    assert "everything is stopped" in log.read_text()
+    left = {path.name for path in tmp_path.iterdir()} - {"out", "stack.log"}
+    assert not [name for name in left if name.startswith("weir-")], left
+
+
+def test_a_stack_refuses_a_folder_that_holds_something(installed: None, tmp_path: Path) -> None:
+    (tmp_path / "here").write_text("something")
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines.stack", "--out", str(tmp_path), "--seconds", "1"],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "is not empty" in done.stderr

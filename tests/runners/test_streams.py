@@ -1,0 +1,88 @@
+"""The same stream through a real Pub/Sub server: the bits of simulate, and what goes wrong on the
+way."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.engines.flink import FlinkCluster
+from pipelines.engines.pubsub import PubSubServer
+from tests.runners.jobs import check, differences, on
+from tests.runners.messages import Pace, Post, Publisher, over_messages
+from tests.runners.recording import Recording
+from tests.runners.wire import Wire
+
+LINES = 20
+"""Lines of a message."""
+POISON = [b"\xff\xfe\x00", b"{" * 5000, b'"a text"', b"[1, 2]"]
+"""Messages that no decoder can read; each is one broken line."""
+
+
+@pytest.fixture
+def post(pubsub_server: PubSubServer, request: pytest.FixtureRequest) -> Iterator[Post]:
+    """Topics and a subscription of this test alone."""
+    with Post(pubsub_server.host, request.node.originalname.replace("_", "-")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("program", ["sums", "learner"])
+def test_prism(
+    program: str, prism_location: Any, pubsub_server: PubSubServer, post: Post, tmp_path: Path
+) -> None:
+    recording = Recording(program)
+    post.publish(data for data, _ in recording.messages(LINES, shuffled=True))
+    check(over_messages(tmp_path, recording, post, Pace.soon()).run("prism"), recording)
+    counts = pubsub_server.counts(post.topic)
+    assert counts["unacked"] == 0
+
+
+def test_embedded_flink_and_a_message_that_nobody_can_read(
+    job_server_jar: Any, pubsub_server: PubSubServer, post: Post, tmp_path: Path
+) -> None:
+    recording = Recording("learner", blocks=2)
+    messages = [data for data, _ in recording.messages(LINES, shuffled=True)]
+    post.publish([*messages[:50], *POISON, *messages[50:]])
+    job = over_messages(tmp_path, recording, post, Pace.soon(12), more=", readers: 2")
+    outcome = job.run("flink", "--parallelism=2")
+    assert not differences(outcome.cells, recording.releases)
+    expected = Counter(recording.counters) + Counter(malformed=len(POISON))
+    assert outcome.counters == expected
+    reasons = Counter(letter["reason"] for letter in job.letters())
+    assert reasons["malformed"] == expected["malformed"]
+    for message in pubsub_server.messages(post.topic):
+        assert message.acks == 1, "a message was not acknowledged once"
+        assert message.deliveries == 1, "a message came twice though nothing failed"
+
+
+def test_flink_cluster(flink_cluster: FlinkCluster, post: Post, tmp_path: Path) -> None:
+    recording = Recording("sums")
+    post.publish(data for data, _ in recording.messages(LINES, shuffled=True))
+    job = over_messages(tmp_path, recording, post, Pace.soon(15), more=", readers: 2")
+    check(job.run("flink", *on(flink_cluster)), recording)
+
+
+def test_the_server_is_out_of_reach_for_30_s_and_comes_back(
+    job_server_jar: Any, pubsub_server: PubSubServer, post: Post, tmp_path: Path
+) -> None:
+    recording = Recording("sums")
+    pace = Pace.soon(12, 3600)
+    job = over_messages(tmp_path, recording, post, pace, every=1)
+    publisher = Publisher(post, recording, pace, LINES)
+    publisher.start()
+    with (
+        Wire(pubsub_server.host) as wire,
+        job.start("flink", env={"PUBSUB_EMULATOR_HOST": wire.host}) as running,
+    ):
+        running.until(lambda: len(list(job.out.glob("ticks-*"))) >= 3)
+        wire.cut()
+        time.sleep(30)
+        assert pubsub_server.counts(post.topic)["unacked"] > 0
+        wire.mend()
+        check(running.finish(), recording)
+    publisher.finish()

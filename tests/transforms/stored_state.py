@@ -1,0 +1,93 @@
+"""Jobs whose stored state is kept as files: every later version of the code must read it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcore.plan import Plan
+from dpcore.rows import RowLeaf
+from transforms import partial, row_leaf
+from transforms.partial import PartialLeaf
+from transforms.stepper import Stepper
+
+FOLDER = Path(__file__).parent / "stored"
+STOPPED, END = 40, 60
+SECRET = bytes(range(32))
+
+PLANS = {
+    "sums": """
+name: stored
+schema: {time: t, id: i}
+key: {column: k, declared: [a, b, c]}
+clock: {start: 2024-01-01T00:00:00Z, period: 1m, end: 2024-01-01T01:00:00Z}
+privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 16}
+aggregates:
+  visits: {count: events, over: [all, 5]}
+  paid: {sum: v, clip: [0, 10]}
+mechanism: {continual_sum: %s}
+""",
+    "learner": """
+name: stored
+schema: {time: t}
+key: {column: k, observed_keys_are_public: true}
+clock: {start: 2024-01-01T00:00:00Z, period: 1m, end: 2024-01-01T01:00:00Z}
+privacy: {epsilon: 1.0, delta: 1e-6, protect_for: all}
+model: {algorithm: online.pocg, features: [x], target: y, ranges: {x: [0, 1], y: [0, 1]}, cap: 3}
+""",
+}
+JOBS = {
+    **{f"sums-{name}": PLANS["sums"] % name for name in ("tree", "window_tree", "blt")},
+    "learner": PLANS["learner"],
+}
+
+
+def plan_of(name: str) -> Plan:
+    """The plan of a stored job."""
+    return Plan.from_yaml(JOBS[name])
+
+
+def leaves_of(plan: Any) -> list[bytes]:
+    """What bundles gathered for block 0: a cell a tick, but for two stretches of empty ones."""
+    ticks = [t for t in range(END) if t % 5 != 3 and not 20 <= t < 27]
+    rng = np.random.default_rng(3)
+    n = len(ticks)
+    if plan.program.leaf == "rows":
+        columns = {name: rng.random(n) for name in plan.program.columns}
+        rows = plan.program.bound(columns, n).rows
+        times = np.array([plan.clock.tick_start(tick) for tick in ticks])
+        hashes = rng.integers(0, 1 << 62, (n, 2)).astype(np.uint64)
+        one = np.zeros(1, dtype=np.int64)
+        return [
+            row_leaf.encode(
+                tick,
+                RowLeaf.from_events(one, rows[i : i + 1], times[i : i + 1], hashes[i : i + 1], 1),
+                (b"k%d" % (tick % 2),),
+            )
+            for i, tick in enumerate(ticks)
+        ]
+    values = rng.integers(0, 1 << 20, (n, plan.program.dimension))
+    at, zeros, ones = np.array(ticks), np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
+    leaf = PartialLeaf(at, zeros, ones, values, ())
+    return [partial.encode(leaf.take(slice(i, i + 8))) for i in range(0, n, 8)]
+
+
+def stepper_of(plan: Any, noise: Any) -> Stepper:
+    """Block 0 of a plan."""
+    keys = () if plan.keys.observed else plan.keys.block_keys(0)
+    layout = bytes.fromhex(plan.layout)
+    return Stepper(plan.program, noise, layout, 0, 128, keys, plan.keys.observed)
+
+
+def digest_of(strides: Any) -> dict[str, str]:
+    """Tick -> hash of what was released for every key, whatever the strides."""
+    found: dict[str, Any] = {}
+    for stride in strides:
+        for i in range(stride.ticks):
+            state = found.setdefault(str(stride.first_tick + i), hashlib.sha256())
+            for row, key in enumerate(stride.keys):
+                state.update(key + b"".join(array[i, row].tobytes() for array in stride.arrays))
+    return {tick: state.hexdigest()[:16] for tick, state in found.items()}

@@ -1,0 +1,82 @@
+"""Connections to Pub/Sub: the plain calls, without the client library's threads and queues."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from dpcore.errors import ConfigError
+
+EMULATOR = "PUBSUB_EMULATOR_HOST"
+"""Environment variable that names a server without TLS and credentials, as in every client."""
+
+PATIENCE = 600.0
+"""Seconds for which a call that writes is tried again before it fails its bundle."""
+
+_OPTIONS = [
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.keepalive_time_ms", 30_000),
+]
+
+
+def emulator() -> str | None:
+    """The server that this process is told to use in place of Google's; workers get it by value."""
+    return os.environ.get(EMULATOR) or None
+
+
+def _library() -> Any:
+    try:
+        import google.pubsub_v1
+    except ImportError:
+        raise ConfigError(
+            "pubsub", None, "needs google-cloud-pubsub: pip install weir[pubsub]."
+        ) from None
+    return google.pubsub_v1
+
+
+def _transport(kind: Any, host: str | None) -> Any:
+    if host is None:
+        return kind()
+    import grpc
+
+    return kind(channel=grpc.insecure_channel(host, options=_OPTIONS))
+
+
+def subscriber(host: str | None) -> Any:
+    """A client of subscriptions; ``host`` names an emulator."""
+    library = _library()
+    from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
+
+    return library.SubscriberClient(transport=_transport(SubscriberGrpcTransport, host))
+
+
+def publisher(host: str | None) -> Any:
+    """A client of topics; ``host`` names an emulator."""
+    library = _library()
+    from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
+
+    return library.PublisherClient(transport=_transport(PublisherGrpcTransport, host))
+
+
+def patiently(seconds: float = PATIENCE) -> Any:
+    """Retries of a call while the server is away, busy or slow; backs off to 5 s."""
+    from google.api_core import exceptions, retry
+
+    again = retry.if_exception_type(
+        exceptions.Aborted,
+        exceptions.Cancelled,
+        exceptions.DeadlineExceeded,
+        exceptions.InternalServerError,
+        exceptions.ResourceExhausted,
+        exceptions.ServiceUnavailable,
+        exceptions.Unknown,
+        exceptions.TooManyRequests,
+        exceptions.GatewayTimeout,
+    )
+    return retry.Retry(predicate=again, initial=0.1, maximum=5.0, multiplier=2.0, timeout=seconds)
+
+
+__all__ = ["EMULATOR", "PATIENCE", "emulator", "patiently", "publisher", "subscriber"]
