@@ -38,7 +38,9 @@ def _make(folder: Path) -> None:
         build,
     )
     with tarfile.open(build / f"{ARCHIVE}.tar.gz") as archive:
-        archive.extractall(build, filter="data")
+        # Early releases of Python 3.11 know no filter; the archive is the one that the hash names.
+        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        archive.extractall(build, **safe)  # type: ignore[arg-type]
     for name in ("lib", "opt", "licenses"):
         (build / ARCHIVE / "deps" / name).rename(folder / name)
     for name in ("LICENSE", "NOTICE"):
