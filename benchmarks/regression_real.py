@@ -25,6 +25,7 @@ batch user would do. What is wrong with it (0.6.6, read, and shown by ``flaws``)
 - Without an intercept nothing is clipped to the bounds, so that no sensitivity holds.
 - Noisy second moments need not be positive definite, and are not mended (the functional mechanism's
   own paper does): the objective then has no minimum, and the model is where the optimiser gave up.
+  Of the flights that ruins the carriers with few rows, so one model for all of them is fitted too.
 - Laplace noise with one equal share of epsilon for each of p (p + 1) / 2 + p + 1 numbers: its
   deviation grows with p^2, that of one joint Gaussian release with p at worst.
 
@@ -41,6 +42,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -232,7 +234,7 @@ def row(
     """A line of the table."""
     low, middle, high = np.percentile(past, (25, 50, 75))
     numbers = (middle, ahead, low, high)
-    return [data.name, method, epsilon or "none", end, *(f"{value:.4f}" for value in numbers)]
+    return [data.name, method, epsilon or "none", end, *(f"{value:.4g}" for value in numbers)]
 
 
 def peer() -> Any:
@@ -258,17 +260,22 @@ def fit(module: Any, data: Data, some: Any, epsilon: float, seed: int) -> Any:
 
 
 def batch(module: Any, data: Data, seeds: int) -> Iterator[list[Any]]:
-    """diffprivlib, once at the end, a model a key."""
-    for epsilon in EPSILONS:
+    """diffprivlib, once at the end: a model a key, and one model for all."""
+    shapes = {"diffprivlib, once": len(data.names)}
+    if len(data.names) > 1:
+        shapes["diffprivlib, once, one model for all"] = 1
+    for (method, groups), epsilon in product(shapes.items(), EPSILONS):
         found = []
         for seed in range(1, (1 if epsilon is None else 4 * seeds) + 1):
             models = np.zeros((len(data.names), len(data.features) + 1))
-            for key in range(len(data.names)):
-                size = epsilon or 1e9
-                model = fit(module, data, data.key == key, size, 1000 * seed + key)
-                models[key] = np.append(model.coef_, model.intercept_)
+            for group in range(groups):
+                some = data.key == group if groups > 1 else np.ones(len(data.y), dtype=bool)
+                model = fit(module, data, some, epsilon or 1e9, 1000 * seed + group)
+                models[group : group + 1 if groups > 1 else None] = np.append(
+                    model.coef_, model.intercept_
+                )
             found.append(r2(data, models, slice(None)))
-        yield row(data, "diffprivlib, once", epsilon, int(data.tick.max()), found, float("nan"))
+        yield row(data, method, epsilon, int(data.tick.max()), found, float("nan"))
 
 
 class Recorder:
