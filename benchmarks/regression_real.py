@@ -4,12 +4,12 @@
 
 Bikes: Capital Bikeshare's hourly demand, 2011 and 2012 (17,379 hours; ``hour.csv`` of the UCI data
 set "Bike Sharing", or WEIR_BIKES says where it is). Flights: the 327,346 of 336,776 departures from
-New York in 2013 that landed, a model a carrier. Hourly ticks, protection for ever, delta = 1e-6,
-public ranges set beforehand (of the demand, 600 either way of a guess of 200 an hour: a model falls
-back to the middle of a range). R^2 of the model released at tick t, on the data as they are: ``so
-far``, on all events up to t, and ``next``, on those of the 30 days that follow. Epsilon ``none`` is
-the same program with silent noise and no ridge. Medians and quartiles over seeds, which differ in
-noise alone.
+New York in 2013 that landed, a model a carrier; then one for all (``flights_together``). Hourly
+ticks, protection for ever, delta = 1e-6, public ranges set beforehand (of the demand, 600 either
+way of a guess of 200 an hour: a model falls back to the middle of a range). R^2 of the model
+released at tick t, on the data as they are: ``so far``, on all events up to t, and ``next``, on
+those of the 30 days that follow. Epsilon ``none`` is the same program with silent noise and no
+ridge. Medians and quartiles over seeds, which differ in noise alone.
 
 Beside it at the end: the same with a single release of the whole stream (``weir, once``), which
 shows what being continual costs, and diffprivlib's LinearRegression (pip install diffprivlib
@@ -25,7 +25,7 @@ batch user would do. What is wrong with it (0.6.6, read, and shown by ``flaws``)
 - Without an intercept nothing is clipped to the bounds, so that no sensitivity holds.
 - Noisy second moments need not be positive definite, and are not mended (the functional mechanism's
   own paper does): the objective then has no minimum, and the model is where the optimiser gave up.
-  Of the flights that ruins the carriers with few rows, so one model for all of them is fitted too.
+  Of the flights that ruins the carriers with few rows, so there is one model for all of them too.
 - Laplace noise with one equal share of epsilon for each of p (p + 1) / 2 + p + 1 numbers: its
   deviation grows with p^2, that of one joint Gaussian release with p at worst.
 
@@ -41,8 +41,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from itertools import product
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +61,7 @@ Ints = NDArray[np.int64]
 RESULTS = Path(__file__).parent / "results"
 EPSILONS: tuple[float | None, ...] = (None, 4.0, 1.0, 0.5)
 HOUR = 3_600_000_000
+STREAMS = ("bikes", "flights", "flights_together")
 NEXT = 30 * 24
 NUMBERS = ("temp", "hum", "windspeed", "holiday")
 COLUMNS = ("stream", "method", "epsilon", "tick", "r2_so_far", "r2_next_30_days", "q25", "q75")
@@ -194,6 +194,22 @@ def flights() -> Data:
     )
 
 
+def together(data: Data) -> Data:
+    """The same as one key."""
+    key = np.zeros(len(data.y), dtype=np.int64)
+    return replace(data, name=f"{data.name}_together", key=key, names=("all",))
+
+
+def streams(names: list[str], path: Path) -> Iterator[Data]:
+    """By their names."""
+    if "bikes" in names:
+        yield bikes(path)
+    if {"flights", "flights_together"} & set(names):
+        found = flights()
+        yield from [found] if "flights" in names else []
+        yield from [together(found)] if "flights_together" in names else []
+
+
 def r2(data: Data, models: Floats, some: Any) -> float:
     """Of models (keys, p + 1) on some of the rows."""
     x, y, own = data.x[some], data.y[some], models[data.key[some]]
@@ -260,22 +276,16 @@ def fit(module: Any, data: Data, some: Any, epsilon: float, seed: int) -> Any:
 
 
 def batch(module: Any, data: Data, seeds: int) -> Iterator[list[Any]]:
-    """diffprivlib, once at the end: a model a key, and one model for all."""
-    shapes = {"diffprivlib, once": len(data.names)}
-    if len(data.names) > 1:
-        shapes["diffprivlib, once, one model for all"] = 1
-    for (method, groups), epsilon in product(shapes.items(), EPSILONS):
+    """diffprivlib, once at the end, a model a key."""
+    for epsilon in EPSILONS:
         found = []
         for seed in range(1, (1 if epsilon is None else 4 * seeds) + 1):
             models = np.zeros((len(data.names), len(data.features) + 1))
-            for group in range(groups):
-                some = data.key == group if groups > 1 else np.ones(len(data.y), dtype=bool)
-                model = fit(module, data, some, epsilon or 1e9, 1000 * seed + group)
-                models[group : group + 1 if groups > 1 else None] = np.append(
-                    model.coef_, model.intercept_
-                )
+            for key in range(len(data.names)):
+                model = fit(module, data, data.key == key, epsilon or 1e9, 1000 * seed + key)
+                models[key] = np.append(model.coef_, model.intercept_)
             found.append(r2(data, models, slice(None)))
-        yield row(data, method, epsilon, int(data.tick.max()), found, float("nan"))
+        yield row(data, "diffprivlib, once", epsilon, int(data.tick.max()), found, float("nan"))
 
 
 class Recorder:
@@ -350,9 +360,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bikes", default=os.environ.get("WEIR_BIKES"))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--no-flights", action="store_true")
+    parser.add_argument("--streams", nargs="*", default=list(STREAMS), choices=STREAMS)
     args = parser.parse_args()
-    if not args.bikes or not Path(args.bikes).is_file():
+    if "bikes" in args.streams and not Path(args.bikes or "").is_file():
         sys.exit(
             f"{args.bikes or '--bikes'}: no such file; give --bikes (or WEIR_BIKES) the path of "
             "hour.csv, from the UCI data set Bike Sharing."
@@ -363,7 +373,7 @@ def main() -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         print(*COLUMNS, sep="\t")
-        for data in (bikes(Path(args.bikes)), *([] if args.no_flights else [flights()])):
+        for data in streams(args.streams, Path(args.bikes or "")):
             size = np.linalg.norm(
                 np.c_[(2 * data.x - data.low[:-1] - data.high[:-1]), data.y * 0 + 1]
                 / np.append(data.high[:-1] - data.low[:-1], 1),

@@ -422,14 +422,23 @@ def show_ratios(lines: list[Line]) -> None:
         )
 
 
+def horizon_of(line: Line) -> int:
+    """T."""
+    return line.horizon
+
+
 def write(lines: list[Line], path: Path) -> None:
-    """Quartiles at every checkpoint."""
+    """Quartiles at every checkpoint of the longest streams, and where the others are the worst."""
+    longest = {line.stream.name: line.horizon for line in sorted(lines, key=horizon_of)}
     with path.open("w", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(COLUMNS)
         for line in lines:
             quartiles = np.percentile(line.excess, (25, 50, 75), axis=1).T
+            whole = line.horizon == longest[line.stream.name]
             for i, end in enumerate(line.ends.tolist()):
+                if not whole and i != line.median.argmax():
+                    continue
                 names = (
                     line.stream.name,
                     line.stream.d,
@@ -440,7 +449,7 @@ def write(lines: list[Line], path: Path) -> None:
                 )
                 mean, least = quartiles[i, 1] / end, line.least[i] / end
                 numbers = (*quartiles[i], mean, least, line.noise[i])
-                out.writerow([*names, *(f"{value:.6g}" for value in numbers)])
+                out.writerow([*names, *(f"{value:.4g}" for value in numbers)])
 
 
 def main() -> None:
