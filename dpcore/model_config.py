@@ -252,7 +252,8 @@ class ModelConfig(Section):
         default=None,
         description="Weight of the |x|^2 that is added to the sum of squared errors, in events of "
         "scaled units: what noise does to directions that few events show fades with it. Without "
-        "it: the size of the noise at each tick, which is public; 0 adds none.",
+        "it: the size of the noise at each tick as the set lets it in, which is public; 0 adds "
+        "none.",
         examples=[10.0],
     )
     solver: str = Field(

@@ -126,7 +126,7 @@ class Incremental:
         moments = self.rows.moments
         found = moments.unpack(noisy[0].reshape(n * n_keys, size))
         deviation = np.repeat(self.stddev(ticks), n_keys)
-        ridge = ridge_for(self.ridge, deviation, moments.features)
+        ridge = ridge_for(self.ridge, deviation, self.set)
         quadratic = PrivateQuadratic(found.matrix, found.right, ridge)
         theta = self.solver(quadratic, self.set, deviation)
         out = self._models(quadratic, theta, deviation, (n, n_keys))

@@ -158,7 +158,7 @@ class Projected:
     def _models(self, values: Floats, deviation: Floats) -> Floats:
         """(n, D) lattice sums, and the noise of each -> (n, k, d)."""
         found = self.rows.moments.unpack(values)
-        ridge = ridge_for(self.ridge, deviation, self.rows.moments.features)
+        ridge = ridge_for(self.ridge, deviation, self.set)
         quadratic = PrivateQuadratic(found.matrix, found.right, ridge)
         steps = STEPS if self.solver.steps is None else self.solver.steps
         theta = solve_embedded(

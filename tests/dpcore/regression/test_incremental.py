@@ -10,6 +10,7 @@ import pytest
 
 from dpcore.config import PlanConfig
 from dpcore.errors import ConfigError
+from dpcore.geometry.balls import L2Ball
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.noise.silent import NoNoise
 from dpcore.plan import Plan
@@ -379,7 +380,11 @@ def test_without_a_number_the_ridge_is_the_size_of_the_noise() -> None:
     assert program.ridge is None and program.canonical()["ridge"] == "noise"
     found, (noisy,) = run(program, columns, cells, (12, 1))
     for tick in (0, 5, 11):
-        size = float(program.stddev(np.array([tick]))[0]) * math.sqrt(2 * 3)
+        size = (
+            float(program.stddev(np.array([tick]))[0])
+            * math.sqrt(2)
+            * L2Ball(1.0, 3).gaussian_width()
+        )
         assert size > 0
         same = program_of(model=f"set: {{l2_ball: 50}}\n  ridge: {size!r}")
         (expected, *_) = same.solve((noisy[tick : tick + 1],), np.array([tick]))
