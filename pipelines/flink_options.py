@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,29 +18,37 @@ from pipelines.engines.processes import EngineFailed
 from pipelines.flink_target import FlinkTarget
 from pipelines.state_folder import StateFolder
 
+_log = logging.getLogger(__name__)
 MAX_PARALLELISM = 128
 """Groups that Flink cuts keyed state into: it may never change, so it is the same for everyone."""
+SLOTS = 30.0
+"""Seconds to wait for free slots: Flink frees those of a dead job after ten or so."""
 RESTARTS = 1_000_000
 """Restarts of a stream before Flink gives up: an operator's alert comes long before."""
 
 
-def parallelism_of(target: FlinkTarget, job: JobConfig) -> int:
+def parallelism_of(target: FlinkTarget, job: JobConfig, patience: float = SLOTS) -> int:
     """Workers of the job.
 
+    Slots that are not free yet are waited for: a JobManager that has just come back does not know
+    its TaskManagers at once, and these keep the slots of a job that died for a while.
+
+    Args:
+      patience: seconds to wait.
+
     Raises:
-      ConfigError: the cluster cannot be reached, or has no free slot.
+      ConfigError: the cluster cannot be reached, or has too few free slots.
     """
     asked = target.parallelism or job.engine.parallelism
     if target.embedded:
         return asked or min(2, os.cpu_count() or 1)
-    try:
-        free = int(FlinkRest(target.url).get("/overview")["slots-available"])
-    except EngineFailed:
-        raise ConfigError(
-            "--flink-master",
-            target.master,
-            "does not answer: name HOST:PORT of Flink's REST interface, like localhost:8081.",
-        ) from None
+    deadline = time.monotonic() + patience
+    told = False
+    while (free := _free_slots(target)) < (asked or 1) and time.monotonic() < deadline:
+        if not told:
+            _log.info("waits for %d free slots; the cluster has %d", asked or 1, free)
+            told = True
+        time.sleep(0.5)
     if free < (asked or 1):
         raise ConfigError(
             "--parallelism" if asked else "--flink-master",
@@ -47,6 +57,17 @@ def parallelism_of(target: FlinkTarget, job: JobConfig) -> int:
             "TaskManager, or ask for fewer.",
         )
     return asked or free
+
+
+def _free_slots(target: FlinkTarget) -> int:
+    try:
+        return int(FlinkRest(target.url).get("/overview")["slots-available"])
+    except EngineFailed:
+        raise ConfigError(
+            "--flink-master",
+            target.master,
+            "does not answer: name HOST:PORT of Flink's REST interface, like localhost:8081.",
+        ) from None
 
 
 def flags_of(

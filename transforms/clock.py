@@ -8,6 +8,7 @@ heartbeat is there.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from dpcore.clock import Clock
 from dpcore.errors import ConfigError
 from transforms.coders import kind_of, pack, unpack
+from transforms.haste import HASTES, hidden_drain
 from transforms.stream_time import PRESENT, StreamTime
 
 KIND = b"H"
@@ -94,7 +96,7 @@ class Follow(beam.DoFn):
     """Unbounded input: announces a tick when stream time passes its end plus the clock's delay.
 
     Needs no data, so a silent stream ticks on. All overdue ticks of one look are one heartbeat, so
-    a job that starts behind catches up at once.
+    a job that starts behind catches up at once. A drain announces nothing more.
     """
 
     def __init__(
@@ -103,20 +105,27 @@ class Follow(beam.DoFn):
         clock: Clock,
         now: Callable[[], float] = time.time,
         stream: StreamTime = PRESENT,
+        hidden_drain: bool = False,
     ) -> None:
         self._blocks, self._clock, self._now = tuple(blocks), clock, now
         self._stream = stream
+        self._run, self._hidden_drain = uuid.uuid4().hex, hidden_drain
 
     @beam.DoFn.unbounded_per_element()
     def process(
         self,
         element: int,
+        finalizer: Any = beam.DoFn.BundleFinalizerParam,  # has to come before the tracker
         tracker: Any = _TRACKER,
         watermark: Any = _WATERMARK,
     ) -> Iterator[TimestampedValue]:
         """Announces what is over, then naps until the next tick ends."""
         clock = self._clock
         restriction = tracker.current_restriction()
+        haste = HASTES.of(self._run, self._hidden_drain)
+        finalizer.register(haste.safe)
+        if haste.drains() and tracker.try_claim(restriction.stop - 1):
+            return
         present = self._stream.at(int(self._now() * 1e6)) - clock.delay
         over = min((present - clock.start) // clock.period, restriction.stop)
         if over > restriction.start:
@@ -127,7 +136,8 @@ class Follow(beam.DoFn):
         watermark.set_watermark(Timestamp(micros=clock.tick_start(reached) // 1000 * 1000))
         if reached < restriction.stop:
             wait = (clock.tick_start(reached + 1) - present) / self._stream.speed / 1e6
-            tracker.defer_remainder(Duration.of(min(max(wait, 0.001), LONGEST_NAP)))
+            nap = haste.wait(min(max(wait, 0.001), LONGEST_NAP))
+            tracker.defer_remainder(Duration.of(nap))
 
 
 @beam.typehints.with_output_types(tuple[int, bytes])
@@ -180,6 +190,12 @@ class Heartbeats(beam.PTransform):
             | "Start" >> beam.Create([ticks], reshuffle=False)
             | "Follow"
             >> beam.ParDo(
-                Follow(self._blocks, self._clock, self._now, self._stream)
+                Follow(
+                    self._blocks,
+                    self._clock,
+                    self._now,
+                    self._stream,
+                    hidden_drain(begin.pipeline),
+                )
             ).with_output_types(tuple[int, bytes])
         )

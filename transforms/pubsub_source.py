@@ -24,6 +24,7 @@ from dpcore.clock import Clock
 from transforms.dead_letters import DEAD
 from transforms.decode import emit
 from transforms.decode_messages import MessageDecoder, earliest
+from transforms.haste import HASTES, hidden_drain
 from transforms.pubsub_frontier import BACKLOG
 from transforms.pubsub_reader import SHELF, Reader, Subscription
 from transforms.pubsub_restriction import TurnProvider
@@ -37,10 +38,6 @@ _TRACKER = beam.DoFn.RestrictionParam(TurnProvider())
 _WATERMARK = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
 
 
-def nothing() -> None:
-    """What to do when a bundle is safe that pulled nothing: runners expect something."""
-
-
 class PullDoFn(beam.DoFn):
     """Number of a reader, as text -> batches of events; dead letters tagged "dead".
 
@@ -52,10 +49,18 @@ class PullDoFn(beam.DoFn):
       subscription: what to read.
       decoder: of its messages.
       clock: the public clock: its delay is what the watermark stays behind, its end the end.
+      hidden_drain: whether the runner drains without saying so; then no turn follows.
     """
 
-    def __init__(self, subscription: Subscription, decoder: MessageDecoder, clock: Clock) -> None:
+    def __init__(
+        self,
+        subscription: Subscription,
+        decoder: MessageDecoder,
+        clock: Clock,
+        hidden_drain: bool = False,
+    ) -> None:
         self._from, self._decoder, self._clock = subscription, decoder, clock
+        self._hidden_drain = hidden_drain
         self._run = uuid.uuid4().hex
 
     def setup(self) -> None:
@@ -77,7 +82,10 @@ class PullDoFn(beam.DoFn):
         """One turn."""
         reader = SHELF.reader(self._run, int(number), self._from)
         reader.begin(tracker.current_restriction().number)
-        finalizer.register(nothing)
+        haste = HASTES.of(f"{self._run} {number}", self._hidden_drain)
+        finalizer.register(haste.safe)  # also where nothing was pulled: runners expect something
+        if haste.drains() and tracker.try_claim(None):
+            return
         stamp = watermark.current_watermark() or _floor(self._clock.start)
         ids: list[str] = []
         until = time.monotonic() + TURN
@@ -103,7 +111,7 @@ class PullDoFn(beam.DoFn):
             watermark.set_watermark(stamp)
         if self._is_over(reader, stamp) and tracker.try_claim(None):
             return
-        tracker.defer_remainder(Duration.of(0 if ids else reader.pause))
+        tracker.defer_remainder(Duration.of(haste.wait(0 if ids else reader.pause)))
 
     def _reached(self, reader: Reader) -> Timestamp:
         """The watermark: the frontier less the delay, from the start of the clock on."""
@@ -175,6 +183,6 @@ class ReadSubscription(beam.PTransform):
         if self._readers > 1:
             readers = readers | "Spread" >> beam.Reshuffle()
         found = readers | "Pull" >> beam.ParDo(
-            PullDoFn(self._from, self._decoder, self._clock)
+            PullDoFn(self._from, self._decoder, self._clock, hidden_drain(pipeline.pipeline))
         ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(DEAD, main="events")
         return Read(found.events, found[DEAD])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +78,33 @@ def test_a_cluster_that_does_not_answer_is_refused(small: Path) -> None:
         parallelism_of(CLUSTER, load(small))
     assert parallelism_of(FlinkTarget(parallelism=3), load(small)) == 3
     assert parallelism_of(FlinkTarget(), load(small, ["engine.parallelism=5"])) == 5
+
+
+class Slots(BaseHTTPRequestHandler):
+    """A JobManager whose slots become free at its third answer."""
+
+    answers = 0
+
+    def do_GET(self) -> None:
+        Slots.answers += 1
+        self.send_response(200)
+        self.end_headers()
+        free = 2 if Slots.answers >= 3 else 0
+        self.wfile.write(json.dumps({"slots-available": free}).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_slots_that_become_free_are_waited_for(small: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Slots) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        cluster = FlinkTarget(f"127.0.0.1:{server.server_port}")
+        Slots.answers = 0
+        assert parallelism_of(cluster, load(small)) == 2
+        with pytest.raises(ConfigError, match="needs 3 free slots and the cluster has 2"):
+            parallelism_of(replace(cluster, parallelism=3), load(small), patience=0.1)
+        server.shutdown()
 
 
 def test_of_a_long_text_only_our_own_words_are_told() -> None:

@@ -15,6 +15,7 @@ from tests.transforms.doubles import MINUTE, START
 from tests.transforms.running import KEPT, keep
 from transforms import clock
 from transforms.clock import Follow, Heartbeats, TickProvider
+from transforms.haste import CUT, HASTES, MOST_PATIENCE, TEST
 from transforms.stream_time import PRESENT, StreamTime
 
 ENDLESS = Clock(START, MINUTE)
@@ -58,9 +59,14 @@ class Watermark:
         self.at = at
 
 
+class Finalizer:
+    def register(self, callback: Callable[[], None]) -> None:
+        assert callable(callback)
+
+
 def look(follow: Follow, start: int, stop: int) -> tuple[list[Any], View, Watermark]:
     view, watermark = View(OffsetRange(start, stop)), Watermark()
-    return list(follow.process(stop, view, watermark)), view, watermark
+    return list(follow.process(stop, Finalizer(), view, watermark)), view, watermark
 
 
 def wall(tick: float, clock_: Clock = ENDLESS) -> Callable[[], float]:
@@ -128,6 +134,21 @@ def test_stream_time_maps_there_and_back() -> None:
 
 def test_a_drain_announces_nothing_more() -> None:
     assert TickProvider().truncate(10, OffsetRange(3, 10)) is None
+
+
+def test_a_drain_that_nobody_tells_of_announces_nothing_more() -> None:
+    follow = Follow((0,), ENDLESS, wall(0.5), hidden_drain=True)
+    waits = [0.0] * CUT
+    for round_ in range(CUT + 1):
+        seen = HASTES.of(follow._run, True)
+        seen._safe -= MOST_PATIENCE  # nothing has been safe for long, and the wait is cut
+        out, view, _ = look(follow, 0, clock.FOREVER)
+        assert out == []
+        if round_ < CUT:
+            waits[round_] = float(view.deferred)
+    assert waits == [TEST] * CUT
+    assert view.deferred is None
+    view.tracker.check_done()
 
 
 def test_following_a_clock_that_is_over_on_a_runner() -> None:

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from transforms.haste import CUT, MOST_PATIENCE, PATIENCE, TEST, Haste, hidden_drain
+
+
+class Wall:
+    at = 100.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+class Calls:
+    """Calls an element as Flink does: whole seconds of a wait are kept, but in a drain."""
+
+    def __init__(self, watching: bool = True) -> None:
+        self.wall = Wall()
+        self.haste = Haste(watching, self.wall)
+        self.tests = 0
+        self._asked = 0.0
+
+    def run(self, seconds: float, draining: bool = False, safe: float = math.inf) -> float:
+        """Calls every 40 ms; a bundle is safe every ``safe`` s.
+
+        Returns:
+          After how many seconds the element ended; inf if it did not.
+        """
+        start = last = self.wall.at
+        while self.wall.at < start + seconds:
+            self.wall.at += 0.04 if draining else max(0.04, math.floor(self._asked))
+            if self.haste.drains():
+                return self.wall.at - start
+            self._asked = self.haste.wait(0.9)
+            self.tests += self._asked == TEST
+            if self.wall.at - last >= safe:
+                self.haste.safe()
+                last = self.wall.at
+        return math.inf
+
+
+def test_where_bundles_are_safe_in_time_there_are_few_tests_and_early_ones() -> None:
+    calls = Calls()
+    assert calls.run(60, safe=10) == math.inf
+    assert calls.tests >= 2
+    assert calls.run(100_000, safe=10) == math.inf
+    assert calls.tests <= 3
+
+
+def test_a_drain_is_noticed_soon() -> None:
+    for life, safe, limit in ((1, math.inf, 4), (100, 5, 9), (10_000, 10, 17), (10_000, 300, 513)):
+        calls = Calls()
+        assert calls.run(life, safe=safe) == math.inf
+        assert calls.run(10_000, draining=True) < limit
+
+
+def test_where_nothing_is_ever_safe_tests_cost_little_and_end_nothing() -> None:
+    calls = Calls()
+    assert calls.run(100_000) == math.inf
+    assert calls.tests < 10 + 100_000 / MOST_PATIENCE
+    assert calls.run(10_000, draining=True) < MOST_PATIENCE + 1
+
+
+def test_a_wall_clock_that_jumps_ends_nothing() -> None:
+    calls = Calls()
+    for _ in range(5):
+        calls.run(2 * MOST_PATIENCE)
+        while calls.haste.wait(0.0) != TEST:
+            calls.wall.at += 0.04
+            assert not calls.haste.drains()
+        for _ in range(CUT - 1):  # cut by the jump, and tested again at once
+            calls.wall.at += 0.04
+            assert not calls.haste.drains()
+            assert calls.haste.wait(0.0) == TEST
+        calls.wall.at += 1.0
+        assert not calls.haste.drains()
+        assert calls.haste.wait(0.0) == 0.0
+
+
+def test_a_longer_wait_is_not_shortened_by_a_test() -> None:
+    calls = Calls()
+    calls.wall.at += PATIENCE
+    assert calls.haste.wait(5.0) == 5.0
+    calls.wall.at += 5.0
+    assert not calls.haste.drains()
+
+
+def test_nothing_is_watched_where_drains_are_told() -> None:
+    calls = Calls(watching=False)
+    assert calls.run(1000, draining=True) == math.inf
+    assert calls.tests == 0
+
+
+@pytest.mark.parametrize(
+    "runner, hidden",
+    [("FlinkRunner", True), ("PrismRunner", False), ("DataflowRunner", False), (None, False)],
+)
+def test_only_flink_hides_its_drains(runner: str | None, hidden: bool) -> None:
+    flags = [] if runner is None else [f"--runner={runner}"]
+    assert hidden_drain(SimpleNamespace(options=PipelineOptions(flags))) is hidden
+    assert hidden_drain(beam.Pipeline()) is False

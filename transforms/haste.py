@@ -1,0 +1,86 @@
+"""Noticing a drain on a runner that does not tell of it.
+
+Where Flink drains a job it calls a splittable DoFn again and again, at once, until nothing is left
+of it: for a stream that never ends, for ever. Beam's ``truncate`` would say so, and is not called
+there. What shows is that a wait which the DoFn asks for is not kept.
+
+Flink keeps whole seconds of a wait and drops the rest, so the short waits of every day show
+nothing. A long one is asked for, as a test, when no bundle has been safe for a while: a drain makes
+none safe before it is through. Where checkpoints come on time there are two or three tests in the
+first seconds of a process and none later.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from apache_beam.options.pipeline_options import StandardOptions
+
+TEST = 1.05
+"""Seconds of the wait that is asked for as a test: somewhat more than Flink keeps of it."""
+CUT = 3
+"""Tests in a row that were cut to less than half: a drain. A wall clock that jumps cuts one."""
+PATIENCE, MOST_PATIENCE = 4.0, 600.0
+"""Seconds without a safe bundle before a test; a test that is kept doubles them, up to a limit."""
+
+
+class Haste:
+    """The calls of one element of a splittable DoFn, whatever instance of it gets them.
+
+    Args:
+      watching: whether drains show in no other way; else none is ever noticed.
+      now: seconds of a clock that never jumps, for tests.
+    """
+
+    def __init__(self, watching: bool, now: Callable[[], float] = time.monotonic) -> None:
+        self._watching, self._now = watching, now
+        self._ended = self._safe = now()
+        self._patience = PATIENCE
+        self._cut = 0
+        self._testing = False
+
+    def safe(self) -> None:
+        """The runner has kept a bundle for good, as it never does within a drain."""
+        self._safe = self._now()
+
+    def drains(self) -> bool:
+        """A call begins. Whether the job is being drained: the element is to end now."""
+        if self._testing:
+            self._testing = False
+            now = self._now()
+            if now - self._ended < TEST / 2:
+                self._cut += 1
+            else:
+                self._cut, self._safe = 0, now
+                self._patience = min(2 * self._patience, MOST_PATIENCE)
+        return self._cut >= CUT
+
+    def wait(self, seconds: float) -> float:
+        """A call ends that wants to be called again after some seconds; returns what to ask for."""
+        self._ended = now = self._now()
+        self._testing = self._watching and (self._cut > 0 or now - self._safe >= self._patience)
+        return max(seconds, TEST) if self._testing else seconds
+
+
+class Hastes:
+    """One ``Haste`` for each name in this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, Haste] = {}
+
+    def of(self, name: str, watching: bool) -> Haste:
+        """That of a name."""
+        with self._lock:
+            return self._found.setdefault(name, Haste(watching))
+
+
+HASTES = Hastes()
+
+
+def hidden_drain(pipeline: Any) -> bool:
+    """Whether a pipeline's runner drains without saying so."""
+    return "flink" in str(pipeline.options.view_as(StandardOptions).runner or "").lower()
