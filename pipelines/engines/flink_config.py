@@ -24,6 +24,9 @@ OPENED = (
 LOG4J = """\
 rootLogger.level = INFO
 rootLogger.appenderRef.file.ref = F
+# Warns of every bundle that was finalized, which is what a reader acknowledges by.
+logger.finalized.name = org.apache.beam.runners.fnexecution.control.FnApiControlClient
+logger.finalized.level = ERROR
 appender.file.name = F
 appender.file.type = File
 appender.file.fileName = ${sys:log.file}
