@@ -25,6 +25,7 @@ from tests.runners.messages import Post
 from tests.runners.recording import SECRET
 from transforms.pubsub_client import publisher
 
+# Two workers need no more blocks: every block is an element of its own in each bundle.
 RESULTS = Path(__file__).parent / "results"
 CONFIG = """\
 name: load
@@ -36,6 +37,7 @@ aggregates:
   visits: {{count: events, over: [all, 60]}}
   paid: {{sum: amount, clip: [0, 50]}}
 deduplicate: {{horizon: 60s}}
+blocks: {blocks}
 source: {{pubsub: {{subscription: {subscription}, payload: ndjson, readers: 2}}}}
 secret: {{file: {folder}/secret.key}}
 sink: {{parquet: {folder}/out, every: {every}}}
@@ -149,6 +151,7 @@ def streaming(
         config = folder / "load.yaml"
         config.write_text(
             CONFIG.format(
+                blocks=4 if load.keys <= 2048 else 16,
                 keys=", ".join(f"k{i:05d}" for i in range(load.keys)),
                 start=times.show_timestamp(load.start * 1_000_000),
                 end=times.show_timestamp((load.start + load.seconds + after) * 1_000_000),

@@ -23,7 +23,8 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from dpcore.clock import Clock
 from dpcore.errors import ConfigError
 from transforms.coders import kind_of, pack, unpack
-from transforms.haste import HASTES, hidden_drain
+from transforms.haste import HASTES
+from transforms.runner import on_flink
 from transforms.stream_time import PRESENT, StreamTime
 
 KIND = b"H"
@@ -195,7 +196,7 @@ class Heartbeats(beam.PTransform):
                     self._clock,
                     self._now,
                     self._stream,
-                    hidden_drain(begin.pipeline),
+                    on_flink(begin.pipeline),
                 )
             ).with_output_types(tuple[int, bytes])
         )

@@ -15,9 +15,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
-
-from apache_beam.options.pipeline_options import StandardOptions
 
 TEST = 1.05
 """Seconds of the wait that is asked for as a test: somewhat more than Flink keeps of it."""
@@ -79,8 +76,3 @@ class Hastes:
 
 
 HASTES = Hastes()
-
-
-def hidden_drain(pipeline: Any) -> bool:
-    """Whether a pipeline's runner drains without saying so."""
-    return "flink" in str(pipeline.options.view_as(StandardOptions).runner or "").lower()

@@ -24,10 +24,11 @@ from dpcore.clock import Clock
 from transforms.dead_letters import DEAD
 from transforms.decode import emit
 from transforms.decode_messages import MessageDecoder, earliest
-from transforms.haste import HASTES, hidden_drain
+from transforms.haste import HASTES
 from transforms.pubsub_frontier import BACKLOG
 from transforms.pubsub_reader import SHELF, Reader, Subscription
 from transforms.pubsub_restriction import TurnProvider
+from transforms.runner import on_flink
 
 TURN = 0.2
 """Seconds that a turn goes on pulling."""
@@ -183,6 +184,6 @@ class ReadSubscription(beam.PTransform):
         if self._readers > 1:
             readers = readers | "Spread" >> beam.Reshuffle()
         found = readers | "Pull" >> beam.ParDo(
-            PullDoFn(self._from, self._decoder, self._clock, hidden_drain(pipeline.pipeline))
+            PullDoFn(self._from, self._decoder, self._clock, on_flink(pipeline.pipeline))
         ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(DEAD, main="events")
         return Read(found.events, found[DEAD])

@@ -30,6 +30,7 @@ from transforms.coders import kind_of
 from transforms.dead_letters import DEAD, dead_letters, tally_dead
 from transforms.leaf import to_timestamp
 from transforms.noise_source import NoiseSource
+from transforms.runner import AT_ONCE, on_flink
 from transforms.stepper import Stepper
 from transforms.strides import TICKS, NoisyStride
 
@@ -57,6 +58,8 @@ class TickDoFn(beam.DoFn):
       noise: where noise comes from; it carries a reference to the secret, never the value.
       every: ticks that a sink's file covers; no stride crosses a multiple of it.
       ahead: timers that one heartbeat sets (1 for bounded input, where all data comes first).
+      early: microseconds by which a timer is set before the end that it stands for, where the
+        runner fires it later than at its time.
     """
 
     MACHINE = userstate.ReadModifyWriteStateSpec(MACHINE_STATE, coders.BytesCoder())
@@ -74,10 +77,11 @@ class TickDoFn(beam.DoFn):
         noise: NoiseSource,
         every: int,
         ahead: int,
+        early: int = 0,
     ) -> None:
         self._program, self._clock, self._keys = program, clock, keys
         self._layout, self._noise, self._every = bytes.fromhex(layout), noise, every
-        self._ahead = ahead
+        self._ahead, self._early = ahead, early
 
     def process(
         self,
@@ -94,8 +98,8 @@ class TickDoFn(beam.DoFn):
             if last > before:
                 announced.write(last)
                 for tick in self._timers(before + 1, last):
-                    end = to_timestamp(self._clock.tick_start(tick + 1))
-                    timer.set(end, dynamic_timer_tag=str(tick))
+                    end = self._clock.tick_start(tick + 1) - self._early
+                    timer.set(to_timestamp(end), dynamic_timer_tag=str(tick))
             return
         first = _or(next_tick.read(), 0)
         if partial.tick_range(payload)[0] >= first:
@@ -126,7 +130,8 @@ class TickDoFn(beam.DoFn):
     ) -> Iterator[NoisyStride]:
         """Steps through every announced tick that is over by the time the timer stands for."""
         first = _or(next_tick.read(), 0)
-        over = (fired.micros - self._clock.start) // self._clock.period
+        moment = fired.micros + self._early
+        over = (moment - self._clock.start) // self._clock.period
         stop = min(over, _or(announced.read(), -1) + 1)
         if stop <= first:
             return
@@ -153,7 +158,7 @@ class TickDoFn(beam.DoFn):
         next_tick.write(stop)
         tally.show("last_tick", stop - 1)
         if self._ahead > 1:
-            tally.show("watermark_lag_ms", int(time.time() * 1e3) - fired.micros // 1000)
+            tally.show("watermark_lag_ms", int(time.time() * 1e3) - moment // 1000)
 
 
 def _or(value: int | None, default: int) -> int:
@@ -200,6 +205,7 @@ class Tick(beam.PTransform):
             self._noise,
             self._every,
             1 if self._bounded else AHEAD,
+            AT_ONCE if on_flink(pieces.pipeline) else 0,
         )
         return (
             pieces

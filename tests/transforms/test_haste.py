@@ -1,13 +1,8 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
-import apache_beam as beam
-import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-
-from transforms.haste import CUT, MOST_PATIENCE, PATIENCE, TEST, Haste, hidden_drain
+from transforms.haste import CUT, MOST_PATIENCE, PATIENCE, TEST, Haste
 
 
 class Wall:
@@ -95,13 +90,3 @@ def test_nothing_is_watched_where_drains_are_told() -> None:
     calls = Calls(watching=False)
     assert calls.run(1000, draining=True) == math.inf
     assert calls.tests == 0
-
-
-@pytest.mark.parametrize(
-    "runner, hidden",
-    [("FlinkRunner", True), ("PrismRunner", False), ("DataflowRunner", False), (None, False)],
-)
-def test_only_flink_hides_its_drains(runner: str | None, hidden: bool) -> None:
-    flags = [] if runner is None else [f"--runner={runner}"]
-    assert hidden_drain(SimpleNamespace(options=PipelineOptions(flags))) is hidden
-    assert hidden_drain(beam.Pipeline()) is False
