@@ -346,7 +346,7 @@ def sparse_lines(epsilon: float, ticks: int, seeds: int) -> Iterator[Line]:
         noise[np.diag_indices(SPARSE)] = rng.normal(size=SPARSE) * spread[i]
         right = (exact.right[i] + rng.normal(size=SPARSE) * spread[i])[None, None]
         for j, ridge in enumerate((None, 0.0)):
-            pull = ridge_for(ridge, spread[i : i + 1], SPARSE)
+            pull = ridge_for(ridge, spread[i : i + 1], stream.set)
             noisy = PrivateQuadratic(exact.matrix[i : i + 1] + noise, right, pull)
             models[j, i, seed] = accelerated.solve(noisy, stream.set, 1e-6).theta[0, 0]
 

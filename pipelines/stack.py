@@ -31,7 +31,7 @@ from pipelines.engines.pubsub import PubSubServer
 from pipelines.feed_topic import create
 from pipelines.job_config import PubSubSource
 from pipelines.stack_replay import LEAD, Prepared, Replay
-from pipelines.stack_view import Shown, View
+from pipelines.stack_view import Shown, View, save_picture
 from pipelines.terminal import console
 from transforms.secret import SecretRef
 
@@ -258,6 +258,11 @@ class Stack:
     type=float,
     help="End by itself so long after the first release.  [default: on Ctrl-C]",
 )
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the last screen in this SVG file.",
+)
 def main(
     config: Path,
     recorded: Path | None,
@@ -265,6 +270,7 @@ def main(
     rate: float,
     out: Path | None,
     seconds: float | None,
+    picture: Path | None,
 ) -> None:
     """Run CONFIG as a live stream on this machine and show its releases.
 
@@ -279,7 +285,7 @@ def main(
     replay = None if recorded is None else Replay(recorded, speed)
     try:
         with Stack(config, folder, replay, rate) as stack:
-            released = show(stack, seconds)
+            released = show(stack, seconds, picture)
         click.echo(f"weir: {released:,} ticks released; everything is stopped.", err=True)
     except KeyboardInterrupt:
         click.echo("weir: everything is stopped.", err=True)
@@ -294,8 +300,12 @@ def main(
             temporary.cleanup()
 
 
-def show(stack: Stack, seconds: float | None) -> int:
+def show(stack: Stack, seconds: float | None, picture: Path | None = None) -> int:
     """Shows releases until Ctrl-C or until the time is over; returns how many ticks there were.
+
+    Args:
+      stack: runs. seconds: how long after the first release; None: until Ctrl-C.
+      picture: an SVG file for the last screen.
 
     Raises:
       EngineFailed: the job or the feed has failed, or nothing is released.
@@ -314,6 +324,8 @@ def show(stack: Stack, seconds: float | None) -> int:
                 time.sleep(LOOK)
         except KeyboardInterrupt:
             pass
+    if picture is not None:
+        save_picture(view.draw(stack.look()), picture)
     return view.ticks
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import sys
 import time
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -22,7 +23,7 @@ from dpcore.errors import ConfigError
 from pipelines.config import JobConfig, load
 from pipelines.result_files import ResultFile, read_file, result_files
 from pipelines.results import SCALED, Output, Run, shown_of
-from pipelines.terminal import console, number, table
+from pipelines.terminal import NARROWEST, console, number, table
 
 KEYS = 16
 """Keys that fit on a screen."""
@@ -194,6 +195,13 @@ def curve(values: Sequence[float]) -> str:
     return "".join(
         BARS[round((value - low) / step)] if math.isfinite(value) else " " for value in values
     )
+
+
+def save_picture(drawn: RenderableType, path: Path) -> None:
+    """Writes a screen as SVG."""
+    recorder = Console(file=io.StringIO(), record=True, width=NARROWEST, highlight=False)
+    recorder.print(drawn)
+    path.write_text(recorder.export_svg(title="make stack"))
 
 
 def main(config: str, folder: str) -> None:

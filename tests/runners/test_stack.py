@@ -82,7 +82,8 @@ def test_a_live_stack_releases_and_ends_without_a_trace(
     mark = f"weir-test-{uuid.uuid4().hex}"
     out = tmp_path / "out"
     options = ["--rate", "300", "--out", str(out)]
-    options += ["--seconds", "4"] if end == "time" else []
+    picture = tmp_path / "screen.svg"
+    options += ["--seconds", "4", "--picture", str(picture)] if end == "time" else []
     environment = {**os.environ, "WEIR_TEST_MARK": mark, "TMPDIR": str(tmp_path)}
     log = tmp_path / "stack.log"
     with log.open("w") as said:
@@ -114,6 +115,8 @@ def test_a_live_stack_releases_and_ends_without_a_trace(
     assert len(rows) == whole * 4 * 3
     assert purchases(out) > SEEN, "no event was counted"
     assert "everything is stopped" in log.read_text()
+    assert picture.exists() == (end == "time")
+    assert end != "time" or "purchases" in picture.read_text()
     left = {path.name for path in tmp_path.iterdir()} - {"out", "stack.log"}
     assert not [name for name in left if name.startswith("weir-")], left
 
