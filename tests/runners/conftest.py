@@ -16,6 +16,7 @@ import pytest
 from pipelines.engines import flink_home, job_server, prism, pubsub_build
 from pipelines.engines.cache import EngineMissing
 from pipelines.engines.flink import FlinkCluster
+from pipelines.engines.processes import EngineFailed
 from pipelines.engines.pubsub import PubSubServer
 
 T = TypeVar("T")
@@ -95,7 +96,12 @@ def heal(cluster: FlinkCluster) -> None:
         process = cluster.taskmanagers.get(number)
         if worn or process is None or not process.alive:
             cluster.start_taskmanager(number, wait=False)
-    cluster.wait_for_taskmanagers(2)
+    try:
+        cluster.wait_for_taskmanagers(2, 30.0)
+    except EngineFailed:  # one is alive and the JobManager has given it up: it never comes back
+        for number in (0, 1):
+            cluster.start_taskmanager(number, wait=False)
+        cluster.wait_for_taskmanagers(2)
     for job in cluster.rest.jobs(live=True):
         cluster.rest.cancel(job["jid"])
         cluster.rest.wait_for(job["jid"], "CANCELED", "FAILED", "FINISHED")

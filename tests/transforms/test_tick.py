@@ -94,6 +94,25 @@ def test_ticks_are_released_when_their_time_is_over_and_not_before() -> None:
     assert counts(strides) == {0: 2, 1: 2, 2: 7} and dead == []
 
 
+@pytest.mark.parametrize("flink, before, overdue", [(0, 1, 0), (1, 1, 1), (1, 2, 0)])
+def test_on_flink_a_timer_is_set_one_millisecond_before_the_end(
+    flink: int, before: int, overdue: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There it fires when the watermark is beyond it; this runner fires it at its time."""
+    monkeypatch.setattr(tick, "on_flink", lambda _: bool(flink))
+    events = (
+        TestStream()
+        .advance_watermark_to(START / 1e6)
+        .add_elements([beat(0), gathered({0: 2})])
+        .advance_watermark_to(Timestamp(micros=at(0).micros - before * 1000))
+        .add_elements([gathered({0: 1})])
+        .advance_watermark_to(at(0))
+        .advance_watermark_to_infinity()
+    )
+    strides, dead = stream(ENDLESS, events)
+    assert counts(strides) == {0: 3 - overdue} and len(dead) == overdue
+
+
 def test_a_drain_ends_at_the_last_announced_tick() -> None:
     events = (
         TestStream()
