@@ -28,8 +28,10 @@ from transforms.stream_time import PRESENT, StreamTime
 
 MESSAGES = 1_000
 """Messages of one answer, at most: what the server allows."""
-BYTES = 16 << 20
-"""Bytes of one answer, about, at most."""
+BYTES = 8 << 20
+"""Bytes of one answer, about, at most: Pub/Sub's own answers hold 10 MB."""
+FIRST = 100
+"""Messages of the first answer: how large they are is not known yet."""
 QUESTION = 30.0
 """Seconds that a question waits for its first message."""
 PROBE = 0.2
@@ -111,7 +113,7 @@ class Reader:
         self._probe: Question | None = None
         self._next_probe = 0
         self._next_turn: int | None = None
-        self._mean = BYTES / MESSAGES
+        self._mean = BYTES / FIRST
         self._failures = 0
         self._closed = False
 
@@ -222,6 +224,8 @@ class Reader:
         code = error.code() if isinstance(error, grpc.Call) else None
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:  # it waited, and nothing came
             return
+        if code == grpc.StatusCode.RESOURCE_EXHAUSTED:  # an answer too large, or too many of them
+            self._mean *= 2
         self._failures += 1
         self.frontier.failed(self.wall())
         tally.add("source_errors")

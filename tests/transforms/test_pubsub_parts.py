@@ -251,8 +251,27 @@ def test_big_messages_are_asked_for_a_few_at_a_time(monkeypatch: pytest.MonkeyPa
     one, _, _, asked = reader(monkeypatch, answers)
     while one.take(0):
         pass
-    assert asked[0] == 1_000 and asked[-1] <= 2
+    assert asked[0] == 100 and asked[-1] <= 2
     assert asked == sorted(asked, reverse=True)
+
+
+def test_small_messages_are_asked_for_a_thousand_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [[wire("a", bytes(100))] for _ in range(8)]
+    one, _, _, asked = reader(monkeypatch, answers)
+    while one.take(0):
+        pass
+    assert asked[0] == 100 and asked[-1] == 1_000
+    assert asked == sorted(asked)
+
+
+def test_an_answer_that_is_too_large_is_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = [Failure(grpc.StatusCode.RESOURCE_EXHAUSTED) for _ in range(8)]
+    one, _, clock, asked = reader(monkeypatch, [*large, [wire("a", bytes(8 << 20))]])
+    for _ in large:
+        assert one.take(0) is None
+        clock[0] += one.pause
+    assert one.take(0) is not None
+    assert asked[:8] == [100, 50, 25, 12, 6, 3, 2, 1]
 
 
 def test_an_attribute_may_say_when_a_message_arrived(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ func (f *front) up() error {
 		return err
 	}
 	f.address = listener.Addr().String()
-	f.server = grpc.NewServer(grpc.MaxRecvMsgSize(largest), grpc.MaxSendMsgSize(largest))
+	f.server = grpc.NewServer(grpc.MaxRecvMsgSize(largest))
 	pb.RegisterPublisherServer(f.server, &f.store.GServer)
 	pb.RegisterSubscriberServer(f.server, &f.store.GServer)
 	pb.RegisterSchemaServiceServer(f.server, &f.store.GServer)
