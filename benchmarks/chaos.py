@@ -106,7 +106,7 @@ def besiege(folder: Path, kills: int, seed: int, program: str) -> list[dict[str,
             "releases": len(recording.releases),
             "lost": len(lost),
             "doubled": 0,  # a cell that is there twice raises when the folder is read
-            "other_bits": len(wrong),
+            "other_bits": wrong,
             "overdue": reasons["overdue"],
             "redelivered": counts["deliveries"] - counts["messages"],
             "stream_outlived_the_kills": early,
