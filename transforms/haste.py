@@ -5,9 +5,9 @@ of it: for a stream that never ends, for ever. Beam's ``truncate`` would say so,
 there. What shows is that a wait which the DoFn asks for is not kept.
 
 Flink keeps whole seconds of a wait and drops the rest, so the short waits of every day show
-nothing. A long one is asked for, as a test, when no bundle has been safe for a while: a drain makes
-none safe before it is through. Where checkpoints come on time there are two or three tests in the
-first seconds of a process and none later.
+nothing. A long one is a test: it is asked for when no bundle has been safe for a while, as a drain
+makes none safe before it is through, and where a DoFn has the time anyway. Where checkpoints come
+on time there are two or three tests in the first seconds of a process.
 """
 
 from __future__ import annotations
@@ -51,14 +51,17 @@ class Haste:
             if now - self._ended < TEST / 2:
                 self._cut += 1
             else:
-                self._cut, self._safe = 0, now
-                self._patience = min(2 * self._patience, MOST_PATIENCE)
+                self._cut = 0
+                if now - self._safe >= self._patience:
+                    self._safe = now
+                    self._patience = min(2 * self._patience, MOST_PATIENCE)
         return self._cut >= CUT
 
     def wait(self, seconds: float) -> float:
         """A call ends that wants to be called again after some seconds; returns what to ask for."""
         self._ended = now = self._now()
-        self._testing = self._watching and (self._cut > 0 or now - self._safe >= self._patience)
+        suspect = self._cut > 0 or now - self._safe >= self._patience
+        self._testing = self._watching and (suspect or seconds >= TEST)
         return max(seconds, TEST) if self._testing else seconds
 
 

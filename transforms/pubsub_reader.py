@@ -184,6 +184,10 @@ class Reader:
         tally.add("bytes", size)
         return Pulled(messages, [one.ack_id for one in found], len(found) >= question.count)
 
+    def is_well(self) -> bool:
+        """Whether the last answer was one."""
+        return not self._failures
+
     @property
     def pause(self) -> float:
         """Seconds to wait before the next turn: longer while the server is away."""

@@ -30,8 +30,8 @@ from transforms.pubsub_reader import SHELF, Reader, Subscription
 from transforms.pubsub_restriction import TurnProvider
 from transforms.runner import on_flink
 
-TURN = 0.2
-"""Seconds that a turn goes on pulling."""
+TURN, LONG_TURN = 0.2, 2.0
+"""Seconds that a turn goes on pulling: a fiftieth of a tick, within these bounds."""
 WAIT = 0.05
 """Seconds that a turn waits for an answer; an open question outlives it."""
 
@@ -62,6 +62,8 @@ class PullDoFn(beam.DoFn):
     ) -> None:
         self._from, self._decoder, self._clock = subscription, decoder, clock
         self._hidden_drain = hidden_drain
+        tick = clock.period / subscription.stream.speed / 1e6
+        self._turn = min(max(TURN, tick / 50), LONG_TURN)
         self._run = uuid.uuid4().hex
 
     def setup(self) -> None:
@@ -89,8 +91,13 @@ class PullDoFn(beam.DoFn):
             return
         stamp = watermark.current_watermark() or _floor(self._clock.start)
         ids: list[str] = []
-        until = time.monotonic() + TURN
-        while pulled := reader.take(WAIT):
+        until = time.monotonic() + self._turn
+        while True:
+            pulled = reader.take(WAIT)
+            if pulled is None:
+                if self._turn > TURN and reader.is_well() and time.monotonic() < until:
+                    continue  # fewer turns: each costs Flink's runner memory
+                break
             if not tracker.try_claim(len(ids)):
                 reader.leases.give_back(pulled.ids)
                 break
@@ -115,10 +122,18 @@ class PullDoFn(beam.DoFn):
         tracker.defer_remainder(Duration.of(haste.wait(0 if ids else reader.pause)))
 
     def _reached(self, reader: Reader) -> Timestamp:
-        """The watermark: the frontier less the delay, from the start of the clock on."""
+        """The watermark: the frontier less the delay, from the start of the clock on.
+
+        Never within the last 2 ms of a tick, whose timer may be set a little early (see runner).
+        """
         at = reader.reached()
-        start = self._clock.start
-        return _floor(start if at is None else max(start, at - self._clock.delay))
+        start, period = self._clock.start, self._clock.period
+        if at is None or at - self._clock.delay <= start:
+            return _floor(start)
+        past = at - self._clock.delay - start
+        if past % period >= period - 2000:
+            past = max(0, past - 2000)
+        return _floor(start + past)
 
     def _is_over(self, reader: Reader, told: Timestamp) -> bool:
         """Whether every tick of the clock is behind the reader and nothing is left to read.

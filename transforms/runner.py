@@ -3,6 +3,8 @@
 - It drains a job without telling its sources (see haste).
 - It keeps whole seconds of the wait and of the watermark of a splittable DoFn. A watermark is only
   ever moved back by that: ticks that end on whole seconds lose nothing.
+- Before Beam 2.76 every call of a splittable DoFn costs it memory for good: some 600 bytes for each
+  group of keyed state in a worker (128 of them over all workers). So the fewer calls, the better.
 - It fires a timer once the watermark is beyond it, not at it.
 """
 
