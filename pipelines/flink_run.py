@@ -70,6 +70,12 @@ class FlinkRun:
             )
         need("java", "Flink's job server")
         self._jar = target.jar or str(job_server.jar())
+        if (
+            streaming
+            and target.jar is None
+            and "max_parallelism" not in flink_options.names_of(flags)
+        ):
+            _log.warning(job_server.FORGETFUL)
         self._job, self._target, self._state = job, target, state
         self._streaming = streaming
         self._savepoint = None if target.resume is None else state.resolve(target.resume)

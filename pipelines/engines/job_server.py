@@ -1,7 +1,7 @@
 """Flink's job server for Beam: takes a portable pipeline and submits it to a cluster.
 
 Maven assembles it from Beam's own published libraries with the ``pom.xml`` beside this file. An
-official job-server jar of another Beam release does as well: ``--flink_job_server_jar=PATH``.
+official job-server jar of another Beam release does as well: ``--flink-job-server-jar PATH``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,15 @@ from pipelines.engines.tools import need, run
 
 BEAM = "2.70.0"
 """Newest Beam release whose Flink runner for 1.19 is published with all that it needs."""
+
+FORGETFUL = (
+    f"the job server of `make flink` has Beam {BEAM}, with which a stream takes up to 40 kB of its "
+    "worker's memory at every look at its sources and never gives it back: enough for minutes to "
+    "hours. For longer name Apache's job server for Flink 1.19, Beam 2.76 or newer, from the first "
+    "start on (--flink-job-server-jar JAR), or stay small (--max_parallelism=4). "
+    "docs/operations.md, Capacity, has the figures."
+)
+"""What the user of a stream is told; ``transforms/runner.py`` says why."""
 
 POM = Path(__file__).with_name("job_server_maven") / "pom.xml"
 JAR = "flink-job-server.jar"

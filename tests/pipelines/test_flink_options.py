@@ -13,8 +13,9 @@ import pytest
 
 from dpcore.errors import ConfigError
 from pipelines.config import load
+from pipelines.engines import job_server
 from pipelines.flink_options import flags_of, names_of, parallelism_of, settings_of
-from pipelines.flink_run import refusal_in
+from pipelines.flink_run import FlinkRun, refusal_in
 from pipelines.flink_target import FlinkTarget
 from pipelines.state_folder import StateFolder
 
@@ -124,3 +125,29 @@ def test_of_a_long_text_only_our_own_words_are_told() -> None:
 def test_senseless_settings_are_refused(small: Path, engine: str) -> None:
     with pytest.raises(ConfigError, match="engine"):
         load(small, [f"engine={engine}"])
+
+
+@pytest.mark.parametrize(
+    ("streaming", "jar", "given", "warned"),
+    [
+        (True, None, (), True),
+        (False, None, (), False),
+        (True, "apache.jar", (), False),
+        (True, None, ("--max_parallelism=4",), False),
+    ],
+)
+def test_who_runs_a_stream_on_our_own_job_server_hears_that_it_loses_memory(
+    small: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    streaming: bool,
+    jar: str | None,
+    given: tuple[str, ...],
+    warned: bool,
+) -> None:
+    monkeypatch.setattr(job_server, "jar", lambda: Path("ours.jar"))
+    monkeypatch.setattr("pipelines.flink_run.need", lambda *_: "java")
+    state = StateFolder(str(small.parent / "state"))
+    FlinkRun(load(small), FlinkTarget(jar=jar), state, streaming, given)
+    found = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert found == ([job_server.FORGETFUL] if warned else [])

@@ -13,6 +13,7 @@ from typing import Any, Self
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.processes import EngineFailed
 from pipelines.flink_run import is_over
+from tests.runners.account import account
 from tests.runners.jobs import Job, Outcome, Running, on
 
 WORKER = b"pipelines.engines.worker"
@@ -153,6 +154,12 @@ class Siege:
 
     def finish(self, deadline: float = 240) -> Outcome:
         """Waits for the end of the job, through its client if that still lives."""
+        try:
+            return self._finish(deadline)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{account(self.cluster)}") from None
+
+    def _finish(self, deadline: float) -> Outcome:
         if self.client.process.poll() is None:
             return self.client.finish(deadline)
         rest = self.cluster.rest
