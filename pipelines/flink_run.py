@@ -203,8 +203,10 @@ class FlinkRun:
                     raise WeirError(refused)
                 if not ending and self._is_over(job):
                     _log.info("the stream is over: the job is asked to end")
-                    ending = True  # Flink keeps a job whose sources have ended, so that it can save
+                    # Flink keeps a job whose sources have ended, so that it can save. A drain that
+                    # fails, as when a worker dies in it, restarts the job: then it is asked again.
                     self.rest.stop(job, self._state.savepoints, drain=True)
+                    ending = True
 
     def _refusal(self, job: str) -> str | None:
         """Our own words in the last failure of a job that is being restarted."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.pubsub import PubSubServer
+from pipelines.flink_run import is_over
 from tests.runners.besieged import besieged
 from tests.runners.jobs import differences
 from tests.runners.kills import eventually
@@ -35,3 +36,18 @@ def test_a_stream_survives_the_death_of_each_of_its_parts(
     counts = pubsub_server.counts(post.topic)
     assert counts["deliveries"] > counts["messages"], "no message came a second time"
     assert counts["unacked"] == 0
+
+
+def test_a_stream_that_was_over_when_all_died_ends_after_a_resume(
+    flink_cluster: FlinkCluster, pubsub_server: PubSubServer, tmp_path: Path
+) -> None:
+    recording = Recording(ticks=12)
+    with besieged(flink_cluster, pubsub_server.host, recording, tmp_path, 1) as (siege, post):
+        post.publish(data for data, _ in recording.messages(10, shuffled=True))
+        siege.kill_client()
+        eventually(lambda: is_over(flink_cluster.rest, siege.id), 180, "the end of the stream")
+        siege.settle(2)
+        siege.kill_jobmanager()
+        outcome = siege.finish()
+    assert not differences(outcome.cells, recording.releases)
+    assert pubsub_server.counts(post.topic)["unacked"] == 0
