@@ -1,0 +1,146 @@
+"""One turn of a reader: how long it lasts, and what watermark it leaves."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from apache_beam.utils.timestamp import Duration, Timestamp
+
+from dpcore.clock import Clock
+from transforms import pubsub_source
+from transforms.decode_messages import MessageDecoder
+from transforms.event_schema import EventSchema, Stamp
+from transforms.pubsub_reader import Subscription
+from transforms.pubsub_source import LONG_TURN, TURN, PullDoFn
+
+S = 1_000_000
+T0 = 1_700_000_000 * S
+
+
+class Reader:
+    """One that nothing comes to, and which gets worse after so many questions."""
+
+    def __init__(self, at: int | None, well_for: int) -> None:
+        self.at, self.asked, self._well_for = at, 0, well_for
+        self.wall_seconds = 0.0
+        self.pause = 0.05
+        self.frontier = SimpleNamespace(is_held=lambda _: False, is_idle=lambda: True)
+
+    def begin(self, turn: int) -> None:
+        """Any is as good."""
+
+    def take(self, wait: float) -> None:
+        self.asked += 1
+        self.wall_seconds += wait
+
+    def is_well(self) -> bool:
+        return self.asked < self._well_for
+
+    def wall(self) -> int:
+        return T0
+
+    def reached(self) -> int | None:
+        return self.at
+
+
+class Tracker:
+    """What a turn calls of one."""
+
+    def __init__(self) -> None:
+        self.ended, self.waits = False, list[float]()
+
+    def current_restriction(self) -> Any:
+        return SimpleNamespace(number=0)
+
+    def try_claim(self, position: object) -> bool:
+        self.ended |= position is None
+        return True
+
+    def defer_remainder(self, wait: Duration) -> None:
+        self.waits.append(wait.micros / 1e6)
+
+
+class Watermark:
+    """What a turn calls of one."""
+
+    def __init__(self) -> None:
+        self.at: Timestamp | None = None
+
+    def current_watermark(self) -> Timestamp | None:
+        return self.at
+
+    def set_watermark(self, at: Timestamp) -> None:
+        self.at = at
+
+
+def turn(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, at: int | None = None, well_for: int = 1 << 30
+) -> tuple[Reader, Tracker, Timestamp | None]:
+    """One turn at which nothing comes."""
+    reader, tracker, watermark = Reader(at, well_for), Tracker(), Watermark()
+    seconds = SimpleNamespace(monotonic=lambda: reader.wall_seconds)
+    monkeypatch.setattr(pubsub_source, "time", seconds)
+    monkeypatch.setattr(pubsub_source, "SHELF", SimpleNamespace(reader=lambda *_: reader))
+    decoder = MessageDecoder("ndjson", EventSchema.build(Stamp("t")), "s", 1 << 20)
+    finalizer = SimpleNamespace(register=lambda _: None)
+    found = PullDoFn(Subscription("s"), decoder, clock).process("0", finalizer, tracker, watermark)
+    assert not list(found)
+    return reader, tracker, watermark.at
+
+
+@pytest.mark.parametrize(
+    ("period", "seconds"),
+    [(S, 0.05), (10 * S, 0.05), (50 * S, 1.0), (100 * S, LONG_TURN), (86_400 * S, LONG_TURN)],
+)
+def test_a_turn_at_which_nothing_comes_is_long_where_ticks_are(
+    monkeypatch: pytest.MonkeyPatch, period: int, seconds: float
+) -> None:
+    reader, tracker, _ = turn(monkeypatch, Clock(T0, period))
+    assert reader.wall_seconds == pytest.approx(seconds, abs=0.06)
+    assert tracker.waits == [0.05] and not tracker.ended and TURN < LONG_TURN
+
+
+def test_a_turn_ends_when_the_server_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, *_ = turn(monkeypatch, Clock(T0, 86_400 * S), well_for=3)
+    assert reader.asked == 3
+
+
+@pytest.mark.parametrize(
+    ("past", "told"),
+    [
+        (5 * S, 5 * S),
+        (6 * S - 2001, 6 * S - 3000),
+        (6 * S - 2000, 6 * S - 4000),
+        (6 * S - 1, 6 * S - 3000),
+        (6 * S, 6 * S),
+        (7 * S // 2 + 999, 7 * S // 2),
+        (-S, 0),
+        (999, 0),
+    ],
+)
+def test_no_watermark_lies_within_the_last_two_milliseconds_of_a_tick(
+    monkeypatch: pytest.MonkeyPatch, past: int, told: int
+) -> None:
+    """A timer that is set a millisecond early must not fire before its tick is over."""
+    clock = Clock(T0, S, delay=3 * S)
+    _, _, watermark = turn(monkeypatch, clock, T0 + 3 * S + past)
+    assert watermark == Timestamp(micros=T0 + told)
+
+
+def test_of_a_reader_that_knows_nothing_the_watermark_is_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert turn(monkeypatch, Clock(T0, S))[2] == Timestamp(micros=T0)
+
+
+def test_a_reader_ends_only_after_a_turn_has_told_that_the_clock_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(T0, S, end=T0 + 3 * S)
+    _, tracker, watermark = turn(monkeypatch, clock, T0 + 60 * S)
+    assert watermark == Timestamp(micros=T0 + 60 * S) and tracker.waits and not tracker.ended
+    monkeypatch.setattr(Watermark, "current_watermark", lambda self: Timestamp(micros=T0 + 60 * S))
+    _, tracker, _ = turn(monkeypatch, clock, T0 + 60 * S)
+    assert tracker.ended and not tracker.waits
