@@ -54,7 +54,8 @@ class FlinkCluster:
         self._memory = memory or Memory()
         self._home: Path | None = None
         self._started = 0
-        self._fresh = 0.0
+        self._jobmanager_since = 0.0
+        self._since: dict[int, float] = {}
         self.jobmanager: Process | None = None
         self._names: dict[int, str] = {}
         self.taskmanagers: dict[int, Process] = {}
@@ -133,6 +134,7 @@ class FlinkCluster:
         assert self._home is not None, "start() comes first"
         if self.jobmanager is not None:
             self.jobmanager.stop(0.0)
+        self._jobmanager_since = time.time()
         log = self.logs / "jobmanager.log"
         command = flink_config.jobmanager_command(self._home, self.folder / "conf", log)
         self.jobmanager = self._launch("Flink's JobManager", command, log)
@@ -145,7 +147,7 @@ class FlinkCluster:
         if number in self.taskmanagers:
             self.taskmanagers.pop(number).stop(0.0)
         self._started += 1
-        self._fresh = time.time()
+        self._since[number] = time.time()
         self._names[number] = name = f"tm-{number}-{self._started}"
         log = self.logs / f"taskmanager-{number}.log"
         command = flink_config.taskmanager_command(
@@ -196,9 +198,16 @@ class FlinkCluster:
         parts = [self.jobmanager, *self.taskmanagers.values()]
         return all(part is not None and part.alive for part in parts)
 
-    def jobs_since_restart(self) -> int:
-        """How many jobs the JobManager has seen since a TaskManager was last started."""
-        return len([job for job in self.rest.jobs() if job["start-time"] >= self._fresh * 1000])
+    def is_worn(self, jobs: int) -> bool:
+        """Whether a TaskManager has seen so many jobs, each of which loaded its classes anew.
+
+        True also where nobody knows: a JobManager that is younger than they are has forgotten.
+        """
+        oldest = min(self._since.values(), default=0.0)
+        if self._jobmanager_since > oldest:
+            return True
+        seen = [job for job in self.rest.jobs() if job["start-time"] >= oldest * 1000]
+        return len(seen) >= jobs
 
     def __enter__(self) -> FlinkCluster:
         return self.start()

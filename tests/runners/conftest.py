@@ -91,7 +91,7 @@ def heal(cluster: FlinkCluster) -> None:
     """Brings a cluster back to what a new one is."""
     if cluster.jobmanager is None or not cluster.jobmanager.alive:
         cluster.start_jobmanager(wait=False)
-    worn = cluster.jobs_since_restart() >= JOBS_A_TASKMANAGER
+    worn = cluster.is_worn(JOBS_A_TASKMANAGER)
     for number in (0, 1):
         process = cluster.taskmanagers.get(number)
         if worn or process is None or not process.alive:
