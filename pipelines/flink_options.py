@@ -17,6 +17,7 @@ from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed
 from pipelines.flink_target import FlinkTarget
 from pipelines.state_folder import StateFolder
+from transforms.runner import WHOLE_BUNDLES
 
 _log = logging.getLogger(__name__)
 MAX_PARALLELISM = 128
@@ -89,6 +90,7 @@ def flags_of(
     engine = job.engine
     ours = {
         "streaming": None,  # Flink's batch mode has neither our timers nor checkpoints
+        WHOLE_BUNDLES: None,
         "job_name": name,
         "flink_master": target.master,
         "parallelism": str(parallelism),

@@ -18,6 +18,7 @@ from transforms.from_rows import from_rows
 from transforms.leaf import Leaf
 from transforms.noise_source import KeyedNoiseSource, NoiseSource
 from transforms.row_leaf import RowLeaves
+from transforms.runner import require_whole_bundles
 from transforms.secret import SecretRef
 from transforms.solve import Solve
 from transforms.stream_time import PRESENT, StreamTime
@@ -64,7 +65,8 @@ class PrivateReleases(beam.PTransform):
         Hashes of ids and rows stay keyed by ``secret``.
 
     Raises:
-      ConfigError: bounded input without ``clock.end``.
+      ConfigError: bounded input without ``clock.end``; unbounded input on Flink without
+        ``--finish_bundle_before_checkpointing``.
     """
 
     def __init__(
@@ -90,6 +92,8 @@ class PrivateReleases(beam.PTransform):
     def expand(self, events: Any) -> Releases:
         """Filter, Assign, Deduplicate, Bound, Leaf, Tick, Solve."""
         plan, dead = self._plan, []
+        if not self._bounded:
+            require_whole_bundles(events.pipeline)
         if events.element_type is not pa.RecordBatch:
             schema = EventSchema.from_config(plan.config, plan.program.columns)
             rows = from_rows(events, schema)

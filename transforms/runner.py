@@ -6,6 +6,9 @@
 - Before Beam 2.76 every call of a splittable DoFn costs it memory for good: some 600 bytes for each
   group of keyed state in a worker (128 of them over all workers). So the fewer calls, the better.
 - It fires a timer once the watermark is beyond it, not at it.
+- What is put out while a checkpoint is taken it keeps until the next bundle of the same step, while
+  the watermark goes on at once; where no bundle follows, it keeps it for ever. The option
+  ``finish_bundle_before_checkpointing`` ends that; a stream is not built without it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,10 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import StandardOptions
 
+from dpcore.errors import ConfigError
+
+WHOLE_BUNDLES = "finish_bundle_before_checkpointing"
+"""Option of Flink's runner."""
 AT_ONCE = 1000
 """Microseconds, Flink's least step: a timer set so much earlier fires there when it is due."""
 
@@ -21,3 +28,22 @@ AT_ONCE = 1000
 def on_flink(pipeline: Any) -> bool:
     """Whether a pipeline is built for Flink."""
     return "flink" in str(pipeline.options.view_as(StandardOptions).runner or "").lower()
+
+
+def require_whole_bundles(pipeline: Any) -> None:
+    """Refuses to build an unbounded pipeline that would lose events at checkpoints.
+
+    Raises:
+      ConfigError: it is for Flink, without the option.
+    """
+    if not on_flink(pipeline):
+        return
+    options = pipeline.options.get_all_options(retain_unknown_options=True)
+    if str(options.get(WHOLE_BUNDLES)).lower() != "true":
+        raise ConfigError(
+            f"--{WHOLE_BUNDLES}",
+            options.get(WHOLE_BUNDLES),
+            "has to be set for a stream on Flink: without it, what a checkpoint interrupts is sent "
+            f"on behind the watermark, and its events are lost. Add --{WHOLE_BUNDLES} to the "
+            "options of the pipeline.",
+        )

@@ -42,6 +42,7 @@ def test_defaults_of_a_stream(small: Path) -> None:
     assert found["max_bundle_time_mills"] == "50" and found["max_bundle_size"] == "20000"
     assert found["parallelism"] == "2" and found["max_parallelism"] == "128"
     assert found["environment_type"] == "LOOPBACK" and "streaming" in found
+    assert found["finish_bundle_before_checkpointing"] == ""
     assert "savepoint_path" not in found
     assert flags(small, at="file:///s")["savepoint_path"] == "file:///s"
 

@@ -62,6 +62,21 @@ def test_embedded_flink_and_a_message_that_nobody_can_read(
         assert message.deliveries == 1, "a message came twice though nothing failed"
 
 
+def test_checkpoints_in_the_middle_of_everything_hold_nothing_back(
+    job_server_jar: Any, pubsub_server: PubSubServer, post: Post, tmp_path: Path
+) -> None:
+    """Flink's runner may send what a checkpoint interrupts behind the watermark, or never."""
+    recording = Recording("sums")
+    pace = Pace.soon(12)
+    job = over_messages(tmp_path, recording, post, pace, ", readers: 2")
+    publisher = Publisher(post, recording, pace, LINES)
+    publisher.start()
+    often = "--checkpointing_interval=50"
+    outcome = job.run("flink", "--parallelism=2", often, deadline=120)
+    publisher.finish()
+    check(outcome, recording)
+
+
 def test_flink_cluster(flink_cluster: FlinkCluster, post: Post, tmp_path: Path) -> None:
     recording = Recording("sums")
     post.publish(data for data, _ in recording.messages(LINES, shuffled=True))
