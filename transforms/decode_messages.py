@@ -59,6 +59,11 @@ class MessageDecoder:
         self._form, self._schema, self._source = form, schema.lenient(), source
         self._line_bytes = line_bytes
 
+    @property
+    def has_ids(self) -> bool:
+        """Whether events have ids, so that a second delivery shows."""
+        return self._schema.id is not None
+
     def decode(self, messages: Sequence[Message]) -> list[Decoded]:
         """One pull -> batches, in the order of the messages where they share their columns."""
         full = [message for message in messages if not _is_blank(message.data)]

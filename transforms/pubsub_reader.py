@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from transforms import tally
 from transforms.decode_messages import Message
 from transforms.pubsub_client import subscriber
+from transforms.pubsub_confirm import Confirmations
 from transforms.pubsub_frontier import Frontier
 from transforms.pubsub_lease import Leases
 from transforms.stream_time import PRESENT, StreamTime
@@ -95,18 +96,21 @@ class Reader:
 
     Args:
       subscription: what to read.
+      later: whether to believe a bundle safe one checkpoint later than the runner says.
       client: a SubscriberClient, for tests. now: wall seconds since 1970, for tests.
     """
 
     def __init__(
         self,
         subscription: Subscription,
+        later: bool = False,
         client: Any = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._from, self._now = subscription, now
         self._client = client or subscriber(subscription.host)
         self.leases = Leases(self._client, subscription.name, subscription.ack_seconds)
+        self.confirmations = Confirmations(self.leases.acknowledge, later)
         self.frontier = self._new_frontier()
         self._ask_server = pull_call(self._client)
         self._open: Question | None = None
@@ -128,6 +132,7 @@ class Reader:
     def begin(self, turn: int) -> None:
         """A turn begins; one that is not the next is a start."""
         if turn != self._next_turn:
+            self.confirmations.restart()
             self.leases.give_back()
             self.frontier = self._new_frontier()
         self._next_turn = turn + 1
@@ -306,12 +311,12 @@ class _Shelf:
         for reader in closing:
             reader.close()
 
-    def reader(self, run: str, number: int, subscription: Subscription) -> Reader:
+    def reader(self, run: str, number: int, subscription: Subscription, later: bool) -> Reader:
         """The reader of a run with this number; made if this process has none."""
         with self._lock:
             found = self._readers.get((run, number))
             if found is None:
-                found = self._readers[run, number] = Reader(subscription)
+                found = self._readers[run, number] = Reader(subscription, later)
             return found
 
 

@@ -50,7 +50,8 @@ class PullDoFn(beam.DoFn):
       subscription: what to read.
       decoder: of its messages.
       clock: the public clock: its delay is what the watermark stays behind, its end the end.
-      hidden_drain: whether the runner drains without saying so; then no turn follows.
+      flink: whether the runner is Flink's, which drains without saying so (see haste) and declares
+        bundles safe too early (see pubsub_confirm).
     """
 
     def __init__(
@@ -58,10 +59,10 @@ class PullDoFn(beam.DoFn):
         subscription: Subscription,
         decoder: MessageDecoder,
         clock: Clock,
-        hidden_drain: bool = False,
+        flink: bool = False,
     ) -> None:
         self._from, self._decoder, self._clock = subscription, decoder, clock
-        self._hidden_drain = hidden_drain
+        self._flink = flink
         tick = clock.period / subscription.stream.speed / 1e6
         self._turn = min(max(TURN, tick / 50), LONG_TURN)
         self._run = uuid.uuid4().hex
@@ -83,9 +84,11 @@ class PullDoFn(beam.DoFn):
         watermark: Any = _WATERMARK,
     ) -> Iterator[Any]:
         """One turn."""
-        reader = SHELF.reader(self._run, int(number), self._from)
+        later = self._flink and self._decoder.has_ids
+        reader = SHELF.reader(self._run, int(number), self._from, later)
         reader.begin(tracker.current_restriction().number)
-        haste = HASTES.of(f"{self._run} {number}", self._hidden_drain)
+        began = reader.confirmations.began()
+        haste = HASTES.of(f"{self._run} {number}", self._flink)
         finalizer.register(haste.safe)  # also where nothing was pulled: runners expect something
         if haste.drains() and tracker.try_claim(None):
             return
@@ -110,8 +113,7 @@ class PullDoFn(beam.DoFn):
                 reader.frontier.answered(reader.wall(), first, pulled.full)
             if time.monotonic() >= until:
                 break
-        if ids:
-            finalizer.register(partial(reader.leases.acknowledge, ids))
+        finalizer.register(partial(reader.confirmations.safe, began, ids))
         reached = self._reached(reader)
         if reached > stamp:
             watermark.set_watermark(reached)
@@ -138,7 +140,8 @@ class PullDoFn(beam.DoFn):
     def _is_over(self, reader: Reader, told: Timestamp) -> bool:
         """Whether every tick of the clock is behind the reader and nothing is left to read.
 
-        Where messages never cease, a minute behind the end is enough. The runner must have been
+        All that was read is acknowledged by then, as no later turn would do it. Where messages
+        never cease, a minute behind the end is enough. The runner must have been
         told so by an earlier turn: a job that ends at the moment at which its last timers are due
         may end without them.
         """
@@ -151,7 +154,7 @@ class PullDoFn(beam.DoFn):
             return False
         hold = int(self._from.ack_seconds * 1e6 * self._from.stream.speed)
         past = at - clock.delay - end
-        if reader.frontier.is_idle():
+        if reader.frontier.is_idle() and not len(reader.leases):
             return past >= hold
         return past >= BACKLOG * self._from.stream.speed
 

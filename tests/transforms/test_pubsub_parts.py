@@ -226,7 +226,7 @@ def reader(
         return Call(queue.pop(0) if queue else None)
 
     monkeypatch.setattr("transforms.pubsub_reader.pull_call", lambda client: ask)
-    one = Reader(Subscription("s", **options), server, lambda: clock[0])
+    one = Reader(Subscription("s", **options), client=server, now=lambda: clock[0])
     one.leases._closed.set()
     one.begin(0)
     return one, server, clock, asked

@@ -12,6 +12,8 @@ from dpcore.clock import Clock
 from transforms import pubsub_source
 from transforms.decode_messages import MessageDecoder
 from transforms.event_schema import EventSchema, Stamp
+from transforms.pubsub_confirm import Confirmations
+from transforms.pubsub_frontier import BACKLOG
 from transforms.pubsub_reader import Subscription
 from transforms.pubsub_source import LONG_TURN, TURN, PullDoFn
 
@@ -27,6 +29,8 @@ class Reader:
         self.wall_seconds = 0.0
         self.pause = 0.05
         self.frontier = SimpleNamespace(is_held=lambda _: False, is_idle=lambda: True)
+        self.confirmations = Confirmations(lambda _: None, later=False)
+        self.leases: list[str] = []
 
     def begin(self, turn: int) -> None:
         """Any is as good."""
@@ -76,10 +80,15 @@ class Watermark:
 
 
 def turn(
-    monkeypatch: pytest.MonkeyPatch, clock: Clock, at: int | None = None, well_for: int = 1 << 30
+    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
+    at: int | None = None,
+    well_for: int = 1 << 30,
+    held: tuple[str, ...] = (),
 ) -> tuple[Reader, Tracker, Timestamp | None]:
-    """One turn at which nothing comes."""
+    """One turn at which nothing comes. ``held``: what earlier turns pulled."""
     reader, tracker, watermark = Reader(at, well_for), Tracker(), Watermark()
+    reader.leases += held
     seconds = SimpleNamespace(monotonic=lambda: reader.wall_seconds)
     monkeypatch.setattr(pubsub_source, "time", seconds)
     monkeypatch.setattr(pubsub_source, "SHELF", SimpleNamespace(reader=lambda *_: reader))
@@ -144,3 +153,7 @@ def test_a_reader_ends_only_after_a_turn_has_told_that_the_clock_is_over(
     monkeypatch.setattr(Watermark, "current_watermark", lambda self: Timestamp(micros=T0 + 60 * S))
     _, tracker, _ = turn(monkeypatch, clock, T0 + 60 * S)
     assert tracker.ended and not tracker.waits
+    _, tracker, _ = turn(monkeypatch, clock, T0 + 60 * S, held=("a",))
+    assert not tracker.ended, "what it has read is not acknowledged yet"
+    _, tracker, _ = turn(monkeypatch, clock, T0 + 3 * S + BACKLOG, held=("a",))
+    assert tracker.ended, "a minute is enough"

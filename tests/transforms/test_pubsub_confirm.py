@@ -1,0 +1,126 @@
+"""Acknowledged is only what a completed checkpoint holds, whatever Flink's runner declares safe."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from transforms.pubsub_confirm import Confirmations
+
+
+class Flink:
+    """One worker of Flink's runner: bundles, barriers and news of completed checkpoints, in any
+    order that it can see. What it declares safe is what Beam's Flink runner does."""
+
+    def __init__(self, later: bool, seed: int) -> None:
+        self._dice = random.Random(seed)
+        self.confirmations = Confirmations(self._acknowledge, later)
+        self.ended = self.acknowledged = 0
+        self._count = 0
+        self._outstanding: list[tuple[int, list[str]]] = []
+        self._open: tuple[int, str] | None = None
+        self._in_barrier: set[str] = set()
+        self._under_way = False
+        self.completed: set[str] = set()
+        self.unsafe: list[str] = []
+
+    def _acknowledge(self, ids: Sequence[str]) -> None:
+        self.acknowledged += len(ids)
+        self.unsafe += [one for one in ids if one not in self.completed]
+
+    def step(self) -> None:
+        """One thing that may happen."""
+        self._dice.choice([self._begin, self._end, self._end, self._barrier, self._news])()
+
+    def _begin(self) -> None:
+        if self._open is None:
+            self._open = self.confirmations.began(), f"m{self._count}"
+            self._count += 1
+
+    def _end(self) -> None:
+        if self._open is not None:
+            began, message = self._open
+            self._outstanding.append((began, [message]))
+            self._open = None
+            self.ended += 1
+
+    def _barrier(self) -> None:
+        if self._under_way:
+            return
+        self._end()
+        self._under_way = True
+        self._in_barrier = {f"m{i}" for i in range(self._count)}
+
+    def _news(self) -> None:
+        """A checkpoint is complete: all that has ended is declared safe, in any order."""
+        if not self._under_way:
+            return
+        self._under_way = False
+        self.completed = self._in_barrier
+        declared, self._outstanding = self._outstanding, []
+        self._dice.shuffle(declared)
+        for began, ids in declared:
+            self.confirmations.safe(began, ids)
+
+    def fail(self) -> None:
+        """The job goes back to its last checkpoint; the news of the one under way never comes."""
+        self._under_way, self._open = False, None
+        self.confirmations.restart()
+        late, self._outstanding = self._outstanding, []
+        self.completed = set()  # what is acknowledged of before is another life's
+        for began, ids in late:
+            self.confirmations.safe(began, ids)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_nothing_is_acknowledged_that_no_checkpoint_holds(seed: int) -> None:
+    flink = Flink(later=True, seed=seed)
+    for _ in range(400):
+        flink.step()
+    assert not flink.unsafe
+    assert flink.acknowledged > flink.ended / 3, "and most of it is, in time"
+
+
+def test_the_runners_word_would_lose_messages() -> None:
+    found = []
+    for seed in range(20):
+        flink = Flink(later=False, seed=seed)
+        for _ in range(400):
+            flink.step()
+        found += flink.unsafe
+        assert flink.acknowledged
+    assert found
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_what_was_pulled_before_a_restart_is_not_acknowledged_after_it(seed: int) -> None:
+    flink = Flink(later=True, seed=seed)
+    for _ in range(5):
+        for _ in range(60):
+            flink.step()
+        flink.fail()
+    assert not flink.unsafe
+
+
+def test_bundles_without_messages_carry_the_news() -> None:
+    acknowledged: list[str] = []
+    one = Confirmations(acknowledged.extend, later=True)
+    one.safe(one.began(), ["a", "b"])
+    assert not acknowledged
+    one.safe(one.began(), [])
+    assert acknowledged == ["a", "b"]
+    one.safe(one.began(), ["c"])
+    one.restart()
+    one.safe(one.began(), [])
+    one.safe(one.began(), [])
+    assert acknowledged == ["a", "b"], "c comes again"
+
+
+def test_other_runners_are_taken_at_their_word() -> None:
+    acknowledged: list[str] = []
+    one = Confirmations(acknowledged.extend, later=False)
+    one.safe(one.began(), ["a"])
+    one.safe(one.began(), [])
+    assert acknowledged == ["a"]
