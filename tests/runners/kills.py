@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -169,7 +170,7 @@ class Siege:
         return Outcome(self.job.cells(), {}, self.client.text)
 
 
-def longest_gap(job: Job) -> float:
-    """Seconds between two files of releases that followed one another, at most."""
-    moments = sorted(path.stat().st_mtime for path in job.out.glob("ticks-*"))
-    return max((b - a for a, b in zip(moments, moments[1:], strict=False)), default=0.0)
+def longest_gap(job: Job, due: float) -> float:
+    """Seconds without a new file of releases, at most, since the first was due (wall time)."""
+    moments = sorted([due, *(path.stat().st_mtime for path in job.out.glob("ticks-*"))])
+    return max(b - a for a, b in itertools.pairwise(moments))
