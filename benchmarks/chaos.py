@@ -85,7 +85,7 @@ def besiege(folder: Path, kills: int, seed: int, program: str) -> list[dict[str,
         publisher = Publisher(post, recording, pace, size=10)
         publisher.start()
         environment = {"PUBSUB_EMULATOR_HOST": server.host}
-        with Siege(job, cluster, environment=environment) as siege:
+        with Siege(job, cluster, pace, environment=environment) as siege:
             siege.settle(3)
             for i, part in enumerate(order(kills, dice)):
                 time.sleep(dice.uniform(0, 3))

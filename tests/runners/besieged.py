@@ -35,7 +35,7 @@ def besieged(
             job = over_messages(
                 place, recording, post, pace, ", readers: 2", every=every, extra=often
             )
-            with Siege(job, cluster) as siege:
+            with Siege(job, cluster, pace) as siege:
                 siege.settle(1)
                 if time.time() < pace.started - 5:
                     yield siege, post

@@ -16,6 +16,7 @@ from pipelines.engines.processes import EngineFailed
 from pipelines.flink_run import is_over
 from tests.runners.account import account
 from tests.runners.jobs import Job, Outcome, Running, on
+from tests.runners.messages import Pace
 
 WORKER = b"pipelines.engines.worker"
 SETTLES = 180.0
@@ -76,11 +77,12 @@ class Siege:
     """A job on a cluster whose parts are killed. A context manager; it leaves no process behind.
 
     Attributes:
-      job: what runs. cluster: where. flags, environment: for ``weir run``.
+      job: what runs. cluster: where. pace: of the stream. flags, environment: for ``weir run``.
     """
 
     job: Job
     cluster: FlinkCluster
+    pace: Pace
     flags: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     client: Running = field(init=False)

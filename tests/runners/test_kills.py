@@ -11,7 +11,14 @@ from pipelines.flink_run import is_over
 from tests.runners.besieged import besieged
 from tests.runners.jobs import differences
 from tests.runners.kills import eventually
+from tests.runners.messages import Post, Publisher
 from tests.runners.recording import Recording
+
+
+def wait_for_pulls(server: PubSubServer, post: Post, more: int) -> None:
+    """Returns when so many more messages have gone out."""
+    enough = server.counts(post.topic)["deliveries"] + more
+    eventually(lambda: server.counts(post.topic)["deliveries"] >= enough, 60, "pulls")
 
 
 def test_a_stream_survives_the_death_of_each_of_its_parts(
@@ -19,16 +26,19 @@ def test_a_stream_survives_the_death_of_each_of_its_parts(
 ) -> None:
     recording = Recording(ticks=60)
     with besieged(flink_cluster, pubsub_server.host, recording, tmp_path, 1) as (siege, post):
-        post.publish(data for data, _ in recording.messages(10, shuffled=True))
-        eventually(lambda: pubsub_server.counts(post.topic)["deliveries"], 30, "a pull")
-        for number in (0, 1):  # one of them has what was pulled, and no checkpoint has it
-            siege.kill_worker(number)
-        siege.settle(2)
+        publisher = Publisher(post, recording, siege.pace, 10)
+        publisher.start()
+        for more in (1, 100):  # soon, and when checkpoints and pulls have got in step
+            wait_for_pulls(pubsub_server, post, more)
+            for number in (0, 1):  # one of them has what was pulled, and no checkpoint has it
+                siege.kill_worker(number)
+            siege.settle(2)
         siege.kill_taskmanager(0)
         siege.settle(2)
         siege.kill_client()
         siege.settle(1)
         siege.kill_jobmanager()
+        publisher.finish()
         outcome = siege.finish()
     assert not differences(outcome.cells, recording.releases)
     assert not {"overdue", "divergent"} & outcome.counters.keys()
