@@ -41,7 +41,8 @@ def delays(folder: Path, start: int) -> np.ndarray[Any, Any]:
 def measure(folder: Path, seconds: int, rate: int, size: int, keys: int) -> dict[str, Any]:
     """One load."""
     load = Load(int(time.time()) + STARTS, seconds, rate, size, keys)
-    with streaming(folder, load) as job:
+    blocks = 4 if keys <= 2048 else 16  # every block is an element of its own in each bundle
+    with streaming(folder, load, blocks=blocks) as job:
         process = publishing(job.server.host, job.post.topic, load)
         outcome = job.running.wait(STARTS + seconds + 120)
         process.join()

@@ -25,7 +25,6 @@ from tests.runners.messages import Post
 from tests.runners.recording import SECRET
 from transforms.pubsub_client import publisher
 
-# Two workers need no more blocks: every block is an element of its own in each bundle.
 RESULTS = Path(__file__).parent / "results"
 CONFIG = """\
 name: load
@@ -132,13 +131,18 @@ class Streaming:
 
 @contextmanager
 def streaming(
-    folder: Path, load: Load, every: int = 1, after: int = 5, flags: Sequence[str] = ()
+    folder: Path,
+    load: Load,
+    every: int = 1,
+    after: int = 5,
+    flags: Sequence[str] = (),
+    blocks: int = 16,
 ) -> Iterator[Streaming]:
     """Server, cluster and job of a load; ended on leaving.
 
     Args:
       folder: empty. every: ticks of a file. after: seconds the clock runs on behind the load.
-      flags: of ``weir run``.
+      flags: of ``weir run``. blocks: few are quick, many are shared evenly by the workers.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (
@@ -151,7 +155,7 @@ def streaming(
         config = folder / "load.yaml"
         config.write_text(
             CONFIG.format(
-                blocks=4 if load.keys <= 2048 else 16,
+                blocks=blocks,
                 keys=", ".join(f"k{i:05d}" for i in range(load.keys)),
                 start=times.show_timestamp(load.start * 1_000_000),
                 end=times.show_timestamp((load.start + load.seconds + after) * 1_000_000),
