@@ -328,6 +328,8 @@ def show(stack: Stack, seconds: float | None, picture: Path | None = None) -> in
                 time.sleep(LOOK)
         except KeyboardInterrupt:
             pass
+    if not live.console.is_terminal:
+        live.console.print()  # the last line of a live screen in a file has no end
     if picture is not None:
         save_picture(view.draw(stack.look()), picture)
     return view.ticks
