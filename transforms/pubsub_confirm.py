@@ -3,9 +3,9 @@
 When a checkpoint is complete, Flink's runner declares every bundle safe that has ended by then.
 Those that ended behind its barrier are not in it: were they acknowledged, and went the job back to
 that checkpoint, their messages would be lost. So there a bundle is believed one checkpoint later:
-when another is declared safe that began after this one was. Flink tells a worker that a checkpoint
-is complete before the barrier of the next reaches it, so what had ended by the first news is in the
-second checkpoint.
+when another is declared safe that began after this one was. With one checkpoint at a time, its
+default, Flink tells a worker that it is complete before the barrier of the next reaches it, so what
+had ended by the first news is in the second checkpoint.
 
 The price: a job that was stopped gets the messages of its last checkpoint or two again. Where
 events have ids, these are dropped. Where they have none, to be counted twice is worse than to be

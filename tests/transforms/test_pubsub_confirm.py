@@ -18,7 +18,7 @@ class Flink:
         self._dice = random.Random(seed)
         self.confirmations = Confirmations(self._acknowledge, later)
         self.ended = self.acknowledged = 0
-        self._count = 0
+        self._count = self._first = 0
         self._outstanding: list[tuple[int, list[str]]] = []
         self._open: tuple[int, str] | None = None
         self._in_barrier: set[str] = set()
@@ -51,7 +51,7 @@ class Flink:
             return
         self._end()
         self._under_way = True
-        self._in_barrier = {f"m{i}" for i in range(self._count)}
+        self._in_barrier = {f"m{i}" for i in range(self._first, self._count)}
 
     def _news(self) -> None:
         """A checkpoint is complete: all that has ended is declared safe, in any order."""
@@ -65,11 +65,14 @@ class Flink:
             self.confirmations.safe(began, ids)
 
     def fail(self) -> None:
-        """The job goes back to its last checkpoint; the news of the one under way never comes."""
-        self._under_way, self._open = False, None
+        """The job goes back to its last checkpoint; the news of the one under way never comes.
+
+        What was pulled before comes again under other ack ids, so none of the old ones is right.
+        """
+        self._under_way, self._open, self._first = False, None, self._count
         self.confirmations.restart()
         late, self._outstanding = self._outstanding, []
-        self.completed = set()  # what is acknowledged of before is another life's
+        self.completed = set()
         for began, ids in late:
             self.confirmations.safe(began, ids)
 
