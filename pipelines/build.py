@@ -9,11 +9,11 @@ import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
 
 from dpcore import times
-from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from pipelines import plan_file
 from pipelines.config import JobConfig
 from pipelines.job_config import needed
+from pipelines.places import refuse_mixed
 from transforms import sinks_place
 from transforms.private_releases import PrivateReleases
 from transforms.secret import SecretRef
@@ -150,6 +150,7 @@ def build(
       ConfigError: what cannot be built: no source, no sink, files without ``clock.end``.
     """
     sink = needed("sink", job.sink)
+    refuse_mixed(job)
     dead: list[Any] = []
     bounded = is_bounded(job) if events is None else True
     if events is None:
@@ -170,13 +171,6 @@ def build(
     dead.append(found.dead)
     letters = tuple(dead) | "DeadLetters" >> beam.Flatten()
     if job.dead_letters is not None:
-        where = job.dead_letters
-        if None not in (where.path, sink.path) and Path(where.path) == Path(sink.path):
-            raise ConfigError(
-                f"dead_letters.{where.kind}",
-                where.path,
-                "is the folder of the releases: operators only may see dead letters.",
-            )
         letters | "WriteDead" >> dead_sink_of(job)
     written = found.releases | "Write" >> sink_of(job, plan)
     return {"events": events, "releases": found.releases, "dead": letters, "written": written}

@@ -87,11 +87,12 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
     from pipelines import plan as page
     from pipelines import run as command
     from pipelines.config import load
+    from pipelines.places import refuse_mixed
     from pipelines.terminal import console
 
     job = load(config, sets)
     made = command.plan_of(job)
-    command.check_folders(job, made, job.secret is None)
+    refuse_mixed(job)
     if as_json:
         print_json(made.to_json())
     else:

@@ -14,6 +14,7 @@ from dpcore.plan import Plan
 from pipelines.config import JobConfig
 from pipelines.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
 from pipelines.job_config import Secret, needed
+from pipelines.places import refuse_mixed
 from pipelines.progress import Progress
 from pipelines.summary import Result
 from pipelines.terminal import console
@@ -62,23 +63,17 @@ def check_folders(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> Non
     """Looks whether the sink can take this plan. Changes nothing; a job without sink passes.
 
     Raises:
-      ConfigError: a folder that is complete, of another plan, full of something else, or of both
-        releases and dead letters.
+      ConfigError: a folder that is complete, of another plan, full of something else, or that holds
+        or would hold dead letters.
     """
     if job.sink is None:
         return
-    letters, path = job.dead_letters, job.sink.path
+    refuse_mixed(job)
+    path = job.sink.path
     if path is not None and not _is_fresh_folder(path):
         from pipelines import build  # imports Beam, which takes seconds
 
         build.check_sink(job, plan, fresh_secret)
-    dead = None if letters is None else letters.path
-    if letters is not None and None not in (dead, path) and Path(str(dead)) == Path(str(path)):
-        raise ConfigError(
-            f"dead_letters.{letters.kind}",
-            dead,
-            "is the folder of the releases: only operators may see dead letters.",
-        )
 
 
 def _is_fresh_folder(path: str) -> bool:

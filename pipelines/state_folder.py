@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from apache_beam.io.filesystems import FileSystems
 
@@ -20,6 +19,7 @@ from dpcore.errors import ConfigError
 from dpcore.noise.prf import RootKey
 from dpcore.plan import Plan
 from pipelines.config import JobConfig
+from pipelines.places import local
 from pipelines.plan_file import plan_json, refuse_changed
 from transforms import sinks_place
 from transforms.secret import SecretRef
@@ -213,15 +213,6 @@ class StateFolder:
         temporary = Path(f"{place}.part")
         temporary.write_bytes(text)
         temporary.replace(place)
-
-
-def local(place: str) -> str:
-    """``file:`` URIs as absolute paths; other URIs as they are; paths absolute."""
-    if place.startswith("file:"):
-        return unquote(urlsplit(place).path)
-    if "://" in place:
-        return place.rstrip("/")
-    return str(Path(place).expanduser().absolute())
 
 
 def identities(secrets: Sequence[tuple[int, SecretRef]], plan: Plan) -> dict[str, str] | None:

@@ -131,14 +131,13 @@ def test_what_a_run_refuses(weir: Weir, small: Path, words: list[str], says: str
     assert not (small.parent / "out").exists()
 
 
-def test_a_foreign_folder_is_refused_by_plan_and_run(weir: Weir, small: Path) -> None:
+def test_a_foreign_folder_is_refused_by_run(weir: Weir, small: Path) -> None:
     out = small.parent / "out"
     out.mkdir()
     (out / "thesis.txt").write_text("x")
-    for command in ("plan", "run"):
-        result = weir(command, small)
-        assert result.exit_code == 2
-        assert "sink.parquet" in result.stderr
+    result = weir("run", small)
+    assert result.exit_code == 2
+    assert "sink.parquet" in result.stderr
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
 
 
