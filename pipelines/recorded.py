@@ -38,7 +38,7 @@ def read_batches(path: Path, config: JobConfig) -> Iterator[pa.RecordBatch]:
                 raise ConfigError(
                     "schema.time.column",
                     config.schema_.time.column,
-                    f"is not a column of {path.name}: {', '.join(batch.schema.names)}.",
+                    f"is not a column of {path.name}; name one that is.",
                 )
             yield batch
     except FileNotFoundError:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
+from transforms.type_words import type_word
 
 Bad = NDArray[np.bool_] | None
 
@@ -105,7 +106,9 @@ def to_number(values: Any, field: str = "", column: str = "", source: str = "") 
     elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
     else:
-        raise fault(field, column, f"is of type {kind} in {source}, which holds no numbers.")
+        raise fault(
+            field, column, f"is of type {type_word(kind)} in {source}, which holds no numbers."
+        )
     return pc.fill_null(values, float("nan")), bad
 
 
@@ -140,7 +143,9 @@ def to_text(
         values = values.cast(pa.string())
     else:
         raise fault(
-            field, column, f"is of type {kind} in {source}; text or whole numbers are needed."
+            field,
+            column,
+            f"is of type {type_word(kind)} in {source}; text or whole numbers are needed.",
         )
     if empty_is_null:
         values = pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)
@@ -174,7 +179,11 @@ def to_boolean(values: Any, field: str = "", column: str = "", source: str = "")
     if pa.types.is_boolean(kind):
         return values, None
     if not is_text(kind):
-        raise fault(field, column, f"is of type {kind} in {source}, which holds no true or false.")
+        raise fault(
+            field,
+            column,
+            f"is of type {type_word(kind)} in {source}, which holds no true or false.",
+        )
     text, spoilt = _checked(values)
     text = pc.utf8_lower(pc.ascii_trim(text, " \t"))
     true, false = (pc.is_in(text, value_set=names) for names in (_TRUE, _FALSE))

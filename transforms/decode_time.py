@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from transforms.decode_cast import cast_or_null, fault, is_text, plain, to_number
 from transforms.event_schema import EPOCH_MICROSECONDS, Stamp
+from transforms.type_words import type_word
 
 UTC_MICROSECONDS = pa.timestamp("us", "UTC")
 FIRST = -62_135_596_800_000_000
@@ -73,7 +74,11 @@ def to_time(values: Any, stamp: Stamp, source: str) -> pa.TimestampArray:
             f"holds numbers ({kind}) in {source}; say what they count with {stamp.field}.format: "
             "epoch_s, epoch_ms, epoch_us or epoch_ns, or strptime directives like %Y%m%d.",
         )
-    raise fault(stamp.field, stamp.column, f"is of type {kind} in {source}, which holds no times.")
+    raise fault(
+        stamp.field,
+        stamp.column,
+        f"is of type {type_word(kind)} in {source}, which holds no times.",
+    )
 
 
 def _in_range(microseconds: Any) -> pa.Int64Array:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from dpcore.errors import ConfigError
+from transforms import header_test
 from transforms.predicate import Predicate
 
 Kind = Literal["number", "text", "boolean", "any"]
@@ -129,18 +131,29 @@ class EventSchema:
             roles.setdefault(self.arrival.column, f"{self.arrival.field}.column")
         return roles.get(column) or self.fields.get(column, "aggregates")
 
-    def require(self, available: Iterable[str], source: str) -> None:
-        """Raises ConfigError if a needed column is not there, or is there twice."""
+    def require(
+        self, available: Iterable[str], source: str, rows: Sequence[Sequence[str]] = ()
+    ) -> None:
+        """Raises ConfigError if a needed column is not there, or is there twice.
+
+        Args:
+          available: names of columns. They are listed only if they pass the header test.
+          source: path or topic.
+          rows: records below a header, for the test.
+        """
         names = list(available)
         for column in self.needed:
             if names.count(column) == 1:
                 continue
             state = "is not a column of" if column not in names else "is there twice in"
-            raise ConfigError(
-                self.field_of(column),
-                column,
-                f"{state} {source}; its columns are {', '.join(names)}.",
-            )
+            doubt = header_test.doubt(names, rows)
+            if doubt is not None:
+                told = f"its names are not listed, as they may be none ({doubt})."
+            else:
+                near = difflib.get_close_matches(column, names, n=1)
+                hint = f"did you mean {near[0]}? Its" if near and column not in names else "its"
+                told = f"{hint} columns are {', '.join(names)}."
+            raise ConfigError(self.field_of(column), column, f"{state} {source}; {told}")
 
     @classmethod
     def build(
