@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpcore.clock import Clock
+from dpcore.errors import ConfigError
 from transforms import tally
 from transforms.dead_letters import DEAD, SOURCE, dead_letters, reason_code, tally_dead
 from transforms.predicate import Predicate
@@ -66,7 +67,18 @@ class Assign:
         self._keep = tuple(dict.fromkeys(names))
 
     def __call__(self, batch: pa.RecordBatch) -> Assigned:
-        """One batch of decoded events -> those that count, with key and tick."""
+        """One batch of decoded events -> those that count, with key and tick.
+
+        Raises:
+          ConfigError: a batch of something else.
+        """
+        if not {"@time", "@position"} <= set(batch.schema.names):
+            raise ConfigError(
+                "events",
+                "RecordBatch",
+                "has no columns @time and @position, so it is no batch of decoded events; give "
+                "its rows, batch.to_pylist(), or decode it with transforms.decode_batch.assemble.",
+            )
         given = batch.num_rows
         if self._where is not None:
             batch = batch.filter(self._where.mask(batch))

@@ -1,11 +1,12 @@
-"""Python dictionaries as events: for notebooks and small jobs. Files and messages come as batches.
+"""Python values as events: for notebooks and small jobs. Files and messages come as batches.
 
-A dictionary an event costs a hundred times what a row of a batch does.
+An event is a mapping, or a value with named fields (see python_events). A value an event costs a
+hundred times what a row of a batch does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -15,25 +16,27 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
-from transforms.dead_letters import DEAD
+from transforms.dead_letters import DEAD, dead_letters
 from transforms.decode import emit
-from transforms.decode_batch import assemble
+from transforms.decode_batch import Decoded, assemble
 from transforms.decode_rows import columns_of
 from transforms.event_schema import EventSchema
+from transforms.python_events import check_elements, pick
 
 ROWS = 1 << 16
 SOURCE = "rows"
 
 
 class FromRows(beam.DoFn):
-    """Dictionaries -> canonical batches; what cannot be read is tagged "dead".
+    """Mappings and values with named fields -> canonical batches; what cannot be read, or is no
+    such value, is tagged "dead".
 
     Batches that are there already pass by. Positions count within a bundle.
     """
 
     def __init__(self, schema: EventSchema) -> None:
         self._schema = schema
-        self._held: list[Mapping[str, Any]] = []
+        self._held: list[dict[str, Any] | None] = []
         self._first = 0
         self._stamp: Any = None
 
@@ -49,7 +52,7 @@ class FromRows(beam.DoFn):
         if isinstance(event, pa.RecordBatch):
             yield event
             return
-        self._held.append(event)
+        self._held.append(pick(event, self._schema.needed))
         self._stamp = stamp if self._stamp is None else min(stamp, self._stamp)
         if len(self._held) >= ROWS:
             yield from self._decoded()
@@ -66,15 +69,32 @@ class FromRows(beam.DoFn):
                 yield WindowedValue(found, stamp, [GlobalWindow()])
 
     def _decoded(self) -> Iterator[Any]:
-        n = len(self._held)
-        positions = np.arange(self._first, self._first + n, dtype=np.int64)
-        columns, bad = columns_of(self._held, self._schema)
-        self._held, self._first, self._stamp = [], self._first + n, None
-        return emit(iter([assemble(columns, positions, self._schema, SOURCE, bad)]))
+        held, first = self._held, self._first
+        self._held, self._first, self._stamp = [], first + len(held), None
+        return emit(_decode(held, first, self._schema))
+
+
+def _decode(
+    held: Sequence[dict[str, Any] | None], first: int, schema: EventSchema
+) -> Iterator[Decoded]:
+    """Fields of events -> batches; None is no event. first: position of the first."""
+    events = [event for event in held if event is not None]
+    good = np.array([event is not None for event in held], dtype=bool)
+    positions = np.arange(first, first + len(held), dtype=np.int64)
+    if len(events) < len(held):
+        yield Decoded(None, dead_letters(SOURCE, positions[~good], "malformed"))
+    if events:
+        columns, bad = columns_of(events, schema)
+        yield assemble(columns, positions[good], schema, SOURCE, bad)
 
 
 def from_rows(events: Any, schema: EventSchema) -> Any:
-    """Adds FromRows: collections ``.events`` and ``.dead``."""
+    """Adds FromRows: collections ``.events`` and ``.dead``.
+
+    Raises:
+      ConfigError: the type of the elements says that they are no events, or lacks a column.
+    """
+    check_elements(events.element_type, schema)
     return events | "FromRows" >> beam.ParDo(FromRows(schema)).with_output_types(
         pa.RecordBatch, dead=pa.RecordBatch
     ).with_outputs(DEAD, main="events")

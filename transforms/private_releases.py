@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows
 
+from dpcore.errors import ConfigError, at_least_one
 from dpcore.plan import Plan
 from transforms.clock import Heartbeats
 from transforms.dead_letters import DEAD
@@ -46,7 +48,17 @@ def needed_columns(plan: Plan) -> tuple[str, ...]:
 
 
 class PrivateReleases(beam.PTransform):
-    """Canonical event batches, or dictionaries with the user's columns -> ``Releases``.
+    """Canonical event batches, or Python values with the user's columns -> ``Releases``.
+
+    Dictionaries, ``beam.Row``, NamedTuples and dataclasses are events::
+
+        plan = Plan.from_yaml(Path("shop.yaml").read_text())
+        with beam.Pipeline() as pipeline:
+            events = pipeline | beam.Create(
+                [{"date": "2025-01-01", "store": "north", "dollar_value": 12.5}]
+            )
+            found = events | PrivateReleases(plan, SecretRef(file="secret.key"))
+            found.releases | beam.Map(pa.RecordBatch.to_pylist) | beam.Map(print)
 
     **Formal guarantees**: those of ``plan.guarantee``, for everything that ``releases`` ever
     holds, as long as the secret stays secret and no event enters twice (see Deduplicate). Dead
@@ -65,8 +77,10 @@ class PrivateReleases(beam.PTransform):
         Hashes of ids and rows stay keyed by ``secret``.
 
     Raises:
-      ConfigError: bounded input without ``clock.end``; unbounded input on Flink without
-        ``--finish_bundle_before_checkpointing``.
+      TypeError: an argument of another type.
+      ConfigError: bounded input without ``clock.end``; input that is unbounded, or cut into
+        windows, or whose type says that it holds no events or lacks a column; unbounded input on
+        Flink without ``--finish_bundle_before_checkpointing``.
     """
 
     def __init__(
@@ -82,6 +96,10 @@ class PrivateReleases(beam.PTransform):
         rotate: Sequence[tuple[int, SecretRef]] = (),
     ) -> None:
         super().__init__()
+        _check_types(plan, secret, rotate)
+        at_least_one(every=every)
+        if horizon is not None:
+            at_least_one(horizon=horizon)
         self._plan = plan
         self._secret = SecretRef.fresh() if secret is None else secret
         self._noise = noise or KeyedNoiseSource(self._secret, plan.name, plan.digest, tuple(rotate))
@@ -92,6 +110,7 @@ class PrivateReleases(beam.PTransform):
     def expand(self, events: Any) -> Releases:
         """Filter, Assign, Deduplicate, Bound, Leaf, Tick, Solve."""
         plan, dead = self._plan, []
+        _check_input(events, self._bounded)
         if not self._bounded:
             require_whole_bundles(events.pipeline)
         if events.element_type is not pa.RecordBatch:
@@ -131,3 +150,46 @@ class PrivateReleases(beam.PTransform):
         if plan.program.leaf == "rows":
             return RowLeaves(plan.program, plan.keys, plan.clock, self._secret, plan.digest)
         return Leaf(plan.program, plan.keys, plan.clock)
+
+
+def _check_types(plan: Any, secret: Any, rotate: Any) -> None:
+    """Refuses what a worker would stumble over. Says types only: a text may be the secret."""
+    if not hasattr(plan, "program"):
+        how = "Plan.from_yaml(text)" if isinstance(plan, str) else "Plan.from_yaml or from_config"
+        raise TypeError(_wrong("plan", "a Plan", plan, f"make one with {how}"))
+    secrets = [("secret", secret)] if secret is not None else []
+    for entry in rotate:
+        if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], int)):
+            remedy = "write (tick, SecretRef(file='later.key'))"
+            raise TypeError(_wrong("rotate", "pairs of a tick and a SecretRef", entry, remedy))
+        secrets.append(("rotate", entry[1]))
+    for name, given in secrets:
+        if not isinstance(given, SecretRef):
+            remedy = "say where the secret is kept, like SecretRef(file='secret.key')"
+            raise TypeError(_wrong(name, "a SecretRef", given, remedy))
+
+
+def _wrong(name: str, wanted: str, given: Any, remedy: str) -> str:
+    return f"PrivateReleases: {name} must be {wanted}, not {type(given).__name__}; {remedy}."
+
+
+def _check_input(events: Any, bounded: bool) -> None:
+    """Refuses a collection that would never end, or that is cut into windows.
+
+    Raises:
+      ConfigError: names what to write instead.
+    """
+    if not isinstance(events, beam.PCollection):
+        raise TypeError(
+            _wrong("events", "a PCollection", events, "write pipeline | beam.Create(events) | ...")
+        )
+    if bounded and not events.is_bounded:
+        raise ConfigError("bounded", True, "is wrong: these events never end; write bounded=False.")
+    windows = events.windowing.windowfn
+    if not isinstance(windows, GlobalWindows):
+        raise ConfigError(
+            "events",
+            type(windows).__name__,
+            "are windows, but the plan's clock says when to release: leave out WindowInto, or add "
+            "beam.WindowInto(beam.window.GlobalWindows()) behind it.",
+        )

@@ -10,6 +10,7 @@ import base64
 import binascii
 import logging
 import os
+import re
 import secrets
 import stat
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ _fresh: dict[str, bytes] = {}
 class SecretRef:
     """Where the 32-byte secret is: exactly one of the fields is set.
 
+    ``SecretRef(file="secret.key")``, ``SecretRef(env="WEIR_SECRET")``.
+
     Attributes:
       file: path of a file with 64 hex digits, 44 characters of base64, or 32 raw bytes.
       env: name of an environment variable with hex or base64.
@@ -36,6 +39,9 @@ class SecretRef:
       kubernetes: a mounted secret: path of the file, or ``name/key`` or ``namespace/name/key`` for
         ``/var/run/secrets/weir/name/key`` (the variable WEIR_SECRETS names another folder).
       held: handle of a secret that this process drew itself (see ``fresh``).
+
+    Raises:
+      TypeError: a place that is no text. ConfigError: no place or several, or the secret itself.
     """
 
     file: str | None = None
@@ -45,9 +51,22 @@ class SecretRef:
     held: str | None = None
 
     def __post_init__(self) -> None:
-        given = [self.file, self.env, self.gcp, self.kubernetes, self.held]
-        if sum(value is not None for value in given) != 1:
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        if len(given) != 1:
             raise ConfigError("secret", "...", "needs exactly one of file, env, gcp, kubernetes.")
+        ((name, place),) = given.items()
+        if not isinstance(place, (str, os.PathLike)):
+            raise TypeError(
+                f"SecretRef: {name} must be a text that says where the secret is, not "
+                f"{type(place).__name__}; write SecretRef(file='secret.key')."
+            )
+        if name != "held" and _is_secret(str(place)):
+            raise ConfigError(
+                f"secret.{name}",
+                "...",
+                "looks like the secret itself; say where it is kept: write it into a file that "
+                "only you can read, or into an environment variable, and give that name.",
+            )
 
     @classmethod
     def fresh(cls) -> SecretRef:
@@ -87,6 +106,11 @@ class SecretRef:
             return _parse("secret.env", self.env, text.encode())
         assert self.gcp is not None
         return _parse("secret.gcp", self.gcp, _read_gcp(self.gcp))
+
+
+def _is_secret(text: str) -> bool:
+    """Whether a text has one of the forms in which a secret is written down, and no other use."""
+    return re.fullmatch(r"[0-9a-fA-F]{64}|[0-9A-Za-z+/]{43}=", text.strip()) is not None
 
 
 def _parse(field: str, where: str, content: bytes) -> bytes:

@@ -98,3 +98,21 @@ def test_a_kubernetes_secret_is_a_mounted_file(
             SecretRef(kubernetes=name).resolve()
     monkeypatch.delenv("WEIR_SECRETS")
     assert str(mounted_path("ns/weir/key")) == "/var/run/secrets/weir/weir/key"
+
+
+def test_the_secret_itself_is_no_place_and_is_not_quoted() -> None:
+    for text in (SECRET.hex(), base64.b64encode(SECRET).decode(), SECRET.hex() + "\n"):
+        for field in ("file", "env", "kubernetes"):
+            with pytest.raises(ConfigError, match="looks like the secret itself") as caught:
+                SecretRef(**{field: text})
+            assert text not in str(caught.value) and caught.value.value == "..."
+    with pytest.raises(TypeError, match="not bytes") as refused:
+        SecretRef(file=SECRET)  # type: ignore[arg-type]
+    assert repr(SECRET) not in str(refused.value)
+
+
+def test_a_path_is_a_place(tmp_path: Path) -> None:
+    file = tmp_path / "secret.key"
+    file.write_text(SECRET.hex())
+    file.chmod(0o600)
+    assert SecretRef(file=file).resolve() == SECRET  # type: ignore[arg-type]
