@@ -2,8 +2,9 @@
 
 Ids become keyed 128-bit hashes (the key is derived from the secret in ``setup``; without it nobody
 can choose ids that collide). Eight shards remember them, each as sorted arrays in one state cell,
-within a stated horizon. Of copies that arrive together the one with the smallest content is kept,
-whatever their order; of copies that arrive apart, the first.
+within a stated horizon (``transforms.seen_ids`` has the rule, and what it means for neighbours). Of
+copies that arrive together the one of the first cell with the smallest content is kept, whatever
+their order; of copies that arrive apart, the first.
 """
 
 from __future__ import annotations
@@ -135,8 +136,8 @@ class DropSeen(beam.DoFn):
     """(shard, batch) -> the events whose id is new; duplicates on the tagged output.
 
     Args:
-      clock: the public clock. horizon: an id is remembered until the watermark is at least this
-        many ticks past the tick of its event; None: for the whole run.
+      clock: the public clock. horizon: ticks behind which an id counts again, and may be forgotten
+        once the watermark is past them; None: for the whole run.
       layout: the plan's layout, hex.
       keep_hash: leave the hashes of ids in the batches.
     """
@@ -158,7 +159,7 @@ class DropSeen(beam.DoFn):
         batch = batch_from_bytes(element[1])
         stored = seen.read()
         known = NOTHING if stored is None else Seen(*unpack(KIND, stored, self._layout))
-        fresh, known = remember(batch, known, with_ticks=self._horizon is not None)
+        fresh, known = remember(batch, known, self._horizon)
         seen.write(pack(KIND, known, self._layout))
         self._remind(known, timer)
         if fresh.all():
@@ -206,7 +207,8 @@ class Deduplicate(beam.PTransform):
       secret: reference; only a key of its own is derived from it here.
       clock: the public clock, by which ids are forgotten.
       layout: the plan's layout, hex: state belongs to it.
-      horizon: ticks, or None for the whole run.
+      horizon: ticks (``Circumstances.id_horizon``, which the statement tells), or None for the
+        whole run.
       row_digest: of a plan with row leaves, hex: the hashes of ids stay in the batches, and are
         made for this name and not for the layout, because they decide which rows a cap keeps.
     """

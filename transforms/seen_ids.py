@@ -1,4 +1,23 @@
-"""Which ids were seen: sorted arrays of 128-bit hashes, merged a batch at a time."""
+"""Which ids were seen: sorted arrays of 128-bit hashes, merged a batch at a time.
+
+**What one event decides.** Whether a record counts is a function of the records of its own id: of
+the batches that they come in, and of their ticks. With a horizon of h ticks a record counts again
+where its tick is more than h ahead of that of the last one that counted; without one it never
+does. ``forget`` drops ids only when the clock is more than h ahead of their tick: a later copy that
+is not overdue has a tick that the rule would let count anyway, so *when* an id is dropped, which
+the ids beside it have a say in, changes nothing. Hence the records of one id, there or not, change
+what counts of that id and of nothing else.
+
+**Under replace_one** the content of an event must not decide in which cell (key, tick) it counts:
+the sensitivity is that of a change within one cell. Of copies in one batch the one of the first
+cell is kept, by tick and key, whatever else they hold. Of copies that come in several batches the
+first counts. Content does not order batches, but it is not without a say there: a longer record may
+move the boundary between two bundles, and one that ``where`` turns away never comes here. So
+the statement compares streams in which all records of an event are of one cell, the same in both:
+then every choice ends in that cell, and v turns into v' there (or into nothing, where ``where`` is
+priced). Of an id with records of several cells, a content can move the event from one cell to
+another: that is ``replace_anywhere``, and priced there.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +32,9 @@ from transforms.dead_letters import SOURCE
 
 HIGH, LOW = "@hash_high", "@hash_low"
 """Columns that an event's id becomes."""
+
+CELL = ("@tick", "@key")
+"""Columns that say where an event counts."""
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -36,14 +58,14 @@ NOTHING = Seen(np.zeros(0, np.uint64), np.zeros(0, np.uint64), NO_TICKS)
 
 
 def remember(
-    batch: pa.RecordBatch, known: Seen, with_ticks: bool
+    batch: pa.RecordBatch, known: Seen, horizon: int | None
 ) -> tuple[NDArray[np.bool_], Seen]:
-    """Which rows are new, and what is known afterwards: nothing is forgotten here.
+    """Which rows count, and what is known afterwards: nothing is forgotten here.
 
     Args:
       batch: events with HIGH, LOW and ``@tick``.
-      known: ids that were seen.
-      with_ticks: keep the tick of each id, for ``forget``.
+      known: ids that were seen, with the tick of the last event of each that counted.
+      horizon: ticks behind which an id counts again; None: never, and no ticks are kept.
     """
     high = batch.column(HIGH).to_numpy()
     low = batch.column(LOW).to_numpy()
@@ -53,11 +75,11 @@ def remember(
     sorted_high, sorted_low = high[order], low[order]
     first[1:] = (sorted_high[1:] != sorted_high[:-1]) | (sorted_low[1:] != sorted_low[:-1])
     if not first.all():
-        order = smallest_first(batch, order, first)
+        order = first_cell_first(batch, order, first)
         sorted_high, sorted_low = sorted_high[first], sorted_low[first]
     picked = order[first]
-    ticks = batch.column("@tick").to_numpy()[picked] if with_ticks else NO_TICKS
-    is_new, merged = merge(known, Seen(sorted_high, sorted_low, ticks))
+    ticks = batch.column("@tick").to_numpy()[picked] if horizon is not None else NO_TICKS
+    is_new, merged = merge(known, Seen(sorted_high, sorted_low, ticks), horizon)
     fresh = np.zeros(n, dtype=bool)
     fresh[picked[is_new]] = True
     return fresh, merged
@@ -73,8 +95,12 @@ def forget(known: Seen, before: int) -> Seen:
     return known if alive.all() else Seen(*(column[alive] for column in known))
 
 
-def merge(known: Seen, new: Seen) -> tuple[NDArray[np.bool_], Seen]:
-    """Two sorted sets as one, and which members of the second are not in the first: (n,) bool."""
+def merge(known: Seen, new: Seen, horizon: int | None) -> tuple[NDArray[np.bool_], Seen]:
+    """Two sorted sets as one, and which members of the second count: (n,) bool.
+
+    Those are the ones that the first does not hold, or holds with a tick more than ``horizon``
+    before: these take the place of the older ones.
+    """
     before = len(known.high)
     if not before:
         return np.ones(len(new.high), dtype=bool), new
@@ -87,11 +113,16 @@ def merge(known: Seen, new: Seen) -> tuple[NDArray[np.bool_], Seen]:
         twice = high[order[1:]] == high[order[:-1]]
         twice &= low[order[1:]] == low[order[:-1]]
     is_new = np.ones(len(new.high), dtype=bool)
-    is_new[order[1:][twice] - before] = False
+    old, again = order[:-1][twice], order[1:][twice]
+    is_new[again - before] = False
     kept = order
     if twice.any():
         kept = order[np.concatenate([[True], ~twice])]
     ticks = np.concatenate([known.ticks, new.ticks])
+    if horizon is not None and len(old):
+        later = ticks[again] > ticks[old] + horizon
+        is_new[again[later] - before] = True
+        ticks[old[later]] = ticks[again[later]]
     return is_new, Seen(high[kept], low[kept], ticks[kept] if len(ticks) else NO_TICKS)
 
 
@@ -104,15 +135,17 @@ def sort_hashes(high: Words, low: Words) -> Ints:
     return order
 
 
-def smallest_first(batch: pa.RecordBatch, order: Ints, first: NDArray[np.bool_]) -> Ints:
-    """Within copies of one id, the row with the smallest content comes first."""
+def first_cell_first(batch: pa.RecordBatch, order: Ints, first: NDArray[np.bool_]) -> Ints:
+    """Within copies of one id the row of the smallest tick comes first, then of the smallest key,
+    then of the smallest content: so the cell that counts does not depend on what copies hold."""
     group = np.cumsum(first) - 1
     crowded = np.flatnonzero(np.bincount(group)[group] > 1)
     rows = order[crowded]
     copies = batch.take(pa.array(rows))
     names = [n for n in copies.schema.names if n not in (HIGH, LOW, "@arrival")]
+    cell = [n for n in CELL if n in names]
     last = [n for n in (SOURCE, "@position") if n in names]
-    names = [n for n in names if n not in last] + last
+    names = [*cell, *(n for n in names if n not in (*cell, *last)), *last]
     content = [rank(copies.column(name)) for name in names]
     order = order.copy()
     order[crowded] = rows[np.lexsort((*reversed(content), group[crowded]))]

@@ -123,7 +123,7 @@ def test_of_copies_in_one_batch_the_smallest_stays_whatever_their_order() -> Non
     for seed in range(5):
         mixed = shuffled(whole, seed)
         hashes = id_hashes(mixed.column("@id"), KEY).hashes
-        fresh, known = remember(prepare(mixed, hashes), NOTHING, with_ticks=False)
+        fresh, known = remember(prepare(mixed, hashes), NOTHING, None)
         left = mixed.filter(pa.array(fresh)).to_pylist()
         kept = sorted((r["@position"], r["v"]) for r in left)
         assert kept == [(0, 2.0), (1, 2.0), (1, 3.0)] and len(known.high) == 3
@@ -140,6 +140,7 @@ def test_hashes_that_share_their_first_word_are_told_apart() -> None:
     is_new, known = merge(
         Seen(high[[1, 3]], low[[1, 3]], ticks),
         Seen(high[[1, 2, 0]], low[[1, 2, 0]], ticks[[0, 0, 0]]),
+        horizon=5,
     )
     assert is_new.tolist() == [False, True, True]
     assert known.high.tolist() == [7, 7, 7, 9] and known.low.tolist() == [1, 2, 3, 1]
@@ -156,7 +157,7 @@ def test_what_is_known_is_the_set_of_all_ids_however_they_were_cut() -> None:
         new = 0
         for piece in cut(whole, pieces):
             hashes = id_hashes(piece.column("@id"), KEY).hashes
-            fresh, known = remember(prepare(piece, hashes), known, with_ticks=False)
+            fresh, known = remember(prepare(piece, hashes), known, None)
             new += int(fresh.sum())
         assert new == len(set(ids))
         states.append(pack(b"D", known[:2]))
