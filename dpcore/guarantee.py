@@ -36,6 +36,16 @@ class Loss:
             return calibrate.gdp_epsilon(self.value, delta)
         return calibrate.zcdp_epsilon(self.value, delta)
 
+    def of_group(self, size: int) -> Loss:
+        """Loss of ``size`` records that change together, wherever they lie.
+
+        Going from one stream to the other a record at a time passes ``size`` pairs of neighbours,
+        and the loss holds for each of them: mu and epsilon add up, rho grows with the square.
+        Sources: Dong, Roth, Su (2022), Theorem 2.14; Bun, Steinke (2016), Proposition 1.9.
+        """
+        times = size * size if self.kind == "zcdp" else size
+        return Loss(self.kind, self.value * times)
+
 
 def compose(losses: tuple[Loss, ...]) -> Loss:
     """Adaptive composition of losses of one kind: mu adds in squares, rho and epsilon add."""
@@ -59,6 +69,15 @@ class Expiration:
 
 
 @dataclass(frozen=True)
+class Copies:
+    """What ``count`` records of one id have together where each of them counts."""
+
+    count: int
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
 class Guarantee:
     """The promise of a plan.
 
@@ -69,6 +88,7 @@ class Guarantee:
       window: protection window in ticks; None: forever.
       expiration: losses at W, 2W, 10W, 100W ticks.
       statement: the promise in a sentence for people.
+      copies: of an id that was forgotten; empty where ids are remembered for the whole run.
     """
 
     epsilon: float
@@ -78,3 +98,4 @@ class Guarantee:
     window: int | None
     expiration: tuple[Expiration, ...]
     statement: str
+    copies: tuple[Copies, ...] = ()

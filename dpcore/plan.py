@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +15,11 @@ import numpy as np
 from dpcore.aggregates.choose import choose
 from dpcore.aggregates.price import FAR, LAST, Alternative
 from dpcore.aggregates.program import canonical_value
+from dpcore.circumstances import NONE, Circumstances
 from dpcore.clock import Clock
 from dpcore.config import PlanConfig
 from dpcore.errors import ConfigError
-from dpcore.guarantee import Expiration, Guarantee
+from dpcore.guarantee import Copies, Expiration, Guarantee
 from dpcore.keys import Keys
 from dpcore.mechanism import LIMB, Ints
 from dpcore.model_notes import model_warnings
@@ -33,6 +34,9 @@ CAPACITY = 1 << 40
 """Events per key and tick that exact sums have room for: 2^40 * 2^21 < 2^62. More are refused and
 counted."""
 
+COPIES = (2, 10)
+"""Copies of one id whose common loss is told where ids are forgotten."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -42,6 +46,7 @@ class Plan:
       name: of the release. config: the validated sections. clock, keys: from the config.
       program: what runs. guarantee: what is promised. alternatives: what else was priced.
       warnings: what a reader should know before running it.
+      circumstances: what the job adds to the promise.
     """
 
     config: PlanConfig
@@ -51,6 +56,7 @@ class Plan:
     guarantee: Guarantee
     alternatives: tuple[Alternative, ...]
     warnings: tuple[str, ...]
+    circumstances: Circumstances = NONE
 
     @classmethod
     def from_config(cls, config: PlanConfig) -> Plan:
@@ -86,6 +92,15 @@ class Plan:
     def from_yaml(cls, text: str) -> Plan:
         """A plan from the text of a config; sections that shape no plan are passed over."""
         return cls.from_config(PlanConfig.from_yaml(text))
+
+    def under(self, circumstances: Circumstances) -> Plan:
+        """The same plan with the promise that holds under these circumstances.
+
+        Noise, digest and layout stay: circumstances say what the promise means, and change nothing
+        that is released of the events that count.
+        """
+        promised = guarantee_of(self.config, self.program, self.clock.ticks, circumstances)
+        return replace(self, guarantee=promised, circumstances=circumstances)
 
     @property
     def name(self) -> str:
@@ -190,6 +205,11 @@ class Plan:
                 {"ticks": row.ticks, "epsilon": finite(row.epsilon), "delta": row.delta}
                 for row in promise.expiration
             ],
+            "id_horizon": self.circumstances.id_horizon,
+            "copies": [
+                {"count": row.count, "epsilon": finite(row.epsilon), "delta": row.delta}
+                for row in promise.copies
+            ],
             "releases": [
                 {
                     "name": out.name,
@@ -234,7 +254,12 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def guarantee_of(config: PlanConfig, program: Program, horizon: int | None) -> Guarantee:
+def guarantee_of(
+    config: PlanConfig,
+    program: Program,
+    horizon: int | None,
+    circumstances: Circumstances = NONE,
+) -> Guarantee:
     """The promise that the program keeps; never weaker than what the config asks.
 
     Raises:
@@ -244,7 +269,8 @@ def guarantee_of(config: PlanConfig, program: Program, horizon: int | None) -> G
     window = privacy.window_ticks(config.clock.to_clock())
     if window is not None and horizon is not None and window >= horizon:
         window = None  # it covers the whole clock, and nothing is released after that
-    spent = program.loss(window).epsilon(privacy.delta)
+    loss = program.loss(window)
+    spent = loss.epsilon(privacy.delta)
     if spent > privacy.epsilon * (1 + 1e-9):
         raise ConfigError(
             "privacy.epsilon", privacy.epsilon, f"would be overspent by this plan ({spent:.6g})."
@@ -256,6 +282,13 @@ def guarantee_of(config: PlanConfig, program: Program, horizon: int | None) -> G
         for times in (1, 2, 10, 100):
             after = program.loss(times * window).epsilon(privacy.delta)
             rows.append(Expiration(times * window, after, privacy.delta))
+    has_id = config.schema_.id is not None
+    copies: tuple[Copies, ...] = ()
+    if has_id and circumstances.id_horizon is not None:
+        copies = tuple(
+            Copies(count, loss.of_group(count).epsilon(privacy.delta), privacy.delta)
+            for count in COPIES
+        )
     relation = privacy.relation
     text = statement(
         relation,
@@ -263,12 +296,22 @@ def guarantee_of(config: PlanConfig, program: Program, horizon: int | None) -> G
         privacy.epsilon,
         privacy.delta,
         tuple(rows),
-        has_id=config.schema_.id is not None,
+        has_id=has_id,
         keys_public=config.key is not None and config.key.observed_keys_are_public,
         horizon=horizon,
+        has_key=config.key is not None,
+        circumstances=circumstances,
+        copies=copies,
     )
     return Guarantee(
-        privacy.epsilon, privacy.delta, privacy.unit or "event", relation, window, tuple(rows), text
+        privacy.epsilon,
+        privacy.delta,
+        privacy.unit or "event",
+        relation,
+        window,
+        tuple(rows),
+        text,
+        copies,
     )
 
 

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import math
 
-from dpcore.guarantee import Expiration, Relation
-
-NEIGHBOURS: dict[Relation, str] = {
-    "add_remove": "in one of them a single event is present and in the other it is absent",
-    "replace_one": (
-        "they differ in the content of a single event, which is well-formed, in time and belongs "
-        "to the same key and tick in both"
-    ),
-    "replace_anywhere": (
-        "they differ in a single event, whose content, key and tick may all be different"
-    ),
-}
+from dpcore.circumstances import NONE, Circumstances
+from dpcore.guarantee import Copies, Expiration, Relation
 
 
-def neighbours(relation: Relation, has_id: bool = False) -> str:
-    """What two streams are compared. With ids, an event is every record that carries its id."""
-    change = NEIGHBOURS[relation]
-    if has_id:
-        change = change.replace(
-            "a single event", "a single event (every record that carries its id)"
+def neighbours(
+    relation: Relation, has_id: bool = False, has_key: bool = True, id_horizon: int | None = None
+) -> str:
+    """What two streams are compared.
+
+    With ids an event is every record that carries its id; where ids are forgotten, a record that
+    counts with the copies that it keeps from counting. Under ``replace_one`` the content of an
+    event decides nothing about where it counts: that needs its records to be read as records, and
+    to be of one cell, in both streams (``transforms.seen_ids`` says why).
+    """
+    records = ""
+    if has_id and id_horizon is None:
+        records = " (every record that carries its id)"
+    elif has_id:
+        records = " (a record that counts, and the copies of its id that it keeps from counting)"
+    if relation == "add_remove":
+        change = f"in one of them a single event{records} is present and in the other it is absent"
+    elif relation == "replace_anywhere":
+        change = (
+            f"they differ in a single event{records}, whose content, key and tick may all be "
+            "different"
+        )
+    else:
+        names = ["time", *(["key"] if has_key else []), *(["id"] if has_id else [])]
+        read = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+        whole = "with all its records " if has_id else ""
+        cell = "key and tick" if has_key else "tick"
+        change = (
+            f"they differ in the content of a single event{records}, which can be read as a record "
+            f"with its {read} in both, is in time, and belongs {whole}to the same {cell} in both"
         )
     return f"Take any two possible input streams that are identical except that {change}."
 
@@ -37,21 +51,45 @@ def statement(
     has_id: bool = False,
     keys_public: bool = False,
     horizon: int | None = None,
+    *,
+    has_key: bool = True,
+    circumstances: Circumstances = NONE,
+    copies: tuple[Copies, ...] = (),
 ) -> str:
     """The promise: neighbours, span, odds, what happens afterwards, and what is not covered.
 
     Args:
-      relation, window, epsilon, delta, expiration: as in ``Guarantee``.
-      has_id: events carry ids. keys_public: keys are found in the data.
+      relation, window, epsilon, delta, expiration, copies: as in ``Guarantee``.
+      has_id: events carry ids. has_key: they carry keys. keys_public: keys are found in the data.
       horizon: ticks of the clock; None: no end.
+      circumstances: what the job adds.
     """
-    text = promise(relation, window, epsilon, delta, expiration, has_id, horizon)
+    forgotten = circumstances.id_horizon if has_id else None
+    told = neighbours(relation, has_id, has_key, forgotten)
+    text = f"{told} {promise(relation, window, epsilon, delta, expiration, horizon)}"
+    if forgotten is not None:
+        text += f" {forgetting(forgotten, copies)}"
     if keys_public:
         text += (
             " Which keys occur, and the tick of the first event of each, is published as it is "
             "and not covered by this promise."
         )
-    return text
+    return " ".join([text, *circumstances.limits])
+
+
+def forgetting(id_horizon: int, copies: tuple[Copies, ...]) -> str:
+    """What it means that ids are forgotten, in numbers."""
+    told = ", ".join(
+        f"{row.count} have epsilon = {row.epsilon:.4g}"
+        + ("" if row.delta == 0 else f" (delta = {row.delta:g})")
+        for row in copies
+    )
+    return (
+        f"An id is remembered for {plural(id_horizon, 'tick')} from the tick of its event: a copy "
+        "of a later tick counts again, as an event of its own, for which this promise holds alone. "
+        f"Together copies of one id that count have less protection, at most: {told}; nothing "
+        "bounds how many there are."
+    )
 
 
 def promise(
@@ -60,10 +98,9 @@ def promise(
     epsilon: float,
     delta: float,
     expiration: tuple[Expiration, ...],
-    has_id: bool,
     horizon: int | None,
 ) -> str:
-    """Neighbours, span, odds, and what happens afterwards."""
+    """Span, odds, and what happens afterwards."""
     first = " (the earlier of the two)" if relation == "replace_anywhere" else ""
     span = (
         "ever"
@@ -75,7 +112,7 @@ def promise(
     )
     slack = "" if delta == 0 else f", up to an additional probability of {delta:g}"
     text = (
-        f"{neighbours(relation, has_id)} Whatever an observer looks for in all that is released "
+        f"Whatever an observer looks for in all that is released "
         f"{span}, the probability of finding it does not change {factor} "
         f"(epsilon = {epsilon:.6g}){slack} between the two."
     )

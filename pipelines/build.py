@@ -8,7 +8,6 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
 
-from dpcore import times
 from dpcore.plan import Plan
 from pipelines import plan_file
 from pipelines.config import JobConfig
@@ -54,13 +53,6 @@ def stream_of(job: JobConfig) -> StreamTime:
     if job.source is None or job.source.pubsub is None:
         return PRESENT
     return job.source.pubsub.to_stream()
-
-
-def horizon_of(job: JobConfig, plan: Plan) -> int | None:
-    """Ticks for which event ids are remembered: rounded up; None for the whole run."""
-    if job.deduplicate is None or job.deduplicate.horizon is None:
-        return None
-    return max(1, -(-times.duration(job.deduplicate.horizon) // plan.clock.period))
 
 
 def check_sink(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> None:
@@ -164,7 +156,6 @@ def build(
         secret,
         bounded=bounded,
         every=sink.every,
-        horizon=horizon_of(job, plan),
         rotate=rotation_of(job, plan),
         stream=stream_of(job),
     )
@@ -181,7 +172,6 @@ __all__ = [
     "check_sink",
     "dead_sink_of",
     "finish",
-    "horizon_of",
     "in_process_runner",
     "is_bounded",
     "prepare",

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from dpcore.plan import Plan
+from pipelines.circumstances import plan_under
 from pipelines.config import JobConfig
 from pipelines.terminal import bytes_text, count, heading, number, span, table
 
@@ -23,7 +24,7 @@ def compare(a: JobConfig, b: JobConfig) -> dict[str, Any]:
     Raises:
       ConfigError: one of the two cannot be planned.
     """
-    plan_a, plan_b = Plan.from_config(a.plan_config()), Plan.from_config(b.plan_config())
+    plan_a, plan_b = plan_under(a), plan_under(b)
     facts_a, facts_b = plan_a.to_json(), plan_b.to_json()
     same = plan_a.digest == plan_b.digest
     same_layout = facts_a.get("layout") == facts_b.get("layout")

@@ -201,8 +201,9 @@ class Deduplicate(Section):
 
     horizon: Duration | None = Field(
         default=None,
-        description="On a stream, how long the public clock runs on before an id is forgotten; "
-        "without it, and on files, ids are remembered for the whole job.",
+        description="On a stream, how far the public clock runs on before an id may be forgotten: "
+        "a copy whose time is more than that ahead counts again, as another event, and the promise "
+        "says so. Without it, and on files, ids are remembered for the whole job.",
         examples=["7d"],
     )
 

@@ -89,6 +89,14 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
     rows.add_row("epsilon, delta", f"{number(guarantee.epsilon)}, {guarantee.delta:g}")
     rows.add_row("protects", f"one {guarantee.unit} ({guarantee.relation})")
     rows.add_row("protected", window)
+    horizon = plan.circumstances.id_horizon
+    if guarantee.copies and horizon is not None:
+        told = "; ".join(
+            f"{row.count} copies that count have epsilon {number(row.epsilon)}"
+            for row in guarantee.copies
+        )
+        length = long_time(horizon * plan.clock.period)
+        rows.add_row("an id is remembered", f"for {count(horizon, 'tick')} ({length}); {told}")
     clock = plan.config.clock
     ends = f" to {clock.end}" if clock.end else ", without end"
     rows.add_row("clock", f"a tick every {clock.period} from {clock.start}{ends}")
@@ -207,7 +215,9 @@ def refused(plan: Plan) -> Iterator[str]:
     if config.key is not None and config.key.declared is not None:
         yield f"events whose {config.key.column} is not one of the declared keys"
     if config.schema_.id is not None:
-        yield f"events whose {config.schema_.id} has been seen before"
+        horizon = plan.circumstances.id_horizon
+        since = "" if horizon is None else f" in the {count(horizon, 'tick')} before"
+        yield f"events whose {config.schema_.id} has been seen before{since}"
     for name, aggregate in config.aggregates.items():
         if aggregate.clip is not None:
             low, high = aggregate.clip
@@ -239,9 +249,15 @@ def one_line(plan: Plan) -> str:
         if guarantee.window is None
         else f"for {times.show_duration(guarantee.window * plan.clock.period)}"
     )
+    horizon = plan.circumstances.id_horizon
+    again = (
+        f"; a copy more than {count(horizon, 'tick')} after its event is another event"
+        if guarantee.copies and horizon is not None
+        else ""
+    )
     return (
         f"epsilon {number(guarantee.epsilon)}, delta {guarantee.delta:g}, "
-        f"one {guarantee.unit} protected {window}"
+        f"one {guarantee.unit} protected {window}{again}"
     )
 
 

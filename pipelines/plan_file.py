@@ -49,6 +49,7 @@ def refuse_changed(
       ConfigError: names the changed fields, with both values.
     """
     if stored.get("layout") == plan.layout:
+        refuse_other_promise(stored, plan, place)
         return
     changed = changes(stored, job) if stored.get("config") else []
     if not changed:
@@ -69,6 +70,24 @@ def refuse_changed(
     )
 
 
+def refuse_other_promise(stored: Mapping[str, Any], plan: Plan, place: str) -> None:
+    """Refuses to go on under a horizon that the statement in ``place`` does not tell.
+
+    Raises:
+      ConfigError: names ``deduplicate.horizon``.
+    """
+    now = plan.circumstances.id_horizon
+    before = stored.get("id_horizon", now)  # older files do not tell
+    if before != now:
+        said = "for the whole run" if before is None else f"for {before:,} ticks of the clock"
+        raise ConfigError(
+            "deduplicate.horizon",
+            "absent" if now is None else f"{now:,} ticks",
+            f"differs from the promise in {place}, where ids are remembered {said}: put it back, "
+            "or start anew in another place.",
+        )
+
+
 def refuse_other_results(folder: str, job: JobConfig, plan: Plan, field: str) -> None:
     """Refuses a folder of results of another plan, by the fields that differ.
 
@@ -80,7 +99,10 @@ def refuse_other_results(folder: str, job: JobConfig, plan: Plan, field: str) ->
         stored = json.loads(text or b"{}")
     except ValueError:
         return  # sinks_place.check says what is wrong with the folder
-    if not isinstance(stored, dict) or stored.get("layout") in (None, plan.layout):
+    if not isinstance(stored, dict) or stored.get("layout") is None:
+        return
+    if stored["layout"] == plan.layout:
+        refuse_other_promise(stored, plan, folder)
         return
     changed = changes(stored, job) if stored.get("config") else []
     if changed:

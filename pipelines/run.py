@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.errors import ConfigError, WeirError
 from dpcore.plan import Plan
+from pipelines.circumstances import plan_under
 from pipelines.config import JobConfig
 from pipelines.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
 from pipelines.job_config import Secret, needed
@@ -47,7 +48,7 @@ def plan_of(job: JobConfig) -> Plan:
     """
     from transforms.event_schema import EventSchema
 
-    plan = Plan.from_config(job.plan_config())
+    plan = plan_under(job)
     EventSchema.from_config(plan.config, plan.program.columns)
     if job.source is not None and job.source.pubsub is None and plan.clock.end is None:
         raise ConfigError(

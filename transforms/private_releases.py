@@ -65,12 +65,12 @@ class PrivateReleases(beam.PTransform):
     letters, metrics and state are for operators only.
 
     Args:
-      plan: what to release.
+      plan: what to release, under its circumstances: ids of an unbounded stream are remembered for
+        ``plan.circumstances.id_horizon`` ticks of the public clock, so that the statement says what
+        happens. Those of bounded input are remembered whole: its clock only moves at the end.
       secret: where the secret is; None draws a fresh one, which only in-process runners can use.
       bounded: all data is there from the start (files); needs ``clock.end``.
       every: ticks that one output batch stays within (a sink's ``every``).
-      horizon: ticks of the public clock for which event ids are remembered; None: the whole run.
-        Bounded input is remembered whole: its clock only moves at the end.
       stream: what wall time stands for, for unbounded input: that of its source.
       noise: in tests only, a source of other noise. No option of a pipeline reaches it.
       rotate: (first tick, secret), ticks increasing: noise from that tick on is keyed by these.
@@ -90,7 +90,6 @@ class PrivateReleases(beam.PTransform):
         *,
         bounded: bool = True,
         every: int = TICKS,
-        horizon: int | None = None,
         stream: StreamTime = PRESENT,
         noise: NoiseSource | None = None,
         rotate: Sequence[tuple[int, SecretRef]] = (),
@@ -98,12 +97,9 @@ class PrivateReleases(beam.PTransform):
         super().__init__()
         _check_types(plan, secret, rotate)
         at_least_one(every=every)
-        if horizon is not None:
-            at_least_one(horizon=horizon)
         self._plan = plan
         self._secret = SecretRef.fresh() if secret is None else secret
         self._noise = noise or KeyedNoiseSource(self._secret, plan.name, plan.digest, tuple(rotate))
-        self._horizon = horizon
         self._every, self._bounded = every, bounded
         self._beats = Heartbeats(plan.keys.live_blocks, plan.clock, bounded, stream=stream)
 
@@ -129,7 +125,7 @@ class PrivateReleases(beam.PTransform):
                 self._secret,
                 plan.clock,
                 plan.layout,
-                None if self._bounded else self._horizon,
+                None if self._bounded else plan.circumstances.id_horizon,
                 of_rows,
             )
             kept = unique.events

@@ -112,12 +112,10 @@ def test_dead_letters_stay_out_of_the_folder_of_releases(folder: Path) -> None:
         build.build(beam.Pipeline(), Plan.from_config(job.plan_config()), job, SecretRef.fresh())
 
 
-def test_references_and_horizons(folder: Path) -> None:
-    job = load(folder / "job.yaml", ["deduplicate.horizon=36h"])
-    plan = Plan.from_config(job.plan_config())
-    assert build.horizon_of(job, plan) == 2
+def test_references(folder: Path) -> None:
+    job = load(folder / "job.yaml")
     assert build.secret_of(job) == SecretRef(file=str(folder / "secret.key"))
     assert build.secret_of(job, "other.key") == SecretRef(file=str(Path("other.key").absolute()))
     plain = load(folder / "job.yaml", ["secret=null"])
-    assert build.secret_of(plain) is None and build.horizon_of(plain, plan) is None
+    assert build.secret_of(plain) is None
     assert build.is_bounded(job)

@@ -159,7 +159,7 @@ def test_a_plan_that_is_none_is_refused(given: Any) -> None:
 
 
 def test_numbers_of_ticks_are_held_to_their_bounds() -> None:
-    for more in ({"every": 0}, {"horizon": 0}):
+    for more in ({"every": 0}, {"every": -1}):
         with pytest.raises(ConfigError, match="whole number"):
             PrivateReleases(PLAN, **more)
 

@@ -1,0 +1,31 @@
+"""What a job adds to the promise of its plan: facts that shape no noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpcore.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """Facts about how a plan is run. No release, no digest and no stored state depends on them.
+
+    Attributes:
+      id_horizon: ticks of the clock after which the id of an event is forgotten, so that a copy of
+        a later tick counts as an event of its own; None: ids are remembered for the whole run.
+      limits: sentences that say what else the promise leaves open, in the order of the statement.
+    """
+
+    id_horizon: int | None = None
+    limits: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.id_horizon is not None and self.id_horizon < 1:
+            raise ConfigError(
+                "deduplicate.horizon", self.id_horizon, "must be at least one tick of the clock."
+            )
+
+
+NONE = Circumstances()
+"""Ids are remembered for the whole run, and nothing else is to be said."""

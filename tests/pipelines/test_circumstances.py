@@ -1,0 +1,78 @@
+"""What a job adds to its promise: told by `weir plan`, kept in _plan.json, and what then runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dpcore.errors import ConfigError
+from pipelines import build, plan_file
+from pipelines.circumstances import PUBLICATION, horizon_of, plan_under
+from pipelines.config import JobConfig, load
+from pipelines.terminal import number
+from tests.pipelines.conftest import Weir
+from transforms.private_releases import PrivateReleases
+
+STREAM = "source={pubsub: {subscription: projects/p/subscriptions/s}}"
+
+
+def job_of(small: Path, *sets: str) -> JobConfig:
+    return load(small, sets)
+
+
+def test_a_horizon_is_a_streams_and_rounded_up(small: Path) -> None:
+    stream = job_of(small, STREAM, "deduplicate.horizon=90m")
+    assert horizon_of(stream, plan_under(stream).clock) == 2
+    files = job_of(small, "deduplicate.horizon=90m")
+    assert horizon_of(files, plan_under(files).clock) is None
+    assert horizon_of(job_of(small, STREAM), plan_under(files).clock) is None
+
+
+def test_the_statement_tells_the_horizon_that_the_graph_keeps(small: Path) -> None:
+    job = job_of(small, STREAM, "deduplicate.horizon=3h")
+    plan = plan_under(job)
+    assert plan.circumstances.id_horizon == 3
+    assert "remembered for 3 ticks" in plan.guarantee.statement
+    assert plan.digest == plan_under(job_of(small)).digest
+    with pytest.raises(TypeError):  # no second way to say it, which the statement would not know
+        PrivateReleases(plan, horizon=3)  # type: ignore[call-arg]
+
+
+def test_plan_and_its_json_show_what_copies_cost(weir: Weir, small: Path) -> None:
+    words = ("plan", small, "--set", STREAM, "--set", "deduplicate.horizon=3h")
+    facts = json.loads(weir(*words, "--json").stdout)
+    assert facts["id_horizon"] == 3
+    two, ten = facts["copies"]
+    assert 1 < two["epsilon"] < ten["epsilon"]
+    page = " ".join(weir(*words).stdout.split())
+    assert "an id is remembered for 3 ticks (3 hours)" in page
+    assert f"2 copies that count have epsilon {number(two['epsilon'])}" in page
+    plain = json.loads(weir("plan", small, "--json").stdout)
+    assert plain["id_horizon"] is None and plain["copies"] == []
+
+
+def test_files_are_published_as_a_whole_and_the_statement_leaves_that_open(small: Path) -> None:
+    assert plan_under(job_of(small)).guarantee.statement.endswith(PUBLICATION)
+    assert PUBLICATION not in plan_under(job_of(small, STREAM)).guarantee.statement
+
+
+def test_a_folder_keeps_one_horizon(small: Path) -> None:
+    def begun(*sets: str) -> None:
+        job = job_of(small, STREAM, *sets)
+        build.prepare(job, plan_under(job))
+
+    begun("deduplicate.horizon=3h")
+    begun("deduplicate.horizon=3h")
+    for changed in ((), ("deduplicate.horizon=4h",)):
+        with pytest.raises(ConfigError, match=r"deduplicate\.horizon.*for 3 ticks") as refused:
+            job = job_of(small, STREAM, *changed)
+            build.check_sink(job, plan_under(job))
+        assert refused.value.field == "deduplicate.horizon"
+    job = job_of(small, STREAM, "deduplicate.horizon=4h")
+    stored = plan_file.plan_json(job, plan_under(job)) | {"id_horizon": None}
+    with pytest.raises(ConfigError, match="for the whole run"):
+        plan_file.refuse_changed(stored, job, plan_under(job), "engine.checkpoints", "state")
+    del stored["id_horizon"]  # of an older version
+    plan_file.refuse_changed(stored, job, plan_under(job), "engine.checkpoints", "state")
