@@ -9,15 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.decode_cast import cast_or_null, fault, is_text, plain, to_number
-from transforms.event_schema import EPOCH_MICROSECONDS, Stamp
+from transforms.decode_cast import cast_or_null, fault, is_text, plain, to_text
+from transforms.decode_epoch import DIGITS, in_range, of_counts, of_numbers, of_text
+from transforms.event_schema import Stamp
 from transforms.type_words import type_word
 
 UTC_MICROSECONDS = pa.timestamp("us", "UTC")
-FIRST = -62_135_596_800_000_000
-LAST = 253_402_300_799_999_999
-"""Years 1 to 9999 in microseconds since 1970; what lies outside is no time."""
-
+_UNITS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
 _DATE = (
     r"^\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)"
     r"|02-(0[1-9]|[12]\d))"
@@ -45,24 +43,24 @@ def to_time(values: Any, stamp: Stamp, source: str) -> pa.TimestampArray:
     """
     values = plain(values)
     kind = values.type
-    epoch = stamp.format in EPOCH_MICROSECONDS
+    epoch = None if stamp.format is None else DIGITS.get(stamp.format)
     if pa.types.is_null(kind):
         return pa.nulls(len(values), UTC_MICROSECONDS)
     if pa.types.is_timestamp(kind):
         zone = "UTC" if kind.tz is not None else stamp.zone
-        return _in_zone(_scaled(values.view(pa.int64()), kind.unit), zone)
+        return _in_zone(of_counts(values.view(pa.int64()), _UNITS[kind.unit]), zone)
     if pa.types.is_date32(kind):
         return _in_zone(_days(values), stamp.zone)
     if pa.types.is_date64(kind):
-        return _in_zone(_scaled(values.view(pa.int64()), "ms"), stamp.zone)
+        return _in_zone(of_counts(values.view(pa.int64()), _UNITS["ms"]), stamp.zone)
     if is_text(kind):
-        text = pc.utf8_trim_whitespace(values.cast(pa.string()))
-        if epoch:
-            return _from_epoch(_number_text(text), stamp)
+        text = pc.utf8_trim_whitespace(to_text(values)[0])
+        if epoch is not None:
+            return of_text(text, epoch).view(UTC_MICROSECONDS)
         return _from_text(text, stamp)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        if epoch:
-            return _from_epoch(values, stamp)
+        if epoch is not None:
+            return of_numbers(values, epoch).view(UTC_MICROSECONDS)
         if stamp.format is not None:
             return _from_text(_whole_numbers(values).cast(pa.string()), stamp)
     if not stamp.strict:
@@ -81,35 +79,9 @@ def to_time(values: Any, stamp: Stamp, source: str) -> pa.TimestampArray:
     )
 
 
-def _in_range(microseconds: Any) -> pa.Int64Array:
-    inside = pc.and_(
-        pc.greater_equal(microseconds, FIRST),
-        pc.less_equal(microseconds, LAST),
-    )
-    return pc.if_else(inside, microseconds, pa.scalar(None, pa.int64()))
-
-
-def _scaled(counts: Any, unit: str) -> pa.Int64Array:
-    """Counts of a unit -> microseconds, rounded down; null outside the range of times."""
-    if unit == "us":
-        return _in_range(counts)
-    if unit == "ns":
-        numbers = pc.fill_null(counts, 0).to_numpy()
-        return _in_range(pa.array(numbers // 1000, mask=_nulls(counts)))
-    factor = {"s": 1_000_000, "ms": 1_000}[unit]
-    inside = pc.and_(
-        pc.greater_equal(counts, FIRST // factor), pc.less_equal(counts, LAST // factor)
-    )
-    return pc.multiply(pc.if_else(inside, counts, pa.scalar(None, pa.int64())), factor)
-
-
 def _days(values: Any) -> pa.Int64Array:
     days = values.view(pa.int32()).cast(pa.int64())
-    return pc.multiply(_scaled(pc.multiply(days, 86_400), "s"), 1)
-
-
-def _nulls(values: Any) -> Any:
-    return values.is_null().to_numpy(zero_copy_only=False)
+    return of_counts(pc.multiply(days, 86_400), _UNITS["s"])
 
 
 def _in_zone(microseconds: pa.Int64Array, zone: str) -> pa.TimestampArray:
@@ -118,29 +90,7 @@ def _in_zone(microseconds: pa.Int64Array, zone: str) -> pa.TimestampArray:
         return microseconds.view(UTC_MICROSECONDS)
     local = microseconds.view(pa.timestamp("us"))
     placed = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="latest")
-    return _in_range(placed.view(pa.int64())).view(UTC_MICROSECONDS)
-
-
-def _number_text(text: Any) -> Any:
-    """Text of numbers since 1970 -> int64 where all are whole (exact), else float64."""
-    try:
-        return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text).cast(pa.int64())
-    except pa.ArrowInvalid:
-        return to_number(text)[0]
-
-
-def _from_epoch(values: Any, stamp: Stamp) -> pa.TimestampArray:
-    unit = EPOCH_MICROSECONDS[stamp.format or ""]
-    if pa.types.is_integer(values.type):
-        counts = values if values.type == pa.int64() else cast_or_null(values, pa.int64())
-        name = {1_000_000.0: "s", 1_000.0: "ms", 1.0: "us"}.get(unit, "ns")
-        return _scaled(counts, name).view(UTC_MICROSECONDS)
-    floats = pc.fill_null(values.cast(pa.float64()), float("nan")).to_numpy(zero_copy_only=False)
-    with np.errstate(all="ignore"):
-        microseconds = np.floor(floats * unit)
-        inside = (microseconds >= FIRST) & (microseconds <= LAST)
-    whole = np.where(inside, microseconds, 0).astype(np.int64)
-    return pa.array(whole, mask=~inside).view(UTC_MICROSECONDS)
+    return in_range(placed.view(pa.int64())).view(UTC_MICROSECONDS)
 
 
 def _whole_numbers(values: Any) -> Any:
@@ -171,8 +121,8 @@ def _from_iso(text: Any, zone: str) -> pa.TimestampArray:
     offset = pc.match_substring_regex(text, _HAS_OFFSET)
     absolute = cast_or_null(pc.if_else(offset, text, none), UTC_MICROSECONDS)
     local = cast_or_null(pc.if_else(offset, none, text), pa.timestamp("us"))
-    placed = _in_zone(_in_range(local.view(pa.int64())), zone).view(pa.int64())
-    return pc.coalesce(_in_range(absolute.view(pa.int64())), placed).view(UTC_MICROSECONDS)
+    placed = _in_zone(in_range(local.view(pa.int64())), zone).view(pa.int64())
+    return pc.coalesce(in_range(absolute.view(pa.int64())), placed).view(UTC_MICROSECONDS)
 
 
 def _alike_iso(text: Any, zone: str) -> pa.TimestampArray | None:
@@ -181,8 +131,8 @@ def _alike_iso(text: Any, zone: str) -> pa.TimestampArray | None:
     first = text.slice(max(pc.index(text.is_valid(), True).as_py(), 0), 1)
     try:
         if pc.any(pc.match_substring_regex(first, _HAS_OFFSET)).as_py():
-            return _in_range(text.cast(UTC_MICROSECONDS).view(pa.int64())).view(UTC_MICROSECONDS)
-        return _in_zone(_in_range(text.cast(pa.timestamp("us")).view(pa.int64())), zone)
+            return in_range(text.cast(UTC_MICROSECONDS).view(pa.int64())).view(UTC_MICROSECONDS)
+        return _in_zone(in_range(text.cast(pa.timestamp("us")).view(pa.int64())), zone)
     except pa.ArrowInvalid:
         return None
 
@@ -190,15 +140,18 @@ def _alike_iso(text: Any, zone: str) -> pa.TimestampArray | None:
 def _from_format(text: Any, form: str, zone: str) -> pa.TimestampArray:
     fraction = None
     if ".%f" in form:
-        digits = pc.struct_field(pc.extract_regex(text, r"\.(?P<f>\d{1,6})"), "f")
+        # Dots that the format has before its fraction, in 31.12.2011 say, are none of it.
+        dots = form[: form.index(".%f")].count(".")
+        before = rf"(?:[^.]*\.){{{dots}}}[^.]*"
+        digits = pc.struct_field(pc.extract_regex(text, rf"^{before}\.(?P<f>\d{{1,6}})"), "f")
         padded = pc.utf8_rpad(pc.fill_null(digits, "0"), 6, "0")
         fraction = pc.fill_null(padded.cast(pa.int64()), 0)
-        text = pc.replace_substring_regex(text, r"\.\d{1,9}", "", max_replacements=1)
+        text = pc.replace_substring_regex(text, rf"^({before})\.\d{{1,9}}", r"\1")
         form = form.replace(".%f", "")
     parsed = pc.strptime(text, form, "us", error_is_null=True)
     parsed = _without_overflow(text, parsed, form)
     absolute = parsed.type.tz is not None
-    micros = _in_range(parsed.view(pa.int64()))
+    micros = in_range(parsed.view(pa.int64()))
     if fraction is not None:
         micros = pc.add(micros, fraction)
     return _in_zone(micros, "UTC" if absolute else zone)

@@ -71,17 +71,49 @@ def test_iso_text_alone_and_mixed() -> None:
         ("%m/%d/%Y %H:%M", "12/1/2011 07:05", utc(2011, 12, 1, 7, 5)),
         ("%d.%m.%Y %H:%M:%S", "31.12.2011 23:59:59", utc(2011, 12, 31, 23, 59, 59)),
         ("%Y-%m-%d %H:%M:%S.%f", "2011-01-01 00:00:00.25", utc(2011, 1, 1, 0, 0, 0, 250_000)),
+        ("%d.%m.%Y %H:%M:%S.%f", "31.12.2011 23:59:59.5", utc(2011, 12, 31, 23, 59, 59, 500_000)),
         ("%Y-%m-%d %H:%M:%S %z", "2011-01-01 00:00:00 +0100", utc(2010, 12, 31, 23)),
         ("epoch_s", "1500000000", utc(2017, 7, 14, 2, 40)),
         ("epoch_ms", "1500000000123", utc(2017, 7, 14, 2, 40, 0, 123_000)),
         ("epoch_s", "1500000000.5", utc(2017, 7, 14, 2, 40, 0, 500_000)),
         ("epoch_s", "soon", None),
         ("epoch_s", "1e300", None),
+        ("epoch_s", "0x10", None),
+        ("epoch_s", "-0.0000001", utc(1969, 12, 31, 23, 59, 59, 999_999)),
+        ("epoch_ms", "1.5000000001235E12", utc(2017, 7, 14, 2, 40, 0, 123_500)),
+        ("epoch_ns", "1500000000000000999", utc(2017, 7, 14, 2, 40)),
+        ("epoch_ns", "1500000000000000999.9", utc(2017, 7, 14, 2, 40)),
+        ("epoch_us", "1500000000000000.99999999999999999999", utc(2017, 7, 14, 2, 40)),
     ],
 )
 def test_formats(form: str, text: str, expected: datetime | None) -> None:
     assert read([text], form) == [expected]
     assert read(["", text, None], form) == [None, expected, None]
+
+
+EPOCHS = ["1704103199999999999", "1704103200000000000.0", "1e18", "soon", "0x10", "-0.5", "9" * 19]
+
+
+@pytest.mark.parametrize("form", ["epoch_s", "epoch_ms", "epoch_us", "epoch_ns"])
+def test_a_number_is_read_as_if_it_were_alone(form: str) -> None:
+    for texts in (EPOCHS, EPOCHS[:1] * 9 + EPOCHS[1:2]):
+        assert read(texts, form) == [read([text], form)[0] for text in texts]
+
+
+def test_a_whole_number_is_one_time_as_text_integer_and_float() -> None:
+    for form, number in (("epoch_ns", 1_009_000), ("epoch_ms", 253_402_300_799_998)):
+        whole = read([number], form)
+        assert read([str(number)], form) == read([float(number)], form) == whole
+        assert read([f"{number}.0"], form) == whole
+    big = pa.array([2**64 - 1, 7, 2**63], pa.uint64())
+    assert read(big, "epoch_s") == [None, utc(1970, 1, 1, 0, 0, 7), None]
+
+
+def test_text_that_is_not_utf8_is_no_time_and_alone_so() -> None:
+    raw = pa.array([b"2020-01-02", b"\xff", b"2020-01-03"])
+    spoilt = pa.StringArray.from_buffers(3, *raw.buffers()[1:])
+    for column in (spoilt, spoilt.cast(pa.large_string())):
+        assert read(column) == [utc(2020, 1, 2), None, utc(2020, 1, 3)]
 
 
 def test_columns_of_other_types() -> None:
