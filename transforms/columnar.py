@@ -1,6 +1,7 @@
 """Parquet and Arrow IPC: needed columns only, one row group or record batch after the other.
 
-What cannot be read is put aside as malformed, one dead letter for each record that it held.
+A row group or a batch whose framing is broken is put aside as malformed, one dead letter for each
+record that it held; a bad value costs its own record at most.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from transforms.columnar_sound import sound
 from transforms.dead_letters import WHOLE_FILE, dead_letters
 from transforms.decode_batch import Decoded, assemble
-from transforms.decode_cast import is_text
 from transforms.event_schema import EventSchema
 
 BATCH_ROWS = 2**18
@@ -134,32 +135,17 @@ def _dictionaries(schema: EventSchema) -> list[str]:
 
 
 def _decode(batch: pa.RecordBatch, first: int, schema: EventSchema, source: str) -> Decoded:
-    raw = {name: batch.column(name) for name in schema.needed}
+    raw: dict[str, Any] = {}
+    bad = np.zeros(batch.num_rows, dtype=bool)
+    for name in schema.needed:
+        found = sound(batch.column(name))
+        if found is None:
+            return lost_rows(source, first, batch.num_rows)
+        raw[name] = found.values
+        if found.lost is not None:
+            bad |= found.lost
     positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
-    if not all(_is_sound(values) for values in raw.values()):
-        return lost_rows(source, first, batch.num_rows)
-    return assemble(raw, positions, schema, source)
-
-
-def _is_sound(values: pa.Array) -> bool:
-    """Whether buffers are consistent. Text that is not UTF-8 passes: its rows are sieved later."""
-    try:
-        if pa.types.is_dictionary(values.type):
-            values.indices.validate(full=True)
-            values = pa.DictionaryArray.from_arrays(values.indices, _raw(values.dictionary))
-        _raw(values).validate(full=True)
-    except _UNREADABLE:
-        return False
-    return True
-
-
-def _raw(values: pa.Array) -> pa.Array:
-    """Text as the bytes it is made of."""
-    if is_text(values.type) and not pa.types.is_string_view(values.type):
-        return values.view(
-            pa.large_binary() if pa.types.is_large_string(values.type) else pa.binary()
-        )
-    return values
+    return assemble(raw, positions, schema, source, bad)
 
 
 def decode_arrow(file: Any, schema: EventSchema, source: str) -> Iterator[Decoded]:

@@ -179,6 +179,78 @@ def test_parquet_text_that_is_not_utf8_is_put_aside() -> None:
         assert dead == [(1, "malformed"), (2, "malformed")]
 
 
+DECIMALS = pa.Array.from_buffers(
+    pa.decimal128(5, 2),
+    3,
+    [None, pa.py_buffer(bytes([100]) + bytes(15) + b"\x11" * 16 + bytes(16))],
+)
+MOMENTS = pa.array([0, 86_400_001, 0], pa.int64()).view(pa.date64())
+
+
+def views(*given: tuple[int, int, int, int], data: bytes = b"") -> pa.Array:
+    packed = np.array(given, dtype="<i4").tobytes()
+    return pa.Array.from_buffers(
+        pa.string_view(), len(given), [None, pa.py_buffer(packed), pa.py_buffer(data)]
+    )
+
+
+def one_bad(kind: pa.DataType) -> pa.Array:
+    """Text whose second value is not UTF-8."""
+    bytes_of = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+    raw = pa.array([b"a", b"\xff" * 20, b"c"], bytes_of.get(kind, pa.binary_view()))
+    return pa.Array.from_buffers(kind, 3, raw.buffers())
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "lost"),
+    [
+        ("x", DECIMALS, []),
+        ("t", MOMENTS, []),
+        ("store", one_bad(pa.string()), [1]),
+        ("store", one_bad(pa.large_string()), [1]),
+        ("store", one_bad(pa.string_view()), [1]),
+        ("order", one_bad(pa.string_view()), [1]),
+        ("t", one_bad(pa.string_view()), [0, 1, 2]),
+        ("store", views((1, 97, 0, 0), (40, 0, 0, 0), (2, 97 + 97 * 256, 0, 0)), [1]),
+        ("store", views((1, 97, 0, 0), (-1, 0, 0, 0), (20, 0, 0, 1), data=b"z" * 21), [1]),
+        ("store", views((1, 97, 0, 0), (20, 0, 1, 0), (20, 0, 0, 1), data=b"z" * 21), [1]),
+    ],
+)
+def test_a_bad_value_in_an_arrow_batch_is_its_own_records(
+    column: str, values: pa.Array, lost: list[int]
+) -> None:
+    events = table(3)
+    at = events.schema.get_field_index(column)
+    events = events.set_column(at, column, values).set_column(3, "n", pa.array([1, 1, 1]))
+    found, dead = collect(decode_bytes(arrow(events), "arrow", SCHEMA, "x"))
+    assert [place for place, _ in dead] == lost
+    assert [row["@position"] for row in found] == [i for i in range(3) if i not in lost]
+    if column == "t" and not lost:
+        assert found[1]["@time"].isoformat() == "1970-01-02T00:00:00.001000+00:00"
+    if column == "x":
+        assert [found[0]["x"], found[2]["x"]] == [1.0, 0.0]
+
+
+def test_an_index_outside_of_its_dictionary_is_its_own_records() -> None:
+    wild = pa.DictionaryArray.from_arrays(
+        pa.array([0, 7, None, -1, 1]), pa.array(["a", "b"]), safe=False
+    )
+    events = table(5).set_column(1, "store", wild).set_column(3, "n", pa.array([1] * 5))
+    found, dead = collect(decode_bytes(arrow(events), "arrow", SCHEMA, "x"))
+    assert [row["@key"] for row in found] == ["a", None, "b"]
+    assert dead == [(1, "malformed"), (3, "malformed")]
+
+
+def test_a_batch_whose_offsets_are_broken_is_lost_as_a_whole() -> None:
+    offsets = np.array([0, 5, 2, 3], dtype=np.int32)
+    broken = pa.Array.from_buffers(
+        pa.string(), 3, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(b"abcde")]
+    )
+    events = table(3).set_column(1, "store", broken)
+    found, dead = collect(decode_bytes(arrow(events), "arrow", SCHEMA, "x"))
+    assert not found and dead == [(i, "malformed") for i in range(3)]
+
+
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
