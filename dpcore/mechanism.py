@@ -183,6 +183,10 @@ class ContinualSum(ABC):
       noise_scale: sigma (Gaussian, discrete Gaussian) or b (K-norm) of one unit of noise, in units
         of scales.
       overs: what is served, in the order of the releases: None = since the start, N = last N ticks.
+      signed: whether what records of two ticks move can have a negative inner product. A neighbour
+        of replace_anywhere changes two cells, and its sensitivity is then the sum of both norms
+        (``dpcore.accounting.compose.joint_sensitivity``). Every class states it for itself: the
+        registry refuses one that does not, and a contract test measures it.
     """
 
     dimension: int
@@ -192,6 +196,7 @@ class ContinualSum(ABC):
     overs: tuple[int | None, ...]
 
     name: ClassVar[str]
+    signed: ClassVar[bool]
 
     # ---- what a subclass supplies
     # -------------------------------------------------------------------

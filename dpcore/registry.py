@@ -3,6 +3,8 @@ line here; a new model is one file and an entry in MODELS.
 
 A class that is listed here is a ``ContinualSum`` with, besides its abstract methods:
   name: ClassVar[str], the name below.
+  signed: ClassVar[bool], whether columns of its strategy can have negative inner products; pricing
+    rests on it, so that a class that does not state it itself is no mechanism.
   kinds: ClassVar[tuple[str, ...]], the noises it can use: gaussian, discrete_gaussian, k_norm.
   serves(overs) -> bool: classmethod, whether it can serve such sums at all.
   calibrated(*, dimension, scales, sensitivity, overs, window, horizon, budget, **options) -> Self:
@@ -27,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpcore.errors import ConfigError
+from dpcore.errors import ConfigError, WeirError
 
 _FILES = {
     "blt": "dpcore.continual.blt:Blt",
@@ -58,7 +60,26 @@ class _Registry(Mapping[str, Any]):
         return len(self._files)
 
 
-CONTINUAL_SUMS: Mapping[str, Any] = _Registry(_FILES)
+FACTS = ("name", "signed")
+"""What a continual sum must state in its own class: none is inherited, none has a default."""
+
+
+class _Sums(_Registry):
+    """Continual sums, each with its privacy facts.
+
+    Raises:
+      WeirError: a class leaves one out.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        cls = super().__getitem__(name)
+        missing = [fact for fact in FACTS if fact not in vars(cls)]
+        if missing:
+            raise WeirError(f"{cls.__name__} does not state {', '.join(missing)}.")
+        return cls
+
+
+CONTINUAL_SUMS: Mapping[str, Any] = _Sums(_FILES)
 """Name in the config (mechanism.continual_sum) -> subclass of ContinualSum."""
 
 

@@ -27,10 +27,6 @@ from dpcore.registry import CONTINUAL_SUMS
 SLACK = 1.05
 """Among mechanisms within 5 % of the smallest error, the one with the smallest state is chosen."""
 
-SIGNED = frozenset({"sliding"})
-"""Mechanisms whose strategy columns may have negative inner products. (A truncated Toeplitz rises
-at its window, but its coefficients are averages of those before: positive.)"""
-
 FAR = 1 << 20
 """Without an end, errors are compared up to this tick (or four windows, whichever is later)."""
 
@@ -212,7 +208,9 @@ def sensitivity_of(
     have negative coefficients: both get the sum of the norms.
     """
     scale = np.asarray(scales)
-    if question.relation == "replace_anywhere" and (budget.kind == "pure" or name in SIGNED):
+    if question.relation == "replace_anywhere" and (
+        budget.kind == "pure" or CONTINUAL_SUMS[name].signed
+    ):
         return 2 * joint_sensitivity(groups, scale, "add_remove", question.may_vanish)
     return joint_sensitivity(groups, scale, question.relation, question.may_vanish)
 

@@ -60,6 +60,7 @@ class Blt(BufferedSum):
     """
 
     name: ClassVar[str] = "blt"
+    signed: ClassVar[bool] = False
     title: ClassVar[str] = "Correlated noise from a few decaying buffers"
     source: ClassVar[str] = "Dvijotham, McMahan, Pillutla, Steinke, Thakurta (2024)"
 

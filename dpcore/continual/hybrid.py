@@ -58,6 +58,7 @@ class Hybrid(CoverSum):
     """
 
     name: ClassVar[str] = "hybrid"
+    signed: ClassVar[bool] = False
     title: ClassVar[str] = "Trees of doubling length, without a horizon"
     source: ClassVar[str] = "Chan, Shi, Song (2011), hybrid mechanism"
 

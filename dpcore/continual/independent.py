@@ -35,6 +35,7 @@ class Independent(CoverSum):
     """
 
     name: ClassVar[str] = "independent"
+    signed: ClassVar[bool] = False
     title: ClassVar[str] = "Fresh noise on each tick's sum"
     source: ClassVar[str] = "Dwork, McSherry, Nissim, Smith (2006)"
 

@@ -74,6 +74,7 @@ class MergingTree(CoverSum):
     gamma: float
 
     name: ClassVar[str] = "merging_tree"
+    signed: ClassVar[bool] = False
     title: ClassVar[str] = "Tree with delayed merges: graded expiration, pure epsilon too"
     source: ClassVar[str] = (
         "Weir; compare Andersson, Henzinger, Pagh, Steiner, Upadhyay (NeurIPS 2024)"

@@ -57,7 +57,8 @@ class Toeplitz(ContinualSum):
         rows of (C v + xi). For k < W, c_k = b_k, the best for a stream of W ticks. Beyond W,
         c_k = sum_{i <= W} (b_{i-1} - b_i) c_{k-i} (b_W = 0) is an average of the W values before
         it (a renewal equation), so the maximum of any W in a row bounds all that follow: c is
-        computed until it is flat, and bounded so from there on. It is positive, but it rises at W.
+        computed until it is flat, and bounded so from there on. It is positive (an average of those
+        before), so no two columns have a negative inner product, but it rises at W.
         Nothing is promised for ever unless the clock ends.
       Error: at tick t (from 0) sigma^2 (b_0^2 + ... + b_t^2), constant from t = W - 1 on.
       Real-valued noise: releases are rounded to the lattice, which is post-processing, but noise in
@@ -74,6 +75,7 @@ class Toeplitz(ContinualSum):
     horizon: int | None
 
     name: ClassVar[str] = "toeplitz"
+    signed: ClassVar[bool] = False
     kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
     title: ClassVar[str] = "Square-root noise over the last W units"
     source: ClassVar[str] = "Fichtenberger, Henzinger, Upadhyay (2023)"

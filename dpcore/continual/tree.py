@@ -53,6 +53,7 @@ class Tree(CoverSum):
     """
 
     name: ClassVar[str] = "tree"
+    signed: ClassVar[bool] = False
     title: ClassVar[str] = "Binary tree over the whole stream"
     source: ClassVar[str] = "Chan, Shi, Song (2011); Dwork, Naor, Pitassi, Rothblum (2010)"
 

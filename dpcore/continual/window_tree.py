@@ -63,6 +63,7 @@ class WindowTree(CoverSum):
     window: int
 
     name: ClassVar[str] = "window_tree"
+    signed: ClassVar[bool] = False
     title: ClassVar[str] = "Binary trees over the protection window, nothing after it"
     source: ClassVar[str] = "Bolot, Fawaz, Muthukrishnan, Nikolov, Taft (2013); Lou and Cheung"
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from dpcore.aggregates.choose import noises_for, options_of, pick
 from dpcore.aggregates.price import (
-    SIGNED,
     Alternative,
     Question,
     budget_of,
@@ -164,7 +163,7 @@ def build_sum(
     Raises:
       ConfigError: it cannot serve.
     """
-    add_up = budget.kind == "pure" or name in SIGNED
+    add_up = budget.kind == "pure" or CONTINUAL_SUMS[name].signed
     sensitivity = moments.sensitivity(question.relation, add_up)
     scales = tuple(map(round_up, moments.scales))
     cls = CONTINUAL_SUMS[name]

@@ -77,3 +77,28 @@ def test_the_loss_grows_with_what_is_seen(case):
     values = [mechanism.loss(n).value for n in (0, 1, 2, 3, 7, 8, 9, 64, 500, None)]
     assert values[0] == 0
     assert all(a <= b for a, b in zip(values, values[1:], strict=False))
+
+
+def inner_products(case: Case, mechanism, ticks: int) -> np.ndarray:
+    """(n, n): inner products of what records of different ticks move, against the first outputs.
+
+    The cheapest units x with B x = M e_i move the outputs as the leaf of tick i does.
+    """
+    dense, clean = mechanism.materialize(ticks), response(mechanism, ticks)
+    if None not in case.overs and not hasattr(mechanism, "response"):
+        before = np.eye(ticks) - np.eye(ticks, k=-case.overs[0])
+        dense, clean = before @ dense, before @ clean
+    moved = np.linalg.pinv(dense, rcond=1e-12) @ clean
+    return moved.T @ moved
+
+
+@pytest.mark.parametrize("case", [c for c in cases() if c.kind != "k_norm"], ids=str)
+def test_a_mechanism_says_whether_two_of_its_columns_can_point_against_each_other(case):
+    """The joint sensitivity of replace_anywhere rests on it: two cells of one event change."""
+    mechanism = case.build() if case.window else case.make(TICKS)
+    least = min(
+        float(gram.min() / gram.max())
+        for ticks in (2, 5, 8, 9, 17, TICKS)
+        for gram in [inner_products(case, mechanism, ticks)]
+    )
+    assert CONTINUAL_SUMS[case.name].signed == (least < -1e-9)

@@ -9,7 +9,7 @@ import pkgutil
 import pytest
 
 import dpcore.continual
-from dpcore.errors import ConfigError
+from dpcore.errors import ConfigError, WeirError
 from dpcore.guarantee import Loss
 from dpcore.mechanism import ContinualSum, kind_of
 from dpcore.registry import CONTINUAL_SUMS, describe
@@ -75,3 +75,17 @@ def test_a_description_has_all_its_parts(name):
 def test_an_unknown_name_is_refused():
     with pytest.raises(ConfigError, match="window_tree"):
         describe("no_such_mechanism")
+
+
+@pytest.mark.parametrize("name", CONTINUAL_SUMS)
+def test_every_mechanism_states_its_own_privacy_facts(name):
+    assert isinstance(vars(CONTINUAL_SUMS[name])["signed"], bool)
+
+
+def test_a_mechanism_that_leaves_a_privacy_fact_out_does_not_register(monkeypatch):
+    import dpcore.continual.sliding as module
+
+    silent = type("Silent", (module.Sliding,), {"name": "sliding"})  # inherited is not stated
+    monkeypatch.setattr(module, "Sliding", silent)
+    with pytest.raises(WeirError, match="signed"):
+        CONTINUAL_SUMS["sliding"]
