@@ -1,4 +1,4 @@
-"""The command line: ``weir init | plan | run | status | report | feed | diff | ...``.
+"""The command line: ``weir init | plan | rehearse | run | status | report | feed | diff | ...``.
 
 Exit 0 when all is well, 2 for a refused config (one sentence on stderr), 1 for a run that failed.
 """
@@ -13,6 +13,7 @@ import click
 from dpcore.errors import ConfigError
 from pipelines.cli_base import AS_JSON, CONFIG, SETS, Group, print_json, version
 from pipelines.cli_feed import feed
+from pipelines.cli_rehearse import rehearse
 from pipelines.cli_run import run
 from pipelines.cli_status import status
 
@@ -33,6 +34,7 @@ def main(debug: bool) -> None:
     \b
       weir init purchases.csv > shop.yaml   a config to fill in
       weir plan shop.yaml                   the promise and the error, before any data are read
+      weir rehearse shop.yaml               the same on made-up events, under another secret
       weir run shop.yaml                    the releases
       weir report out/                      a page with pictures
     """
@@ -207,6 +209,7 @@ def schema() -> None:
     print_json(json_schema())
 
 
+main.add_command(rehearse)
 main.add_command(run)
 main.add_command(status)
 main.add_command(feed)

@@ -78,7 +78,9 @@ def feed(
     """Send a stream that matches CONFIG to a file, stdout or a Pub/Sub topic.
 
     For rehearsals: made-up events with the config's columns and keys, or a recorded file, at a
-    rate, with late, repeated and broken records mixed in as you ask.
+    rate, with late, repeated and broken records mixed in as you ask. Never run the config over them
+    under its own secret: the same noise on events that others know gives it away. `weir rehearse`
+    makes and runs events in one go, under a secret of its own.
 
     \b
       weir feed shop.yaml --events 1000000 --to events.parquet

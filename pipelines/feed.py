@@ -199,6 +199,11 @@ def notes(config: JobConfig, shares: Shares, live: bool, recorded: bool) -> list
         found.append("nothing is late without schema.arrival (or Pub/Sub with --times now).")
     if shares.duplicate and config.schema_.id is None:
         found.append("without schema.id a duplicate cannot be told from another event.")
+    if config.secret is not None:
+        found.append(
+            "a run over these events under the config's secret gives its noise away: weir "
+            "rehearse runs made-up ones under a secret of its own; elsewhere --set another secret."
+        )
     return found
 
 

@@ -130,6 +130,7 @@ def run(
     secret_file: str | None = None,
     flags: Sequence[str] = (),
     flink: FlinkTarget | None = None,
+    rehearsal: bool = False,
 ) -> Result:
     """Runs a job to its end, or until it is stopped or left alone.
 
@@ -139,6 +140,7 @@ def run(
       secret_file: overrides the config's secret.
       flags: options for Beam.
       flink: where and how on Flink.
+      rehearsal: the events are made up, and nobody minds that the secret is lost.
 
     Raises:
       ConfigError: refused before any data is read.
@@ -166,7 +168,7 @@ def run(
     if runner == "direct":
         secret.resolve()  # a secret that cannot be read is refused before anything starts
     out = console(stderr=True)
-    if fresh:
+    if fresh and not rehearsal:
         _log.warning(FRESH)
     on_flink = None
     if runner == "flink":

@@ -62,7 +62,8 @@ class Stack:
     """All parts of a live stream; a context manager that ends every one of them.
 
     Args:
-      config: of the job; its source, sink, secret and engine folder are replaced.
+      config: of the job; its source, sink, secret and engine folder are replaced, and it
+        keeps no dead letters.
       out: folder of the releases.
       replay: what to feed; None: made-up events.
       rate: made-up events per second.
@@ -172,6 +173,7 @@ class Stack:
             "sink": f"{{parquet: {self.out}, every: 1}}",
             "secret": f"{{file: {self._secret()}}}",
             "engine.checkpoints": str(self._folder / "state"),
+            "dead_letters": "null",
         }
         if self._prepared is None:
             period = self._job.clock.to_clock().period

@@ -13,7 +13,9 @@ from dpcore.registry import CONTINUAL_SUMS, MODELS
 from pipelines.cli import main
 from tests.pipelines.conftest import Weir
 
-COMMANDS = ["init", "plan", "run", "status", "report", "feed", "diff", "algorithms", "schema"]
+COMMANDS = [
+    "init", "plan", "rehearse", "run", "status", "report", "feed", "diff", "algorithms", "schema",
+]  # fmt: skip
 
 
 def test_the_commands_are_these(weir: Weir) -> None:
