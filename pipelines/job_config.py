@@ -385,7 +385,7 @@ class Sink(OneOf):
 
 
 class DeadLetters(OneOf):
-    """Where refused events are listed: source, position and reason, never their content."""
+    """Where refused events are listed: source, position, field and reason, never content."""
 
     parquet: str | None = Field(
         default=None, description="Folder of Parquet files.", examples=["dead/"]

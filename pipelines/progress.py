@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from transforms.reasons import UNREAD
+
 _log = logging.getLogger(__name__)
 LOGGED = 30.0
 """Seconds between two records of progress in the log."""
@@ -56,7 +58,7 @@ def fraction(counts: Mapping[str, int], total: Total) -> float | None:
 
 def _records(counts: Mapping[str, int]) -> int:
     """Records seen, whatever became of them."""
-    return counts.get("events", 0) + counts.get("malformed", 0) + counts.get("too_long", 0)
+    return sum(counts.get(name, 0) for name in ("events", *UNREAD))
 
 
 def line(counts: Mapping[str, int], total: Total, elapsed: float) -> str:

@@ -22,6 +22,7 @@ from pipelines.results import Run
 from pipelines.state_folder import StateFolder, local
 from pipelines.summary import COUNTERS
 from pipelines.terminal import bytes_text, heading, table
+from transforms.reasons import by_field, words
 
 PREFIX = "weir_"
 """How Flink spells a counter or gauge of Beam's namespace ``weir``."""
@@ -225,8 +226,12 @@ def render(found: list[dict[str, Any]], out: Console) -> None:
             out.print(Text("  For the operator only: private counts since the job was started"))
             rows = table("", "", right=("",))
             rows.show_header = False
+            fields = by_field(counts)
             for name, value in counts.items():
-                rows.add_row(f"{value:,}", COUNTERS.get(name, name.replace("_", " ")))
+                if not by_field({name: value}):
+                    rows.add_row(f"{value:,}", COUNTERS.get(name, name.replace("_", " ")))
+            for (field, reason), value in fields.items():
+                rows.add_row(f"{value:,}", words(field, reason))
             out.print(Padding(rows, (0, 0, 0, 4), expand=False))
 
 

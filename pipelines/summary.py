@@ -20,6 +20,7 @@ from pipelines.plan import band, one_line
 from pipelines.result_files import result_files
 from pipelines.results import Run
 from pipelines.terminal import BAND, count, heading, number, span, table
+from transforms.reasons import Refused, refused_by_field
 
 TICKS = 3
 """Last ticks that are shown of every release; with --wide more."""
@@ -36,6 +37,10 @@ COUNTERS = {
     "malformed": "malformed",
     "too_long": "longer than limits.line_bytes",
     "missing_time": "without an event time",
+    "unreadable_time": "whose time cannot be read",
+    "unreadable_key": "whose key cannot be read",
+    "unreadable_id": "whose id cannot be read",
+    "unreadable_unit": "whose unit cannot be read",
     "before_start": "before clock.start",
     "after_end": "after clock.end",
     "late": "late",
@@ -115,6 +120,9 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
         for name, value in shown:
             rows_.add_row(f"{value:,}", COUNTERS[name])
         out.print(Padding(rows_, (0, 0, 0, 2), expand=False))
+    named = [row for row in refused_by_field(result.counters) if row.field]
+    if named:
+        out.print(Padding(refused_table(named), (1, 0, 0, 2), expand=False))
     out.print(heading("Cost"))
     out.print(Text(f"  {one_line(result.plan)}"))
     if result.fresh_secret:
@@ -132,9 +140,18 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
     out.print(heading("Where"))
     out.print(Text(f"  {result.sink}  ({result.seconds:.1f} s{rate})"))
     if result.dead_letters:
-        out.print(Text(f"  {result.dead_letters}  (refused records: source, position, reason)"))
+        out.print(Text(f"  {result.dead_letters}  (refused: source, position, field, reason)"))
     if result.folder is not None:
         out.print(Text(f"  weir report {result.folder}  draws them"))
+
+
+def refused_table(rows: Sequence[Refused]) -> Any:
+    """Fields and what was wrong with them; what became of the records."""
+    made = table("field", "refused", "count", "records", right=("count",))
+    for row in rows:
+        kept = "put aside" if row.put_aside else "kept, the value counts as missing"
+        made.add_row(row.field, row.reason.replace("_", " "), f"{row.count:,}", kept)
+    return made
 
 
 def last_rows(run: Run, ticks: int, keys: int = KEYS) -> list[dict[str, Any]]:

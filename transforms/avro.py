@@ -179,6 +179,6 @@ def _records(header: Header, block: _Block) -> list[dict[str, Any]] | None:
 
 
 def _assemble(rows: list[dict[str, Any]], first: int, schema: EventSchema, source: str) -> Decoded:
-    raw, bad = columns_of(rows, schema)
+    raw, spoilt = columns_of(rows, schema)
     positions = np.arange(first, first + len(rows), dtype=np.int64)
-    return assemble(raw, positions, schema, source, bad)
+    return assemble(raw, positions, schema, source, spoilt)

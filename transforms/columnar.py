@@ -136,16 +136,16 @@ def _dictionaries(schema: EventSchema) -> list[str]:
 
 def _decode(batch: pa.RecordBatch, first: int, schema: EventSchema, source: str) -> Decoded:
     raw: dict[str, Any] = {}
-    bad = np.zeros(batch.num_rows, dtype=bool)
+    spoilt: dict[str, Any] = {}
     for name in schema.needed:
         found = sound(batch.column(name))
         if found is None:
             return lost_rows(source, first, batch.num_rows)
         raw[name] = found.values
         if found.lost is not None:
-            bad |= found.lost
+            spoilt[name] = found.lost
     positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
-    return assemble(raw, positions, schema, source, bad)
+    return assemble(raw, positions, schema, source, spoilt)
 
 
 def decode_arrow(file: Any, schema: EventSchema, source: str) -> Iterator[Decoded]:

@@ -3,7 +3,7 @@
 Offsets and the sizes of buffers frame a batch: where they are broken, nobody can tell which bytes
 belong to which record, and the batch is lost. Everything else is some record's value. A date in the
 middle of a day, a decimal beyond its precision and text that is not UTF-8 are left to whoever reads
-the column; a value that points outside of its batch becomes null, and its record is told.
+the column; a value that points outside of its batch becomes null, and counts as spoilt.
 """
 
 from __future__ import annotations

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Literal, get_args
 
 import apache_beam as beam
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpcore.errors import ConfigError
 from transforms import tally
 from transforms.avro import decode_avro
 from transforms.columnar import decode_arrow, decode_parquet
-from transforms.dead_letters import DEAD, tally_dead
+from transforms.dead_letters import DEAD, SOURCE, count_by_field, tally_dead
 from transforms.decode_batch import Decoded
 from transforms.decode_csv import decode_csv, parse_header
 from transforms.decode_ndjson import decode_ndjson
 from transforms.event_schema import EventSchema
+from transforms.reasons import MISSING, VALUES, counter_of
 from transforms.text import BYTE_ORDER_MARK, LINE_BYTES, chunks
 
 Format = Literal["csv", "ndjson", "parquet", "arrow", "avro"]
 FORMATS: tuple[str, ...] = get_args(Format)
 Payload = Literal["json", "ndjson", "avro", "arrow"]
 PAYLOADS: tuple[str, ...] = get_args(Payload)
+
+_CANONICAL = frozenset({"@time", "@key", "@id", "@unit", "@arrival", "@position", SOURCE})
+_SPOILT = frozenset(VALUES) - {"not_a_time"}
 
 
 def decode_bytes(
@@ -97,14 +103,31 @@ ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 
 
 def emit(decoded: Iterator[Decoded]) -> Iterator[Any]:
-    """Decoded batches as outputs of a DoFn, counted: events, and dead letters by reason."""
+    """Decoded batches as outputs of a DoFn, counted: events, missing values, dead letters."""
+    missing: Counter[str] = Counter()
     for events, dead in decoded:
+        if events is not None:
+            missing.update(_absent(events))
+        if dead is not None:
+            for (field, reason), count in count_by_field(dead).items():
+                missing[field] -= count if reason in _SPOILT else 0
         if dead is not None:
             tally_dead(dead)
             yield beam.pvalue.TaggedOutput(DEAD, dead)
         if events is not None:
             tally.add("events", events.num_rows)
             yield events
+    for field, count in missing.items():
+        tally.add(counter_of(field, MISSING), max(0, count))
+
+
+def _absent(events: pa.RecordBatch) -> dict[str, int]:
+    """How many values each column of the user's lacks, those that could not be read included."""
+    return {
+        name: pc.sum(pc.is_null(column, nan_is_null=True)).as_py()
+        for name, column in zip(events.schema.names, events.columns, strict=True)
+        if name not in _CANONICAL
+    }
 
 
 def concatenate(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

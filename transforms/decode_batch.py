@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpcore.errors import ConfigError
 from transforms.dead_letters import dead_letters, reason_code
 from transforms.decode_cast import (
     Bad,
@@ -22,12 +24,21 @@ from transforms.decode_cast import (
     to_text,
 )
 from transforms.decode_time import to_time
-from transforms.event_schema import EventSchema, Kind
+from transforms.event_schema import EventSchema, Kind, Stamp
 
 KEY_TYPE = pa.dictionary(pa.int32(), pa.string())
-MALFORMED = reason_code("malformed")
-MISSING_TIME = reason_code("missing_time")
-_KEPT = np.int8(-1)
+Rows = NDArray[np.bool_]
+Spoilt = Mapping[str, Rows]
+"""Column -> (n,) bool: where a reader met a value that cannot be read, and left a null."""
+
+_VALUES: dict[Kind, tuple[str, pa.DataType]] = {
+    "number": ("not_a_number", pa.float64()),
+    "text": ("not_text", pa.string()),
+    "boolean": ("not_a_boolean", pa.bool_()),
+    "any": ("not_text", pa.bool_()),
+}
+"""Kind -> the reason of values that are not of it, and the canonical type."""
+NONE_SPOILT: Spoilt = {}
 
 
 class Decoded(NamedTuple):
@@ -37,19 +48,53 @@ class Decoded(NamedTuple):
     dead: pa.RecordBatch | None
 
 
-class _Columns:
-    """Collects canonical columns and which rows are spoilt."""
+class _Refused:
+    """Collects which rows are put aside, and which values of the others cannot be read."""
 
-    def __init__(self, n: int, source: str) -> None:
-        self.bad = np.zeros(n, dtype=bool)
-        self.columns: dict[str, Any] = {}
-        self.source = source
+    def __init__(self, n: int, spoilt: Spoilt) -> None:
+        self.gone: Rows = np.zeros(n, dtype=bool)
+        self._spoilt = spoilt
+        self._found: list[tuple[str, str, Rows]] = []
+        self._values: list[tuple[str, str, Rows]] = []
 
-    def add(self, name: str, read: tuple[Any, Bad]) -> None:
-        values, bad = read
+    def records(self, reason: str, field: str, bad: Bad) -> None:
+        """Rows whose time, key, id or unit is bad; each goes for the first reason found."""
+        if bad is not None and (rows := bad & ~self.gone).any():
+            self._found.append((reason, field, rows))
+            self.gone |= rows
+
+    def values(self, reason: str, field: str, bad: Bad) -> None:
+        """Values that count as missing."""
         if bad is not None:
-            self.bad |= bad
-        self.columns[name] = values
+            self._values.append((reason, field, bad))
+
+    def spoilt(self, column: str, bad: Bad = None) -> Bad:
+        """What the reader and the cast could not read of a column."""
+        known = self._spoilt.get(column)
+        return bad if known is None else known if bad is None else known | bad
+
+    def letters(self, source: str, positions: NDArray[np.int64]) -> pa.RecordBatch | None:
+        """By position, then in the order of columns; None if there are none."""
+        kept = ((reason, field, bad & ~self.gone) for reason, field, bad in self._values)
+        found = [
+            (reason, field, rows) for reason, field, rows in [*self._found, *kept] if rows.any()
+        ]
+        if not found:
+            return None
+        at = [np.flatnonzero(rows) for _, _, rows in found]
+        order = np.argsort(np.concatenate(at), kind="stable")
+        sizes = [len(rows) for rows in at]
+        names = list(dict.fromkeys(field for _, field, _ in found))
+        codes = np.array([reason_code(reason) for reason, _, _ in found], dtype=np.int8)
+        fields = np.array([names.index(field) for _, field, _ in found], dtype=np.int32)
+        return dead_letters(
+            source,
+            positions[np.concatenate(at)[order]],
+            np.repeat(codes, sizes)[order],
+            pa.DictionaryArray.from_arrays(
+                pa.array(np.repeat(fields, sizes)[order]), pa.array(names, pa.string())
+            ),
+        )
 
 
 def assemble(
@@ -57,7 +102,7 @@ def assemble(
     positions: NDArray[np.int64],
     schema: EventSchema,
     source: str,
-    bad: Bad = None,
+    spoilt: Spoilt = NONE_SPOILT,
     empty_is_null: bool = False,
 ) -> Decoded:
     """Raw columns by their own names -> canonical columns.
@@ -67,53 +112,82 @@ def assemble(
       positions: (n,) int64, line or row numbers.
       schema: the roles of columns.
       source: path or topic.
-      bad: (n,) bool, rows already known to be malformed (their values are placeholders).
+      spoilt: values that the reader could not read already; they are null in ``raw``.
       empty_is_null: an empty text is a missing one (CSV cannot tell them apart).
 
     Raises:
-      ConfigError: a column's type cannot play its role.
+      ConfigError: a column's type cannot play its role, and the schema is strict.
     """
-    n = len(positions)
-    out = _Columns(n, source)
-    if bad is not None:
-        out.bad |= bad
-    times = to_time(raw[schema.time.column], schema.time, source)
-    out.columns["@time"] = times
-    if schema.key is not None:
-        out.add("@key", _key(raw[schema.key], schema, source, empty_is_null))
-    if schema.id is not None:
-        out.add("@id", _identity(raw[schema.id], schema.id, schema, source, empty_is_null))
-    if schema.unit is not None:
-        out.add("@unit", _identity(raw[schema.unit], schema.unit, schema, source, empty_is_null))
+    refused = _Refused(len(positions), spoilt)
+    columns: dict[str, Any] = {}
+    name = schema.time.column
+    times, present = _times(raw[name], schema.time, source)
+    bad = refused.spoilt(name, _rows(pc.and_(present, times.is_null())))
+    refused.records("unreadable_time", name, bad)
+    refused.records("missing_time", name, _rows(times.is_null()))
+    columns["@time"] = times
+    for role, column, reason in (
+        ("@key", schema.key, "unreadable_key"),
+        ("@id", schema.id, "unreadable_id"),
+        ("@unit", schema.unit, "unreadable_unit"),
+    ):
+        if column is not None:
+            read = _key if role == "@key" else _identity
+            kind = KEY_TYPE if role == "@key" else pa.string()
+            with_values = partial(read, raw[column], column, schema, source, empty_is_null)
+            columns[role], bad = _leniently(with_values, raw[column], kind, schema)
+            refused.records(reason, column, refused.spoilt(column, bad))
     if schema.arrival is not None:
-        given = plain(raw[schema.arrival.column])
-        arrivals = to_time(given, schema.arrival, source)
-        present = to_presence(given)[0].is_valid()
-        spoilt = pc.and_(present, arrivals.is_null()).to_numpy(zero_copy_only=False)
-        out.add("@arrival", (arrivals, spoilt))
-    out.columns["@position"] = pa.array(positions)
+        name = schema.arrival.column
+        arrivals, present = _times(raw[name], schema.arrival, source)
+        columns["@arrival"] = arrivals
+        bad = refused.spoilt(name, _rows(pc.and_(present, arrivals.is_null())))
+        refused.values("not_a_time", name, bad)
+    columns["@position"] = pa.array(positions)
     for name, kind in schema.columns.items():
-        out.add(name, _user(raw[name], kind, schema, name, source, empty_is_null))
-    return _sort_out(out, positions, times)
-
-
-def _sort_out(out: _Columns, positions: NDArray[np.int64], times: Any) -> Decoded:
+        reason, canonical = _VALUES[kind]
+        with_values = partial(_user, raw[name], kind, schema, name, source, empty_is_null)
+        columns[name], bad = _leniently(with_values, raw[name], canonical, schema)
+        refused.values(reason, name, refused.spoilt(name, bad))
     batch = pa.RecordBatch.from_arrays(
-        list(out.columns.values()), names=list(out.columns), metadata={"source": out.source}
+        list(columns.values()), names=list(columns), metadata={"source": source}
     )
-    if not out.bad.any() and times.null_count == 0:
-        return Decoded(batch if batch.num_rows else None, None)
-    reasons = np.full(len(positions), _KEPT, dtype=np.int8)
-    reasons[times.is_null().to_numpy(zero_copy_only=False)] = MISSING_TIME
-    reasons[out.bad] = MALFORMED
-    gone = reasons != _KEPT
-    events = batch.filter(pa.array(~gone))
-    dead = dead_letters(out.source, positions[gone], reasons[gone])
-    return Decoded(events if events.num_rows else None, dead)
+    if refused.gone.any():
+        batch = batch.filter(pa.array(~refused.gone))
+    return Decoded(batch if batch.num_rows else None, refused.letters(source, positions))
 
 
-def _key(values: Any, schema: EventSchema, source: str, empty_is_null: bool) -> tuple[Any, Bad]:
-    column = schema.key or ""
+def _rows(values: Any) -> Bad:
+    """A column of bool as rows; None where none is marked."""
+    rows: Rows = values.to_numpy(zero_copy_only=False)
+    return rows if rows.any() else None
+
+
+def _times(values: Any, stamp: Stamp, source: str) -> tuple[pa.TimestampArray, Any]:
+    """Times, null where there is none that can be read; and where there is any value."""
+    given = plain(values)
+    present = to_presence(given)[0].is_valid()
+    return to_time(given, stamp, source), present
+
+
+def _leniently(
+    read: Callable[[], tuple[Any, Bad]], values: Any, kind: pa.DataType, schema: EventSchema
+) -> tuple[Any, Bad]:
+    """Reads; on a stream, where a column is what some sender made of it, a wrong type is bad."""
+    try:
+        return read()
+    except ConfigError:
+        if schema.time.strict:
+            raise
+    bad = to_presence(values)[0].is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_float64(kind):
+        return pa.array(np.full(len(values), np.nan)), bad
+    return pa.nulls(len(values), kind), bad
+
+
+def _key(
+    values: Any, column: str, schema: EventSchema, source: str, empty_is_null: bool
+) -> tuple[Any, Bad]:
     field = schema.field_of(column)
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()

@@ -1,7 +1,7 @@
 """Columns of any type -> numbers, text and booleans; what cannot be read is marked, never raised.
 
-Every function returns the column and a mask of records that have to be put aside as malformed (None
-when there are none). Messages of parsers are dropped on the way: they quote content.
+Every function returns the column, without what cannot be read, and a mask of where that was (None
+where all could). Messages of parsers are dropped on the way: they quote content.
 """
 
 from __future__ import annotations
@@ -201,5 +201,5 @@ def to_presence(values: Any) -> tuple[Any, Bad]:
     values = plain(values)
     missing = pc.is_null(values, nan_is_null=True)
     if is_text(values.type):
-        missing = pc.or_(missing, pc.fill_null(pc.equal(values, ""), True))
+        missing = pc.or_(missing, pc.fill_null(pc.equal(values.cast(pa.binary()), b""), True))
     return pc.if_else(missing, pa.scalar(None, pa.bool_()), pa.scalar(True)), None

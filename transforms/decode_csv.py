@@ -1,8 +1,8 @@
 """CSV with a header line. One record is one line: a quoted field may not hold a line break.
 
 Quotes follow RFC 4180 otherwise. A line with another number of fields than the header, with a quote
-left open, with a carriage return inside, not in UTF-8, with a byte order mark in front (but for the
-first), or with a number that is none, is malformed.
+left open, with a carriage return inside, or with a byte order mark in front (but for the first), is
+malformed. A field that is not UTF-8, or no number where one is needed, is spoilt, not its line.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from transforms.decode_batch import Decoded, assemble
 from transforms.decode_cast import MISSING
 from transforms.event_schema import EventSchema
 from transforms.text import BYTE_ORDER_MARK, Chunk
+
+_ASCII = bytes.maketrans(bytes(range(128, 256)), b"?" * 128)
 
 
 def parse_header(line: bytes, delimiter: str, source: str) -> tuple[str, ...]:
@@ -75,7 +78,7 @@ def decode_csv(
             yield Decoded(None, dead_letters(source, chunk.too_long, "too_long"))
         if not len(chunk):
             continue
-        bad = chunk.not_utf8() | _stray_returns(chunk) | _stray_marks(chunk)
+        bad = _stray_returns(chunk) | _stray_marks(chunk)
         raw = parser.columns(chunk, bad)
         if bad.any():
             dead = dead_letters(source, chunk.numbers[bad], "malformed")
@@ -103,6 +106,9 @@ class _Parser:
 
     def columns(self, chunk: Chunk, bad: NDArray[np.bool_]) -> dict[str, Any]:
         """Columns of the lines that are not bad; marks further bad lines in ``bad``."""
+        if chunk.not_utf8().any():
+            # Arrow cannot name a line to be skipped that is not UTF-8: find those without it.
+            self._read(replace(chunk, data=chunk.data.translate(_ASCII)), bad, {})
         try:
             table = self._read(chunk, bad, self._types)
         except pa.ArrowInvalid:

@@ -99,7 +99,8 @@ class MessageDecoder:
                 lines = dead.column("position").to_numpy()
                 rows = np.searchsorted(ends, lines)
                 reasons = dead.column("reason").indices.to_numpy().astype(np.int8)
-                dead = self._letters(messages, rows, lines - starts[rows], reasons)
+                names = self._sources(messages, rows)
+                dead = dead_letters(names, lines - starts[rows], reasons, dead.column("field"))
             if events is not None:
                 lines = events.column("@position").to_numpy()
                 rows = np.searchsorted(ends, lines)
@@ -138,7 +139,8 @@ class MessageDecoder:
         ):
             if dead is not None:
                 codes = dead.column("reason").indices.to_numpy().astype(np.int8)
-                dead = dead_letters(source, dead.column("position").to_numpy(), codes)
+                positions = dead.column("position").to_numpy()
+                dead = dead_letters(source, positions, codes, dead.column("field"))
             yield Decoded(events, dead)
 
     def _marked(
@@ -156,11 +158,6 @@ class MessageDecoder:
         return pa.RecordBatch.from_arrays(
             list(columns.values()), names=list(columns), metadata={"source": self._source}
         )
-
-    def _letters(
-        self, messages: Sequence[Message], rows: Ints, positions: Ints, reasons: NDArray[np.int8]
-    ) -> pa.RecordBatch:
-        return dead_letters(self._sources(messages, rows), positions, reasons)
 
     def _sources(self, messages: Sequence[Message], rows: Ints) -> pa.DictionaryArray:
         used, places = np.unique(rows, return_inverse=True)

@@ -159,8 +159,8 @@ def _one_by_one(
             if rows is not None:
                 some = {name: list(compress(column, rows)) for name, column in columns.items()}
                 at = numbers[rows]
-            raw, bad = typed_columns(some, schema)
-            yield assemble(raw, at, schema, source, bad)
+            raw, spoilt = typed_columns(some, schema)
+            yield assemble(raw, at, schema, source, spoilt)
 
 
 def _read(

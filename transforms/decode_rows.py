@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms.decode_cast import Bad
+from transforms.decode_batch import Spoilt
 from transforms.event_schema import EventSchema
+from transforms.json_lines import NotText
 
 _NONE = type(None)
 _NUMBERS = frozenset({int, float, Decimal, _NONE})
@@ -21,36 +22,37 @@ _TIMES = frozenset({str, int, float, datetime, date, _NONE})
 
 def columns_of(
     rows: Sequence[Mapping[str, Any]], schema: EventSchema
-) -> tuple[dict[str, Any], Bad]:
-    """Picks the needed columns and marks records whose values are of a wrong type.
+) -> tuple[dict[str, Any], Spoilt]:
+    """Picks the needed columns and marks values of a wrong type.
 
     Args:
       rows: (n,) mappings; a field that is not there is null.
       schema: the roles of columns.
 
     Returns:
-      raw columns for ``assemble``, and (n,) bool or None.
+      raw columns for ``assemble``, and where values of them are spoilt.
     """
     return typed_columns({name: [row.get(name) for row in rows] for name in schema.needed}, schema)
 
 
 def typed_columns(
     columns: Mapping[str, Sequence[Any]], schema: EventSchema
-) -> tuple[dict[str, Any], Bad]:
-    """Gives columns of Python values their types and marks records that hold others.
+) -> tuple[dict[str, Any], Spoilt]:
+    """Gives columns of Python values their types and marks values of others.
 
     Args:
       columns: every needed column, each (n,).
       schema: the roles of columns.
 
     Returns:
-      raw columns for ``assemble``, and (n,) bool or None.
+      raw columns for ``assemble``, and where values of them are spoilt.
     """
-    bad = np.zeros(len(columns[schema.time.column]), dtype=bool)
+    spoilt: dict[str, Any] = {}
     raw: dict[str, Any] = {}
     times = {schema.time.column, schema.arrival.column if schema.arrival else None}
     for name in schema.needed:
         values = columns[name]
+        bad = np.zeros(len(values), dtype=bool)
         kind = schema.columns.get(name)
         if name in times:
             stamp = schema.time if name == schema.time.column else schema.arrival
@@ -63,11 +65,13 @@ def typed_columns(
             raw[name] = pa.array([None if value is None else True for value in values], pa.bool_())
         else:
             raw[name] = _texts(values, bad)
-    return raw, bad if bad.any() else None
+        if bad.any():
+            spoilt[name] = bad
+    return raw, spoilt
 
 
 def _only(values: Sequence[Any], allowed: frozenset[type], bad: Any) -> Sequence[Any]:
-    """Values of other types become None, and their rows bad."""
+    """Values of other types become None, and bad."""
     kinds = list(map(type, values))
     wrong = set(kinds) - allowed
     if not wrong:
@@ -104,7 +108,24 @@ def _texts(values: Sequence[Any], bad: Any) -> pa.Array:
     values = _only(values, _TEXTS, bad)
     if int in kinds:
         values = [str(value) if type(value) is int else value for value in values]
-    return pa.array(values, pa.string())
+    return _strings(values, bad)
+
+
+def _strings(values: Sequence[Any], bad: Any) -> pa.Array:
+    """Texts; one with half of a surrogate pair is none."""
+    try:
+        return pa.array(values, pa.string())
+    except UnicodeEncodeError:
+        kept = [v if v is None or v.isascii() or _is_text(v) else NotText() for v in values]
+    return pa.array(_only(kept, frozenset({str, _NONE}), bad), pa.string())
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _times(values: Sequence[Any], bad: Any, no_format: bool) -> pa.Array:
@@ -112,18 +133,18 @@ def _times(values: Sequence[Any], bad: Any, no_format: bool) -> pa.Array:
     kinds = set(map(type, values)) - {_NONE}
     if no_format and str in kinds and kinds <= {str, int, float}:
         # Among texts a number is no time: nothing says what it counts.
-        texts = _only(values, frozenset({str, _NONE}), np.zeros_like(bad))
-        return pa.array(texts, pa.string())
+        return _strings(_only(values, frozenset({str, _NONE}), bad), bad)
     if kinds == {datetime}:
         aware = {value.tzinfo is not None for value in values if value is not None}
         if len(aware) == 1:
             return pa.array(values, pa.timestamp("us", "UTC" if aware.pop() else None))
     if kinds <= {int}:
-        values = [None if v is None or not -(2**63) <= v < 2**63 else v for v in values]
+        bad |= [v is not None and not -(2**63) <= v < 2**63 for v in values]
+        values = [None if gone else v for v, gone in zip(values, bad, strict=True)]
         return pa.array(values, pa.int64()) if kinds else pa.nulls(len(values))
     if kinds <= {int, float}:
         return pa.array([None if v is None else _float(v) for v in values], pa.float64())
     if kinds == {date}:
         return pa.array(values, pa.date32())
     spelled = [v.isoformat() if isinstance(v, date) else v for v in values]
-    return pa.array([v if v is None else str(v) for v in spelled], pa.string())
+    return _strings([v if v is None else str(v) for v in spelled], bad)

@@ -61,9 +61,9 @@ class Assign:
     def __init__(self, plan: Any, keep: Iterable[str]) -> None:
         self._clock: Clock = plan.clock
         self._where = None if plan.where is None else Predicate.parse(plan.where)
-        self._keyed = plan.keys.column is not None
+        self._column: str | None = plan.keys.column
         self._declared = declared_keys(plan)
-        names = [*(["@key"] if self._keyed else []), SOURCE, "@position", *keep]
+        names = [*(["@key"] if self._column is not None else []), SOURCE, "@position", *keep]
         self._keep = tuple(dict.fromkeys(names))
 
     def __call__(self, batch: pa.RecordBatch) -> Assigned:
@@ -99,9 +99,16 @@ class Assign:
         positions = batch.column("@position").to_numpy()[gone]
         return Assigned(
             _compact(events.filter(pa.array(kept))),
-            dead_letters(_source(batch, gone), positions, reasons[gone]),
+            dead_letters(
+                _source(batch, gone), positions, reasons[gone], self._fields(reasons[gone])
+            ),
             filtered,
         )
+
+    def _fields(self, reasons: NDArray[np.int8]) -> pa.DictionaryArray:
+        """Which column the reasons speak of: that of unknown keys."""
+        unknown = pa.array((reasons == UNKNOWN_KEY).astype(np.int32))
+        return pa.DictionaryArray.from_arrays(unknown, pa.array(["", self._column or ""]))
 
     def _ticks(self, batch: pa.RecordBatch) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
         times = batch.column("@time").view(pa.int64()).to_numpy()
@@ -119,7 +126,7 @@ class Assign:
 
     def _keys(self, batch: pa.RecordBatch, reasons: NDArray[np.int8]) -> Any:
         """The keys as a dictionary column (None without a key column); marks unknown ones."""
-        if not self._keyed:
+        if self._column is None:
             return None
         keys = batch.column("@key")
         if not pa.types.is_dictionary(keys.type):

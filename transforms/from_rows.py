@@ -84,8 +84,8 @@ def _decode(
     if len(events) < len(held):
         yield Decoded(None, dead_letters(SOURCE, positions[~good], "malformed"))
     if events:
-        columns, bad = columns_of(events, schema)
-        yield assemble(columns, positions[good], schema, SOURCE, bad)
+        columns, spoilt = columns_of(events, schema)
+        yield assemble(columns, positions[good], schema, SOURCE, spoilt)
 
 
 def from_rows(events: Any, schema: EventSchema) -> Any:

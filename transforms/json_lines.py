@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Sequence
 from operator import itemgetter
@@ -15,10 +17,17 @@ _DEEPEST = 1024
 """How deep orjson reads."""
 
 _GUESSES = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
-_MARK = "\0"
-_SPELLED_MARK = rb"\u0000"
-_TEXT_OR_NAN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|-?(?:NaN|Inf(?:inity)?)\b(?!\s*:)', re.DOTALL)
-"""A text, to its end or that of the line (each byte is seen once), or a value that is no number."""
+_TOKEN = re.compile(
+    rb'"(?:[^"\\]++|\\.)*+"?'
+    rb"|(?:-?(?:NaN|Inf(?:inity)?)\b|-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?)(?!\s*:)",
+    re.DOTALL,
+)
+"""A text, to its end or that of the line (each byte is seen once), or a value that is a number."""
+_MARK, _NUMBER, _SPOILT = "\0", "n", "x"
+
+
+class NotText:
+    """Stands for a text of a line that is no text: not UTF-8, or half of a surrogate pair."""
 
 
 def read_arrow(data: bytes, types: dict[str, pa.DataType]) -> pa.Table:
@@ -79,32 +88,44 @@ def _patient_pick(names: Sequence[str]) -> Any:
 
 
 def _patiently(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
-    """NaN, Infinity, deep nesting: Arrow reads them, so no line may depend on its neighbours."""
-    deep = line.count(b"[") + line.count(b"{") > _DEEPEST
-    if not deep and b"NaN" not in line and b"Inf" not in line:
-        return None
+    """What orjson refuses though it is an object: one value must not take its record along.
+
+    NaN and Infinity (which Arrow reads, so that no line may depend on its neighbours), numbers
+    beyond doubles, texts that are none, deep nesting.
+    """
     try:
-        line.decode()
-    except UnicodeDecodeError:
-        return None
-    if deep or _SPELLED_MARK in line:
-        return _by_arrow(line, names)
-    try:
-        row = orjson.loads(_TEXT_OR_NAN.sub(_marked, line))
+        row = orjson.loads(_TOKEN.sub(_marked, line))
     except orjson.JSONDecodeError:
-        return None
+        deep = line.count(b"[") + line.count(b"{") > _DEEPEST
+        return _by_arrow(line, names) if deep else None
     return tuple(_unmarked(row.get(name)) for name in names)
 
 
 def _marked(match: re.Match[bytes]) -> bytes:
-    """Texts as they are; what is no number becomes a text that no line spells otherwise."""
+    """Tokens as they are, but for those that orjson refuses: they become texts with a mark."""
     found = match[0]
-    return found if found[:1] == b'"' else b'"' + _SPELLED_MARK + found + b'"'
+    if found[:1] != b'"':
+        number = float(found)
+        return found if math.isfinite(number) else b'"\\u0000n%b"' % str(number).encode()
+    if found.startswith(rb'"\u0000'):
+        found = rb'"\u0000t' + found[1:]
+    try:
+        orjson.loads(found)
+    except orjson.JSONDecodeError:
+        try:
+            json.loads(found.decode(errors="replace"))
+        except ValueError:
+            return found
+        return rb'"\u0000x"'
+    return found
 
 
 def _unmarked(value: Any) -> Any:
-    marked = type(value) is str and value[:1] == _MARK
-    return float(value[1:]) if marked else value
+    if type(value) is not str or value[:1] != _MARK:
+        return value
+    if value[1] == _NUMBER:
+        return float(value[2:])
+    return NotText() if value[1] == _SPOILT else value[2:]
 
 
 def _by_arrow(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:

@@ -80,7 +80,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 @beam.typehints.with_input_types(pa.RecordBatch)
 class WriteDead(beam.PTransform):
-    """Dead letters -> a folder. Holds source, position and reason, never content."""
+    """Dead letters -> a folder. Holds source, position, field and reason, never content."""
 
     def __init__(self, folder: str, form: str = "parquet") -> None:
         super().__init__()
@@ -104,7 +104,7 @@ def to_messages(batch: pa.RecordBatch) -> Iterator[Outgoing]:
 
 @beam.typehints.with_input_types(pa.RecordBatch)
 class PublishDead(beam.PTransform):
-    """Dead letters -> a Pub/Sub topic, as lines of JSON: source, position, reason."""
+    """Dead letters -> a Pub/Sub topic, as lines of JSON: source, position, field, reason."""
 
     def __init__(self, topic: str) -> None:
         super().__init__()

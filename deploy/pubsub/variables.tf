@@ -30,7 +30,7 @@ variable "readers" {
 }
 
 variable "operators" {
-  description = "Who may read dead letters (positions and reasons, never content)."
+  description = "Who may read dead letters (positions, columns and reasons, never content)."
   type        = set(string)
 }
 

@@ -73,7 +73,9 @@ def test_a_job_runs_and_its_folder_is_whole(folder: Path) -> None:
     assert len(rows) == 60 * 2 * 2 == counts["releases"]
     assert counts["events"] and counts["filtered"] and counts["duplicate"] and counts["unknown_key"]
     letters = "".join(path.read_text() for path in (folder / "dead").iterdir())
-    assert "missing_time" in letters and "duplicate" in letters and "never" not in letters
+    assert (
+        '"date","unreadable_time"' in letters and "duplicate" in letters and "never" not in letters
+    )
 
 
 def test_running_again_goes_on_with_the_same_bytes(folder: Path) -> None:

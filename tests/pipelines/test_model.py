@@ -219,10 +219,15 @@ def test_bad_values_are_moved_or_count_as_the_middle_and_are_counted(weir: Weir,
     result = weir("run", job, "--json")
     assert result.exit_code == 0, result.output
     counts = json.loads(result.stdout)["operator"]
-    assert counts["non_finite"] == 3 and counts["clipped"] == 3 and counts["malformed"] == 1
+    assert counts["non_finite"] == 4 and counts["clipped"] == 3 and counts["not_a_number"] == 1
     first = [row["value"] for row in values(job.parent / "out")]
 
-    middle = [f"{at},x1,AA,45,10,5", f"{at},x2,AA,45,10,5", f"{at},x3,AA,1,2500,5"]
+    middle = [
+        f"{at},x1,AA,45,10,5",
+        f"{at},x2,AA,45,10,5",
+        f"{at},x3,AA,1,2500,5",
+        f"{at},z1,UA,45,10,1",
+    ]
     inside = [f"{at},y1,UA,1,10,180", f"{at},y2,UA,-30,10,-60"]
     write(job.parent, rows() + middle + inside)
     assert weir("run", job, "--set", "sink.parquet=other").exit_code == 0

@@ -174,7 +174,7 @@ def test_bad_values_are_counted_and_change_nothing_else(weir: Weir, job: Path) -
     result = weir("run", job, "--json", "--set", "model.clip={features: 9}")
     assert result.exit_code == 0, result.output
     counts = json.loads(result.stdout)["operator"]
-    assert counts["non_finite"] == 3 and counts["clipped"] == 2 and counts["malformed"] == 1
+    assert counts["non_finite"] == 4 and counts["clipped"] == 2 and counts["not_a_number"] == 1
     first = [row["value"] for row in values(job.parent / "out")]
     inside = [f"{at},y1,south,3,5,80,0", f"{at},y2,south,0,5,10,0"]
     write(job.parent, rows(480) + inside)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.conftest import Weir
+from transforms.reasons import by_field
 from transforms.sinks_folder import FolderWriter
 
 ROWS = [
@@ -139,8 +140,9 @@ def test_refused_records_are_counted_and_listed_without_their_content(
     assert result.exit_code == 0, result.output
     counted = json.loads(result.stdout)["operator"]
     assert counted["unknown_key"] == counted["duplicate"] == 1
+    assert by_field(counted)["at", "unreadable_time"] == 1
     assert counted["before_start"] == counted["after_end"] == 1
-    assert counted.get("malformed", 0) + counted.get("missing_time", 0) == 2
+    assert counted["malformed"] == counted["unreadable_time"] == 1
     listed = "".join(p.read_text() for p in (job.parent / "dead").rglob("*") if p.is_file())
     assert listed.count("\n") == 6
     assert "PRIVATE" not in listed + result.output

@@ -22,6 +22,7 @@ from pipelines.files import File
 from pipelines.header import sniff
 from pipelines.sources import FileSource, ReadFiles
 from transforms import tally
+from transforms.dead_letters import rows
 from transforms.event_schema import EventSchema, Stamp
 
 SCHEMA = EventSchema.build(Stamp("date"), key="store", numbers=["dollars"])
@@ -146,10 +147,17 @@ def test_the_transform(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with beam.Pipeline(runner=in_process_runner()) as pipeline:
         out = pipeline | transform
         events = out.events | "Rows" >> beam.Map(lambda batch: batch.num_rows)
-        dead = out.dead | "Reasons" >> beam.FlatMap(lambda batch: batch["reason"].to_pylist())
-        assert_that(events, equal_to([500, 1]), label="events")
-        assert_that(dead, equal_to(["malformed"]), label="dead")
-    assert tally.snapshot() == {"events": 501, "malformed": 1, "bytes": transform.size}
+        dead = out.dead | "Reasons" >> beam.FlatMap(
+            lambda batch: [(field, reason) for *_, field, reason in rows(batch)]
+        )
+        assert_that(events, equal_to([500, 2]), label="events")
+        assert_that(dead, equal_to([("dollars", "not_a_number")]), label="dead")
+    assert tally.snapshot() == {
+        "events": 502,
+        "not_a_number": 1,
+        "not_a_number_in_dollars": 1,
+        "bytes": transform.size,
+    }
     assert "XYZZY" not in caplog.text
 
 

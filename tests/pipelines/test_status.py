@@ -15,6 +15,7 @@ from pipelines import status
 from pipelines.engines.flink_rest import FlinkRest
 from tests.pipelines.conftest import Weir
 
+NOT_A_NUMBER = "not_a_number_in_price___2eeur"
 STEP = "0.[3]Tick.weir_"
 
 
@@ -47,6 +48,7 @@ ANSWERS: dict[str, Any] = {
     ],
     "/jobs/a1/vertices/v/subtasks/metrics": [
         {"id": f"{STEP}events", "sum": 40.0, "max": 30.0},
+        {"id": f"{STEP}{NOT_A_NUMBER}", "sum": 3.0, "max": 2.0},
         {"id": f"{STEP}last_tick", "sum": 17.0, "max": 9.0},
         {"id": "0.numRecordsIn", "sum": 1.0, "max": 1.0},
     ],
@@ -83,9 +85,10 @@ def test_a_job_on_flink(weir: Weir, flink: str) -> None:
     assert result.exit_code == 0, result.output
     (job,) = json.loads(result.stdout)
     assert (job["name"], job["state"], job["restarts"]) == ("weir-shop-2", "RUNNING", 2)
-    assert job["operator"] == {"events": 40} and job["last_tick"] == 9
+    assert job["operator"] == {"events": 40, NOT_A_NUMBER: 3} and job["last_tick"] == 9
     assert job["checkpoints"]["completed"] == 7 and job["checkpoints"]["bytes"] == 2048
     words = " ".join(weir("status", "--flink-master", flink).stdout.split())
+    assert "3 price_.eur: not a number" in words and "40 events read" in words
     assert "7 whole, 1 failed" in words and "last tick released 9" in words
     assert "file:/state/chk-7" in words
 

@@ -22,6 +22,7 @@ from dpcore.plan import Plan
 from dpcore.row_hash import event_hashes
 from dpcore.rows import RowLeaf
 from dpcore.simulate import Bound, Events, bounded, simulate
+from transforms.reasons import MISSING, counter_of
 
 SECRET = bytes(range(7, 39))
 START = "2024-03-01T00:00:00Z"
@@ -220,12 +221,17 @@ class Recording:
         """What the operator must read, exactly. Counters that are not here must be zero."""
         kept, reasons = self._judged
         broken = sum(delivery.line.startswith(b'{"broken') for delivery in self.deliveries)
+        timeless = len(self.deliveries) - len(self.rows) - broken
         found = {
             "events": len(self.rows),
             "malformed": broken,
-            "missing_time": len(self.deliveries) - len(self.rows) - broken,
+            "missing_time": timeless,
+            counter_of("at", "missing_time"): timeless,
             **reasons,
+            counter_of("store", "unknown_key"): reasons["unknown_key"],
         }
+        for name in self.plan.program.columns:
+            found[counter_of(name, MISSING)] = sum(row[name] is None for row in self.rows)
         plan = self.plan
         told = plan.program.bound(self._events.columns, len(kept))
         found |= {

@@ -77,8 +77,8 @@ def test_dead_letters_reach_their_topic_without_content(pubsub_server: PubSubSer
         publish(PublishDead(post.topic), [dead_letters("s#m7", np.array([3, -1]), "malformed")])
         (message,) = post.drain(post.subscription)
         assert [json.loads(line) for line in message.data.splitlines()] == [
-            {"source": "s#m7", "position": -1, "reason": "malformed"},
-            {"source": "s#m7", "position": 3, "reason": "malformed"},
+            {"source": "s#m7", "position": -1, "field": "", "reason": "malformed"},
+            {"source": "s#m7", "position": 3, "field": "", "reason": "malformed"},
         ]
 
 

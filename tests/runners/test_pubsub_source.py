@@ -47,7 +47,10 @@ def test_all_is_read_acknowledged_and_ended_with_the_clock(
             until(job.done)
             assert sorted(job.ids()) == sorted([*sent, "late one"])
             letters = job.letters()
-            assert [letter[1:] for letter in letters] == [(1, "malformed"), (-1, "malformed")]
+            assert [letter[1:] for letter in letters] == [
+                (1, "", "malformed"),
+                (-1, "", "malformed"),
+            ]
             assert len(job.batches) < 20, "whole answers become one batch"
         counts = pubsub_server.counts(post.topic)
         assert (counts["messages"], counts["acks"], counts["unacked"]) == (703, 703, 0)

@@ -11,6 +11,7 @@ from transforms.decode_batch import Decoded
 from transforms.decode_csv import decode_csv, parse_header
 from transforms.decode_ndjson import decode_ndjson
 from transforms.event_schema import EventSchema, Stamp
+from transforms.reasons import VALUES
 from transforms.text import LINE_BYTES, chunks
 
 MARKER = "XYZZY"
@@ -25,7 +26,7 @@ Rows = tuple[list[dict[str, Any]], list[tuple[int, str]]]
 
 
 def collect(decoded: Iterable[Decoded]) -> Rows:
-    """Events in order of position, and (position, reason) of dead letters."""
+    """Events in order of position, and (position, "field: reason") of dead letters."""
     events: list[dict[str, Any]] = []
     dead: list[tuple[int, str]] = []
     for batch, letters in decoded:
@@ -35,8 +36,15 @@ def collect(decoded: Iterable[Decoded]) -> Rows:
             events += batch.to_pylist()
         if letters is not None:
             assert letters.num_rows
-            dead += [(position, reason) for _, position, reason in rows(letters)]
+            dead += [
+                (at, f"{field}: {why}" if field else why) for _, at, field, why in rows(letters)
+            ]
     return sorted(events, key=lambda row: row["@position"]), sorted(dead)
+
+
+def aside(dead: list[tuple[int, str]]) -> list[int]:
+    """Positions of the records that were put aside; other letters are of values."""
+    return [at for at, why in dead if why.rpartition(" ")[2] not in VALUES]
 
 
 def csv(

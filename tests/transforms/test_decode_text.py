@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import replace
 
 import orjson
 import pyarrow as pa
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.errors import ConfigError
-from tests.transforms.events import HEADER, MARKER, SCHEMA, collect, csv, ndjson
+from tests.transforms.events import HEADER, MARKER, SCHEMA, aside, collect, csv, ndjson
 from transforms.decode import decode_bytes, decode_payload
 from transforms.event_schema import EventSchema, Stamp
 
@@ -30,19 +31,21 @@ GOOD_JSON = js(date="19970101", store="north", order=7, items=2, dollars=11.5)
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"19970101,north,7,2,abc", "malformed"),
-        (b"19970101,north,7,many,1", "malformed"),
         (b"19970101,north,7,2", "malformed"),
         (b"19970101,north,7,2,3,4", "malformed"),
+        (b"19970101,\xff,7,2,3,\xff", "malformed"),
         (b'19970101,"north,7,2,3', "malformed"),
         (b'19970101,"a"",7,2,3', "malformed"),
         (b"19970101,no\rth,7,2,3", "malformed"),
-        (b"19970101,\xff\xfe,7,2,3", "malformed"),
         (b"\x00\x01\x02\xfe\xff", "malformed"),
         (b"   ", "malformed"),
-        (b",north,7,2,3", "missing_time"),
-        (b"19970231,north,7,2,3", "missing_time"),
-        (b"yesterday,north,7,2,3", "missing_time"),
+        (b",north,7,2,3", "date: missing_time"),
+        (b"19970231,north,7,2,3", "date: unreadable_time"),
+        (b"yesterday,north,7,2,3", "date: unreadable_time"),
+        (b"1997\xff0101,north,7,2,3", "date: unreadable_time"),
+        (b"yesterday,\xff,7,many,abc", "date: unreadable_time"),
+        (b"19970101,\xff\xfe,7,2,3", "store: unreadable_key"),
+        (b"19970101,north,\xff,2,3", "order: unreadable_id"),
         (b"19970101," + b"x" * 200 + b",7,2,3", "too_long"),
     ],
 )
@@ -53,23 +56,43 @@ def test_a_bad_csv_line_is_put_aside_alone(line: bytes, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "reasons"),
+    [
+        (b"19970101,north,7,2,abc", ["dollars: not_a_number"]),
+        (b"19970101,north,7,many,abc", ["dollars: not_a_number", "items: not_a_number"]),
+        (b"19970101,north,7,2,\xff", ["dollars: not_a_number"]),
+        (b'19970101,north,7,2,"a ""b"', ["dollars: not_a_number"]),
+    ],
+)
+def test_a_bad_number_in_csv_is_a_missing_one(line: bytes, reasons: list[str]) -> None:
+    events, dead = csv(HEAD + GOOD + line + b"\n" + GOOD)
+    assert [row["@position"] for row in events] == [2, 3, 4]
+    assert [row["@key"] for row in events] == ["north"] * 3
+    assert [math.isnan(row["dollars"]) for row in events] == [False, True, False]
+    assert dead == [(3, reason) for reason in reasons]
+
+
+@pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b'{"date":"19970101","dollars":"abc"}', "malformed"),
-        (b'{"date":"19970101","dollars":true}', "malformed"),
-        (b'{"date":"19970101","dollars":[1]}', "malformed"),
-        (b'{"date":"19970101","store":1.5}', "malformed"),
-        (b'{"date":"19970101","store":{"a":1}}', "malformed"),
         (b'{"date":"19970101"', "malformed"),
         (b'{"date":"19970101"}{"date":"19970102"}', "malformed"),
-        (b'{"date":"19970101","store":"\xff"}', "malformed"),
-        (b'{"date":"19970101","dollars":1e999}', "malformed"),
+        (b'{"date":"19970101","store":"\x01"}', "malformed"),
+        (b'{"date":"19970101","store":\xff}', "malformed"),
+        (b'{"date":"19970101","dollars":1e}', "malformed"),
         (b'["19970101"]', "malformed"),
         (b"17", "malformed"),
         (b"\x00\x01\x02\xfe\xff", "malformed"),
-        (b'{"store":"north"}', "missing_time"),
-        (b'{"date":null}', "missing_time"),
-        (b'{"date":"19970231"}', "missing_time"),
+        (b'{"store":"north"}', "date: missing_time"),
+        (b'{"date":null}', "date: missing_time"),
+        (b'{"date":"19970231"}', "date: unreadable_time"),
+        (b'{"date":[]}', "date: unreadable_time"),
+        (b'{"date":"\xff"}', "date: unreadable_time"),
+        (b'{"date":"19970101","store":1.5}', "store: unreadable_key"),
+        (b'{"date":"19970101","store":{"a":1}}', "store: unreadable_key"),
+        (b'{"date":"19970101","store":"\xff"}', "store: unreadable_key"),
+        (b'{"date":"19970101","store":"\\ud800"}', "store: unreadable_key"),
+        (b'{"date":"19970101","order":true}', "order: unreadable_id"),
         (b'{"date":"19970101","store":"' + b"x" * 200 + b'"}', "too_long"),
     ],
 )
@@ -78,6 +101,26 @@ def test_a_bad_json_line_is_put_aside_alone(line: bytes, reason: str) -> None:
     events, dead = ndjson(data, line_bytes=100)
     assert [row["@position"] for row in events] == [1, 3]
     assert dead == [(2, reason)]
+
+
+@pytest.mark.parametrize(
+    "bad", [b'"abc"', b"true", b"[1]", b'{"a":[]}', b'"\xff"', b'"\\ud800"', b'"\\u0000n1"']
+)
+def test_a_bad_number_in_json_is_a_missing_one(bad: bytes) -> None:
+    data = GOOD_JSON + b'\n{"date":"19970101","store":"\\u0000y","dollars":' + bad + b"}"
+    events, dead = ndjson(data)
+    assert [row["@key"] for row in events] == ["north", "\0y"]
+    assert math.isnan(events[1]["dollars"]) and dead == [(2, "dollars: not_a_number")]
+
+
+@pytest.mark.parametrize(
+    "odd", [b"1e999", b"-1e999", b'NaN,"else":"\xff"', b"1" * 400, b'Inf,"\xff":"\\ud800\xff"']
+)
+def test_what_orjson_refuses_takes_no_record_along(odd: bytes) -> None:
+    data = GOOD_JSON + b'\n{"date":"19970101","store":"\\u0000y","dollars":' + odd + b"}"
+    events, dead = ndjson(data)
+    assert [row["@key"] for row in events] == ["north", "\0y"] and not dead
+    assert not math.isfinite(events[1]["dollars"])
 
 
 def test_csv_values() -> None:
@@ -170,11 +213,13 @@ def test_booleans_and_presence() -> None:
     events, dead = csv(b"t,member,note\n2020-01-01,TRUE,x\n2020-01-01,0,\n2020-01-01,,q\n", schema)
     assert [(r["member"], r["note"]) for r in events] == [(True, True), (False, None), (None, True)]
     assert not dead
-    assert csv(b"t,member,note\n2020-01-01,maybe,x\n", schema)[1] == [(2, "malformed")]
+    events, dead = csv(b"t,member,note\n2020-01-01,maybe,x\n2020-01-01,\xff,x\n", schema)
+    assert [row["member"] for row in events] == [None, None]
+    assert dead == [(2, "member: not_a_boolean"), (3, "member: not_a_boolean")]
     lines = b'{"t":"2020-01-01","member":true,"note":{"a":1}}\n{"t":"2020-01-01","member":1}\n'
     events, dead = ndjson(lines, schema)
-    assert [(r["member"], r["note"]) for r in events] == [(True, True)]
-    assert dead == [(2, "malformed")]
+    assert [(r["member"], r["note"]) for r in events] == [(True, True), (None, None)]
+    assert dead == [(2, "member: not_a_boolean")]
 
 
 GOOD_LINES = st.sampled_from([GOOD.strip(), b'19970102,"so""uth, x",8,1,NA', b"19970103,w,,,-1e3"])
@@ -210,7 +255,7 @@ def test_csv_loses_nothing_and_chunks_do_not_matter(lines: list[bytes], last: bo
     body = b"\n".join(lines) + (b"\n" if last else b"")
     events, dead = csv(HEAD + body, line_bytes=60)
     given_lines = [n for n, line in enumerate(body.split(b"\n"), 2) if line not in (b"", b"\r")]
-    assert sorted([row["@position"] for row in events] + [n for n, _ in dead]) == given_lines
+    assert sorted([row["@position"] for row in events] + aside(dead)) == given_lines
     for size in (1, 64):
         assert repr(csv(HEAD + body, chunk_bytes=size, line_bytes=60)) == repr((events, dead))
     # Neighbours do not matter either.
@@ -247,6 +292,12 @@ JSON_LINES = st.lists(
             b"}",
             b"{}{}",
             b'{"date":"19970101","store":"\\ud800"}',
+            b'{"date":"19970101","dollars":"\\ud800"}',
+            b'{"date":"19970101","items":"\xff","else":"\\u0000x"}',
+            b'{"date":"19970101","dollars":-1e999,"\\u0000":"\xff"}',
+            b'{"date":"19970101",1e999:1}',
+            b'{"date":99999999999999999999}',
+            b'{"date":[1],"dollars":"abc"}',
             b"",
             b"  ",
             b"\xef\xbb\xbf{}",
@@ -264,7 +315,7 @@ def test_ndjson_loses_nothing_and_chunks_do_not_matter(lines: list[bytes], last:
     events, dead = ndjson(body)
     blank = b" \t\r"
     given_lines = [n for n, line in enumerate(body.split(b"\n"), 1) if line.strip(blank)]
-    assert sorted([row["@position"] for row in events] + [n for n, _ in dead]) == given_lines
+    assert sorted([row["@position"] for row in events] + aside(dead)) == given_lines
     for size in (1, 64):
         assert _same(ndjson(body, chunk_bytes=size), (events, dead))
     # Neighbours do not matter either, not even those that take the fast way from the others.
@@ -282,9 +333,8 @@ def _same(one: object, other: object) -> bool:
 
 def test_one_bad_line_of_each_kind_among_thousands() -> None:
     bad = [
-        b'{"date":"19970101","dollars":"abc"}',
-        b'{"date":"19970101","items":[1]}',
         b'{"date":"19970101","store":{"a":1}}',
+        b'{"date":"19970101","store":"\xff"}',
         b'{"date":"19970101","items":1,}',
         b'{"\xff\xfe\x00\x01}',
         b"\x00\x01\xfe\xff",
@@ -295,12 +345,16 @@ def test_one_bad_line_of_each_kind_among_thousands() -> None:
         b'{"date":19970101,"else":{"a":[{}]}}',
         b'{"date":"19970101","dollars":NaN}',
         b'{"date":"19970101"}',
+        b'{"date":"19970101","dollars":"abc"}',
+        b'{"date":"19970101","items":[1]}',
     ]
     lines = [GOOD_JSON] * 3000
     for i, line in enumerate(bad + odd):
         lines[100 + 250 * i] = line
     events, dead = ndjson(b"\n".join(lines))
-    assert dead == [(101 + 250 * i, "malformed") for i in range(len(bad))]
+    reasons = ["store: unreadable_key"] * 2 + ["malformed"] * 4
+    reasons += [""] * 4 + ["dollars: not_a_number", "items: not_a_number"]
+    assert dead == [(101 + 250 * i, reason) for i, reason in enumerate(reasons) if reason]
     found = {row["@position"]: row for row in events}
     assert len(found) == 3000 - len(bad)
     assert found[101 + 250 * len(bad)]["@key"] == "7"
@@ -315,7 +369,10 @@ def test_a_number_among_times_in_text_is_no_time() -> None:
     lines = [b'{"t":"2020-01-01"}', b'{"t":5}', b'{"t":"2020-01-01T00:00:00Z"}', b'{"t":true}']
     events, dead = ndjson(b"\n".join(lines), schema)
     assert [row["@position"] for row in events] == [1, 3]
-    assert dead == [(2, "missing_time"), (4, "malformed")]
+    assert dead == [(2, "t: unreadable_time"), (4, "t: unreadable_time")]
+    assert ndjson(lines[1], replace(schema, time=Stamp("t", strict=False)))[1] == [
+        (1, "t: unreadable_time")
+    ]
 
 
 def test_whole_nanoseconds_keep_their_digits_beside_fractions() -> None:

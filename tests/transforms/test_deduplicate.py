@@ -69,7 +69,7 @@ def test_each_id_counts_once_and_the_id_goes_no_further() -> None:
     events, dead = run(cut(batch(ids), 3))
     assert len(events) == 700 and len(dead) == 300
     assert set(events[0]) == {"@tick", "v", "@position"}
-    assert {reason for _, _, reason in dead} == {"duplicate"} and dead[0][0] == "here"
+    assert {reason for *_, reason in dead} == {"duplicate"} and dead[0][0] == "here"
     assert tally.snapshot()["duplicate"] == 300
 
 

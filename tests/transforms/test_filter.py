@@ -79,9 +79,13 @@ def test_where_then_clock_then_lateness_then_key() -> None:
     assigned = Assign(DECLARED, ["x"])(batch(times, keys, arrivals, x))
     assert assigned.filtered == 1
     assert assigned.dead is not None
-    found = {position: (source, reason) for source, position, reason in rows(assigned.dead)}
+    found = {
+        position: (source, field, reason) for source, position, field, reason in rows(assigned.dead)
+    }
     assert found == {
-        i: ("here", fate) for i, fate in enumerate(fates) if fate not in (None, "kept")
+        i: ("here", "key" if fate == "unknown_key" else "", fate)
+        for i, fate in enumerate(fates)
+        if fate not in (None, "kept")
     }
     assert assigned.events.column("@position").to_pylist() == [7, 8]
     assert assigned.events.column("@tick").to_pylist() == [0, 2]
@@ -102,7 +106,7 @@ def test_observed_keys_all_pass_and_only_live_ones_are_listed() -> None:
     assert assigned.events.column("@key").to_pylist() == ["a", "b", "a"]
     assert assigned.events.column("@key").dictionary.to_pylist() == ["a", "b"]
     assert assigned.dead is not None
-    assert [(n, reason) for _, n, reason in rows(assigned.dead)] == [
+    assert [(n, reason) for _, n, _, reason in rows(assigned.dead)] == [
         (0, "before_start"),
         (2, "unknown_key"),
     ]
@@ -139,7 +143,7 @@ def test_nothing_is_lost_and_rows_are_judged_one_by_one(events: list[Any]) -> No
     whole = assign(batch(times, keys, arrivals, x))
     dead = 0 if whole.dead is None else whole.dead.num_rows
     assert whole.events.num_rows + dead + whole.filtered == len(events)
-    reasons = {} if whole.dead is None else {n: reason for _, n, reason in rows(whole.dead)}
+    reasons = {} if whole.dead is None else {n: reason for _, n, _, reason in rows(whole.dead)}
     kept = set(whole.events.column("@position").to_pylist())
     for i, (time, key, arrival, value) in enumerate(events):
         tick = (time - 1000) // 10

@@ -15,6 +15,7 @@ from dpcore.plan import Plan
 from dpcore.simulate import Events, simulate
 from tests.transforms.doubles import START, FakePlan, events, random_events
 from tests.transforms.running import Ran, cut, run, shuffled
+from transforms.reasons import counter_of
 from transforms.secret import SecretRef
 
 PLAN = """
@@ -137,12 +138,12 @@ def test_what_does_not_count_is_dead_lettered_with_reason_and_place(secret: Secr
     )
     ran = run(plan(), [batch], secret=secret)
     assert ran.dead == [
-        ("test", 0, "before_start"),
-        ("test", 2, "after_end"),
-        ("test", 3, "unknown_key"),
-        ("test", 4, "unknown_key"),
+        ("test", 0, "", "before_start"),
+        ("test", 2, "", "after_end"),
+        ("test", 3, "k", "unknown_key"),
+        ("test", 4, "k", "unknown_key"),
     ]
-    assert ran.counts["unknown_key"] == 2
+    assert ran.counts["unknown_key"] == ran.counts[counter_of("k", "unknown_key")] == 2
     assert as_cells(ran) == simulated(plan(), batch.slice(1, 1))
 
 
@@ -160,7 +161,7 @@ def test_duplicates_count_once_wherever_they_come(secret: SecretRef) -> None:
     ran = run(made, [*cut(batch, 3), again, again], secret=secret)
     assert as_cells(ran) == simulated(made, batch)
     assert ran.counts["duplicate"] == 100
-    assert ran.dead == sorted(("test", i, "duplicate") for i in [*range(100, 150)] * 2)
+    assert ran.dead == sorted(("test", i, "", "duplicate") for i in [*range(100, 150)] * 2)
 
 
 def test_dictionaries_are_events_too(secret: SecretRef) -> None:

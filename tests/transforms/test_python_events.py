@@ -105,7 +105,7 @@ def test_fields_are_picked_by_name_and_become_pythons_own() -> None:
 
 def test_a_value_that_is_no_event_is_dead_lettered_and_the_others_count(secret: SecretRef) -> None:
     ran = run(PLAN, [VALUES, "no event", None, VALUES], secret=secret, kind=Any)
-    assert ran.dead == [("rows", 1, "malformed"), ("rows", 2, "malformed")]
+    assert ran.dead == [("rows", 1, "", "malformed"), ("rows", 2, "", "malformed")]
     assert ran.counts["events"] == 2
 
 

@@ -119,7 +119,7 @@ def test_dead_letters_say_where_and_why_with_an_id_that_repeats() -> None:
     assert first == again and len(first) == 2
     assert first[0].attributes["id"] != first[1].attributes["id"]
     rows = [json.loads(line) for one in first for line in one.data.splitlines()]
-    assert len(rows) == 1_500 and set(rows[0]) == {"source", "position", "reason"}
+    assert len(rows) == 1_500 and set(rows[0]) == {"source", "position", "field", "reason"}
     with pytest.raises(TypeError, match="only dead letters"):
         list(sinks_dead.to_messages(batch(0, 1, [b"a"])))
 

@@ -153,7 +153,7 @@ def test_what_comes_behind_a_released_tick_is_overdue() -> None:
     )
     strides, dead = stream(ENDLESS, events)
     assert counts(strides) == {0: 1, 1: 1, 2: 6}
-    assert dead == [("", -1, "overdue")] * 5
+    assert dead == [("", -1, "", "overdue")] * 5
 
 
 def test_blocks_do_not_wait_for_each_other() -> None:
