@@ -44,7 +44,22 @@ def main(debug: bool) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="Write here, not to stdout.")
 @click.option("--force", is_flag=True, help="Overwrite the file named by --out.")
-def init(file: Path, out: Path | None, force: bool) -> None:
+@click.option("--no-header", is_flag=True, help="The first line of this CSV is an event.")
+@click.option(
+    "--columns",
+    metavar="A,B,C",
+    help="Names to use: with --no-header of all fields, else of some columns of FILE (NDJSON needs "
+    "them said, because keys of objects may be data).",
+)
+@click.option("--encoding", default="utf-8", show_default=True, help="How this CSV is written.")
+def init(
+    file: Path,
+    out: Path | None,
+    force: bool,
+    no_header: bool,
+    columns: str | None,
+    encoding: str,
+) -> None:
     """Write a config from the header of FILE.
 
     Only names and types of columns are used. Bounds (clip) are left for you to fill in from what
@@ -53,10 +68,15 @@ def init(file: Path, out: Path | None, force: bool) -> None:
     \b
       weir init purchases.csv > shop.yaml
       weir init events.parquet -o events.yaml
+      weir init events.ndjson --columns at,user,item
+      weir init plain.csv --no-header --encoding latin-1
     """
     from pipelines import init as command
 
-    text = command.config_text(file, out)
+    names = None if columns is None else [one.strip() for one in columns.split(",")]
+    if names is not None and (not all(names) or len(set(names)) < len(names)):
+        raise ConfigError("--columns", columns, "must be different names with commas between them.")
+    text = command.config_text(file, out, names, not no_header, encoding)
     if out is None:
         click.echo(text, nl=False)
         return

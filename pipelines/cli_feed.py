@@ -120,7 +120,8 @@ def feed(
     if create and topic:
         for made in topic_create(to, source):
             click.echo(f"weir: {made}", err=True)
-    target = open_target(to, form, header=not topic, per_message=per_message)
+    text = job.source.text_form() if job.source is not None and job.source.csv else None
+    target = open_target(to, form, per_message, text)
     if topic and speed is not None and recorded is not None and stream is None:
         stream = command.replay_from(command.first_moment(recorded, job), speed)
         click.echo(f"weir: note: the job needs --set '{command.setting(stream)}'", err=True)

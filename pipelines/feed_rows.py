@@ -11,22 +11,49 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
 
+from transforms.quoted_text import quoted_chunks
+from transforms.text_form import TextForm
+
 BROKEN = b'{"broken'
 """What a malformed line of a rehearsal looks like."""
 
 Flags = Sequence[bool]
 
 
-def lines_of(batch: pa.RecordBatch, form: str, broken: Flags) -> list[bytes]:
-    """Rows as lines without their line ends."""
+def lines_of(
+    batch: pa.RecordBatch, form: str, broken: Flags, text: TextForm | None = None
+) -> list[bytes]:
+    """Rows as lines (with quoted newlines: records) of UTF-8 without their line ends.
+
+    Args:
+      form: csv or ndjson. text: how CSV is written.
+    """
     if form == "csv":
+        text = text or TextForm()
+        if text.columns is not None:
+            batch = _in_order(batch, text.columns)
         sink = io.BytesIO()
-        options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
+        options = pyarrow.csv.WriteOptions(
+            include_header=False, quoting_style="needed", delimiter=text.delimiter
+        )
         pyarrow.csv.write_csv(pa.Table.from_batches([_plain(batch)]), sink, options)
-        lines = sink.getvalue().split(b"\n")[: batch.num_rows]
+        data = sink.getvalue()
+        lines = data.split(b"\n")[: batch.num_rows]
+        if data.count(b"\n") != batch.num_rows:
+            pieces = quoted_chunks(io.BytesIO(data).read, text.delimiter, line_bytes=len(data))
+            lines = [line for piece in pieces for line in piece.lines()]
     else:
         lines = [orjson.dumps(row, option=orjson.OPT_UTC_Z) for row in _plain(batch).to_pylist()]
     return [BROKEN if bad else line for line, bad in zip(lines, broken, strict=True)]
+
+
+def _in_order(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """The columns of a file without a header; those that nothing needs are empty."""
+    nothing = pa.nulls(batch.num_rows, pa.string())
+    there = set(batch.schema.names)
+    return pa.RecordBatch.from_arrays(
+        [batch.column(name) if name in there else nothing for name in columns], list(columns)
+    )
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -12,6 +13,8 @@ import pyarrow.parquet as pq
 from dpcore.errors import ConfigError
 from pipelines.feed_rows import Flags, avro_schema, lines_of, spoilt
 from pipelines.feed_topic import TopicTarget
+from transforms.encoding import UTF_8
+from transforms.text_form import TextForm
 
 SUFFIXES = {
     ".csv": "csv",
@@ -36,18 +39,22 @@ class Target(Protocol):
 
 
 def open_target(
-    where: str, form: str | None, header: bool = True, per_message: int | None = None
+    where: str,
+    form: str | None,
+    per_message: int | None = None,
+    text: TextForm | None = None,
 ) -> Target:
     """``-``, a file name, or a topic -> a target.
 
     Args:
       per_message: events of a message, for a topic.
+      text: how CSV is written.
 
     Raises:
       ConfigError: what it is cannot be told, or a client library is missing.
     """
     if where == "-":
-        return LineTarget(sys.stdout.buffer, _text_format(form or "ndjson"), header)
+        return LineTarget(sys.stdout.buffer, _text_format(form or "ndjson"), text)
     if where.startswith("projects/") and "/topics/" in where:
         return TopicTarget(where, form or "ndjson", per_message)
     form = form or SUFFIXES.get(Path(where).suffix.lower())
@@ -63,7 +70,7 @@ def open_target(
     except OSError as error:
         raise ConfigError("--to", where, f"cannot be written: {error.strerror}.") from None
     if form in ("csv", "ndjson"):
-        return LineTarget(handle, form, header)
+        return LineTarget(handle, form, text)
     return BinaryTarget(handle, form)
 
 
@@ -73,23 +80,44 @@ def _text_format(form: str) -> str:
     return form
 
 
+def _quoted(name: str, delimiter: str) -> str:
+    """A name in a header."""
+    odd = any(mark in name for mark in (delimiter, '"', "\r", "\n"))
+    return '"' + name.replace('"', '""') + '"' if odd else name
+
+
 class LineTarget:
     """CSV or NDJSON lines into a file or standard output."""
 
-    def __init__(self, handle: BinaryIO, form: str, header: bool) -> None:
+    def __init__(self, handle: BinaryIO, form: str, text: TextForm | None = None) -> None:
         self._handle = handle
         self._form = form
-        self._header = header and form == "csv"
+        self._text = TextForm() if text is None or form != "csv" else text
+        self._header = form == "csv" and self._text.columns is None
+        self._encoder = codecs.getincrementalencoder(self._text.encoding)()
 
     def write(self, batch: pa.RecordBatch, broken: Flags) -> None:
         if self._header:
-            names = ",".join(f'"{name}"' if "," in name else name for name in batch.schema.names)
-            self._handle.write(names.encode() + b"\n")
+            mark = self._text.delimiter
+            names = mark.join(_quoted(name, mark) for name in batch.schema.names)
+            self._put(names.encode() + b"\n")
             self._header = False
-        lines = lines_of(batch, self._form, broken)
+        lines = lines_of(batch, self._form, broken, self._text)
         if lines:
-            self._handle.write(b"\n".join(lines) + b"\n")
+            self._put(b"\n".join(lines) + b"\n")
         self._handle.flush()
+
+    def _put(self, data: bytes) -> None:
+        if self._text.encoding != UTF_8:
+            try:
+                data = self._encoder.encode(data.decode())
+            except UnicodeEncodeError:
+                raise ConfigError(
+                    "source.encoding",
+                    self._text.encoding,
+                    "has not all letters of these events; feed another format, or use utf-8.",
+                ) from None
+        self._handle.write(data)
 
     def close(self) -> None:
         if self._handle is not sys.stdout.buffer:

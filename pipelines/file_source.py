@@ -15,6 +15,9 @@ import pyarrow as pa
 
 from dpcore.errors import ConfigError
 from pipelines import files
+from pipelines.csv_head import Head, check_head, csv_head
+from pipelines.text_file import TextFile, behind, first_lines
+from pipelines.wrong_format import kind_of, kind_of_text
 from transforms import tally
 from transforms.avro import decode_avro
 from transforms.columnar import decode_arrow, decode_parquet, parquet_groups, whole_file
@@ -22,8 +25,10 @@ from transforms.decode import FORMATS
 from transforms.decode_batch import Decoded, assemble
 from transforms.decode_csv import check_delimiter, decode_csv
 from transforms.decode_ndjson import decode_ndjson
+from transforms.encoding import UTF_8, check_encoding, width_of
 from transforms.event_schema import EventSchema
-from transforms.text import BYTE_ORDER_MARK, LINE_BYTES, Chunk, chunks
+from transforms.text import LINE_BYTES
+from transforms.text_form import TextForm
 
 SPLIT_BYTES = 64 * 2**20
 SPLIT_ROWS = 2**21
@@ -62,17 +67,36 @@ class FileSource:
       path: a path, a folder (with a slash at its end) or a glob.
       delimiter: of CSV.
       line_bytes: longest line of a text.
+      columns: of CSV without a header, in order; None where there is one.
+      encoding: of CSV.
+      quoted_newlines: whether quoted fields of CSV may hold newlines.
     """
 
     form: str
     path: str
     delimiter: str = ","
     line_bytes: int = LINE_BYTES
+    columns: tuple[str, ...] | None = None
+    encoding: str = UTF_8
+    quoted_newlines: bool = False
 
     def __post_init__(self) -> None:
         if self.form not in FORMATS:
             raise ConfigError("source", self.form, f"is no format; use {', '.join(FORMATS)}.")
         check_delimiter(self.delimiter)
+
+    @property
+    def text(self) -> TextForm:
+        """How a text is written."""
+        if self.form != "csv":
+            return TextForm(line_bytes=self.line_bytes)
+        return TextForm(
+            self.delimiter,
+            self.line_bytes,
+            self.columns,
+            check_encoding(self.encoding),
+            self.quoted_newlines,
+        )
 
     @property
     def field(self) -> str:
@@ -101,19 +125,19 @@ class FileSource:
             )
 
     def _check_one(self, path: str, schema: EventSchema) -> bool:
-        start = files.first_bytes(path)
-        for magic, form in files.MAGICS.items():
-            if start.startswith(magic) and form != self.form:
-                raise ConfigError(self.field, path, f"holds {form}; write source: {{{form}: ...}}.")
+        if not (self.form in _TEXT and files.is_compressed(path)):
+            start = files.first_bytes(path, 16)
+            self._refuse(path, kind_of(start, self.form, self.text.encoding))
+        if self.form in _TEXT:
+            first = first_lines(path, self.text).lines
+            self._refuse(path, kind_of_text(first[0][:256], self.form) if first else None)
         if self.form == "ndjson":
             return True
         if self.form == "csv":
             try:
-                names = files.csv_header(path, self.delimiter, self.line_bytes)
+                check_head(path, self.field, self.text, schema)
             except files.Unreadable:
                 return False
-            if names is not None:
-                schema.require(names, path)
             return True
         if self.form == "avro":
             header = files.avro_header(path)
@@ -128,16 +152,26 @@ class FileSource:
         assemble(empty, np.zeros(0, dtype=np.int64), schema, path)
         return True
 
+    def _refuse(self, path: str, other: str | None) -> None:
+        if other is not None:
+            raise ConfigError(self.field, path, f"holds {other}.")
+
     def splits(self, file: files.File) -> Iterator[Split]:
         """Cuts a file into parts that can be decoded apart."""
         if not file.size:
             return
         if self.form == "parquet":
             yield from _row_groups(file)
-        elif self.form in _TEXT and file.size > SPLIT_BYTES and not files.is_compressed(file.path):
+        elif self._can_be_cut(file.path) and file.size > SPLIT_BYTES:
             yield from _line_runs(file)
         else:
             yield Split(file.path, 0, ALL, 1, file.size)
+
+    def _can_be_cut(self, path: str) -> bool:
+        """Whether every byte of a newline ends a record, wherever one begins to read."""
+        if self.form not in _TEXT or files.is_compressed(path):
+            return False
+        return not self.text.quoted_newlines and width_of(self.text.encoding) == 1
 
     def decode(self, split: Split, schema: EventSchema) -> Iterator[Decoded]:
         """A split -> canonical batches; counts the bytes it reads."""
@@ -158,78 +192,59 @@ class FileSource:
         tally.add("bytes", split.size)
 
     def _decode_text(self, split: Split, schema: EventSchema) -> Iterator[Decoded]:
-        header: tuple[str, ...] = ()
+        head = Head((), 0, ())
         if self.form == "csv":
             try:
-                found = files.csv_header(split.path, self.delimiter, self.line_bytes)
+                found = csv_head(split.path, self.text)
             except files.Unreadable:
                 found = None
                 yield whole_file(split.path)
             if found is None:
                 tally.add("bytes", split.size)
                 return
-            header = found
+            head = found
         with files.open_raw(split.path) as raw:
-            text = _Text(raw, split, self.form == "csv", self.line_bytes)
-            pieces = text.chunks()
+            if split.start:
+                raw.seek(split.start)
+            size = None if split.end == ALL else split.end - split.start
+            moved = _Moved(raw, split)
+            text = TextFile(raw, split.path, self.text, not split.start, size, moved.tell)
+            pieces = behind(text.chunks(split.first, self.form == "csv"), head.number)
             if self.form == "csv":
-                yield from decode_csv(pieces, header, schema, split.path, self.delimiter)
+                yield from decode_csv(
+                    pieces,
+                    head.names,
+                    schema,
+                    split.path,
+                    self.delimiter,
+                    self.quoted_newlines,
+                )
             else:
                 yield from decode_ndjson(pieces, schema, split.path)
+            moved.end()
             if text.broken:
                 yield whole_file(split.path)
 
 
-class _Text:
-    """The lines of a split, behind header and byte order mark; counts stored bytes as they go."""
+class _Moved:
+    """Counts stored bytes of a split as they are read."""
 
-    def __init__(self, raw: BinaryIO, split: Split, has_header: bool, line_bytes: int) -> None:
-        self.broken = False
+    def __init__(self, raw: BinaryIO, split: Split) -> None:
         self._raw = raw
-        self._file = files.unpacked(raw, split.path)
-        self._split = split
-        self._has_header = has_header
-        self._line_bytes = line_bytes
-        self._left = None if split.end == ALL else split.end - split.start
         self._counted = split.start
-        self._begin = b""
+        self._end = split.start + split.size
 
-    def chunks(self) -> Iterator[Chunk]:
-        first = self._split.first
-        if self._split.start:
-            self._raw.seek(self._split.start)
-        elif self._has_header:
-            line = self._take(lambda: self._file.readline(self._line_bytes + 1))
-            while line and files.is_blank(line):
-                first += 1
-                line = self._take(lambda: self._file.readline(self._line_bytes + 1))
-            first += 1
-        else:
-            begin = self._take(lambda: self._file.read(len(BYTE_ORDER_MARK)))
-            self._begin = begin.removeprefix(BYTE_ORDER_MARK)
-        return chunks(self._read, first, line_bytes=self._line_bytes)
+    def tell(self) -> None:
+        """Takes note of how far the file was read."""
+        self._to(self._raw.tell())
 
-    def _take(self, read: Any) -> bytes:
-        try:
-            data: bytes = read()
-        except Exception as error:
-            if not files.is_broken_archive(error):
-                raise
-            self.broken, data = True, b""
-        if self._left is not None:
-            self._left -= len(data)
-        return data
+    def end(self) -> None:
+        """Takes note of its end."""
+        self._to(self._end)
 
-    def _read(self, n: int) -> bytes:
-        if self._begin:
-            begin, self._begin = self._begin, b""
-            return begin
-        left = self._left
-        data = self._take(lambda: self._file.read(n if left is None else min(n, left)))
-        at = self._raw.tell() if data else self._split.start + self._split.size
+    def _to(self, at: int) -> None:
         tally.add("bytes", max(0, at - self._counted))
         self._counted = max(at, self._counted)
-        return data
 
 
 def _open_arrow(path: str) -> Any:

@@ -18,8 +18,6 @@ from apache_beam.io.filesystems import FileSystems
 from dpcore.errors import ConfigError
 from transforms.avro import Header, read_header
 from transforms.columnar import is_broken
-from transforms.decode_csv import parse_header
-from transforms.text import BYTE_ORDER_MARK, LINE_BYTES
 
 MAGICS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"Obj\x01": "avro"}
 COMPRESSED: dict[str, Callable[[BinaryIO], Any]] = {
@@ -110,35 +108,8 @@ def is_broken_archive(error: Exception) -> bool:
     return isinstance(error, _BROKEN_ARCHIVE) and getattr(error, "errno", None) is None
 
 
-def is_blank(line: bytes) -> bool:
-    """Whether a line in front of a header says nothing."""
-    return not line.removeprefix(BYTE_ORDER_MARK).strip()
-
-
 class Unreadable(Exception):
     """A file is damaged; carries nothing of what it holds."""
-
-
-def csv_header(path: str, delimiter: str, line_bytes: int = LINE_BYTES) -> tuple[str, ...] | None:
-    """Names of columns; None for an empty file.
-
-    Raises:
-      ConfigError: the file does not begin with a header line.
-      Unreadable: the file is compressed and damaged.
-    """
-    with open_raw(path) as raw:
-        try:
-            file = unpacked(raw, path)
-            line = file.readline(line_bytes + 1)
-            while line and is_blank(line):
-                line = file.readline(line_bytes + 1)
-        except Exception as error:
-            if not is_broken_archive(error):
-                raise
-            raise Unreadable from None
-    if not line:
-        return None
-    return parse_header(line if len(line) <= line_bytes else b"\xff", delimiter, path)
 
 
 def avro_header(path: str) -> Header | None:

@@ -1,21 +1,30 @@
 """What the beginning of a file of events tells about its columns: names, types, likely roles.
 
 Only names, types and the spelling of times leave this module. Values, counts and bounds do not: a
-bound that is read off the data would be a release.
+bound that is read off the data would be a release. Names do only if they are sure to be names: no
+first line that looks like an event, and never the keys of JSON objects, which are data.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from dpcore.errors import ConfigError
 from pipelines import files
-from pipelines.header_samples import READERS, first_lines
+from pipelines.csv_head import csv_head
+from pipelines.header_samples import READERS, ROWS, read_csv
+from pipelines.text_file import first_lines
+from pipelines.wrong_format import kind_of, kind_of_text
+from transforms import header_test
 from transforms.decode_time import to_time
+from transforms.encoding import UTF_8, check_encoding
 from transforms.event_schema import Stamp
+from transforms.quoted_text import holds_newlines
+from transforms.text_form import TextForm
 
 _ENDINGS = {
     "csv": "csv",
@@ -68,28 +77,47 @@ _KEY_NAME = re.compile(
 )
 
 
-def sniff(path: str) -> dict[str, Any]:
+def sniff(
+    path: str,
+    columns: Sequence[str] | None = None,
+    header: bool = True,
+    encoding: str = UTF_8,
+) -> dict[str, Any]:
     """Reads the beginning of a file.
 
     Args:
       path: a file in any format that ``source`` takes.
+      columns: names that may be written down: of all fields of CSV without a header, else of some
+        columns of the file. None: those of the file, if they are sure to be names.
+      header: whether CSV has one.
+      encoding: of CSV.
 
     Returns:
-      format: csv, ndjson, parquet, arrow or avro. delimiter: of CSV, else None.
-      columns: [{name, type}], type one of integer, number, text, boolean, time, other.
+      format: csv, ndjson, parquet, arrow or avro. text: of CSV, how it is written, else None.
+      columns: [{name, type}], type one of integer, number, text, boolean, time, other; none where
+        names stand in events, as in NDJSON, and nobody has said which may be written down.
       time: {column, format} or None; format None is ISO 8601 or a column of timestamps.
       time_formats: every format that fits the column of the time (several: ask a person).
       id, unit: a column or None. keys: columns to group by, likeliest first.
       numbers: columns that can be added up.
 
     Raises:
-      ConfigError: not a file, or in no format that is known.
+      ConfigError: not a file, in no format that is known, or without names that may be shown.
     """
-    form = _format_of(path)
-    delimiter = _delimiter_of(path) if form == "csv" else None
-    types, samples = READERS[form](path, delimiter or ",")
+    form = _format_of(path, encoding)
+    text = None
+    if form == "csv":
+        text = _text_form(path, None if header else tuple(columns or ()), encoding)
+        types, samples = read_csv(path, text)
+    elif not header or check_encoding(encoding) != UTF_8:
+        option = "--no-header" if not header else "--encoding"
+        raise ConfigError(option, path, f"is for CSV; this file holds {form}.")
+    else:
+        types, samples = READERS[form](path)
     if not types:
         raise ConfigError("FILE", path, "has no columns; it is empty.")
+    if header:
+        types = _shown(path, form, types, text, columns)
     times = _times(types, samples)
     time = next(iter(times), None)
     names = list(types)
@@ -98,9 +126,11 @@ def sniff(path: str) -> dict[str, Any]:
     free = [name for name in names if name not in (id_, unit) and name not in times]
     numbers = [name for name in free if types[name] in ("integer", "number")]
     texts = [n for n in free if types[n] == "text" or (types[n] == "integer" and _hints(n))]
+    if text is not None and text.columns is not None:
+        text = text._replace(columns=tuple(names))
     return {
         "format": form,
-        "delimiter": delimiter,
+        "text": text,
         "columns": [{"name": name, "type": kind} for name, kind in types.items()],
         "time": None if time is None else {"column": time, "format": times[time][0]},
         "time_formats": [] if time is None else times[time],
@@ -111,11 +141,45 @@ def sniff(path: str) -> dict[str, Any]:
     }
 
 
+def _shown(
+    path: str,
+    form: str,
+    types: dict[str, str],
+    text: TextForm | None,
+    columns: Sequence[str] | None,
+) -> dict[str, str]:
+    """The columns whose names may be written down."""
+    if columns is not None:
+        for name in columns:
+            if name not in types:
+                raise ConfigError("--columns", name, f"is not a column of {path}.")
+        return {name: types[name] for name in columns}
+    if form == "ndjson":
+        return {}
+    head = None if text is None else csv_head(path, text, ROWS)
+    doubt = header_test.doubt(*((list(types),) if head is None else (head.names, head.rows)))
+    if doubt is None:
+        return types
+    if head is not None:
+        raise ConfigError(
+            "FILE",
+            path,
+            f"does not begin with a header, it seems: line {head.number} has {doubt}. If it has "
+            f"none: weir init {path} --no-header. If these are names, say which ones to use: "
+            "--columns a,b,c.",
+        )
+    raise ConfigError(
+        "FILE",
+        path,
+        f"has columns whose names may be none ({doubt}); say which ones to use: --columns a,b,c.",
+    )
+
+
 def _hints(name: str) -> bool:
     return _KEY_NAME.search(name) is not None
 
 
-def _format_of(path: str) -> str:
+def _format_of(path: str, encoding: str) -> str:
     try:
         start = files.first_bytes(path, 64)
     except (OSError, ValueError):
@@ -129,20 +193,35 @@ def _format_of(path: str) -> str:
     for ending in files.COMPRESSED:
         name = name.removesuffix(ending)
     known = _ENDINGS.get(name.rpartition(".")[2].lower())
+    packed = name != path
+    usual = check_encoding(encoding)
+    other = None if packed else kind_of(start, known or "csv", usual)
+    text = first_lines(path, TextForm(encoding=usual)).lines if other is None else ()
+    if other is None and text and known in (None, "csv", "ndjson"):
+        other = kind_of_text(
+            text[0][:256], "ndjson" if text[0].startswith(b"{") else known or "csv"
+        )
+    if other is not None:
+        raise ConfigError("FILE", path, f"holds {other.partition('; write source: ')[0]}.")
     if known is not None and (known in ("csv", "ndjson") or not start):
         return known
-    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+    if text and text[0].lstrip().startswith(b"{"):
         return "ndjson"
-    if known is None and start and b"\x00" not in start:
+    if known is None and text:
         return "csv"
     raise ConfigError(
         "FILE", path, "is in no known format; use CSV, NDJSON, Parquet, Arrow IPC or Avro."
     )
 
 
-def _delimiter_of(path: str) -> str:
-    line = next(first_lines(path), b"")
-    return max(",;\t|", key=lambda one: line.count(one.encode()))
+def _text_form(path: str, columns: tuple[str, ...] | None, encoding: str) -> TextForm:
+    """How a CSV file is written, as far as its beginning tells."""
+    form = TextForm(columns=columns, encoding=check_encoding(encoding))
+    first = first_lines(path, form, ROWS)
+    line = first.lines[0] if first.lines else b""
+    delimiter = max(",;\t|", key=lambda one: line.count(one.encode()))
+    quoted = holds_newlines(b"\n".join(first.lines) + b"\n", delimiter)
+    return form._replace(delimiter=delimiter, quoted_newlines=quoted)
 
 
 def _times(types: dict[str, str], samples: dict[str, list[Any]]) -> dict[str, list[str | None]]:

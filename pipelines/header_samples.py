@@ -5,10 +5,9 @@ The values stay inside ``pipelines.header``; nothing of them is written or shown
 
 from __future__ import annotations
 
-import csv
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import fastavro
@@ -18,9 +17,11 @@ import pyarrow.parquet as pq
 
 from dpcore.errors import ConfigError
 from pipelines import files
+from pipelines.csv_head import csv_head
+from pipelines.text_file import first_lines
 from transforms.columnar import is_broken
 from transforms.decode_cast import MISSING, is_text
-from transforms.text import LINE_BYTES
+from transforms.text_form import TextForm
 
 ROWS = 200
 """Records that are looked at."""
@@ -28,36 +29,45 @@ ROWS = 200
 _TRUE_FALSE = frozenset({"true", "false"})
 
 
-def first_lines(path: str) -> Iterator[bytes]:
-    """Lines that are not blank, header included."""
-    with files.open_raw(path) as raw:
-        text = files.unpacked(raw, path)
-        for _ in range(ROWS + 1):
-            try:
-                line = text.readline(LINE_BYTES)
-            except Exception as error:
-                if not files.is_broken_archive(error):
-                    raise
-                return
-            if not line:
-                return
-            if line.strip():
-                yield line.removeprefix(b"\xef\xbb\xbf")
-
-
 _Found = tuple[dict[str, str], dict[str, list[Any]]]
 
 
-def _read_csv(path: str, delimiter: str) -> _Found:
+def read_csv(path: str, form: TextForm) -> _Found:
+    """As ``READERS``, of CSV.
+
+    Args:
+      form: without ``columns`` the first line is the header; with none in them, they are c1, c2 ...
+
+    Raises:
+      ConfigError: no header, or not in this encoding.
+    """
+    first = first_lines(path, form, ROWS + 1, quoted=True)
+    for line, number in zip(first.lines, first.numbers, strict=True):
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            raise ConfigError(
+                "--encoding",
+                form.encoding,
+                f"is not how line {number} of {path} is written; if it is text, say "
+                "in which encoding, like --encoding latin-1 or --encoding cp1252.",
+            ) from None
     try:
-        header = files.csv_header(path, delimiter) or ()
+        head = csv_head(path, form, ROWS)
     except files.Unreadable:
         raise ConfigError("FILE", path, "is compressed, and damaged.") from None
-    texts = [line.decode(errors="replace") for line in first_lines(path)][1:]
-    rows = [row for row in csv.reader(texts, delimiter=delimiter) if len(row) == len(header)]
+    names, rows = (head.names, head.rows) if head is not None else ((), ())
+    if form.columns is not None:
+        width = len(rows[0]) if rows else 0
+        names = names or tuple(f"c{i + 1}" for i in range(width))
+        if len(names) != width:
+            raise ConfigError(
+                "--columns", ",".join(names), f"must name all {width} fields of {path}, in order."
+            )
     samples: dict[str, list[Any]] = {}
-    for i, name in enumerate(header):
-        samples[name] = [row[i].strip() for row in rows if row[i].strip() not in MISSING]
+    for i, name in enumerate(names):
+        cells = [row[i].strip() for row in rows if len(row) == len(names)]
+        samples[name] = [cell for cell in cells if cell not in MISSING]
     return {name: _kind_of_texts(values) for name, values in samples.items()}, samples
 
 
@@ -73,9 +83,9 @@ def _kind_of_texts(values: Sequence[str]) -> str:
     return "boolean" if all(value.lower() in _TRUE_FALSE for value in values) else "text"
 
 
-def _read_ndjson(path: str, _: str) -> _Found:
+def _read_ndjson(path: str) -> _Found:
     samples: dict[str, list[Any]] = {}
-    for line in first_lines(path):
+    for line in first_lines(path, TextForm(), ROWS).lines:
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError:
@@ -139,7 +149,7 @@ def _kind_of_type(kind: pa.DataType) -> str:
     return "text" if is_text(kind) else "other"
 
 
-def _read_avro(path: str, _: str) -> _Found:
+def _read_avro(path: str) -> _Found:
     if files.avro_header(path) is None:
         raise ConfigError("FILE", path, "cannot be read as avro.")
     with files.open_raw(path) as raw:
@@ -171,11 +181,10 @@ def _kind_of_avro(kind: Any) -> str:
     return named.get(str(kind), "other")
 
 
-READERS: Mapping[str, Callable[[str, str], _Found]] = {
-    "csv": _read_csv,
+READERS: Mapping[str, Callable[[str], _Found]] = {
     "ndjson": _read_ndjson,
-    "parquet": lambda path, _: _read_arrow("parquet", path),
-    "arrow": lambda path, _: _read_arrow("arrow", path),
+    "parquet": lambda path: _read_arrow("parquet", path),
+    "arrow": lambda path: _read_arrow("arrow", path),
     "avro": _read_avro,
 }
-"""Path and delimiter -> (column -> type, column -> values that are not missing)."""
+"""Path -> (column -> type, column -> values that are not missing)."""

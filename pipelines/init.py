@@ -15,24 +15,32 @@ from pathlib import Path
 from typing import Any
 
 from dpcore import yaml_text
+from transforms.text_form import TextForm
 
 MOST_NUMBERS = 6
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-def config_text(file: Path, out: Path | None = None) -> str:
+def config_text(
+    file: Path,
+    out: Path | None = None,
+    columns: Sequence[str] | None = None,
+    header: bool = True,
+    encoding: str = "utf-8",
+) -> str:
     """The text of a config.
 
     Args:
       file: of events, in any format that ``source`` takes.
       out: where the text will be kept; the path of the file is written relative to it.
+      columns, header, encoding: as for ``pipelines.header.sniff``.
 
     Raises:
       ConfigError: no such file, or of no format known here.
     """
     from pipelines.header import sniff
 
-    found = sniff(str(file))
+    found = sniff(str(file), columns, header, encoding)
     path = str(file)
     if out is not None and not file.is_absolute():
         path = os.path.relpath(file, out.parent)
@@ -50,7 +58,7 @@ def lines(found: Mapping[str, Any], path: str) -> Iterator[str]:
     yield "# that is read off the data reveals them. Then: weir plan, weir run. Fields: weir schema"
     yield ""
     yield f"name: {release_name(path)}"
-    yield f"source: {{{found['format']}: {word(path)}{delimiter(found)}}}"
+    yield f"source: {{{found['format']}: {word(path)}{written(found['text'])}}}"
     yield ""
     yield from schema(found)
     yield ""
@@ -78,7 +86,11 @@ def schema(found: Mapping[str, Any]) -> Iterator[str]:
     """Which column is what."""
     yield "schema:"
     time = found["time"]
-    if time is None:
+    if not found["columns"]:
+        yield "  time: <COLUMN>                   # or {column, format, zone}"
+        yield "  # names are keys of its objects, which may be data, so none is written down here;"
+        yield "  # say which ones to use: weir init FILE --columns a,b,c"
+    elif time is None:
         yield "  time: <COLUMN>                   # none looks like a time; {column, format, zone}"
     elif time["format"] is None:
         yield f"  time: {word(time['column'])}"
@@ -94,6 +106,8 @@ def schema(found: Mapping[str, Any]) -> Iterator[str]:
         yield "  # id: COLUMN                     # an id of the event: drops duplicate deliveries"
     if found["unit"] is not None:
         yield f"  unit: {word(found['unit'])}  # whom an event belongs to"
+    if not found["columns"]:
+        return
     listed = ", ".join(f"{word(c['name'])} ({c['type']})" for c in found["columns"])
     yield from textwrap.wrap(
         listed,
@@ -125,10 +139,19 @@ def aggregates(numbers: Sequence[str]) -> Iterator[str]:
             yield f"  # {name}_sizes: {{histogram: {word(column)}, edges: [0, 1, 10, 100]}}"
 
 
-def delimiter(found: Mapping[str, Any]) -> str:
-    """The delimiter of a CSV, where it is not a comma."""
-    one = found.get("delimiter")
-    return "" if one in (None, ",") else f", delimiter: {json.dumps(one)}"
+def written(text: TextForm | None) -> str:
+    """How a CSV is written, where it is not as usual."""
+    said = []
+    usual = TextForm()
+    if text is not None and text.delimiter != usual.delimiter:
+        said.append(f"delimiter: {json.dumps(text.delimiter)}")
+    if text is not None and text.columns is not None:
+        said.append(f"header: false, columns: [{', '.join(word(c) for c in text.columns)}]")
+    if text is not None and text.encoding != usual.encoding:
+        said.append(f"encoding: {text.encoding}")
+    if text is not None and text.quoted_newlines:
+        said.append("quoted_newlines: true")
+    return "".join(f", {one}" for one in said)
 
 
 def word(text: str) -> str:

@@ -11,7 +11,10 @@ from dpcore.clock import Clock
 from dpcore.config_errors import Section, refusal
 from dpcore.errors import ConfigError
 from dpcore.promise_config import Duration, Timestamp
+from transforms.encoding import check_encoding
 from transforms.stream_time import PRESENT, StreamTime
+from transforms.text import LINE_BYTES
+from transforms.text_form import TextForm
 
 
 def _as_tuple(value: Any) -> Any:
@@ -151,11 +154,31 @@ class PubSubSource(Section):
         return self
 
 
+def _check_columns(header: bool, columns: tuple[str, ...] | None) -> None:
+    """Refuses a file of which nobody, or both file and config, name the columns."""
+    if not header and columns is None:
+        raise refusal(
+            "header", header, "needs columns beside it: the names of all fields, in order."
+        )
+    if columns is None:
+        return
+    listed = list(columns)
+    if header:
+        raise refusal(
+            "columns",
+            listed,
+            "is for files without a header; add header: false, or remove it: a header names the "
+            "columns.",
+        )
+    if not columns or len(set(columns)) < len(columns) or not all(one.strip() for one in columns):
+        raise refusal("columns", listed, "must name every field, each by a name of its own.")
+
+
 class Source(OneOf):
     """Where events come from: one kind of file (a path or glob), or Pub/Sub."""
 
     csv: str | None = Field(
-        default=None, description="CSV with a header line.", examples=["purchases.csv"]
+        default=None, description="CSV, with a header line or columns.", examples=["purchases.csv"]
     )
     ndjson: str | None = Field(
         default=None, description="One JSON object a line.", examples=["events-*.ndjson"]
@@ -172,6 +195,28 @@ class Source(OneOf):
     delimiter: str = Field(
         default=",", description="What stands between the fields of CSV.", examples=[";"]
     )
+    header: bool = Field(
+        default=True,
+        description="false: the first line of CSV is an event; columns names its fields.",
+        examples=[False],
+    )
+    columns: Annotated[tuple[str, ...] | None, BeforeValidator(_as_tuple)] = Field(
+        default=None,
+        description="Names of the fields of CSV without a header, all of them, in order.",
+        examples=["[user, item, stars, at]"],
+    )
+    encoding: str = Field(
+        default="utf-8",
+        description="How CSV is written: utf-8, latin-1, cp1252, utf-16, or another of Python's "
+        "encodings in which a newline stands for itself. What cannot be decoded spoils its line.",
+        examples=["cp1252"],
+    )
+    quoted_newlines: bool = Field(
+        default=False,
+        description="true: quoted fields of CSV may hold newlines. A quote that is never closed "
+        "then takes the lines behind it with it, up to limits.line_bytes; files are not split.",
+        examples=[True],
+    )
     pubsub: PubSubSource | None = Field(
         default=None,
         description="A Pub/Sub subscription.",
@@ -180,15 +225,27 @@ class Source(OneOf):
 
     @classmethod
     def choices(cls) -> tuple[str, ...]:
-        return tuple(name for name in cls.model_fields if name != "delimiter")
+        return (*FILE_FORMATS, "pubsub")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.delimiter != "," and self.csv is None:
-            raise refusal("delimiter", self.delimiter, "is for csv only; remove it.")
+        if self.csv is None:
+            for name in sorted(self.model_fields_set - set(self.choices())):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise refusal(name, getattr(self, name), "is for csv only; remove it.")
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
             raise refusal("delimiter", self.delimiter, "must be one character, like ; or a tab.")
+        _check_columns(self.header, self.columns)
+        try:
+            check_encoding(self.encoding)
+        except ConfigError as error:
+            raise refusal("encoding", self.encoding, error.remedy) from None
         return self
+
+    def text_form(self, line_bytes: int = LINE_BYTES) -> TextForm:
+        """How its files are written, where they are texts."""
+        encoding = check_encoding(self.encoding)
+        return TextForm(self.delimiter, line_bytes, self.columns, encoding, self.quoted_newlines)
 
     @property
     def path(self) -> str | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import orjson
@@ -17,8 +17,12 @@ from numpy.typing import NDArray
 from dpcore.errors import ConfigError
 from pipelines.config import JobConfig
 from pipelines.feed_targets import SUFFIXES
+from transforms.decode_csv import parse_header
 from transforms.decode_time import to_time
+from transforms.encoding import UTF_8, Recoded
 from transforms.event_schema import Stamp
+from transforms.text import chunks
+from transforms.text_form import TextForm
 
 ROWS = 1 << 14
 
@@ -33,7 +37,7 @@ def read_batches(path: Path, config: JobConfig) -> Iterator[pa.RecordBatch]:
     if form is None:
         raise ConfigError("--from", str(path), f"must end in one of {', '.join(SUFFIXES)}.")
     try:
-        for batch in _READERS[form](path):
+        for batch in _csv(path, config) if form == "csv" else _READERS[form](path):
             if config.schema_.time.column not in batch.schema.names:
                 raise ConfigError(
                     "schema.time.column",
@@ -50,12 +54,35 @@ def read_batches(path: Path, config: JobConfig) -> Iterator[pa.RecordBatch]:
         ) from None
 
 
-def _csv(path: Path) -> Iterator[pa.RecordBatch]:
-    with path.open("rb") as handle:
-        names = handle.readline().decode().strip()
-    columns = pyarrow.csv.read_csv(pa.BufferReader((names + "\n").encode())).schema.names
-    convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()))
-    yield from pyarrow.csv.open_csv(path, convert_options=convert)
+def _csv(path: Path, config: JobConfig) -> Iterator[pa.RecordBatch]:
+    """CSV, written as the config's own source if that is CSV too."""
+    source = config.source
+    text = source.text_form() if source is not None and source.csv is not None else TextForm()
+    parse = pyarrow.csv.ParseOptions(
+        delimiter=text.delimiter, newlines_in_values=text.quoted_newlines
+    )
+    names = text.columns
+    if names is None:
+        with path.open("rb") as handle:
+            read = handle.read if text.encoding == UTF_8 else _recoded(handle, text)
+            first = next(chunks(read, chunk_bytes=ROWS), None)
+            if first is None or not len(first):
+                return
+            names = parse_header(first.line(0), text.delimiter, path.name)
+    yield from pyarrow.csv.open_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(
+            column_names=list(names),
+            skip_rows=0 if text.columns is not None else 1,
+            encoding=text.encoding,
+        ),
+        parse_options=parse,
+        convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+    )
+
+
+def _recoded(handle: BinaryIO, text: TextForm) -> Callable[[int], bytes]:
+    return Recoded(handle.read, text.encoding, text.line_bytes).read
 
 
 def _ndjson(path: Path) -> Iterator[pa.RecordBatch]:
@@ -91,7 +118,6 @@ def _avro(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 _READERS = {
-    "csv": _csv,
     "ndjson": _ndjson,
     "parquet": _parquet,
     "arrow": _arrow,

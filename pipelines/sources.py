@@ -187,12 +187,8 @@ def ReadEvents(job: Any, plan: Any) -> Any:  # noqa: N802
     """
     if job.source.path is None:
         return ReadPubSub(job, plan)
-    source = FileSource(
-        job.source.kind,
-        job.source.path,
-        getattr(job.source, "delimiter", None) or ",",
-        job.limits.line_bytes,
-    )
+    form = job.source.text_form(job.limits.line_bytes)
+    source = FileSource(job.source.kind, job.source.path, *form)
     return ReadFiles(source, EventSchema.from_config(plan.config, plan.program.columns))
 
 

@@ -1,8 +1,10 @@
-"""CSV with a header line. One record is one line: a quoted field may not hold a line break.
+"""CSV: records under names of columns, which the first line or the config gives.
 
-Quotes follow RFC 4180 otherwise. A line with another number of fields than the header, with a quote
-left open, with a carriage return inside, or with a byte order mark in front (but for the first), is
-malformed. A field that is not UTF-8, or no number where one is needed, is spoilt, not its line.
+One record is one line: a quoted field may not hold a line break, unless the chunks are of records
+(``transforms.quoted_text``). Quotes follow RFC 4180 otherwise. A record with another number of
+fields than there are names, with a quote left open, with a carriage return inside, or with a byte
+order mark in front (but for the first), is malformed. A field that is not UTF-8, or no number where
+one is needed, is spoilt, not its record.
 """
 
 from __future__ import annotations
@@ -28,19 +30,36 @@ from transforms.text import BYTE_ORDER_MARK, Chunk
 _ASCII = bytes.maketrans(bytes(range(128, 256)), b"?" * 128)
 
 
-def parse_header(line: bytes, delimiter: str, source: str) -> tuple[str, ...]:
+def parse_header(line: bytes, delimiter: str, source: str, number: int = 1) -> tuple[str, ...]:
     """The first line of a file -> names of columns.
 
+    Args:
+      number: of the line, from 1.
+
     Raises:
-      ConfigError: it is not UTF-8 text.
+      ConfigError: it is not UTF-8 text, or holds a quote that is not closed.
     """
     try:
         text = line.removeprefix(BYTE_ORDER_MARK).decode().rstrip("\r\n")
-        return tuple(next(csv.reader([text], delimiter=delimiter, strict=True)))
-    except (UnicodeDecodeError, csv.Error, StopIteration):
+    except UnicodeDecodeError:
         raise ConfigError(
-            "source.csv", source, "does not begin with a header line in UTF-8 text."
+            "source.encoding",
+            "utf-8",
+            f"is not how line {number} of {source} is written, where the header line should be; "
+            "if it is text, say in which encoding, like latin-1 or cp1252.",
         ) from None
+    try:
+        names = tuple(next(csv.reader([text], delimiter=delimiter, strict=True)))
+    except (csv.Error, StopIteration):
+        names = ()
+    if not names or any("\n" in name for name in names):
+        raise ConfigError(
+            "source.csv",
+            source,
+            f"does not begin with a header: line {number} opens a quote and does not close it. If "
+            "the file has no header, write header: false and columns: [...] in source.",
+        )
+    return names
 
 
 def check_delimiter(delimiter: str) -> None:
@@ -58,6 +77,7 @@ def decode_csv(
     schema: EventSchema,
     source: str,
     delimiter: str = ",",
+    quoted_newlines: bool = False,
 ) -> Iterator[Decoded]:
     """Lines without the header -> canonical batches.
 
@@ -67,18 +87,21 @@ def decode_csv(
       schema: the roles of columns.
       source: path.
       delimiter: one character.
+      quoted_newlines: the chunks are of records, in which quoted fields may hold newlines.
 
     Raises:
       ConfigError: a needed column is not in the header.
     """
     schema.require(header, source)
-    parser = _Parser(header, schema, delimiter)
+    parser = _Parser(header, schema, delimiter, quoted_newlines)
     for chunk in chunks:
         if len(chunk.too_long):
             yield Decoded(None, dead_letters(source, chunk.too_long, "too_long"))
         if not len(chunk):
             continue
-        bad = _stray_returns(chunk) | _stray_marks(chunk)
+        bad = _stray_returns(chunk, quoted_newlines) | _stray_marks(chunk)
+        if quoted_newlines and not parser.is_closed(chunk.line(len(chunk) - 1)):
+            bad[-1] = True  # the file ends inside a quote
         raw = parser.columns(chunk, bad)
         if bad.any():
             dead = dead_letters(source, chunk.numbers[bad], "malformed")
@@ -88,11 +111,13 @@ def decode_csv(
 
 
 class _Parser:
-    def __init__(self, header: Sequence[str], schema: EventSchema, delimiter: str) -> None:
+    def __init__(
+        self, header: Sequence[str], schema: EventSchema, delimiter: str, quoted_newlines: bool
+    ) -> None:
         # Positions instead of names: a name may be odd, empty, or there twice.
         self._names = [f"c{i}" for i in range(len(header))]
         self._wanted = {name: f"c{list(header).index(name)}" for name in schema.needed}
-        self._delimiter = delimiter
+        self._options = {"delimiter": delimiter, "newlines_in_values": quoted_newlines}
         texts = {schema.time.column, schema.key, schema.id, schema.unit}
         texts.add(schema.arrival.column if schema.arrival else None)
         self._types: dict[str, pa.DataType] = {
@@ -103,6 +128,10 @@ class _Parser:
         mark = re.escape(delimiter.encode())
         field = rb'(?:"(?:[^"]|"")*+"(?!")[^%b]*|[^"%b][^%b]*|)' % (mark, mark, mark)
         self._closed = re.compile(rb"%b(?:%b%b)*+" % (field, mark, field), re.DOTALL)
+
+    def is_closed(self, line: bytes) -> bool:
+        """Whether a record leaves no quote open."""
+        return b'"' not in line or self._closed.fullmatch(line) is not None
 
     def columns(self, chunk: Chunk, bad: NDArray[np.bool_]) -> dict[str, Any]:
         """Columns of the lines that are not bad; marks further bad lines in ``bad``."""
@@ -122,7 +151,7 @@ class _Parser:
             # A quote left open has swallowed lines: find it, and read again without.
             quoted = np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == 34)
             for i in np.unique(chunk.line_of(quoted)).tolist():
-                if i >= 0 and not bad[i] and not self._closed.fullmatch(chunk.line(i)):
+                if i >= 0 and not bad[i] and not self.is_closed(chunk.line(i)):
                     bad[i] = True
             table, lost = self._parse(chunk, ~bad, types)
         places = np.flatnonzero(~bad)
@@ -148,9 +177,7 @@ class _Parser:
             read_options=arrow_csv.ReadOptions(
                 use_threads=False, block_size=len(data) + 1, column_names=self._names
             ),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=self._delimiter, invalid_row_handler=skip
-            ),
+            parse_options=arrow_csv.ParseOptions(**self._options, invalid_row_handler=skip),
             convert_options=arrow_csv.ConvertOptions(
                 check_utf8=False,
                 include_columns=wanted,
@@ -162,8 +189,11 @@ class _Parser:
         return table, np.array(lost, dtype=np.int64)
 
 
-def _stray_returns(chunk: Chunk) -> NDArray[np.bool_]:
-    """Lines with a carriage return that ends nothing: other readers would end a record there."""
+def _stray_returns(chunk: Chunk, quoted_newlines: bool) -> NDArray[np.bool_]:
+    """Lines with a carriage return that ends nothing: other readers would end a record there.
+
+    In front of a newline inside a record it ends a line of a quoted field.
+    """
     bad = np.zeros(len(chunk), dtype=bool)
     data = chunk.data
     if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
@@ -171,6 +201,9 @@ def _stray_returns(chunk: Chunk) -> NDArray[np.bool_]:
     at = np.flatnonzero(np.frombuffer(data, np.uint8) == 13)
     lines = chunk.line_of(at)
     inside = (lines >= 0) & (at < chunk.ends[lines])
+    if quoted_newlines:
+        following = np.frombuffer(data + b"\0", np.uint8)[at + 1]
+        inside &= following != 10
     bad[lines[inside]] = True
     return bad
 

@@ -21,6 +21,8 @@ from pipelines.feed import Clockwork, Pace, feed, first_moment, notes, setting
 from pipelines.feed_targets import open_target
 from pipelines.feed_topic import TopicTarget
 from pipelines.job_config import Replay
+from pipelines.run import plan_of
+from pipelines.sources import ReadEvents
 from pipelines.synthetic import Shares, batches, uniforms
 from tests.pipelines.conftest import SMALL, Weir
 from transforms.decode_messages import Message, MessageDecoder
@@ -338,3 +340,48 @@ def test_a_broken_recording_is_not_quoted(weir: Weir, small: Path) -> None:
 def test_large_streams_come_in_batches() -> None:
     sizes = [b.num_rows for b in batches(loads(SMALL), 150_000, 1, Shares())]
     assert sum(sizes) == 150_000 and max(sizes) <= 1 << 16
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16"])
+@pytest.mark.parametrize("header", [True, False])
+def test_csv_is_written_and_read_back_as_the_config_says(
+    weir: Weir, tmp_path: Path, encoding: str, header: bool
+) -> None:
+    names = "" if header else "header: false, columns: [amount, id, note, store, at], "
+    source = f'source: {{csv: events.csv, delimiter: ";", {names}encoding: {encoding}}}'
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        SMALL.replace("source: {csv: events.csv}", source).replace("north, ", "'süd;ost', ")
+    )
+    path = tmp_path / "events.csv"
+    fed = weir("feed", config, "--events", 200, "--to", path)
+    assert fed.exit_code == 0, fed.stderr
+    rows = list(csv.reader(path.read_text(encoding).splitlines(), delimiter=";"))
+    assert len(rows) == 200 + header
+    columns = ["at", "id", "store", "amount"] if header else ["amount", "id", "note", "store", "at"]
+    assert rows[0] == columns if header else len(rows[0]) == 5
+    assert any(row[columns.index("store")] == "süd;ost" for row in rows)
+    again = tmp_path / "again.csv"
+    replayed = weir("feed", config, "--from", path, "--to", again)
+    assert replayed.exit_code == 0, replayed.stderr
+    assert list(csv.reader(again.read_text(encoding).splitlines(), delimiter=";")) == rows
+    job = loads(config.read_text(), folder=tmp_path)
+    plan = plan_of(job)
+    read = ReadEvents(job, plan)
+    assert [
+        (events.num_rows, letters)
+        for file in read._files
+        for split in read._source.splits(file)
+        for events, letters in read._source.decode(split, read._schema)
+    ] == [(200, None)]
+
+
+def test_letters_that_an_encoding_lacks(weir: Weir, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        SMALL.replace("{csv: events.csv}", "{csv: events.csv, encoding: latin-1}").replace(
+            "north", "北"
+        )
+    )
+    fed = weir("feed", config, "--events", 50, "--to", tmp_path / "events.csv")
+    assert fed.exit_code == 2 and "source.encoding = 'iso8859-1'" in fed.stderr

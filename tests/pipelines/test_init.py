@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dpcore import yaml_text
@@ -94,6 +97,98 @@ def test_files_that_hold_no_events(weir: Weir, tmp_path: Path, content: bytes) -
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert "garbage" not in result.stderr
+
+
+def written(weir: Weir, path: Path, *options: str) -> dict[str, Any]:
+    result = weir("init", path, *options)
+    assert result.exit_code == 0, result.stderr
+    assert not any(word in result.stdout + result.stderr for word in SECRETS)
+    return yaml_text.parse_mapping(result.stdout)
+
+
+def refused(weir: Weir, path: Path, *options: str) -> str:
+    result = weir("init", path, *options)
+    assert result.exit_code == 2 and result.stdout == ""
+    assert not any(word in result.stderr for word in SECRETS)
+    return " ".join(result.stderr.split())
+
+
+SECRETS = ("XYZZY", "881250949", "ada@")
+HEADLESS = "196,XYZZY,3,881250949\n186,tea,2,891717742\n"
+
+
+def test_a_file_without_a_header(weir: Weir, tmp_path: Path) -> None:
+    path = tmp_path / "u.csv"
+    path.write_text(HEADLESS)
+    text = refused(weir, path)
+    assert "line 1 has 4 fields: 3 of numbers, 1 of names" in text
+    assert f"weir init {path} --no-header" in text
+    found = written(weir, path, "--no-header")
+    names = ["c1", "c2", "c3", "c4"]
+    assert found["source"] == {"csv": str(path), "header": False, "columns": names}
+    # A time is known by its name too.
+    found = written(weir, path, "--no-header", "--columns", "user,item,stars,at_time")
+    assert found["source"]["columns"] == ["user", "item", "stars", "at_time"]
+    assert found["schema"]["time"] == {"column": "at_time", "format": "epoch_s", "zone": "UTC"}
+    assert "all 4 fields" in refused(weir, path, "--no-header", "--columns", "a,b")
+
+
+def test_a_header_that_may_be_none(weir: Weir, tmp_path: Path) -> None:
+    path = tmp_path / "u.csv"
+    path.write_text(",date,XYZZY 12345678\n0,2024-01-05,7\n")
+    assert "3 fields: 1 of nothing, 1 of names, 1 of other text" in refused(weir, path)
+    assert written(weir, path, "--columns", "date")["schema"] == {"time": "date"}
+    assert "is not a column of" in refused(weir, path, "--columns", "day")
+    path.write_text("date,date\n2024-01-05,7\n")
+    assert "some of them the same" in refused(weir, path)
+
+
+def test_keys_of_json_objects_are_not_written_down(weir: Weir, tmp_path: Path) -> None:
+    path = tmp_path / "u.ndjson"
+    path.write_text('{"at": "2024-01-05", "XYZZY": 1, "ada@example.org": 2, "paid": 7}\n')
+    assert written(weir, path)["schema"] == {"time": "<COLUMN>"}
+    found = written(weir, path, "--columns", "at,paid")
+    assert found["schema"] == {"time": "at"}
+    assert found["aggregates"]["paid"]["sum"] == "paid"
+
+
+def test_names_of_a_binary_file_that_may_be_none(weir: Weir, tmp_path: Path) -> None:
+    path = tmp_path / "u.parquet"
+    pq.write_table(pa.table({"2024-01-05": ["x"], "ada@example.org": [1], "paid": [1]}), path)
+    assert "1 of times, 1 of addresses, 1 of names" in refused(weir, path)
+    assert written(weir, path, "--columns", "paid")["aggregates"]["paid"]["sum"] == "paid"
+
+
+def test_other_encodings(weir: Weir, tmp_path: Path) -> None:
+    path = tmp_path / "u.csv"
+    path.write_bytes("date,größe\n2024-01-05,7\n".encode("latin-1"))
+    assert "--encoding = 'utf-8': is not how line 1 of" in refused(weir, path)
+    found = written(weir, path, "--encoding", "latin-1")
+    assert found["source"]["encoding"] == "iso8859-1"
+    assert found["aggregates"]["gr_e"]["sum"] == "größe"
+    path.write_bytes("date,größe\n2024-01-05,7\n".encode("utf-16"))
+    assert "holds UTF-16 text" in refused(weir, path)
+    assert written(weir, path, "--encoding", "utf-16")["source"]["encoding"] == "utf-16"
+    path.write_bytes(b"date,name\n2024-01-05,x\n2024-01-06,\xeb\n")
+    assert "is not how line 3 of" in refused(weir, path)
+
+
+def test_newlines_in_quotes(weir: Weir, tmp_path: Path) -> None:
+    path = tmp_path / "u.csv"
+    path.write_text('date,note,n\n2024-01-05,"XYZZY\nx",7\n')
+    found = written(weir, path)
+    assert found["source"]["quoted_newlines"] is True
+    assert found["aggregates"]["n"]["sum"] == "n"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(b"%PDF", "a PDF"), (b"PK\x03\x04", "a zip archive"), (b"<x>", "XML")],
+)
+def test_other_formats(weir: Weir, tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "u.csv"
+    path.write_bytes(content + b"XYZZY")
+    assert f"holds {told}" in refused(weir, path)
 
 
 def test_a_missing_file(weir: Weir) -> None:
