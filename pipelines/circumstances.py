@@ -14,6 +14,11 @@ PUBLICATION = (
     "Whether and when a run is published is not covered: it may depend on how many records were "
     "refused."
 )
+QUOTES = (
+    "Quoted fields may hold newlines, so where a record ends follows from its quotes: the promise "
+    "compares streams whose records close the quotes that they open within {:,} bytes. One that "
+    "does not takes what lies up to there with it, other records among them."
+)
 
 
 def plan_under(job: JobConfig) -> Plan:
@@ -30,6 +35,8 @@ def limits_of(job: JobConfig) -> Iterator[str]:
     """Sentences on what the promise does not cover in this job: a further one is a line here."""
     if job.source is not None and job.source.pubsub is None:
         yield PUBLICATION
+    if job.source is not None and job.source.quoted_newlines:
+        yield QUOTES.format(job.limits.line_bytes)
 
 
 def horizon_of(job: JobConfig, clock: Clock) -> int | None:

@@ -76,3 +76,11 @@ def test_a_folder_keeps_one_horizon(small: Path) -> None:
         plan_file.refuse_changed(stored, job, plan_under(job), "engine.checkpoints", "state")
     del stored["id_horizon"]  # of an older version
     plan_file.refuse_changed(stored, job, plan_under(job), "engine.checkpoints", "state")
+
+
+def test_the_statement_tells_what_an_open_quote_takes(small: Path) -> None:
+    sets = ("source.quoted_newlines=true", "limits.line_bytes=4096")
+    told = plan_under(job_of(small, *sets)).guarantee.statement
+    assert "close the quotes that they open within 4,096 bytes" in told
+    assert "quotes" not in plan_under(job_of(small)).guarantee.statement
+    assert plan_under(job_of(small, *sets)).digest == plan_under(job_of(small)).digest
