@@ -208,7 +208,7 @@ class Source(OneOf):
     encoding: str = Field(
         default="utf-8",
         description="How CSV is written: utf-8, latin-1, cp1252, utf-16, or another of Python's "
-        "encodings in which a newline stands for itself. What cannot be decoded spoils its line.",
+        "encodings in which a newline stands for itself. What cannot be decoded spoils its field.",
         examples=["cp1252"],
     )
     quoted_newlines: bool = Field(

@@ -99,7 +99,12 @@ def test_decoding(chunk_bytes: int) -> None:
         (1, "north"), (2, "no\nrth"), (9, "north"),
     ]  # fmt: skip
     # The last one opens a quote that the file does not close.
-    assert dead == [(4, "malformed"), (6, "malformed"), (7, "malformed"), (10, "malformed")]
+    assert dead == [
+        (4, "malformed"),
+        (6, "malformed"),
+        (7, "store: unreadable_key"),
+        (10, "malformed"),
+    ]
 
 
 def test_whether_a_text_needs_it() -> None:
