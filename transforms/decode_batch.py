@@ -26,6 +26,7 @@ from transforms.decode_cast import (
 from transforms.decode_time import to_time
 from transforms.event_schema import EventSchema, Kind, Stamp
 
+TIME, ARRIVAL = "@time", "@arrival"
 KEY_TYPE = pa.dictionary(pa.int32(), pa.string())
 Rows = NDArray[np.bool_]
 Spoilt = Mapping[str, Rows]
@@ -108,7 +109,8 @@ def assemble(
     """Raw columns by their own names -> canonical columns.
 
     Args:
-      raw: every needed column, each (n,) of whatever type the reader gave.
+      raw: every needed column, each (n,) of whatever type the reader gave. A reader that knows of
+        values of several types in a column of times gives these under TIME and ARRIVAL.
       positions: (n,) int64, line or row numbers.
       schema: the roles of columns.
       source: path or topic.
@@ -121,8 +123,9 @@ def assemble(
     refused = _Refused(len(positions), spoilt)
     columns: dict[str, Any] = {}
     name = schema.time.column
-    times, present = _times(raw[name], schema.time, source)
-    bad = refused.spoilt(name, _rows(pc.and_(present, times.is_null())))
+    given = TIME if TIME in raw else name
+    times, present = _times(raw[given], schema.time, source)
+    bad = refused.spoilt(given, _rows(pc.and_(present, times.is_null())))
     refused.records("unreadable_time", name, bad)
     refused.records("missing_time", name, _rows(times.is_null()))
     columns["@time"] = times
@@ -139,9 +142,10 @@ def assemble(
             refused.records(reason, column, refused.spoilt(column, bad))
     if schema.arrival is not None:
         name = schema.arrival.column
-        arrivals, present = _times(raw[name], schema.arrival, source)
+        given = ARRIVAL if ARRIVAL in raw else name
+        arrivals, present = _times(raw[given], schema.arrival, source)
         columns["@arrival"] = arrivals
-        bad = refused.spoilt(name, _rows(pc.and_(present, arrivals.is_null())))
+        bad = refused.spoilt(given, _rows(pc.and_(present, arrivals.is_null())))
         refused.values("not_a_time", name, bad)
     columns["@position"] = pa.array(positions)
     for name, kind in schema.columns.items():

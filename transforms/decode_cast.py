@@ -91,7 +91,7 @@ def cast_or_null(values: Any, target: pa.DataType) -> Any:
 
 
 def to_number(values: Any, field: str = "", column: str = "", source: str = "") -> tuple[Any, Bad]:
-    """Any numeric column, or text of numbers -> float64, NaN where missing."""
+    """Any numeric column, or text of numbers -> float64, NaN where missing, never -0."""
     values = plain(values)
     kind = values.type
     bad: Bad = None
@@ -109,7 +109,8 @@ def to_number(values: Any, field: str = "", column: str = "", source: str = "") 
         raise fault(
             field, column, f"is of type {type_word(kind)} in {source}, which holds no numbers."
         )
-    return pc.fill_null(values, float("nan")), bad
+    # -0 is 0, however it is spelled.
+    return pc.add(pc.fill_null(values, float("nan")), 0.0), bad
 
 
 def _number_text(text: Any) -> tuple[Any, Bad]:

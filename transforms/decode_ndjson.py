@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
 from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transforms.dead_letters import dead_letters
 from transforms.decode_batch import Decoded, assemble
 from transforms.decode_rows import typed_columns
-from transforms.event_schema import EventSchema
+from transforms.event_schema import EventSchema, Stamp
 from transforms.json_lines import read_arrow, read_objects
 from transforms.text import Chunk
 
@@ -29,6 +29,11 @@ _BLANK = 2
 _LOOKED_AT = 16
 _TRIED = 1_000
 _BATCH_LINES = 2**16
+_ALL_DIGITS = 2.0**53
+"""Below, a float holds every digit of a whole number."""
+
+_FIXED = {"number": pa.float64(), "boolean": pa.bool_()}
+_GUESSES: dict[type, pa.DataType] = {int: pa.int64(), float: pa.float64()}
 _ROWS = 256
 """Rows at a time before they become columns: too few for the collector of garbage to care."""
 
@@ -41,6 +46,8 @@ def decode_ndjson(chunks: Iterable[Chunk], schema: EventSchema, source: str) -> 
       schema: the roles of columns.
       source: path or topic.
     """
+    # Of what type a value is is up to its record: it is never an error of the config.
+    schema = schema.lenient()
     for chunk in chunks:
         if len(chunk.too_long):
             yield Decoded(None, dead_letters(source, chunk.too_long, "too_long"))
@@ -86,7 +93,21 @@ def _at_once(chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema) -> pa.T
     some = keep & (np.cumsum(keep) <= _TRIED)
     if _arrow(chunk, some, types) is None:
         return None
-    return _arrow(chunk, keep, types)
+    table = _arrow(chunk, keep, types)
+    if table is None or not all(map(_is_exact, (table.column(s.column) for s in _stamps(schema)))):
+        return None
+    return table
+
+
+def _stamps(schema: EventSchema) -> tuple[Stamp, ...]:
+    return tuple(stamp for stamp in (schema.time, schema.arrival) if stamp is not None)
+
+
+def _is_exact(times: Any) -> bool:
+    """Whether no whole number has lost a digit because others of its column have fractions."""
+    if not pa.types.is_floating(times.type):
+        return True
+    return not pc.any(pc.greater_equal(pc.abs(times), _ALL_DIGITS)).as_py()
 
 
 def _arrow(chunk: Chunk, keep: NDArray[np.bool_], types: dict[str, pa.DataType]) -> pa.Table | None:
@@ -107,28 +128,28 @@ def _types(
 ) -> dict[str, pa.DataType] | None:
     """Types to read by: the schema's, and where it leaves a choice, those of most first records.
 
-    None if Arrow must not read them: a column that may hold anything would be of one type, and of
-    whole nanoseconds among fractions the last digits would go.
+    A guess decides how fast a chunk is read, never what is read: at a value of another type than
+    its column's Arrow gives up. None if Arrow must not read the chunk: a column that may hold
+    anything would be of one type, and so would times that play another role too.
     """
-    if "any" in schema.columns.values():
+    times = {stamp.column for stamp in _stamps(schema)}
+    texts = {schema.key, schema.id, schema.unit}
+    if "any" in schema.columns.values() or len(times) < len(_stamps(schema)):
         return None
-    stamps = {stamp.column: stamp for stamp in (schema.time, schema.arrival) if stamp is not None}
-    fixed = {"number": pa.float64(), "boolean": pa.bool_()}
-    guesses: dict[type, pa.DataType] = {int: pa.int64(), float: pa.float64()}
+    if times & (texts | set(schema.columns)):
+        return None
     first = _first_records(chunk, keep)
     types = {}
     for name in schema.needed:
-        named = name in (schema.key, schema.id, schema.unit)
-        wanted = None if named else fixed.get(schema.columns.get(name, "text"))
-        if wanted is None or name in stamps:
+        kind = schema.columns.get(name, "text")
+        if name in texts and kind == "boolean":
+            return None
+        if name in texts or name in times or kind == "text":
             kinds = Counter(type(row[name]) for row in first if row.get(name) is not None)
             most = kinds.most_common(1)[0][0] if kinds else str
-            wanted = guesses.get(most, pa.string())
-            if wanted == pa.float64() and name not in stamps:
-                wanted = pa.string()
-            if wanted == pa.float64() and stamps[name].format == "epoch_ns":
-                return None
-        types[name] = wanted
+            types[name] = _GUESSES.get(most if name in times or most is int else str, pa.string())
+        else:
+            types[name] = _FIXED[kind]
     return types
 
 
@@ -154,13 +175,9 @@ def _one_by_one(
         if lost:
             yield Decoded(None, dead_letters(source, numbers[lost], "malformed"))
             numbers = np.delete(numbers, lost)
-        for rows in _alike(columns, schema) if len(numbers) else ():
-            some, at = columns, numbers
-            if rows is not None:
-                some = {name: list(compress(column, rows)) for name, column in columns.items()}
-                at = numbers[rows]
-            raw, spoilt = typed_columns(some, schema)
-            yield assemble(raw, at, schema, source, spoilt)
+        if len(numbers):
+            raw, spoilt = typed_columns(columns, schema)
+            yield assemble(raw, numbers, schema, source, spoilt)
 
 
 def _read(
@@ -178,20 +195,3 @@ def _read(
         for column, some in zip(columns, zip(*values, strict=True), strict=bool(values)):
             column += some
     return dict(zip(names, columns, strict=True)), lost
-
-
-def _alike(
-    columns: dict[str, list[Any]], schema: EventSchema
-) -> Iterator[NDArray[np.bool_] | None]:
-    """Rows whose times may share a column: which, or None for all.
-
-    19970101 and "19970101" are of two types, and a format of its own reads each its own way.
-    """
-    stamps = [s for s in (schema.time, schema.arrival) if s is not None and s.format is not None]
-    times = [columns[stamp.column] for stamp in stamps]
-    if all(len(set(map(type, column))) == 1 for column in times):
-        yield None
-        return
-    kinds = list(zip(*(map(type, column) for column in times), strict=True))
-    for kind in set(kinds):
-        yield np.fromiter((other == kind for other in kinds), np.bool_, len(kinds))

@@ -1,4 +1,7 @@
-"""Records that are Python mappings already (JSON sieved line by line, Avro) -> raw columns."""
+"""Records that are Python mappings already (JSON sieved line by line) -> raw columns.
+
+Each value is read as what it is, whatever the others of its column are.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.decode_batch import Spoilt
+from transforms.decode_parts import Part, read_times
 from transforms.event_schema import EventSchema
 from transforms.json_lines import NotText
 
 _NONE = type(None)
 _NUMBERS = frozenset({int, float, Decimal, _NONE})
-_TEXTS = frozenset({str, int, _NONE})
-_TIMES = frozenset({str, int, float, datetime, date, _NONE})
+_TEXTS = frozenset({str, bytes, int, _NONE})
 
 
 def columns_of(
@@ -55,16 +58,17 @@ def typed_columns(
         bad = np.zeros(len(values), dtype=bool)
         kind = schema.columns.get(name)
         if name in times:
-            stamp = schema.time if name == schema.time.column else schema.arrival
-            raw[name] = _times(values, bad, stamp is None or stamp.format is None)
-        elif kind == "number" and name not in (schema.key, schema.id, schema.unit):
+            read_times(_by_type(values), len(values), schema, name, raw, spoilt)
+        if name in (schema.id, schema.unit):
+            raw[name] = _texts(values, bad, spelled=True)
+        elif name == schema.key or kind == "text":
+            raw[name] = _texts(values, bad)
+        elif kind == "number":
             raw[name] = _numbers(values, bad)
         elif kind == "boolean":
             raw[name] = pa.array(_only(values, frozenset({bool, _NONE}), bad), pa.bool_())
-        elif kind == "any" and name not in (schema.key, schema.id, schema.unit):
+        elif kind == "any":
             raw[name] = pa.array([None if value is None else True for value in values], pa.bool_())
-        else:
-            raw[name] = _texts(values, bad)
         if bad.any():
             spoilt[name] = bad
     return raw, spoilt
@@ -101,13 +105,15 @@ def _float(value: Any) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
-def _texts(values: Sequence[Any], bad: Any) -> pa.Array:
-    kinds = set(map(type, values))
-    if kinds <= {bytes, _NONE} and bytes in kinds:
-        return pa.array(values, pa.binary())
+def _texts(values: Sequence[Any], bad: Any, spelled: bool = False) -> pa.Array:
+    """Text. Bytes are read as UTF-8; what is none is bad, or spelled out (\\xff say) in an id."""
     values = _only(values, _TEXTS, bad)
+    kinds = set(map(type, values))
     if int in kinds:
         values = [str(value) if type(value) is int else value for value in values]
+    if bytes in kinds:
+        errors = "backslashreplace" if spelled else "surrogateescape"
+        values = [v.decode(errors=errors) if type(v) is bytes else v for v in values]
     return _strings(values, bad)
 
 
@@ -128,23 +134,43 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _times(values: Sequence[Any], bad: Any, no_format: bool) -> pa.Array:
-    values = _only(values, _TIMES, bad)
-    kinds = set(map(type, values)) - {_NONE}
-    if no_format and str in kinds and kinds <= {str, int, float}:
-        # Among texts a number is no time: nothing says what it counts.
-        return _strings(_only(values, frozenset({str, _NONE}), bad), bad)
-    if kinds == {datetime}:
-        aware = {value.tzinfo is not None for value in values if value is not None}
-        if len(aware) == 1:
-            return pa.array(values, pa.timestamp("us", "UTC" if aware.pop() else None))
-    if kinds <= {int}:
-        bad |= [v is not None and not -(2**63) <= v < 2**63 for v in values]
-        values = [None if gone else v for v, gone in zip(values, bad, strict=True)]
-        return pa.array(values, pa.int64()) if kinds else pa.nulls(len(values))
-    if kinds <= {int, float}:
-        return pa.array([None if v is None else _float(v) for v in values], pa.float64())
-    if kinds == {date}:
-        return pa.array(values, pa.date32())
-    spelled = [v.isoformat() if isinstance(v, date) else v for v in values]
-    return _strings([v if v is None else str(v) for v in spelled], bad)
+def _by_type(values: Sequence[Any]) -> list[Part]:
+    """Times as Python has them, each kind of them in a part of its own."""
+    kinds = list(map(_kind, values))
+    found = set(kinds) - {_NONE}
+    if len(found) == 1:
+        return [_part(found.pop(), None, values)]
+    parts = []
+    for kind in found:
+        rows = [at for at, other in enumerate(kinds) if other == kind]
+        parts.append(_part(kind, np.array(rows), [values[at] for at in rows]))
+    return parts
+
+
+def _kind(value: Any) -> Any:
+    kind = type(value)
+    return (datetime, value.tzinfo is None) if kind is datetime else kind
+
+
+def _part(kind: Any, rows: Any, values: Sequence[Any]) -> Part:
+    """Values of one kind, and of nothing."""
+    lost = np.zeros(len(values), dtype=bool)
+    if kind is str:
+        return Part(rows, _strings(values, lost), lost)
+    if kind not in _TYPES:
+        lost |= [value is not None for value in values]
+        return Part(rows, pa.nulls(len(values)), lost)
+    if kind is int:
+        lost |= [v is not None and not -(2**63) <= v < 2**63 for v in values]
+        values = [None if gone else v for v, gone in zip(values, lost, strict=True)]
+    return Part(rows, pa.array(values, _TYPES[kind]), lost)
+
+
+_TYPES: dict[Any, pa.DataType] = {
+    int: pa.int64(),
+    float: pa.float64(),
+    date: pa.date32(),
+    (datetime, True): pa.timestamp("us"),
+    (datetime, False): pa.timestamp("us", "UTC"),
+}
+"""Kinds of times -> types of columns; a datetime is of two kinds, without a zone and with."""

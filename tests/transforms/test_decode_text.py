@@ -443,3 +443,37 @@ def test_metadata_names_the_source() -> None:
     assert decoded.events.schema.metadata == {b"source": b"some/file"}
     assert decoded.events.schema.field("@key").type == pa.dictionary(pa.int32(), pa.string())
     assert decoded.events.schema.field("@time").type == pa.timestamp("us", "UTC")
+
+
+TIMES_OF_ALL_TYPES = [
+    b"1704103199999999999",
+    b"253402300799999999",
+    b"1.5",
+    b'"1.5"',
+    b"null",
+    b"-0",
+]
+TIMES_OF_ALL_TYPES += [b"1704103200000000000.0", b'"soon"', b"true", b"18446744073709551616"]
+
+
+@pytest.mark.parametrize("form", [None, "epoch_s", "epoch_us", "epoch_ns", "%Y%m%d"])
+@pytest.mark.parametrize("most", TIMES_OF_ALL_TYPES)
+def test_no_type_of_most_times_chooses_for_the_others(form: str | None, most: bytes) -> None:
+    schema = EventSchema.build(Stamp("t", form), arrival=Stamp("a", "epoch_us"))
+    lines = [b'{"t":%b,"a":%b}' % (time, time) for time in (most, most, *TIMES_OF_ALL_TYPES)]
+    events, dead = ndjson(b"\n".join(lines), schema)
+    for at, line in enumerate(lines, 1):
+        alone, lost = ndjson(line, schema)
+        assert [row | {"@position": 1} for row in events if row["@position"] == at] == alone
+        assert [reason for position, reason in dead if position == at] == [r for _, r in lost]
+
+
+@pytest.mark.parametrize("token", [b"-0", b"-0.0", b"9" * 400, b"0." + b"3" * 400, b"1e400"])
+def test_a_number_is_the_same_beside_what_arrow_cannot_read(token: bytes) -> None:
+    line = b'{"date":"19970101","items":1,"dollars":%b}' % token
+    unread = b'{"date":"19970101","items":1,"dollars":1,"else":%b}' % token
+    for one in (line, unread):
+        alone, lost = ndjson(one)
+        beside, dead = ndjson(one + b"\n{}}")
+        assert [math.copysign(1, row["dollars"]) for row in beside] == [1] * len(alone)
+        assert beside == alone and dead == [*lost, (2, "malformed")]
