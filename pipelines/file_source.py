@@ -27,7 +27,7 @@ from transforms.decode_csv import check_delimiter, decode_csv
 from transforms.decode_ndjson import decode_ndjson
 from transforms.encoding import UTF_8, check_encoding, width_of
 from transforms.event_schema import EventSchema
-from transforms.text import LINE_BYTES
+from transforms.text import CHUNK_BYTES, LINE_BYTES
 from transforms.text_form import TextForm
 
 SPLIT_BYTES = 64 * 2**20
@@ -38,6 +38,8 @@ ALL = -1
 _TEXT = ("csv", "ndjson")
 _CHECKED_FILES = 8
 _BLOCK = 4 * 2**20
+_SOMEWHERE = 1 << 40
+"""A number of a line that is behind every header."""
 
 
 class Split(NamedTuple):
@@ -70,6 +72,7 @@ class FileSource:
       columns: of CSV without a header, in order; None where there is one.
       encoding: of CSV.
       quoted_newlines: whether quoted fields of CSV may hold newlines.
+      chunk_bytes: how much of a text to decode at a time; no result depends on it.
     """
 
     form: str
@@ -79,6 +82,7 @@ class FileSource:
     columns: tuple[str, ...] | None = None
     encoding: str = UTF_8
     quoted_newlines: bool = False
+    chunk_bytes: int = CHUNK_BYTES
 
     def __post_init__(self) -> None:
         if self.form not in FORMATS:
@@ -173,6 +177,24 @@ class FileSource:
             return False
         return not self.text.quoted_newlines and width_of(self.text.encoding) == 1
 
+    def parts(self, file: files.File, count: int) -> Iterator[Split]:
+        """Up to so many places inside a file to read from, the last first; few formats have some.
+
+        Numbers of lines are not known there.
+        """
+        places = range(count - 1, 0, -1)
+        if self.form == "parquet":
+            with _open_arrow(file.path) as opened:
+                groups = parquet_groups(opened)
+            n = len(groups.rows) if groups is not None else 0
+            for group in sorted({n * place // count for place in places} - {0}, reverse=True):
+                yield Split(file.path, group, group + 1, 0, 0)
+        elif self._can_be_cut(file.path):
+            for place in places:
+                begin = _behind_newline(file, file.size * place // count)
+                if begin is not None:
+                    yield Split(file.path, begin, ALL, _SOMEWHERE, 0)
+
     def decode(self, split: Split, schema: EventSchema) -> Iterator[Decoded]:
         """A split -> canonical batches; counts the bytes it reads."""
         path = split.path
@@ -209,7 +231,8 @@ class FileSource:
             size = None if split.end == ALL else split.end - split.start
             moved = _Moved(raw, split)
             text = TextFile(raw, split.path, self.text, not split.start, size, moved.tell)
-            pieces = behind(text.chunks(split.first, self.form == "csv"), head.number)
+            whole = text.chunks(split.first, self.form == "csv", chunk_bytes=self.chunk_bytes)
+            pieces = behind(whole, head.number)
             if self.form == "csv":
                 yield from decode_csv(
                     pieces,
@@ -264,6 +287,14 @@ def _row_groups(file: files.File) -> Iterator[Split]:
             size = file.size * (i + 1) // count - file.size * start // count
             yield Split(file.path, start, i + 1, 0, size)
             start, rows = i + 1, 0
+
+
+def _behind_newline(file: files.File, at: int) -> int | None:
+    """Where the first line begins that begins behind an offset; None if it is far."""
+    with files.open_raw(file.path) as raw:
+        raw.seek(at)
+        found = raw.read(_BLOCK).find(b"\n")
+    return None if found < 0 or at + found + 1 >= file.size else at + found + 1
 
 
 def _line_runs(file: files.File) -> Iterator[Split]:

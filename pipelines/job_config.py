@@ -475,6 +475,12 @@ class Limits(Section):
         description="A longer line is dead-lettered as too_long, unread.",
         examples=[1048576],
     )
+    first_look: bool = Field(
+        default=True,
+        description="Whether a run over files is refused when none of its first records has a "
+        "column that is read, a declared key, or a time inside the clock.",
+        examples=[False],
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -14,11 +14,13 @@ from dpcore import times
 from dpcore.errors import ConfigError
 from pipelines import files
 from pipelines.file_source import FileSource, Split
+from pipelines.first_files import look_at_files
 from pipelines.job_config import PubSubSource
 from transforms.dead_letters import DEAD
 from transforms.decode import emit
 from transforms.decode_messages import MessageDecoder
 from transforms.event_schema import EventSchema
+from transforms.first_look import FirstLook
 from transforms.pubsub_client import emulator, subscriber
 from transforms.pubsub_native import ReadNative
 from transforms.pubsub_reader import Subscription
@@ -62,18 +64,23 @@ class ReadFiles(beam.PTransform):
     Args:
       source: which files.
       schema: the roles of columns.
+      look: what the first records must have; None looks at none.
 
     Raises:
-      ConfigError: no file, a missing column, a column or a file of a wrong type; before anything
-        runs.
+      ConfigError: no file, a missing column, a column or a file of a wrong type, or records of
+        which none fits; before anything runs.
     """
 
-    def __init__(self, source: FileSource, schema: EventSchema) -> None:
+    def __init__(
+        self, source: FileSource, schema: EventSchema, look: FirstLook | None = None
+    ) -> None:
         super().__init__()
         self._source = source
         self._schema = schema
         self._files = source.match()
         source.check(self._files, schema)
+        if look is not None:
+            look_at_files(source, self._files, look)
 
     @property
     def size(self) -> int:
@@ -189,7 +196,10 @@ def ReadEvents(job: Any, plan: Any) -> Any:  # noqa: N802
         return ReadPubSub(job, plan)
     form = job.source.text_form(job.limits.line_bytes)
     source = FileSource(job.source.kind, job.source.path, *form)
-    return ReadFiles(source, EventSchema.from_config(plan.config, plan.program.columns))
+    schema = EventSchema.from_config(plan.config, plan.program.columns)
+    # A header was held against the schema; the names in lines of JSON are only known by reading.
+    look = FirstLook(plan, schema, named=job.source.kind != "ndjson")
+    return ReadFiles(source, schema, look if job.limits.first_look else None)
 
 
 __all__ = [

@@ -21,9 +21,12 @@ from transforms.decode import emit
 from transforms.decode_batch import Decoded, assemble
 from transforms.decode_rows import columns_of
 from transforms.event_schema import EventSchema
+from transforms.first_look import SEEN, Evidence, FirstLook
 from transforms.python_events import check_elements, pick
 
 ROWS = 1 << 16
+LOOKED_AT = 1_000
+"""Events of a bundle that are read again where there is a doubt."""
 SOURCE = "rows"
 
 
@@ -32,10 +35,14 @@ class FromRows(beam.DoFn):
     such value, is tagged "dead".
 
     Batches that are there already pass by. Positions count within a bundle.
+
+    Args:
+      schema: the roles of columns.
+      look: what to count of each bundle, tagged "seen"; None counts nothing.
     """
 
-    def __init__(self, schema: EventSchema) -> None:
-        self._schema = schema
+    def __init__(self, schema: EventSchema, look: FirstLook | None = None) -> None:
+        self._schema, self._look = schema, look
         self._held: list[dict[str, Any] | None] = []
         self._first = 0
         self._stamp: Any = None
@@ -50,6 +57,8 @@ class FromRows(beam.DoFn):
     def process(self, event: Any, stamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         """Gathers events."""
         if isinstance(event, pa.RecordBatch):
+            if self._look is not None:
+                yield TaggedOutput(SEEN, Evidence({"unseen": 1}))
             yield event
             return
         self._held.append(pick(event, self._schema.needed))
@@ -71,7 +80,18 @@ class FromRows(beam.DoFn):
     def _decoded(self) -> Iterator[Any]:
         held, first = self._held, self._first
         self._held, self._first, self._stamp = [], first + len(held), None
-        return emit(_decode(held, first, self._schema))
+        decoded = list(_decode(held, first, self._schema))
+        if self._look is not None:
+            yield TaggedOutput(SEEN, _seen(decoded, self._look, held[:LOOKED_AT]))
+        yield from emit(iter(decoded))
+
+
+def _seen(
+    decoded: Sequence[Decoded], look: FirstLook, held: Sequence[dict[str, Any] | None]
+) -> Evidence:
+    """What a bundle shows; where that leaves a doubt, also what else would fit its first events."""
+    found = sum(map(look.evidence, decoded), Evidence())
+    return found + look.tried(look.doubts(found), lambda other: _decode(held, 0, other))
 
 
 def _decode(
@@ -88,13 +108,14 @@ def _decode(
         yield assemble(columns, positions[good], schema, SOURCE, spoilt)
 
 
-def from_rows(events: Any, schema: EventSchema) -> Any:
-    """Adds FromRows: collections ``.events`` and ``.dead``.
+def from_rows(events: Any, schema: EventSchema, look: FirstLook | None = None) -> Any:
+    """Adds FromRows: collections ``.events``, ``.dead``, and with a look ``.seen``.
 
     Raises:
       ConfigError: the type of the elements says that they are no events, or lacks a column.
     """
     check_elements(events.element_type, schema)
-    return events | "FromRows" >> beam.ParDo(FromRows(schema)).with_output_types(
-        pa.RecordBatch, dead=pa.RecordBatch
-    ).with_outputs(DEAD, main="events")
+    kinds = {DEAD: pa.RecordBatch} | ({} if look is None else {SEEN: Evidence})
+    return events | "FromRows" >> beam.ParDo(FromRows(schema, look)).with_output_types(
+        pa.RecordBatch, **kinds
+    ).with_outputs(*kinds, main="events")

@@ -16,9 +16,12 @@ from transforms.dead_letters import DEAD
 from transforms.deduplicate import Deduplicate
 from transforms.event_schema import EventSchema
 from transforms.filter import FilterAssign
+from transforms.first_look import FirstLook
+from transforms.first_look_gate import Gate
 from transforms.from_rows import from_rows
 from transforms.leaf import Leaf
 from transforms.noise_source import KeyedNoiseSource, NoiseSource
+from transforms.python_events import fields_of
 from transforms.row_leaf import RowLeaves
 from transforms.runner import require_whole_bundles
 from transforms.secret import SecretRef
@@ -75,6 +78,8 @@ class PrivateReleases(beam.PTransform):
       noise: in tests only, a source of other noise. No option of a pipeline reaches it.
       rotate: (first tick, secret), ticks increasing: noise from that tick on is keyed by these.
         Hashes of ids and rows stay keyed by ``secret``.
+      first_look: bounded Python events of which none has a column, a declared key or a time inside
+        the clock fail with what to correct, before anything is released. Batches are not looked at.
 
     Raises:
       TypeError: an argument of another type.
@@ -93,6 +98,7 @@ class PrivateReleases(beam.PTransform):
         stream: StreamTime = PRESENT,
         noise: NoiseSource | None = None,
         rotate: Sequence[tuple[int, SecretRef]] = (),
+        first_look: bool = True,
     ) -> None:
         super().__init__()
         _check_types(plan, secret, rotate)
@@ -100,6 +106,7 @@ class PrivateReleases(beam.PTransform):
         self._plan = plan
         self._secret = SecretRef.fresh() if secret is None else secret
         self._noise = noise or KeyedNoiseSource(self._secret, plan.name, plan.digest, tuple(rotate))
+        self._first_look = first_look
         self._every, self._bounded = every, bounded
         self._beats = Heartbeats(plan.keys.live_blocks, plan.clock, bounded, stream=stream)
 
@@ -109,9 +116,13 @@ class PrivateReleases(beam.PTransform):
         _check_input(events, self._bounded)
         if not self._bounded:
             require_whole_bundles(events.pipeline)
+        look = None
         if events.element_type is not pa.RecordBatch:
             schema = EventSchema.from_config(plan.config, plan.program.columns)
-            rows = from_rows(events, schema)
+            if self._bounded and self._first_look:
+                named = fields_of(events.element_type) is not None
+                look = FirstLook(plan, schema, named, off="first_look=False")
+            rows = from_rows(events, schema, look)
             events = rows.events
             dead.append(rows.dead)
         assigned = events | "Filter" >> beam.ParDo(
@@ -139,6 +150,8 @@ class PrivateReleases(beam.PTransform):
         )
         dead.append(ticked[DEAD])
         releases = ticked.noisy | "Solve" >> Solve(plan)
+        if look is not None:
+            releases = releases | "FirstLook" >> Gate(look, rows.seen)
         return Releases(releases, tuple(dead) | "Dead" >> beam.Flatten())
 
     def _leaf(self) -> beam.PTransform:

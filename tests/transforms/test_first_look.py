@@ -1,0 +1,191 @@
+"""What a first look finds, and that one record that fits ends every doubt."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from tests.transforms.events import MARKER
+from tests.transforms.running import run
+from transforms.decode_batch import Decoded
+from transforms.decode_ndjson import decode_ndjson
+from transforms.event_schema import EventSchema
+from transforms.first_look import Doubt, Evidence, FirstLook
+from transforms.first_look_words import Place, refusal
+from transforms.text import chunks
+
+TEXT = """
+name: ratings
+schema: {time: TIME, id: id}
+key: {column: city, declared: [Ulm, Bonn]}
+clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-05T00:00:00Z}
+privacy: {epsilon: 1.0, delta: 1e-6, protect_for: all}
+aggregates: {rating: {mean: COLUMN, clip: [1, 5]}}
+"""
+RECORD: dict[str, Any] = {
+    "at": "2025-01-02T03:04:05Z",
+    "s": 1735787045,
+    "city": "Ulm",
+    "id": "r1",
+    "rating": 4,
+    "title": MARKER,
+    "fair": True,
+}
+PLACE = Place("source.ndjson", "r.ndjson", "records looked at in r.ndjson", "check its format")
+
+
+def plan(time: str = "at", column: str = "rating", more: str = "") -> Plan:
+    return Plan.from_yaml(TEXT.replace("TIME", time).replace("COLUMN", column) + more)
+
+
+def looked(
+    made: Plan, records: list[Any], named: bool = False
+) -> tuple[tuple[Doubt, ...], str, Evidence]:
+    """Doubts, the error's text, and what was seen."""
+    schema = EventSchema.from_config(made.config, made.program.columns)
+    look = FirstLook(made, schema, named)
+    data = b"".join(
+        one if isinstance(one, bytes) else json.dumps(one).encode() + b"\n" for one in records
+    )
+
+    def read(other: EventSchema) -> Iterator[Decoded]:
+        return decode_ndjson(chunks(io.BytesIO(data).read), other, "r.ndjson")
+
+    seen = sum(map(look.evidence, read(schema)), Evidence())
+    doubts = look.doubts(seen)
+    if not doubts:
+        return doubts, "", seen
+    error = refusal(look, seen + look.tried(doubts, read), doubts, PLACE)
+    assert MARKER not in str(error)
+    return doubts, str(error), seen
+
+
+CASES = [
+    ({"column": "ratng"}, {}, Doubt("absent", "ratng"), r"'ratng': is not in any of the 3 records"),
+    ({"column": "title"}, {}, Doubt("kind", "title"), r"holds no numbers .*\(text instead\)"),
+    ({"column": "fair"}, {}, Doubt("kind", "fair"), r"\(true or false instead\)"),
+    ({}, {"rating": "4"}, Doubt("kind", "rating"), "without quotes"),
+    ({}, {"rating": None}, Doubt("absent", "rating"), "would count as 0 throughout"),
+    ({}, {"id": None}, Doubt("absent", "id", "@id"), r"schema\.id = 'id'.*copies"),
+    ({}, {"id": 2.5}, Doubt("kind", "id", "@id"), r"schema\.id = 'id'.*text or whole numbers"),
+    ({"time": "when"}, {}, Doubt("absent", "when", "@time"), r"schema\.time\.column = 'when'"),
+    ({}, {"at": MARKER}, Doubt("time", "at", "@time"), r"reads no time .* epoch_ms"),
+    ({}, {"at": "03.01.2025"}, Doubt("time", "at", "@time"), r"schema\.time\.format: %d\.%m\.%Y"),
+    (
+        {"time": "{column: s, format: epoch_ms}"},
+        {},
+        Doubt("clock"),
+        r"as epoch_s .* write schema\.time\.format: epoch_s\.",
+    ),
+    (
+        {"time": "{column: s, format: epoch_s}"},
+        {"s": RECORD["s"] * 1000},
+        Doubt("time", "s", "@time"),
+        r"write schema\.time\.format: epoch_ms\.",
+    ),
+    (
+        {"time": "{column: at, format: epoch_s}"},
+        {},
+        Doubt("time", "at", "@time"),
+        "as ISO 8601 .* leave the format out",
+    ),
+    ({}, {"at": "2024-12-31T00:00:00Z"}, Doubt("clock"), "3 before its start"),
+    ({}, {"at": "2025-01-05T00:00:00Z"}, Doubt("clock"), "2025-01-05.* 3 after its end"),
+    ({}, {"city": MARKER}, Doubt("key", "city"), r"key\.declared .*does not name the key"),
+    ({}, {"city": "ulm "}, Doubt("key", "city"), "for spaces and capitals, 3 would be"),
+    ({}, {"city": None}, Doubt("absent", "city", "@key"), r"key\.column = 'city'"),
+    ({"column": "city"}, {}, Doubt("kind", "city"), "aggregates = 'city': holds no numbers"),
+    (
+        {"more": "where: refund > 0\n"},
+        {},
+        Doubt("absent", "refund"),
+        "where = 'refund'.*leave out every event",
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "record", "doubt", "words"), CASES)
+def test_what_no_record_has_is_named_with_the_remedy(
+    config: dict[str, str], record: dict[str, Any], doubt: Doubt, words: str
+) -> None:
+    wrong = {name: value for name, value in {**RECORD, **record}.items() if value is not None}
+    doubts, text, seen = looked(plan(**config), [wrong] * 3)
+    assert doubts[0] == doubt and seen["records"] == 3
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(text)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [case[1] for case in CASES if case[1] and not case[0]],
+)
+def test_one_record_that_fits_ends_the_doubt(record: dict[str, Any]) -> None:
+    wrong = {name: value for name, value in {**RECORD, **record}.items() if value is not None}
+    assert looked(plan(), [wrong] * 50 + [RECORD])[0] == ()
+    assert looked(plan(), [RECORD])[0] == ()
+
+
+def test_no_record_at_all_is_no_doubt_and_no_readable_one_is() -> None:
+    assert looked(plan(), [])[0] == ()
+    doubts, text, _ = looked(plan(), [b"{broken}\n", b"[]\n"])
+    assert doubts == (Doubt("record"),) and "source.ndjson = 'r.ndjson': holds no record" in text
+
+
+def test_a_column_that_only_the_predicate_reads_may_be_rare() -> None:
+    for where in ("refund is None", "not (refund > 0)", "refund > 0 or rating > 1"):
+        assert looked(plan(more=f"where: {where}\n"), [RECORD])[0] == ()
+
+
+def test_a_column_with_a_known_name_may_be_empty_and_not_of_another_sort() -> None:
+    empty = {**RECORD, "rating": None}
+    assert looked(plan(), [empty] * 3, named=True)[0] == ()
+    assert looked(plan(), [{**RECORD, "rating": "x"}] * 3, named=True)[0]
+
+
+def test_all_columns_that_are_not_there_are_named_at_once() -> None:
+    both = "aggregates: {tip: {sum: tip, clip: [0, 1]}, "
+    made = Plan.from_yaml(
+        TEXT.replace("TIME", "at").replace("COLUMN", "ratng").replace("aggregates: {", both)
+    )
+    _, text, _ = looked(made, [RECORD])
+    assert "the only one of the records" in text and "The same goes for `" in text
+    assert "tip" in text and "ratng" in text
+
+
+def test_evidence_adds_up_in_any_order() -> None:
+    a, b = Evidence({"records": 2, ("has", "x"): 1}), Evidence({"records": 3, "inside": 1})
+    assert (a + b).counts == (b + a).counts
+    assert (a + b)["records"] == 5 and (a + b)["absent"] == 0
+
+
+@pytest.mark.parametrize("column", ["ratng", "title"])
+def test_python_events_of_which_none_fits_release_nothing(column: str) -> None:
+    with pytest.raises(ConfigError, match=f"aggregates = '{column}'.*first_look=False"):
+        run(plan(column=column), [RECORD] * 5, kind=dict)
+    assert run(plan(column=column), [RECORD] * 5, kind=dict, first_look=False).rows
+
+
+def test_what_counts_is_all_events_and_not_one_bundle() -> None:
+    wrong = {**RECORD, "city": "Rome", "id": "r2", "rating": "x"}
+    ran = run(plan(), [wrong] * 400 + [RECORD], kind=dict)
+    assert ran.rows and len(ran.dead) >= 400
+    assert run(plan(), [], kind=dict).rows
+    with pytest.raises(ConfigError, match="give dictionaries"):
+        run(plan(), ["a", "b"], kind=Any)
+    decoded = pa.RecordBatch.from_pydict(
+        {
+            "@time": pa.array([1735787045_000_000], pa.timestamp("us", "UTC")),
+            "@key": pa.array(["Ulm"]).dictionary_encode(),
+            "@id": ["r9"],
+            "@position": pa.array([0], pa.int64()),
+            "rating": [3.0],
+        }
+    )
+    assert run(plan(), [wrong, decoded], kind=Any).rows
