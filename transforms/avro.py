@@ -1,4 +1,7 @@
-"""Avro object container files, block by block: a broken block loses its own records only."""
+"""Avro object container files. A block is the frame: one that is broken loses its own records only.
+
+Within a block each record is read alone: see ``avro_schema``.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from typing import Any, BinaryIO, NamedTuple
 
 import fastavro
 import numpy as np
+from fastavro.read import BLOCK_READERS
 
+from transforms.avro_columns import columns_of
+from transforms.avro_schema import Wire, on_the_wire
 from transforms.columnar import lost_rows, whole_file
 from transforms.decode_batch import Decoded, assemble
-from transforms.decode_rows import columns_of
 from transforms.event_schema import EventSchema
 
 MAGIC = b"Obj\x01"
@@ -20,6 +25,7 @@ BATCH_ROWS = 2**16
 _SYNC = 16
 _HEADER_BYTES = 16 * 2**20
 _BLOCK_BYTES = 256 * 2**20
+_BATCH_BYTES = 64 * 2**20
 
 
 class Header(NamedTuple):
@@ -28,10 +34,14 @@ class Header(NamedTuple):
     Attributes:
       data: its bytes, sync marker included.
       fields: names of the record's fields; none if records are not records.
+      described: the schema, with full names.
+      codec: how blocks are compressed.
     """
 
     data: bytes
     fields: tuple[str, ...]
+    described: Any
+    codec: str
 
     @property
     def sync(self) -> bytes:
@@ -49,12 +59,12 @@ def read_header(file: BinaryIO) -> Header | None:
         file.seek(start)
         data = file.read(size - start + _SYNC)
         reader = fastavro.reader(io.BytesIO(data))
-        described = reader.writer_schema
+        described, codec = reader.writer_schema, str(reader.codec)
     except Exception:
         # fastavro raises whatever its input leads it to; its text may quote content.
         return None
     fields = described.get("fields", ()) if isinstance(described, dict) else ()
-    return Header(data, tuple(field["name"] for field in fields))
+    return Header(data, tuple(field["name"] for field in fields), described, codec)
 
 
 def _skip_metadata(file: BinaryIO) -> int:
@@ -101,29 +111,30 @@ def decode_avro(file: BinaryIO, schema: EventSchema, source: str) -> Iterator[De
         yield whole_file(source)
         return
     schema.require(header.fields, source)
-    at = 0
-    first = 0
+    wire = on_the_wire(header.described, source)
+    records = fastavro.parse_schema({"type": "array", "items": wire.record})
+    at = first = held = 0
     rows: list[dict[str, Any]] = []
     for block in _blocks(file, header):
-        records = None if block.data is None else _records(header, block)
-        if records is None:
-            yield lost_rows(source, at, block.count)
+        found = None if block.data is None else _records(block.data, block.count, records)
+        if found is None or held + len(block.data or b"") > _BATCH_BYTES or len(rows) >= BATCH_ROWS:
             if rows:
-                yield _assemble(rows, first, schema, source)
+                yield _assemble(rows, first, wire, schema, source)
+            first, rows, held = at, [], 0
+        if found is None:
+            count = max(block.count, 1)
+            yield lost_rows(source, at, count)
+            at = first = at + count
+        else:
+            rows += found
+            held += len(block.data or b"")
             at += block.count
-            first, rows = at, []
-            continue
-        rows += records
-        at += block.count
-        if len(rows) >= BATCH_ROWS:
-            yield _assemble(rows, first, schema, source)
-            first, rows = at, []
     if rows:
-        yield _assemble(rows, first, schema, source)
+        yield _assemble(rows, first, wire, schema, source)
 
 
 class _Block(NamedTuple):
-    """count: records that the block says it holds; data: the block as stored, None if broken."""
+    """count: records that the block says it holds; data: they, unpacked, None if broken."""
 
     count: int
     data: bytes | None
@@ -141,13 +152,10 @@ def _blocks(file: BinaryIO, header: Header) -> Iterator[_Block]:
             return
         except ValueError:
             count, size = 1, -1
-        begin = file.tell()
         if count >= 0 and 0 <= size <= _BLOCK_BYTES:
             body = file.read(size + _SYNC)
-            if len(body) == size + _SYNC and body.endswith(header.sync) and count <= max(size, 1):
-                file.seek(start)
-                yield _Block(count, file.read(begin - start + size + _SYNC))
-                file.seek(begin + size + _SYNC)
+            if len(body) == size + _SYNC and body.endswith(header.sync):
+                yield _unpacked(count, size, body[:size], header.codec)
                 continue
         # What a broken block says about its size is as broken as the rest of it.
         yield _Block(1, None)
@@ -168,17 +176,45 @@ def _find(file: BinaryIO, marker: bytes) -> bool:
     return False
 
 
-def _records(header: Header, block: _Block) -> list[dict[str, Any]] | None:
+def _unpacked(count: int, size: int, body: bytes, codec: str) -> _Block:
+    """A block whose frame holds. How many records a broken one had is believed up to its size."""
     try:
-        records = list(fastavro.reader(io.BytesIO(header.data + (block.data or b""))))
+        data = BLOCK_READERS[codec](io.BytesIO(_zigzag(size) + body)).read()
+    except Exception:
+        # fastavro raises whatever its input leads it to; its text may quote content.
+        return _Block(count if count <= size else 1, None)
+    # Every record takes a byte at least: the time that each must have.
+    return _Block(count, data) if count <= len(data) else _Block(1, None)
+
+
+def _zigzag(number: int) -> bytes:
+    """A count as Avro writes it."""
+    rest, written = number << 1, bytearray()
+    while rest > 0x7F:
+        written.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*written, rest])
+
+
+def _records(data: bytes, count: int, records: Any) -> list[dict[str, Any]] | None:
+    """The records of a block by the names on the wire; None if their bytes do not add up.
+
+    They are encoded as the items of an array are, but for its count and its end.
+    """
+    if not count:
+        return None if data else []
+    whole = io.BytesIO(_zigzag(count) + data + b"\0")
+    try:
+        found: Any = fastavro.schemaless_reader(whole, records, None)
     except Exception:
         # As above: whatever it is, it must not be shown.
         return None
-    sound = len(records) == block.count and all(type(record) is dict for record in records)
-    return records if sound else None
+    return found if len(found) == count and not whole.read(1) else None
 
 
-def _assemble(rows: list[dict[str, Any]], first: int, schema: EventSchema, source: str) -> Decoded:
-    raw, spoilt = columns_of(rows, schema)
+def _assemble(
+    rows: list[dict[str, Any]], first: int, wire: Wire, schema: EventSchema, source: str
+) -> Decoded:
+    raw, spoilt = columns_of(rows, wire.fields, schema)
     positions = np.arange(first, first + len(rows), dtype=np.int64)
     return assemble(raw, positions, schema, source, spoilt)

@@ -136,7 +136,9 @@ def _is_text(value: str) -> bool:
 
 def _by_type(values: Sequence[Any]) -> list[Part]:
     """Times as Python has them, each kind of them in a part of its own."""
-    kinds = list(map(_kind, values))
+    kinds: list[Any] = list(map(type, values))
+    if datetime in kinds:
+        kinds = list(map(_kind, values))
     found = set(kinds) - {_NONE}
     if len(found) == 1:
         return [_part(found.pop(), None, values)]

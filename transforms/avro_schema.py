@@ -1,0 +1,204 @@
+"""Avro schemas, taken down to what is on the wire: numbers and bytes, nothing that can fail.
+
+A reader that turns text, times or enums into Python's raises at the first record whose value has no
+such form, and takes the block along. So a file is read by a schema of the same encoding in which
+strings and the keys of maps are bytes, enums are numbers, maps are arrays of pairs and no logical
+type is left. What its values mean, ``Field`` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from dpcore.errors import ConfigError
+
+_WIRE = {
+    "null": "null",
+    "boolean": "boolean",
+    "int": "long",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "bytes": "bytes",
+    "string": "bytes",
+}
+_TIMES = {
+    f"{local}timestamp-{name}": (f"{local}timestamp", unit)
+    for local in ("", "local-")
+    for name, unit in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))
+}
+_LARGEST_SCALE = 1000
+
+
+class Branch(NamedTuple):
+    """One type of a field.
+
+    Attributes:
+      kind: boolean, long, double, string, bytes, enum, timestamp, local-timestamp, date, decimal,
+        or nested.
+      unit: of times.
+      scale: of decimals.
+      symbols: of enums.
+    """
+
+    kind: str
+    unit: str = ""
+    scale: int = 0
+    symbols: tuple[str, ...] = ()
+
+
+class Field(NamedTuple):
+    """A field of the records.
+
+    Attributes:
+      tag: its name on the wire.
+      branches: name on the wire -> type. Of one type, the value itself is there, or None; of
+        several, None or a dictionary of one entry that says which.
+    """
+
+    tag: str
+    branches: Mapping[str, Branch]
+
+
+class Wire(NamedTuple):
+    """How records are read.
+
+    Attributes:
+      record: their schema on the wire; names of types are our own.
+      fields: name -> field.
+    """
+
+    record: Any
+    fields: Mapping[str, Field]
+
+
+def on_the_wire(described: Any, source: str) -> Wire:
+    """The schema of a file (with full names, as fastavro gives it) -> how its records are read.
+
+    Raises:
+      ConfigError: a type holds itself, or a list could hold any number of items in no bytes: one
+        record could then be of any depth or length.
+    """
+    taken = _Taken(source)
+    record = taken.down(described)
+    fields = {
+        field["name"]: Field(f"f{at}", taken.branches(field["type"]))
+        for at, field in enumerate(described["fields"])
+    }
+    return Wire(record, fields)
+
+
+class _Taken:
+    """Walks a schema once; types that have a name are met once and referred to later."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._given: dict[str, Any] = {}
+        self._made: dict[str, Any] = {}
+        self._empty: dict[str, bool] = {}
+        self._count = 0
+
+    def down(self, schema: Any) -> Any:
+        """The same encoding in plainer types."""
+        if isinstance(schema, list):
+            return self._union(schema)
+        if isinstance(schema, str):
+            if schema in _WIRE:
+                return _WIRE[schema]
+            if schema not in self._made:
+                raise self._refused("holds a type that contains itself")
+            return self._made[schema]
+        kind = schema["type"]
+        if kind == "array":
+            return {"type": "array", "items": self._item(schema["items"])}
+        if kind == "map":
+            fields = [{"name": "k", "type": "bytes"}]
+            fields.append({"name": "v", "type": self.down(schema["values"])})
+            return {"type": "array", "items": self._record(fields)}
+        if kind not in ("record", "error", "enum", "fixed"):
+            return self.down(kind)
+        self._given[schema["name"]] = schema
+        if kind == "enum":
+            made: Any = "long"
+        elif kind == "fixed":
+            made = {"type": "fixed", "name": self._fresh(), "size": schema["size"]}
+            self._empty[made["name"]] = not schema["size"]
+        else:
+            made = self._record(
+                [
+                    {"name": f"f{at}", "type": self.down(field["type"])}
+                    for at, field in enumerate(schema["fields"])
+                ]
+            )
+        self._made[schema["name"]] = made if kind == "enum" else made["name"]
+        return made
+
+    def branches(self, schema: Any) -> dict[str, Branch]:
+        """The types of a field, null aside."""
+        options = schema if isinstance(schema, list) else [schema]
+        kinds = {f"b{at}": self._branch(option) for at, option in enumerate(options)}
+        return {tag: branch for tag, branch in kinds.items() if branch.kind != "null"}
+
+    def _union(self, options: list[Any]) -> list[Any]:
+        made = [self.down(option) for option in options]
+        if len([option for option in made if option != "null"]) < 2:
+            return made
+        # Bytes and text are one type on the wire: a record around each says which was meant.
+        return [
+            option if option == "null" else self._record([{"name": f"b{at}", "type": option}])
+            for at, option in enumerate(made)
+        ]
+
+    def _record(self, fields: list[Any]) -> Any:
+        made = {"type": "record", "name": self._fresh(), "fields": fields}
+        self._empty[made["name"]] = all(self._is_empty(field["type"]) for field in fields)
+        return made
+
+    def _item(self, schema: Any) -> Any:
+        made = self.down(schema)
+        if self._is_empty(made):
+            raise self._refused("holds a list of items that take no bytes")
+        return made
+
+    def _is_empty(self, made: Any) -> bool:
+        """Whether values of a type take no bytes."""
+        if isinstance(made, dict):
+            return self._empty.get(made.get("name", ""), False)
+        return made == "null" or (isinstance(made, str) and self._empty.get(made, False))
+
+    def _fresh(self) -> str:
+        self._count += 1
+        return f"t{self._count}"
+
+    def _branch(self, schema: Any) -> Branch:
+        if isinstance(schema, str) and schema in self._given:
+            schema = self._given[schema]
+        if isinstance(schema, str):
+            return _plain(schema, {})
+        kind = schema["type"]
+        if not isinstance(kind, str) or kind in self._given:
+            return self._branch(kind)
+        return _plain(kind, schema)
+
+    def _refused(self, what: str) -> ConfigError:
+        return ConfigError(
+            "source.avro", self._source, f"{what}, which is not read; write such fields as text."
+        )
+
+
+def _plain(kind: str, schema: Mapping[str, Any]) -> Branch:
+    logical = schema.get("logicalType")
+    if kind == "long" and logical in _TIMES:
+        return Branch(*_TIMES[logical])
+    if kind == "int" and logical == "date":
+        return Branch("date")
+    if kind in ("bytes", "fixed"):
+        scale = schema.get("scale", 0)
+        if logical == "decimal" and isinstance(scale, int) and 0 <= scale <= _LARGEST_SCALE:
+            return Branch("decimal", scale=scale)
+        return Branch("bytes")
+    if kind == "enum":
+        return Branch("enum", symbols=tuple(schema["symbols"]))
+    known = {"int": "long", "float": "double"}.get(kind, kind)
+    return Branch(known if known in _WIRE else "nested")
