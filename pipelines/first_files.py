@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pipelines import files
 from pipelines.file_source import ALL, FileSource, Split
+from pipelines.first_text import signs_of
 from transforms.decode_batch import Decoded
 from transforms.event_schema import EventSchema
 from transforms.first_look import Evidence, FirstLook
@@ -20,6 +22,8 @@ NEAR = 10_000
 PLACES = 8
 """Other files, or places in a single one, that are looked into while there is a doubt."""
 
+_log = logging.getLogger(__name__)
+
 
 def look_at_files(source: FileSource, matched: Sequence[files.File], look: FirstLook) -> None:
     """Reads the first records, and more of them only as long as none fits the config.
@@ -29,6 +33,37 @@ def look_at_files(source: FileSource, matched: Sequence[files.File], look: First
     """
     full = [file for file in matched if file.size]
     source = replace(source, chunk_bytes=CHUNK_BYTES)
+    seen = _seen(source, full, look)
+    doubts = look.doubts(seen)
+    signs = (
+        signs_of(full[0].path, source.form == "csv", source.text)
+        if _is_text(source, full)
+        else None
+    )
+    if signs is not None:
+        error = signs.error(seen)
+        if error is not None:
+            raise error
+    if doubts:
+
+        def again(schema: EventSchema) -> Iterator[Decoded]:
+            for file in full[:PLACES]:
+                yield from source.decode(_whole(file), schema)
+
+        seen += look.tried(doubts, again)
+        shape = [signs.shape] if signs is not None and signs.shape else []
+        raise refusal(look, seen, doubts, _place(source, full), shape)
+    note = None if signs is None else signs.note(seen)
+    if note is not None:
+        _log.warning(note)
+
+
+def _is_text(source: FileSource, full: Sequence[files.File]) -> bool:
+    return bool(full) and source.form in ("csv", "ndjson")
+
+
+def _seen(source: FileSource, full: Sequence[files.File], look: FirstLook) -> Evidence:
+    """What records show, until there is no doubt."""
     seen = Evidence()
     for split, most in _places(source, full):
         more = Evidence()
@@ -36,22 +71,13 @@ def look_at_files(source: FileSource, matched: Sequence[files.File], look: First
             more += look.evidence(decoded)
             both = seen + more
             if both["records"] and not look.doubts(both):
-                return
+                return both
             if more["records"] >= most:
                 break
         seen += more
         if len(full) == 1 and more["records"] < most:
             break  # the whole of it was read
-    doubts = look.doubts(seen)
-    if not doubts:
-        return
-
-    def again(schema: EventSchema) -> Iterator[Decoded]:
-        for file in full[:PLACES]:
-            yield from source.decode(_whole(file), schema)
-
-    seen += look.tried(doubts, again)
-    raise refusal(look, seen, doubts, _place(source, full))
+    return seen
 
 
 def _place(source: FileSource, full: Sequence[files.File]) -> Place:

@@ -1,0 +1,106 @@
+"""Encodings and newlines in quotes are told from the first lines; one odd line is only told of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines import first_text
+from pipelines.first_text import Signs, signs_of
+from tests.pipelines.conftest import Weir
+from transforms.first_look import Evidence
+from transforms.text_form import TextForm
+
+TEXT = """\
+name: visits
+source: {csv: v.csv}
+schema: {time: at}
+key: {column: city, declared: [München, Bonn]}
+clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-05T00:00:00Z}
+privacy: {epsilon: 1.0, delta: 1e-6, protect_for: all}
+aggregates: {spent: {sum: spent, clip: [0, 9]}}
+sink: {csv: out/}
+"""
+SECRET = "Rumpelstiltskin"
+
+
+def lines(cities: list[str], note: str = SECRET) -> str:
+    rows = "".join(f"2025-01-01T00:00:00Z,{city},3,{note}\n" for city in cities)
+    return f"at,city,spent,note\n{rows}"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "visits.yaml"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def test_a_file_in_latin_1_is_refused_and_runs_with_its_encoding(weir: Weir, config: Path) -> None:
+    data = lines(["München", "Bonn"] * 10).encode("latin-1")
+    (config.parent / "v.csv").write_bytes(data)
+    result = weir("run", config)
+    told = " ".join(result.stderr.split())
+    assert result.exit_code == 2, result.output
+    assert "source.encoding = 'utf-8'" in told and "10 of the first 21 lines" in told
+    assert "latin-1" in told and SECRET not in told
+    assert not (config.parent / "out").exists()
+    assert weir("run", config, "--set", "source.encoding=latin-1").exit_code == 0
+
+
+def test_bytes_in_a_column_that_nobody_reads_cost_nothing(weir: Weir, config: Path) -> None:
+    data = lines(["Bonn"] * 20, "Zürich").encode("latin-1")
+    (config.parent / "v.csv").write_bytes(data)
+    assert weir("run", config).exit_code == 0
+
+
+def test_newlines_in_quotes_are_refused_and_run_with_their_setting(
+    weir: Weir, config: Path
+) -> None:
+    text = lines(["München", "Bonn"] * 10, '"two\nlines"')
+    (config.parent / "v.csv").write_text(text, encoding="utf-8")
+    result = weir("run", config)
+    told = " ".join(result.stderr.split())
+    assert result.exit_code == 2, result.output
+    assert "source.quoted_newlines = False" in told and "20 of the first 20 records" in told
+    assert "write source.quoted_newlines: true" in told and not (config.parent / "out").exists()
+    assert weir("run", config, "--set", "source.quoted_newlines=true").exit_code == 0
+
+
+@pytest.mark.parametrize("odd", ['Bonn,3,"two\nlines"', "M\xfcnchen,3,x"])
+def test_one_odd_record_stops_no_run_and_is_told_of(weir: Weir, config: Path, odd: str) -> None:
+    text = lines(["Bonn"] * 30) + f"2025-01-01T00:00:00Z,{odd}\n"
+    (config.parent / "v.csv").write_bytes(text.encode("latin-1"))
+    result = weir("run", config)
+    assert result.exit_code == 0, result.output
+    assert "does not fit: 1 of the first" in " ".join(result.stderr.split())
+
+
+def test_lines_of_json_are_described_by_number_and_sort_of_their_fields(
+    tmp_path: Path, weir: Weir, config: Path
+) -> None:
+    record = b'{"at": "2025-01-01T00:00:00Z", "city": "Bonn", "Rumpelstiltskin": 7, "ok": true}\n'
+    (tmp_path / "v.ndjson").write_bytes(record * 20)
+    result = weir("run", config, "--set", "source={ndjson: v.ndjson}")
+    told = " ".join(result.stderr.split())
+    assert result.exit_code == 2 and "aggregates = 'spent'" in told and SECRET not in told
+    assert "4 fields: 2 of text, 1 of numbers, 1 of true or false" in told
+
+
+def test_json_in_latin_1_says_how_to_convert_it(tmp_path: Path) -> None:
+    path = tmp_path / "v.ndjson"
+    path.write_bytes('{"city": "München"}\n'.encode("latin-1") * 5)
+    error = signs_of(str(path), False, TextForm()).error(Evidence({("letter", "", "malformed"): 5}))
+    assert error is not None and "iconv -f LATIN1" in error.remedy
+
+
+def test_several_is_eight_or_half() -> None:
+    lost = Evidence({("letter", "", "malformed"): 1})
+    assert Signs("x", True, lines=1000, foreign=first_text.SEVERAL).error(lost)
+    assert Signs("x", True, lines=1000, foreign=first_text.SEVERAL - 1).error(lost) is None
+    assert Signs("x", True, lines=1000, foreign=20, known=20).error(lost) is None
+    assert Signs("x", True, lines=4, foreign=2).error(lost)
+    assert Signs("x", True, lines=4, foreign=2).error(Evidence()) is None
+    assert Signs("x", True, records=2, spread=1).error(Evidence())
+    assert Signs("x", True).error(lost) is None and Signs("x", True).note(lost) is None
