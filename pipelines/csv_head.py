@@ -83,7 +83,9 @@ def check_head(path: str, field: str, form: TextForm, schema: EventSchema) -> No
                 f"{header_test.described(head.rows[0])}; name every column, in order, and check "
                 "source.delimiter.",
             )
-    doubt = None if form.columns is not None else header_test.doubt(head.names, head.rows)
+        schema.require(form.columns, path)
+        return
+    doubt = header_test.doubt(head.names, head.rows)
     if doubt is not None and not set(schema.needed) <= set(head.names):
         raise ConfigError(
             field,

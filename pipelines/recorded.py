@@ -47,8 +47,10 @@ def read_batches(path: Path, config: JobConfig) -> Iterator[pa.RecordBatch]:
             yield batch
     except FileNotFoundError:
         raise ConfigError("--from", str(path), "is no file.") from None
-    except (pa.ArrowInvalid, orjson.JSONDecodeError, ValueError, OSError) as error:
-        # A parser's text quotes the line it failed on.
+    except ConfigError:
+        raise
+    except Exception as error:
+        # Parsers raise whatever their input leads them to, and quote the line they failed on.
         raise ConfigError(
             "--from", str(path), f"cannot be read as {form} ({type(error).__name__})."
         ) from None

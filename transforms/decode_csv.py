@@ -92,7 +92,7 @@ def decode_csv(
     Raises:
       ConfigError: a needed column is not in the header.
     """
-    schema.require(header, source)
+    schema.require(header, source, ())
     parser = _Parser(header, schema, delimiter, quoted_newlines)
     for chunk in chunks:
         if len(chunk.too_long):

@@ -132,14 +132,14 @@ class EventSchema:
         return roles.get(column) or self.fields.get(column, "aggregates")
 
     def require(
-        self, available: Iterable[str], source: str, rows: Sequence[Sequence[str]] = ()
+        self, available: Iterable[str], source: str, rows: Sequence[Sequence[str]] | None = None
     ) -> None:
         """Raises ConfigError if a needed column is not there, or is there twice.
 
         Args:
           available: names of columns. They are listed only if they pass the header test.
           source: path or topic.
-          rows: records below a header, for the test.
+          rows: of a text, records below its header, for the test.
         """
         names = list(available)
         for column in self.needed:

@@ -26,26 +26,31 @@ _NUMBER = re.compile(
     r"[^\w]*\d[\d\s.,'_]*([eE][+-]?\d+)?[^\w]*\Z|[+-]?(nan|inf(inity)?|0x[\da-f]+)\Z", re.IGNORECASE
 )
 _PUNCTUATION = frozenset(" _-./()[]%$#&+:°€£'’")
-_NAME, _OTHER = "names", "other text"
+_NAME, _OTHER, _NOTHING = "names", "other text", "nothing"
 
 
-def doubt(names: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> str | None:
+def doubt(names: Sequence[str], rows: Sequence[Sequence[str]] | None = None) -> str | None:
     """What speaks against names being names; None if nothing does.
 
     Args:
       names: what a header, or a file's own schema, gives.
-      rows: records that follow, as far as they are known: a name that stands among them is none.
+      rows: of a text, the records below its header: words are a header's only above something that
+        is no word, because events have a time. None for a schema, which says itself what it is.
     """
     if not names or any(_kind(name) != _NAME for name in names):
         return described(names)
     if len(set(names)) < len(names):
         return f"{_fields(len(names))}, some of them the same"
+    if rows is None:
+        return None
     records = [row for row in rows if len(row) == len(names) and list(row) != list(names)]
-    for place, name in enumerate(names):
-        values = {row[place].strip() for row in records}
+    columns = [{row[place].strip() for row in records} for place in range(len(names))]
+    told = False
+    for name, values in zip(names, columns, strict=True):
         if name.strip() in values or (values and {_shape(name)} == set(map(_shape, values))):
             return f"{_fields(len(names))} like those of the lines below"
-    return None
+        told |= any(_kind(value) not in (_NAME, _NOTHING) for value in values)
+    return None if told else f"{described(names)}, and nothing below tells that they are no event"
 
 
 def described(fields: Sequence[str]) -> str:
@@ -66,7 +71,7 @@ def _fields(count: int) -> str:
 def _kind(field: str) -> str:
     text = field.strip()
     if not text:
-        return "nothing"
+        return _NOTHING
     if "@" in text or "://" in text:
         return "addresses"
     if _TIME.search(text):

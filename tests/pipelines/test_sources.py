@@ -179,7 +179,7 @@ def test_globs_and_folders_in_order(folder: Path) -> None:
     ("form", "name", "content", "message"),
     [
         ("csv", "none", None, "source.csv = .*matches no file"),
-        ("csv", "x", b"date,shop,dollars\n", "key.column = 'store'.*date, shop"),
+        ("csv", "x", b"date,shop,dollars\n2024-01-05,a,1\n", "key.column = 'store'.*date, shop"),
         ("csv", "x", b"PAR1....", "source.csv.*holds parquet.*source: {parquet"),
         ("ndjson", "x", b"Obj\x01....", "holds avro"),
         ("csv", "x", b"\xff\xfed\x00", "UTF-16 text; write source.encoding: utf-16"),
@@ -191,6 +191,7 @@ def test_globs_and_folders_in_order(folder: Path) -> None:
         ),
         ("csv", "x", b"2024-01-05,XYZZY,7\n", "line 1 has 3 fields: .*header: false and columns"),
         ("csv", "x", b"tea,XYZZY,7\n", "line 1 has 3 fields: 2 of names, 1 of numbers"),
+        ("csv", "x", b"date,XYZZY\n", "2 fields of names, and nothing below"),
         ("csv", "x", b"tea,XYZZY\ntea,b\n", "line 1 has 2 fields like those of the lines below"),
         ("csv", "x", b"XYZZY did this and that to all of us\n", "line 1 has 1 field of other text"),
         ("csv", "x", b'"XYZZY\n', "line 1 opens a quote and does not close it"),

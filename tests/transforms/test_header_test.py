@@ -55,8 +55,13 @@ def test_words_that_come_again_are_no_names() -> None:
     assert doubt(["u17", "red"], [["u4", "blue"], ["u199", "green"]]) is not None
     # A header that is repeated, as where files were put together, is one.
     assert doubt(["drink", "side", "n"], [*rows, ["drink", "side", "n"]]) is None
-    # Records of another width tell nothing.
-    assert doubt(["tea", "north", "ada"], [["tea"]]) is None
+
+
+@pytest.mark.parametrize("rows", [[], [["7"]], [["tea", "ada"]] * 3, [["coffee", "bob"]]])
+def test_words_that_nothing_tells_from_a_record_are_no_names(rows: list[list[str]]) -> None:
+    told = "2 fields of names, and nothing below tells that they are no event"
+    assert doubt(["tea", "ada"], rows) == told
+    assert doubt(["tea", "ada"]) is None
 
 
 def test_a_description_quotes_nothing() -> None:
@@ -74,5 +79,5 @@ def test_a_missing_column_is_told_without_what_may_be_a_record() -> None:
     assert MARKER not in str(caught.value) and "2024" not in str(caught.value)
     assert "5 fields: 1 of times, 1 of names, 3 of numbers" in str(caught.value)
     with pytest.raises(ConfigError) as caught:
-        SCHEMA.require(["tea", MARKER], "events.csv", rows=[["tea", "x"]])
+        SCHEMA.require(["tea", MARKER], "events.csv", [])
     assert MARKER not in str(caught.value)
