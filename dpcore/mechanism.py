@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
 from dpcore.guarantee import Kind, Loss
+from dpcore.precision import refuse_coarse
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -198,6 +199,9 @@ class ContinualSum(ABC):
     name: ClassVar[str]
     signed: ClassVar[bool]
 
+    def __post_init__(self) -> None:
+        refuse_coarse(self.name, *self.real_noise)
+
     # ---- what a subclass supplies
     # -------------------------------------------------------------------
 
@@ -237,6 +241,12 @@ class ContinualSum(ABC):
     def materialize(self, n: int) -> Floats:
         """(n, m) matrix B: noise of the n running totals = B @ (m independent units). For tests
         only."""
+
+    @property
+    @abstractmethod
+    def real_noise(self) -> tuple[str, float]:
+        """Kind of the noise, and the largest standard deviation, in steps of the lattice, of a
+        number that is rounded to it. ``dpcore.precision`` refuses what is too coarse."""
 
     # ---- shared
     # --------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from dpcore.guarantee import Copies, Expiration, Guarantee
 from dpcore.keys import Keys
 from dpcore.mechanism import LIMB, Ints
 from dpcore.model_notes import model_warnings
+from dpcore.precision import UNEVEN, unevenness
 from dpcore.program import Program
 from dpcore.registry import MODELS
 from dpcore.statement import statement
@@ -315,6 +316,16 @@ def guarantee_of(
     )
 
 
+def uneven(program: Program) -> float:
+    """Worst ``unevenness`` of the program's continual sums."""
+    worst = 0.0
+    for part in getattr(program, "sums", ()):
+        noise, stddev = part.real_noise
+        if part.noise_scale > 0:
+            worst = max(worst, unevenness(noise, stddev, part.sensitivity / part.noise_scale))
+    return worst
+
+
 def warnings_for(
     config: PlanConfig, promise: Guarantee, horizon: int | None, program: Program
 ) -> tuple[str, ...]:
@@ -337,6 +348,12 @@ def warnings_for(
         found.append(
             "K-norm noise is computed in floating point from 64 random bits a number: its far "
             "tail, about 1e-18 of the probability of every draw, is not covered by delta = 0."
+        )
+    if uneven(program) > UNEVEN:
+        found.append(
+            "The promise is so strict, and its noise so large in steps of the lattice, that the "
+            "rounding of doubles is not small beside it. Take a larger epsilon, or "
+            "mechanism.noise: discrete_gaussian, which is exact."
         )
     if config.schema_.id is None:
         found.append(

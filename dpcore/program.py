@@ -69,6 +69,7 @@ class Program(Protocol):
     A program whose leaf is a sum may have, besides:
       capacity: int, events of a key and tick that its sums have room for (2^40 without it): a cell
         of more is held within 2^61 coordinate by coordinate, and counted.
+      sums: the continual sums that its noise comes from, where it comes from such.
       row_width: int, numbers in a row of ``bound``, whole and below 2^31, where rows are an
         (n, row_width) array: cells of few rows then travel as rows and are summed when stepped.
     """

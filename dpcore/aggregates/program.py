@@ -103,6 +103,11 @@ class Aggregates:
         """Exact sums per cell. cells: (n_events,) in [0, n_cells) -> (n_cells, D) int64."""
         return sum_cells(cells, rows, n_cells, self.dimension)
 
+    @property
+    def sums(self) -> tuple[ContinualSum, ...]:
+        """Where the noise comes from."""
+        return tuple(part.mechanism for part in self.parts)
+
     def init(self, n_keys: int) -> State:
         """One state per part."""
         return tuple(part.mechanism.init(n_keys) for part in self.parts)

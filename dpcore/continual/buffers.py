@@ -91,6 +91,12 @@ class BufferedSum(ContinualSum):
     kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
     settings: ClassVar[dict[str, str]] = {"buffers": "vectors of state per key, at most (1 to 8)"}
 
+    @property
+    def real_noise(self) -> tuple[str, float]:
+        """The sum over all buffers is rounded: its standard deviation at the last tick."""
+        squares = float(self.form.noise_squares(self.horizon))
+        return "gaussian", self.noise_scale * max(self.scales, default=0.0) * math.sqrt(squares)
+
     def init_noise(self, n_keys: int) -> BufferState:
         """Empty buffers."""
         active, buffers = len(noisy_coordinates(self.scales)), len(self.form.poles)

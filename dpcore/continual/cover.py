@@ -67,6 +67,12 @@ class CoverSum(ContinualSum):
         return len(overs) > 0 and all(over is None or over >= 1 for over in overs)
 
     @property
+    def real_noise(self) -> tuple[str, float]:
+        """Each unit is rounded by itself; whole numbers add up."""
+        stddev = math.sqrt(self.unit_variance) * self.largest_multiplier
+        return self.kind, stddev * max(self.scales, default=0.0)
+
+    @property
     def unit_variance(self) -> float:
         """Variance of one coordinate of one unit of multiplier 1, in units of scales^2."""
         return unit_variance(self.kind, self.noise_scale, self.scales)

@@ -118,6 +118,7 @@ class MergingTree(CoverSum):
     def __post_init__(self) -> None:
         if not 0.5 <= self.gamma <= 2:
             raise ConfigError("mechanism.gamma", self.gamma, "must be from 0.5 to 2.")
+        super().__post_init__()
 
     @property
     def levels(self) -> int:

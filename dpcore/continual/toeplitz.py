@@ -136,6 +136,12 @@ class Toeplitz(ContinualSum):
         sums = _noise_squares(self.window, over)
         return sums[np.minimum(ticks, sums.size - 1)]
 
+    @property
+    def real_noise(self) -> tuple[str, float]:
+        """The sum over W units is rounded."""
+        squares = record_units(self.window, self.window)
+        return "gaussian", self.noise_scale * max(self.scales, default=0.0) * math.sqrt(squares)
+
     def init_noise(self, n_keys: int) -> ToeplitzState:
         """No noise before the first tick."""
         active = len(noisy_coordinates(self.scales))

@@ -101,6 +101,7 @@ class WindowTree(CoverSum):
     def __post_init__(self) -> None:
         if self.window < 1 or self.window & (self.window - 1):
             raise ConfigError("window", self.window, "must be a power of two.")
+        super().__post_init__()
 
     @property
     def height(self) -> int:

@@ -18,6 +18,7 @@ from dpcore.losses import Hinge, Huber, Logistic, PredictionLoss, Squared
 from dpcore.mechanism import Floats, Ints, Noise, label
 from dpcore.online.implicit import ImplicitStep
 from dpcore.online.rule import centre_of, grid_of, row_dot, to_grid
+from dpcore.precision import refuse_coarse
 from dpcore.rows import RowLeaf
 
 SLACK: Final = 2.0**-7
@@ -25,6 +26,9 @@ SLACK: Final = 2.0**-7
 
 ROUND_OFF: Final = 2.0**-46
 """Round-off of a projected step, relative to the set's diameter; a generous bound."""
+
+
+COARSE: Final = "raise epsilon or delta, take a larger curvature, or another algorithm."
 
 
 class DescentState(NamedTuple):
@@ -89,6 +93,10 @@ class ImplicitDescent:
             raise ConfigError(
                 "model.algorithm", "online.pocg", f"needs a projection; {self.set.name} has none."
             )
+        # Only where the noisy iterate lies in the set are its steps seen, but a projection may take
+        # differences of large coordinates: these must not miss steps of the grid either.
+        first = float(self.sigma(np.zeros(1, dtype=np.int64))[0])
+        refuse_coarse("online.pocg", "gaussian", first / self._grid, remedy=COARSE)
         finest = ROUND_OFF * self.set.diameter
         if self.distance(self.horizon) < finest or self._certificate < finest:
             raise ConfigError(

@@ -127,6 +127,11 @@ class Pqftl:
         """Exact sums per cell."""
         return self.moments.accumulate(rows, cells, n_cells)
 
+    @property
+    def sums(self) -> tuple[ContinualSum, ...]:
+        """Where the noise comes from."""
+        return (self.mechanism,)
+
     def init(self, n_keys: int) -> PqftlState:
         """No data."""
         return PqftlState(self.mechanism.init(n_keys), np.zeros((n_keys, self.dimension)))

@@ -94,6 +94,11 @@ class Learner:
         """Rows are not summed before a model has met them."""
         raise TypeError("a learner takes rows, not sums.")
 
+    @property
+    def sums(self) -> tuple[ContinualSum, ...]:
+        """Where the noise comes from."""
+        return (self.mechanism,)
+
     def init(self, n_keys: int) -> LearnerState:
         """Every key starts at the set's public start."""
         return LearnerState(self.rule.init(n_keys), self.mechanism.init(n_keys))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -14,9 +15,13 @@ from dpcore.guarantee import Loss
 from dpcore.mechanism import Digests, Floats, Ints, Noise, label
 from dpcore.optimize.design import Design
 from dpcore.optimize.problem import Problem
+from dpcore.precision import refuse_coarse
 
 BATCH_BITS = 20
 """Bits of a noise label that tell batches of a pass apart."""
+
+TAKE_FEWER = "take fewer, or raise epsilon or delta."
+
 ROOM = 1 << 60
 """Noise stays below this many lattice steps, so that a sum and its noise fit an int64."""
 
@@ -161,9 +166,12 @@ def scale_of(sensitivity: float, budget: Loss, share: Fraction, dimension: int) 
     """
     units = float(1 / share) * (1 + 2.0**-50)
     scale = noise_scale_for(units, sensitivity, budget)
+    kind = NOISE_OF[budget.kind]
+    stddev = math.sqrt(unit_variance(kind, scale, (1.0,) * dimension))
+    refuse_coarse("a query", kind, stddev, "model.iterations", TAKE_FEWER)
     if not scale < ROOM / (64 + dimension):
         raise ConfigError(
-            "model.iterations", share, "leave too little of the budget for each; take fewer."
+            "model.iterations", share, f"leave too little of the budget for each; {TAKE_FEWER}"
         )
     return scale
 

@@ -94,6 +94,11 @@ class Incremental:
         """Exact moments per cell."""
         return self.rows.moments.accumulate(rows, cells, n_cells)
 
+    @property
+    def sums(self) -> tuple[ContinualSum, ...]:
+        """Where the noise comes from."""
+        return self.parts
+
     def init(self, n_keys: int) -> State:
         """No data."""
         return tuple(part.init(n_keys) for part in self.parts)

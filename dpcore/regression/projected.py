@@ -100,6 +100,11 @@ class Projected:
         """Exact moments per cell."""
         return self.rows.moments.accumulate(rows, cells, n_cells)
 
+    @property
+    def sums(self) -> tuple[ContinualSum, ...]:
+        """Where the noise comes from."""
+        return (self.mechanism,)
+
     def init(self, n_keys: int) -> SumState:
         """No data."""
         return self.mechanism.init(n_keys)

@@ -195,7 +195,7 @@ def test_any_epsilon(epsilon: float, delta: float) -> None:
     try:
         plan = build(privacy__epsilon=epsilon, privacy__delta=delta)
     except ConfigError as refused:
-        assert delta == 0 and epsilon < 1e-8 and "2^61" in str(refused)
+        assert delta == 0 and epsilon < 1e-8 and "2^53" in str(refused)
     else:
         sound(plan)
 

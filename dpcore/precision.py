@@ -1,0 +1,74 @@
+"""How large floating-point noise may be before it leaves out steps of the lattice.
+
+Real-valued noise is drawn in double precision and rounded to the lattice. From 2^53 steps on a
+double is a multiple of 2: noise of that size misses every other step, and whether an output can
+occur at all then depends on the exact sum below it, which is what the noise is there to hide. So
+noise is refused whose tails reach 2^53 steps. Exact noise (``discrete_gaussian``) is made in
+integers and has no such end.
+
+Well below that doubles are uneven already: ``unevenness`` tells how much of the promise it takes,
+and the plan warns from ``UNEVEN`` on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpcore.errors import ConfigError
+
+WHOLE = 2.0**53
+"""Below this every whole number is a double."""
+
+TAILS: Mapping[str, float] = {"gaussian": 10.0, "k_norm": 40.0}
+"""Standard deviations that the largest draw of 64 random bits stays within: 9.1 for a normal, 31
+(44 scales) for a Laplace number."""
+
+UNEVEN = 1 / 16
+"""From this share on the unevenness of doubles is no longer small beside the promise itself."""
+
+REMEDIES: Mapping[str, str] = {
+    "gaussian": "raise epsilon or delta, protect for a shorter time, or set mechanism.noise: "
+    "discrete_gaussian, which is exact.",
+    "k_norm": "raise epsilon, protect for a shorter time, or set a delta above 0.",
+}
+
+
+def refuse_coarse(
+    name: str, noise: str, stddev: float, field: str = "privacy.epsilon", remedy: str = ""
+) -> None:
+    """Refuses noise that misses steps of the lattice.
+
+    Args:
+      name: of the mechanism. noise: gaussian or k_norm; what else there is is exact.
+      stddev: of the largest number that is rounded, in steps. field, remedy: for the message, if
+        they are others than the usual ones.
+
+    Raises:
+      ConfigError: the tails of the noise reach 2^53 steps.
+    """
+    tail = TAILS.get(noise)
+    if tail is not None and not tail * stddev < WHOLE:
+        raise ConfigError(
+            field,
+            stddev,
+            f"is the standard deviation of {name}'s {noise} noise in steps of the lattice: too "
+            "large, as doubles leave out steps from 2^53 on, and its tails reach there (integers "
+            f"end at 2^61); {remedy or REMEDIES[noise]}",
+        )
+
+
+def unevenness(noise: str, stddev: float, ratio: float) -> float:
+    """What rounding to doubles does to the odds of a step, as a share of what a record may do.
+
+    Doubles that are stddev 2^-52 steps apart fall into a step one more or one less often: its
+    probability is off by about that factor, in a pattern that is public and moves with the exact
+    sum. Measured on 4 million normals: 0.04 at a standard deviation of 2^49.2 steps, halved with
+    each halving. A record may change odds by ``ratio`` = sensitivity / noise scale a unit; both add
+    up in squares over the units.
+
+    Args:
+      noise, stddev: as above. ratio: the loss of a record against one unit of noise.
+    """
+    if noise not in TAILS or ratio <= 0:
+        return 0.0
+    return stddev * 2.0**-52 / ratio
