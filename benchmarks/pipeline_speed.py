@@ -91,7 +91,7 @@ def weir(job: JobConfig) -> None:
     build.build(pipeline, plan, job, secret)
     build.prepare(job, plan)
     pipeline.run().wait_until_finish()
-    build.finish(job)
+    build.finish(job, plan)
 
 
 def numpy_loop(file: Path) -> Any:

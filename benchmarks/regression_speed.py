@@ -122,7 +122,7 @@ def weir(job: JobConfig) -> None:
     build.build(pipeline, plan, job, SecretRef.fresh())
     build.prepare(job, plan)
     pipeline.run().wait_until_finish()
-    build.finish(job)
+    build.finish(job, plan)
 
 
 def file_and_gemm(file: Path, d: int) -> Floats:

@@ -9,14 +9,14 @@ import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
 
 from dpcore.plan import Plan
-from pipelines import plan_file
+from pipelines import plan_file, secret_marks
 from pipelines.config import JobConfig
 from pipelines.job_config import needed
 from pipelines.places import refuse_mixed
-from transforms import sinks_place
+from transforms import sinks_held, sinks_place
 from transforms.private_releases import PrivateReleases
 from transforms.secret import SecretRef
-from transforms.sinks import WriteBigQuery, WriteFolder, WriteTable
+from transforms.sinks import WriteBigQuery, WriteFolder, WriteTable, files_of, print_held
 from transforms.sinks_dead import PublishDead, WriteDead
 from transforms.sinks_pubsub import PublishReleases
 from transforms.stream_time import PRESENT, StreamTime
@@ -55,20 +55,53 @@ def stream_of(job: JobConfig) -> StreamTime:
     return job.source.pubsub.to_stream()
 
 
-def check_sink(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> None:
-    """Refuses a folder that is finished, foreign or full of something else; writes nothing.
+def marks_of(job: JobConfig, plan: Plan, secret: SecretRef) -> dict[str, str] | None:
+    """Marks of the secrets of a run; None where they cannot be read on this machine."""
+    return secret_marks.whole([(0, secret), *rotation_of(job, plan)], plan)
+
+
+def check_sink(job: JobConfig, plan: Plan, secret: SecretRef | None = None) -> None:
+    """Refuses a folder that is finished, foreign or of another secret; writes nothing.
+
+    Args:
+      job: the config. plan: of it.
+      secret: what the run takes; None: the config's, and a fresh one if that names none.
+
+    Raises:
+      ConfigError: names ``sink.<format>`` or ``secret``.
+    """
+    sink = needed("sink", job.sink)
+    if sink.path is None:
+        return
+    field, secret = f"sink.{sink.kind}", secret or secret_of(job)
+    if not check_plan(job, plan):
+        return
+    if secret is None or secret.is_fresh:
+        sinks_place.refuse_fresh(sink.path, field)
+    else:
+        secret_marks.refuse_other(sink.path, field, marks_of(job, plan, secret), plan)
+
+
+def check_plan(job: JobConfig, plan: Plan) -> bool:
+    """Refuses a folder that is finished or foreign; writes nothing.
+
+    Returns:
+      Whether a run of this plan began it.
 
     Raises:
       ConfigError: names ``sink.<format>``.
     """
     sink = needed("sink", job.sink)
-    if sink.path is not None:
-        plan_file.refuse_other_results(sink.path, job, plan, f"sink.{sink.kind}")
-        sinks_place.check(sink.path, plan.layout, f"sink.{sink.kind}", fresh_secret)
+    plan_file.refuse_other_results(sink.path, job, plan, f"sink.{sink.kind}")
+    return sinks_place.check(sink.path, plan.layout, f"sink.{sink.kind}")
 
 
-def prepare(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> bool:
-    """Writes ``_plan.json`` into the sink's folder, before any data is read.
+def prepare(job: JobConfig, plan: Plan, secret: SecretRef | None = None) -> bool:
+    """Writes ``_plan.json`` and the mark of the secret into the sink's folder, before any data are
+    read.
+
+    Args:
+      job: the config. plan: of it. secret: see ``check_sink``.
 
     Returns:
       Whether an earlier run of this plan began the folder, so that this one goes on.
@@ -79,27 +112,46 @@ def prepare(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> bool:
     sink = needed("sink", job.sink)
     if sink.path is None:
         return False
-    field = f"sink.{sink.kind}"
-    return sinks_place.prepare(sink.path, plan_file.plan_json(job, plan), field, fresh_secret)
+    check_sink(job, plan, secret)
+    field, secret = f"sink.{sink.kind}", secret or secret_of(job)
+    begun = sinks_place.prepare(sink.path, plan_file.plan_json(job, plan), field)
+    if secret is not None:
+        secret_marks.keep(sink.path, field, marks_of(job, plan, secret))
+    if is_bounded(job):
+        sinks_place.make_held(sink.path)
+    return begun
 
 
-def finish(job: JobConfig) -> None:
-    """Writes ``_COMPLETE`` into the sink's folder, after a run that succeeded."""
-    sink = needed("sink", job.sink)
-    if sink.path is not None:
-        sinks_place.finish(sink.path)
+def finish(job: JobConfig, plan: Plan) -> None:
+    """Publishes what a run over files held back, and marks the sink's folder as complete.
 
-
-def sink_of(job: JobConfig, plan: Plan) -> beam.PTransform:
-    """The transform that releases go into."""
+    Raises:
+      WeirError: a file is in place already, and differs.
+    """
     sink = needed("sink", job.sink)
     if sink.kind == "stdout":
-        return WriteTable(plan, sink.every)
+        print_held()
+    elif sink.path is not None:
+        wanted = files_of(plan, sink.every, sink.kind) if is_bounded(job) else []
+        sinks_held.publish(sink.path, wanted, sinks_held.twice(plan))
+
+
+def sink_of(job: JobConfig, plan: Plan, hold: bool = False, here: bool = False) -> beam.PTransform:
+    """The transform that releases go into.
+
+    Args:
+      job: the config. plan: of it.
+      hold: whether releases wait for ``finish``, where that is possible.
+      here: whether workers are in this process, so that a table can wait too.
+    """
+    sink = needed("sink", job.sink)
+    if sink.kind == "stdout":
+        return WriteTable(plan, sink.every, hold and here)
     if sink.kind == "bigquery":
         return WriteBigQuery(sink.bigquery)
     if sink.kind == "pubsub":
         return PublishReleases(sink.pubsub, plan.layout, sink.format)
-    return WriteFolder(plan, sink.path, sink.kind, sink.every)
+    return WriteFolder(plan, sink.path, sink.kind, sink.every, hold)
 
 
 def dead_sink_of(job: JobConfig) -> beam.PTransform:
@@ -126,6 +178,7 @@ def build(
     job: JobConfig,
     secret: SecretRef | None = None,
     events: Any = None,
+    here: bool = False,
 ) -> dict[str, Any]:
     """Adds a job to a pipeline.
 
@@ -134,6 +187,7 @@ def build(
       plan: of ``job``.
       secret: a reference; None draws a fresh secret, which only an in-process runner can use.
       events: in place of the source: a PCollection of canonical batches.
+      here: whether workers are in this process, so that a table can wait for ``finish``.
 
     Returns:
       PCollections by name, so that tests can look: events, releases, dead, written.
@@ -163,17 +217,19 @@ def build(
     letters = tuple(dead) | "DeadLetters" >> beam.Flatten()
     if job.dead_letters is not None:
         letters | "WriteDead" >> dead_sink_of(job)
-    written = found.releases | "Write" >> sink_of(job, plan)
+    written = found.releases | "Write" >> sink_of(job, plan, bounded, here)
     return {"events": events, "releases": found.releases, "dead": letters, "written": written}
 
 
 __all__ = [
     "build",
+    "check_plan",
     "check_sink",
     "dead_sink_of",
     "finish",
     "in_process_runner",
     "is_bounded",
+    "marks_of",
     "prepare",
     "rotation_of",
     "secret_of",

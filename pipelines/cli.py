@@ -115,10 +115,12 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
     job = load(config, sets)
     made = command.plan_of(job)
     refuse_mixed(job)
+    more = command.as_they_go(job)
     if as_json:
-        print_json(made.to_json())
+        facts = made.to_json()
+        print_json({**facts, "warnings": [*facts["warnings"], *more]})
     else:
-        page.render(made, console())
+        page.render(made, console(), more)
 
 
 @main.command(short_help="Draw the releases in a folder.")

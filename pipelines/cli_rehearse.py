@@ -61,3 +61,5 @@ def rehearse(
         print_json(result.to_json())
     else:
         summary.render(result, console(wide=wide), wide=wide)
+    if result.fails:
+        raise summary.failure(result)

@@ -59,6 +59,18 @@ LOG_FORMATS = ("text", "json")
 @click.option(
     "--dry-run", is_flag=True, help="Print the complete request for Dataflow; send nothing."
 )
+@click.option(
+    "--publish",
+    is_flag=True,
+    help="Publish what a run over files held back because too much of it was refused. Reads no "
+    "data.",
+)
+@click.option(
+    "--new",
+    is_flag=True,
+    help="If the sink's folder is taken, write beside it: OUT-2, OUT-3 and so on. Says what that "
+    "costs.",
+)
 @click.option("--wide", is_flag=True, help="Summary with one column per release.")
 @AS_JSON
 @click.option(
@@ -80,6 +92,8 @@ def run(
     detach: bool,
     jar: str | None,
     dry_run: bool,
+    publish: bool,
+    new: bool,
     wide: bool,
     as_json: bool,
     log_format: str,
@@ -87,9 +101,11 @@ def run(
 ) -> None:
     """Run CONFIG: read its events and write its releases.
 
-    A run over files that was stopped goes on when it is started again with the same secret; a
-    stream on Flink goes on with --resume. Ctrl-C stops a stream on Flink with a savepoint. Without
-    a secret the direct runner draws a fresh one and says so. Make one with:
+    A run over files is published when it is over, unless more of its records were refused than
+    limits.refused allows: then it exits with 1, and --publish moves its releases into place. One
+    that was stopped goes on when it is started again with the same secret; a stream on Flink goes
+    on with --resume. Ctrl-C stops a stream on Flink with a savepoint. Without a secret the direct
+    runner draws a fresh one and says so. Make one with:
 
     \b
       openssl rand -hex 32 > secret.key && chmod 600 secret.key
@@ -97,6 +113,7 @@ def run(
     \b
       weir run shop.yaml
       weir run shop.yaml --secret-file secret.key --set sink.parquet=out2/
+      weir run shop.yaml --publish
       weir run stream.yaml --runner prism
       weir run stream.yaml --runner flink --flink-master localhost:8081 --detach
       weir run stream.yaml --runner flink --flink-master localhost:8081 --resume latest
@@ -117,6 +134,8 @@ def run(
     for name, value in given.items():
         if value is not None and runner != "flink":
             raise ConfigError(name, value, f"is for --runner flink, not for {runner}.")
+    if publish and (new or resume is not None or detach or dry_run):
+        raise ConfigError("--publish", True, "runs nothing: leave out the options of a run.")
     if dry_run and runner != "dataflow":
         raise ConfigError("--dry-run", True, f"is for --runner dataflow, not for {runner}.")
     job = load(config, sets)
@@ -128,12 +147,19 @@ def run(
 
             click.echo(json.dumps(request(command.with_secret(job, secret), beam), indent=2))
             return
-        target = FlinkTarget(flink_master or EMBEDDED, parallelism, resume, detach, jar)
-        result = command.run(job, runner, secret, list(beam), target)
+        if publish:
+            from pipelines.publish import publish as move
+
+            result = move(job, command.plan_of(job))
+        else:
+            target = FlinkTarget(flink_master or EMBEDDED, parallelism, resume, detach, jar)
+            result = command.run(job, runner, secret, list(beam), target, new)
+    from pipelines import summary
+    from pipelines.terminal import console
+
     if as_json:
         print_json(result.to_json())
     else:
-        from pipelines import summary
-        from pipelines.terminal import console
-
         summary.render(result, console(wide=wide), wide=wide)
+    if result.fails:
+        raise summary.failure(result)

@@ -7,6 +7,8 @@ from typing import Any
 
 EMBEDDED = "[local]"
 DONE, STOPPED, RUNNING = "done", "stopped", "running"
+HELD = "held"
+"""Done, and its releases are not published."""
 
 
 @dataclass(frozen=True)

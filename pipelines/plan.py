@@ -38,14 +38,16 @@ AGGREGATE_WORDS = {
 }
 
 
-def render(plan: Plan, out: Console) -> None:
-    """Prints a plan. Reads no data: everything shown is public."""
+def render(plan: Plan, out: Console, more: tuple[str, ...] = ()) -> None:
+    """Prints a plan. Reads no data: everything shown is public. more: warnings of the job."""
     facts = plan.to_json()
-    for part in sections(plan, facts):
+    for part in sections(plan, facts, more):
         out.print(part)
 
 
-def sections(plan: Plan, facts: Mapping[str, Any]) -> Iterator[RenderableType]:
+def sections(
+    plan: Plan, facts: Mapping[str, Any], more: tuple[str, ...] = ()
+) -> Iterator[RenderableType]:
     """The parts of the page, in order."""
     yield Text.assemble((plan.name, "bold"), f"  plan {plan.digest[:12]}")
     yield from promise(plan)
@@ -68,9 +70,10 @@ def sections(plan: Plan, facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield _indent(size(plan, facts))
     yield heading("Refused, and counted for the operator only")
     yield _indent(Text("\n".join(f"- {line}" for line in refused(plan))))
-    if plan.warnings:
+    warnings = (*plan.warnings, *more)
+    if warnings:
         yield heading("Warnings")
-        yield _indent(Text("\n".join(f"- {line}" for line in plan.warnings), style="yellow"))
+        yield _indent(Text("\n".join(f"- {line}" for line in warnings), style="yellow"))
 
 
 def promise(plan: Plan) -> Iterator[RenderableType]:

@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 _FILE = re.compile(r"ticks-(\d+)-(\d+)(?:[-.].*)?\.(parquet|csv|ndjson)\Z")
+HELD_FOLDER = "_held"
+"""Folder inside it of what is not published yet."""
 _BATCH_ROWS = 1 << 20
 _TIME = pa.timestamp("us", tz="UTC")
 TYPES: dict[str, pa.DataType] = {

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors import ConfigError
-from pipelines.result_files import TYPES, ResultFile, read_file, result_files
+from pipelines.result_files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
 from pipelines.terminal import BAND, LAPLACE_BAND
 
 SCALED, OWN = "theta", "coefficients"
@@ -82,6 +82,15 @@ class Run:
             raise ConfigError("directory", str(directory), "must be a folder that a run wrote to.")
         found = result_files(directory)
         plan_file = directory / "_plan.json"
+        held = directory if directory.name == HELD_FOLDER else directory / HELD_FOLDER
+        if (held == directory or not found) and held.is_dir() and result_files(held):
+            raise ConfigError(
+                "directory",
+                str(directory),
+                f"holds releases back in {held}: they are not published, and cost nothing as long "
+                "as nobody sees them. A stopped run goes on with weir run CONFIG; one that "
+                "refused too much is published with weir run CONFIG --publish.",
+            )
         if not found:
             waiting = (
                 "has no ticks yet; wait for its run to release some."

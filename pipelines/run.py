@@ -13,12 +13,13 @@ from dpcore.errors import ConfigError, WeirError
 from dpcore.plan import Plan
 from pipelines.circumstances import plan_under
 from pipelines.config import JobConfig
-from pipelines.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
+from pipelines.flink_target import DONE, HELD, RUNNING, STOPPED, Ended, FlinkTarget
 from pipelines.job_config import Secret, needed
 from pipelines.places import refuse_mixed
 from pipelines.progress import Progress
 from pipelines.summary import Result
 from pipelines.terminal import console
+from pipelines.verdict import judge
 from pipelines.watch import Watch, counters, total_of
 
 if TYPE_CHECKING:
@@ -60,12 +61,12 @@ def plan_of(job: JobConfig) -> Plan:
     return plan
 
 
-def check_folders(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> None:
+def check_folders(job: JobConfig, plan: Plan) -> None:
     """Looks whether the sink can take this plan. Changes nothing; a job without sink passes.
 
     Raises:
-      ConfigError: a folder that is complete, of another plan, full of something else, or that holds
-        or would hold dead letters.
+      ConfigError: a folder that is complete, of another plan or secret, full of something else, or
+        that holds or would hold dead letters.
     """
     if job.sink is None:
         return
@@ -74,7 +75,7 @@ def check_folders(job: JobConfig, plan: Plan, fresh_secret: bool = False) -> Non
     if path is not None and not _is_fresh_folder(path):
         from pipelines import build  # imports Beam, which takes seconds
 
-        build.check_sink(job, plan, fresh_secret)
+        build.check_sink(job, plan)
 
 
 def _is_fresh_folder(path: str) -> bool:
@@ -131,8 +132,12 @@ def run(
     flags: Sequence[str] = (),
     flink: FlinkTarget | None = None,
     rehearsal: bool = False,
+    new: bool = False,
 ) -> Result:
     """Runs a job to its end, or until it is stopped or left alone.
+
+    What a run over files releases is published only if ``limits.refused`` allows it; else the
+    result's state is HELD.
 
     Args:
       job: the config.
@@ -141,6 +146,7 @@ def run(
       flags: options for Beam.
       flink: where and how on Flink.
       rehearsal: the events are made up, and nobody minds that the secret is lost.
+      new: whether to write beside the sink's folder if that is taken.
 
     Raises:
       ConfigError: refused before any data is read.
@@ -154,12 +160,18 @@ def run(
         dataflow.check_job(job)
     plan = plan_of(job)
     fresh = job.secret is None
-    check_folders(job, plan, fresh)
+    said = []
+    if new:
+        from pipelines import new_folder
+
+        job, note = new_folder.beside(job, plan)
+        said += [] if note is None else [note]
+    check_folders(job, plan)
     import apache_beam as beam
 
     from pipelines import build
     from pipelines.runners import options_for
-    from transforms import tally
+    from transforms import sinks, tally
     from transforms.secret import SecretRef
 
     streaming = not build.is_bounded(job)
@@ -190,9 +202,11 @@ def run(
     pipeline = beam.Pipeline(
         runner=build.in_process_runner() if runner == "direct" else None, options=options
     )
-    build.build(pipeline, plan, job, secret)
-    resumed = build.prepare(job, plan, fresh)
+    build.build(pipeline, plan, job, secret, here=runner == "direct")
+    if build.prepare(job, plan, secret):
+        said.append("Went on from the files of an earlier run.")
     tally.reset()
+    sinks.forget_held()
     began = time.monotonic()
     watch = Watch(tally.snapshot)
     with Progress(out, watch, lambda: total_of(job, plan)):
@@ -201,21 +215,24 @@ def run(
         else:
             ended = Ended(DONE, "", "", result=_execute(pipeline, watch))
     sink = needed("sink", job.sink)
-    if ended.how == DONE and is_complete(job, plan):
-        build.finish(job)
+    counts, state = counters(ended.result, tally.snapshot()), ended.how
+    verdict = judge(counts, job.limits.refused) if state == DONE and not streaming else None
+    holds = sink.path is not None or (sink.kind == "stdout" and runner == "direct")
+    if verdict is not None and not verdict.passes and holds:
+        state = HELD
+    elif state == DONE and is_complete(job, plan):
+        build.finish(job, plan)
     return Result(
         plan=plan,
         folder=None if sink.path is None else Path(sink.path),
         sink=sink.path or f"{sink.kind} {getattr(sink, sink.kind)}",
-        counters=counters(ended.result, tally.snapshot()),
+        counters=counts,
         seconds=time.monotonic() - began,
         fresh_secret=fresh,
         dead_letters=dead_place(job),
-        notes=(
-            *(("Went on from the files of an earlier run.",) if resumed else ()),
-            *said_of(ended, job),
-        ),
-        state=ended.how,
+        notes=(*said, *said_of(ended, job)),
+        state=state,
+        verdict=verdict,
     )
 
 
@@ -250,6 +267,19 @@ def refuse_restart(job: JobConfig, state: Any, resumed: str | None) -> None:
         f"is missing: {where}, and a stream that begins anew would forget what it has summed up. "
         "Add --resume, or give engine.checkpoints and the sink new places (which spends budget "
         "again).",
+    )
+
+
+def as_they_go(job: JobConfig) -> tuple[str, ...]:
+    """What to be warned of before a run over files whose sink holds nothing back."""
+    sink = job.sink
+    if job.source is None or job.source.pubsub is not None or sink is None:
+        return ()
+    if sink.kind not in ("bigquery", "pubsub"):
+        return ()
+    return (
+        f"sink.{sink.kind} publishes releases as they are made: when most of the records turn out "
+        "to be unreadable (limits.refused), they are out. A folder holds them back until then.",
     )
 
 
@@ -290,6 +320,11 @@ def is_complete(job: JobConfig, plan: Plan, unseen: bool = True) -> bool:
 
 def said_of(ended: Ended, job: JobConfig) -> tuple[str, ...]:
     """What a user should know about how a job on Flink ended."""
+    if ended.how == RUNNING and job.source is not None and job.source.pubsub is None:
+        return (
+            f"Runs on {ended.url} as job {ended.job}. Its releases are held back: when it has "
+            "ended, look at its counters there, and publish them with --publish.",
+        )
     if ended.how == RUNNING:
         return (
             f"Runs on {ended.url} as job {ended.job}. Look: weir status --flink-master "

@@ -87,6 +87,7 @@ def _known(flags: Sequence[str]) -> None:
         if flag.startswith("-"):
             names = sorted({o for a in parser._actions for o in a.option_strings})
             own = ["--runner", "--secret-file", "--set", "--wide", "--json", "--resume", "--detach"]
+            own += ["--publish", "--new"]
             name = flag.partition("=")[0]
             near = nearest(name, [*own, *names]).partition(" Allowed here")[0]
             hint = near if near.startswith("did you mean") else "see weir run --help."

@@ -16,11 +16,11 @@ from typing import Any
 from apache_beam.io.filesystems import FileSystems
 
 from dpcore.errors import ConfigError
-from dpcore.noise.prf import RootKey
 from dpcore.plan import Plan
 from pipelines.config import JobConfig
 from pipelines.places import local
 from pipelines.plan_file import plan_json, refuse_changed
+from pipelines.secret_marks import identities
 from transforms import sinks_place
 from transforms.secret import SecretRef
 
@@ -204,30 +204,7 @@ class StateFolder:
     def _write(self, name: str, value: Mapping[str, Any], replace: bool = False) -> None:
         text = (json.dumps(value, indent=2, sort_keys=True) + "\n").encode()
         place = sinks_place.join(self.path, name)
-        if sinks_place.put(place, text) or not replace or sinks_place.read(place) == text:
-            return
-        if sinks_place.is_remote(place):
-            with FileSystems.create(place) as file:
-                file.write(text)
-            return
-        temporary = Path(f"{place}.part")
-        temporary.write_bytes(text)
-        temporary.replace(place)
-
-
-def identities(secrets: Sequence[tuple[int, SecretRef]], plan: Plan) -> dict[str, str] | None:
-    """First tick -> what tells one secret from another and nothing more (a one-way function).
-
-    None where the first secret cannot be read on this machine; later ones may be missing.
-    """
-    found: dict[str, str] = {}
-    for tick, secret in secrets:
-        try:
-            value = secret.resolve()
-        except ConfigError:
-            if tick == 0:
-                return None
-            continue
-        root = RootKey.derive(value, plan.name, bytes.fromhex(plan.digest))
-        found[str(tick)] = root.identity.hex()
-    return found
+        if replace:
+            sinks_place.replace(place, text)
+        else:
+            sinks_place.put(place, text)

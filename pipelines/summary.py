@@ -15,11 +15,14 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from dpcore.errors import WeirError
 from dpcore.plan import Plan
+from pipelines.flink_target import HELD
 from pipelines.plan import band, one_line
-from pipelines.result_files import result_files
+from pipelines.result_files import HELD_FOLDER, result_files
 from pipelines.results import Run
 from pipelines.terminal import BAND, count, heading, number, span, table
+from pipelines.verdict import Verdict
 from transforms.reasons import Refused, refused_by_field
 
 TICKS = 3
@@ -66,7 +69,9 @@ class Result:
       fresh_secret: whether the secret is lost with this process.
       dead_letters: folder of the dead letters, or None.
       notes: what else to know.
-      state: done, stopped (with what it needs to go on) or running (on a cluster, by itself).
+      state: done, held (nothing is published), stopped (with what it needs to go on) or running (on
+        a cluster, by itself).
+      verdict: what a run over files refused, and how much it may; None where nobody asks.
     """
 
     plan: Plan
@@ -78,6 +83,12 @@ class Result:
     dead_letters: str | None = None
     notes: tuple[str, ...] = field(default=())
     state: str = "done"
+    verdict: Verdict | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Whether more was refused than ``limits.refused`` allows."""
+        return self.verdict is not None and not self.verdict.passes
 
     def to_json(self) -> dict[str, Any]:
         """For ``weir run --json``."""
@@ -95,13 +106,16 @@ class Result:
             "fresh_secret": self.fresh_secret,
             "dead_letters": self.dead_letters,
             "operator": dict(self.counters),
+            "refused": None if self.verdict is None else self.verdict.to_json(),
             "notes": list(self.notes),
         }
 
 
 def render(result: Result, out: Console, wide: bool = False) -> None:
-    """Prints the summary."""
-    if result.folder is not None and result_files(result.folder):
+    """Prints the summary; of a run that is held back no released value."""
+    if result.state == HELD:
+        held_back(result, out)
+    elif result.folder is not None and result.folder.is_dir() and result_files(result.folder):
         run = Run.open(result.folder)
         out.print(heading(f"Last releases of {result.plan.name} (value ± 95 % band of the noise)"))
         rows = last_rows(run, WIDE_TICKS if wide else TICKS)
@@ -121,10 +135,17 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
             rows_.add_row(f"{value:,}", COUNTERS[name])
         out.print(Padding(rows_, (0, 0, 0, 2), expand=False))
     named = [row for row in refused_by_field(result.counters) if row.field]
-    if named:
+    if named and result.state != HELD:
         out.print(Padding(refused_table(named), (1, 0, 0, 2), expand=False))
     out.print(heading("Cost"))
     out.print(Text(f"  {one_line(result.plan)}"))
+    out.print(
+        Text(
+            "  That is this plan alone: what other plans release of the same events adds to it, "
+            "with the same secret too.",
+            style="dim",
+        )
+    )
     if result.fresh_secret:
         out.print(
             Text(
@@ -141,7 +162,7 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
     out.print(Text(f"  {result.sink}  ({result.seconds:.1f} s{rate})"))
     if result.dead_letters:
         out.print(Text(f"  {result.dead_letters}  (refused: source, position, field, reason)"))
-    if result.folder is not None:
+    if result.folder is not None and result.state != HELD:
         out.print(Text(f"  weir report {result.folder}  draws them"))
 
 
@@ -150,8 +171,33 @@ def refused_table(rows: Sequence[Refused]) -> Any:
     made = table("field", "refused", "count", "records", right=("count",))
     for row in rows:
         kept = "put aside" if row.put_aside else "kept, the value counts as missing"
-        made.add_row(row.field, row.reason.replace("_", " "), f"{row.count:,}", kept)
+        made.add_row(row.field or "(record)", row.reason.replace("_", " "), f"{row.count:,}", kept)
     return made
+
+
+def held_back(result: Result, out: Console) -> None:
+    """Says what was refused, and by which field."""
+    assert result.verdict is not None
+    out.print(heading("Held back: what was refused (private counts, for the operator only)"))
+    out.print(Padding(refused_table(result.verdict.rows), (0, 0, 0, 2), expand=False))
+
+
+def failure(result: Result) -> WeirError:
+    """What the operator must know of a run that refused too much."""
+    why = str(result.verdict)
+    if result.state != HELD:
+        return WeirError(f"{why}. {result.sink} publishes as it goes, so the releases are out.")
+    if result.folder is None:
+        return WeirError(
+            f"nothing is shown: {why}. Noise was drawn, but no budget is spent, because nobody has "
+            "seen it. Mend the events or the config; or show it with --set limits.refused=1."
+        )
+    private = result.folder / HELD_FOLDER
+    return WeirError(
+        f"nothing is published: {why}. Noise was drawn, but no budget is spent as long as nobody "
+        f"sees {private}. Mend the events or the config and remove that folder; or publish what is "
+        "in it: the same command with --publish, which reads no data."
+    )
 
 
 def last_rows(run: Run, ticks: int, keys: int = KEYS) -> list[dict[str, Any]]:

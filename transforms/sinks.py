@@ -11,9 +11,11 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dpcore.plan import Plan
+from transforms import sinks_place
 from transforms.releases import RELEASE_SCHEMA
 from transforms.sinks_folder import FolderWriter, Ranges, Writer, WriteRanges, releases_only
 from transforms.sinks_formats import texts
+from transforms.sinks_held import HeldWriter, twice
 from transforms.sinks_table import Sorted
 
 BIGQUERY_TYPES = {
@@ -35,24 +37,46 @@ def ranges_of(plan: Plan, every: int) -> Ranges:
     return Ranges(every, plan.clock.ticks, plan.keys.live_blocks)
 
 
+def files_of(plan: Plan, every: int, form: str) -> list[str]:
+    """Names of all files of a plan's releases, in order; the plan's clock must have an end."""
+    ranges = ranges_of(plan, every)
+    assert ranges.total is not None
+    firsts = range(0, ranges.total, every)
+    return [
+        sinks_place.file_name(first, first + ranges.size(ranges.of(first)) - 1, form)
+        for first in firsts
+    ]
+
+
 @beam.typehints.with_input_types(pa.RecordBatch)
 class WriteFolder(beam.PTransform):
     """Files of aligned ranges of ticks, sorted by (tick, key, name, over), moved into place whole.
 
     Releases (first, last tick) of each file. Does not write ``_plan.json`` or ``_COMPLETE``: see
-    sinks_place.prepare and finish, which the launcher calls before and after the run.
+    sinks_place.prepare and finish, which the launcher calls before and after the run. Held back,
+    it writes into ``_held`` of the folder: see sinks_held.publish.
 
     Args:
       plan: says which ticks and blocks to wait for.
       folder: path, or a bucket that Beam's FileSystems know.
       form: parquet, csv or ndjson.
       every: ticks a file covers.
+      hold: whether the files wait in ``_held``; then one that contradicts what is there fails.
     """
 
-    def __init__(self, plan: Plan, folder: str, form: str = "parquet", every: int = 128) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        folder: str,
+        form: str = "parquet",
+        every: int = 128,
+        hold: bool = False,
+    ) -> None:
         super().__init__()
         self._ranges = ranges_of(plan, every)
-        self._writer = FolderWriter(str(folder), form)
+        self._writer: Writer = FolderWriter(str(folder), form)
+        if hold:
+            self._writer = HeldWriter(str(folder), form, twice(plan))
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> (first, last tick)."""
@@ -61,13 +85,39 @@ class WriteFolder(beam.PTransform):
 
 @dataclass(frozen=True)
 class TableWriter(Writer):
-    """A table for people on standard output."""
+    """A table for people on standard output.
+
+    Attributes:
+      hold: whether it waits in this process for ``print_held``.
+    """
+
+    hold: bool = False
 
     def write(self, first: int, last: int, ready: Sorted) -> int:
         """See Writer."""
+        if self.hold:
+            _waiting[first] = "".join(table_lines(ready.table))
+            return 0
         sys.stdout.write("".join(table_lines(ready.table)))
         sys.stdout.flush()
         return 0
+
+
+_waiting: dict[int, str] = {}
+"""First tick of a range -> its table: what runs in this process have not shown yet."""
+
+
+def forget_held() -> None:
+    """Drops what was not shown; call before a run."""
+    _waiting.clear()
+
+
+def print_held() -> None:
+    """Shows what waited, in order of ticks."""
+    for first in sorted(_waiting):
+        sys.stdout.write(_waiting[first])
+    sys.stdout.flush()
+    forget_held()
 
 
 def table_lines(table: pa.Table) -> Iterator[str]:
@@ -83,15 +133,21 @@ def table_lines(table: pa.Table) -> Iterator[str]:
 
 @beam.typehints.with_input_types(pa.RecordBatch)
 class WriteTable(beam.PTransform):
-    """Prints releases as a table, range by range of ticks."""
+    """Prints releases as a table, range by range of ticks.
 
-    def __init__(self, plan: Plan, every: int = 128) -> None:
+    Args:
+      plan: says which ticks and blocks to wait for. every: ticks of a table.
+      hold: whether it waits for ``print_held``, on a runner in this process.
+    """
+
+    def __init__(self, plan: Plan, every: int = 128, hold: bool = False) -> None:
         super().__init__()
         self._ranges = ranges_of(plan, every)
+        self._writer = TableWriter(hold)
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> (first, last tick)."""
-        return releases | "Ranges" >> WriteRanges(self._ranges, TableWriter())
+        return releases | "Ranges" >> WriteRanges(self._ranges, self._writer)
 
 
 def to_records(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

@@ -163,22 +163,27 @@ class FolderWriter(Writer):
         content = sinks_formats.FORMATS[self.form](ready.table)
         if sinks_place.put(path, content):
             return 0
-        return self._differences(path, content, ready.table, whole=True)
+        return differences(sinks_place.read(path), content, self.form, whole=True)
 
     def compare(self, first: int, last: int, again: Sorted) -> int:
         """See Writer."""
         path = sinks_place.join(self.folder, sinks_place.file_name(first, last, self.form))
         content = sinks_formats.FORMATS[self.form](again.table)
-        return self._differences(path, content, again.table, whole=False)
+        return differences(sinks_place.read(path), content, self.form, whole=False)
 
-    def _differences(self, path: str, content: bytes, table: pa.Table, whole: bool) -> int:
-        there = sinks_place.read(path)
-        if there is None or there == content:
-            return 0
-        kept = sinks_formats.row_texts(there, self.form)
-        mine = sinks_formats.row_texts(content, self.form)
-        wrong = sum(kept.get(key, value) != value for key, value in mine.items())
-        return wrong + (len(kept.keys() ^ mine.keys()) if whole else len(mine.keys() - kept.keys()))
+
+def differences(there: bytes | None, mine: bytes, form: str, whole: bool) -> int:
+    """Rows of a file that is computed again which differ from the one that is there.
+
+    Args:
+      there: the file's bytes, None where there is none: then nothing differs.
+      whole: whether both must hold the same rows; else the second may hold some of them.
+    """
+    if there is None or there == mine:
+        return 0
+    kept, again = sinks_formats.row_texts(there, form), sinks_formats.row_texts(mine, form)
+    wrong = sum(kept.get(key, value) != value for key, value in again.items())
+    return wrong + (len(kept.keys() ^ again.keys()) if whole else len(again.keys() - kept.keys()))
 
 
 class RangeDoFn(beam.DoFn):

@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import posixpath
+import re
+import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +19,10 @@ from dpcore.errors import ConfigError
 
 PLAN_FILE = "_plan.json"
 COMPLETE_FILE = "_COMPLETE"
+HELD_FOLDER = "_held"
+"""Folder inside a folder of results: what a run over files wrote and did not publish yet."""
 DIGITS = 12
+_TICKS = re.compile(r"ticks-(\d+)-(\d+)\.")
 
 
 def file_name(first: int, last: int, form: str) -> str:
@@ -87,13 +92,73 @@ def _place(temporary: str, path: str) -> bool:
     return True
 
 
-def check(folder: str, layout: str, field: str, fresh_secret: bool = False) -> bool:
+def replace(path: str, content: bytes) -> None:
+    """Puts a whole file in place of what is there."""
+    if put(path, content) or read(path) == content:
+        return
+    if is_remote(path):
+        with FileSystems.create(path) as file:
+            file.write(content)
+        return
+    temporary = Path(f"{path}.part")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+def move(source: str, target: str) -> bool:
+    """Moves a whole file; False, and nothing is done, without a source or where a target is.
+
+    Stopped in between, both may be there, with the same bytes.
+    """
+    if is_remote(source):
+        if not FileSystems.exists(source) or FileSystems.exists(target):
+            return False
+        FileSystems.rename([source], [target])
+        return True
+    try:
+        moved = _place(source, target)
+    except FileNotFoundError:
+        return False
+    if moved:
+        with contextlib.suppress(FileNotFoundError):  # moved, not linked
+            os.unlink(source)
+    return moved
+
+
+def remove(path: str) -> None:
+    """Removes a file, or a folder with all that is in it; nothing happens where there is none."""
+    if is_remote(path):
+        inside = [
+            item.path
+            for result in FileSystems.match([path.rstrip("/") + "/*"])
+            for item in result.metadata_list
+        ]
+        found = [*inside, *([path] if FileSystems.exists(path) else [])]
+        if found:
+            FileSystems.delete(found)
+    elif Path(path).is_dir():
+        shutil.rmtree(path)
+    else:
+        Path(path).unlink(missing_ok=True)
+
+
+def held(folder: str) -> str:
+    """Where a run over files keeps what it did not publish yet."""
+    return join(folder, HELD_FOLDER)
+
+
+def make_held(folder: str) -> None:
+    """Makes that folder for its owner only: what is in it is not published."""
+    if not is_remote(folder):
+        Path(held(folder)).mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def check(folder: str, layout: str, field: str) -> bool:
     """Whether a plan may write into a folder; reads only.
 
     Args:
       layout: of the plan (``plan.layout``); a folder belongs to one.
       field: of the config, for messages, like ``sink.parquet``.
-      fresh_secret: the run draws a secret of its own, so it cannot go on with another run's files.
 
     Returns:
       Whether the folder was begun before, by this plan.
@@ -122,19 +187,37 @@ def check(folder: str, layout: str, field: str, fresh_secret: bool = False) -> b
         )
     if read(join(folder, COMPLETE_FILE)) is not None:
         raise ConfigError(
-            field, folder, "is complete: this plan has been run. Give another folder to run again."
+            field,
+            folder,
+            "is complete: this plan has been run. Give another folder to run again, or --new.",
         )
-    if fresh_secret and has_results(folder):
+    return True
+
+
+def refuse_fresh(folder: str, field: str) -> None:
+    """Refuses to go on from releases with a secret that is drawn anew.
+
+    Raises:
+      ConfigError: the folder has some, published or held back.
+    """
+    if ticks_in(folder):
         raise ConfigError(
             field,
             folder,
             "holds releases made with another secret, and this run would draw a fresh one: set "
             "secret to the one of that run, or give another folder (which spends budget again).",
         )
-    return True
+    if ticks_in(held(folder)):
+        raise ConfigError(
+            field,
+            folder,
+            "holds back releases made with another secret, and this run would draw a fresh one: "
+            "set secret to the one of that run, or publish them with --publish. They cost nothing "
+            f"as long as nobody sees them: remove {held(folder)} to start again.",
+        )
 
 
-def prepare(folder: str, plan: Mapping[str, Any], field: str, fresh_secret: bool = False) -> bool:
+def prepare(folder: str, plan: Mapping[str, Any], field: str) -> bool:
     """Begins or goes on with a folder: ``check``, then ``_plan.json``; before any data is read.
 
     Args:
@@ -146,7 +229,7 @@ def prepare(folder: str, plan: Mapping[str, Any], field: str, fresh_secret: bool
     Raises:
       ConfigError: see ``check``.
     """
-    begun = check(folder, str(plan["layout"]), field, fresh_secret)
+    begun = check(folder, str(plan["layout"]), field)
     if not begun:
         text = json.dumps(plan, indent=2, sort_keys=True) + "\n"
         put(join(folder, PLAN_FILE), text.encode())
@@ -164,8 +247,14 @@ def has_anything(folder: str) -> bool:
 
 
 def has_results(folder: str) -> bool:
-    """Whether a folder holds released files."""
-    return any(name.startswith("ticks-") for name in names(folder))
+    """Whether a folder holds releases, published or held back."""
+    return ticks_in(folder) > 0 or ticks_in(held(folder)) > 0
+
+
+def ticks_in(folder: str) -> int:
+    """How many ticks there are up to the last one that a folder has a file of; 0: no file."""
+    found = (_TICKS.match(name) for name in names(folder))
+    return max((int(match[2]) + 1 for match in found if match), default=0)
 
 
 def names(folder: str) -> list[str]:

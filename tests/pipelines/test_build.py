@@ -12,8 +12,10 @@ from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from pipelines import build
 from pipelines.config import JobConfig, load
+from pipelines.run import told
 from transforms import tally
 from transforms.secret import SecretRef
+from transforms.sinks_held import Contradicted
 
 CONFIG = """
 name: shop
@@ -51,25 +53,35 @@ def run(job: JobConfig, secret: SecretRef | None = None) -> dict[str, int]:
     pipeline = beam.Pipeline(runner=build.in_process_runner())
     found = build.build(pipeline, plan, job, secret)
     assert set(found) == {"events", "releases", "dead", "written"}
-    build.prepare(job, plan, secret is None)
+    build.prepare(job, plan, secret)
     pipeline.run().wait_until_finish()
     return tally.snapshot()
+
+
+def plan_of(job: JobConfig) -> Plan:
+    return Plan.from_config(job.plan_config())
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_job_runs_and_its_folder_is_whole(folder: Path) -> None:
     job = load(folder / "job.yaml")
     counts = run(job)
-    build.finish(job)
+    assert not list((folder / "out").glob("*.parquet")), "nothing is published before finish"
+    build.finish(job, plan_of(job))
     names = sorted(path.name for path in (folder / "out").iterdir())
     assert names == [
         "_COMPLETE",
+        "_marks.json",
         "_plan.json",
         "ticks-000000000000-000000000015.parquet",
         "ticks-000000000016-000000000031.parquet",
         "ticks-000000000032-000000000047.parquet",
         "ticks-000000000048-000000000059.parquet",
     ]
-    rows = [r for name in names[2:] for r in pq.read_table(folder / "out" / name).to_pylist()]
+    rows = [r for name in names[3:] for r in pq.read_table(folder / "out" / name).to_pylist()]
     assert len(rows) == 60 * 2 * 2 == counts["releases"]
     assert counts["events"] and counts["filtered"] and counts["duplicate"] and counts["unknown_key"]
     letters = "".join(path.read_text() for path in (folder / "dead").iterdir())
@@ -81,19 +93,22 @@ def test_a_job_runs_and_its_folder_is_whole(folder: Path) -> None:
 def test_running_again_goes_on_with_the_same_bytes(folder: Path) -> None:
     job = load(folder / "job.yaml")
     run(job)
-    before = {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
-    (folder / "out" / "ticks-000000000016-000000000031.parquet").unlink()
+    before = content(folder / "out")
+    (folder / "out" / "_held" / "ticks-000000000016-000000000031.parquet").unlink()
     assert run(job).get("divergent", 0) == 0
-    assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == before
+    assert content(folder / "out") == before
 
 
-def test_another_secret_is_noticed_and_the_first_release_stays(folder: Path) -> None:
+def test_other_events_end_the_run_and_the_first_releases_stay(folder: Path) -> None:
     job = load(folder / "job.yaml")
     run(job)
-    before = {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
-    (folder / "secret.key").write_text("11" * 32)
-    assert run(job)["divergent"] == 60 * 2 * 2
-    assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == before
+    before = content(folder / "out")
+    events = folder / "events.csv"
+    events.write_text(events.read_text().replace(",5,", ",6,"))
+    with pytest.raises(Exception, match="holds other releases than this run computed") as caught:
+        run(job)
+    assert isinstance(told(caught.value), Contradicted)
+    assert content(folder / "out") == before
 
 
 def test_a_finished_or_foreign_folder_is_refused_before_anything_is_read(folder: Path) -> None:
@@ -103,7 +118,7 @@ def test_a_finished_or_foreign_folder_is_refused_before_anything_is_read(folder:
     other = load(folder / "job.yaml", ["privacy.epsilon=0.5"])
     with pytest.raises(ConfigError, match=r"sink\.parquet.*another plan"):
         build.check_sink(other, Plan.from_config(other.plan_config()))
-    build.finish(job)
+    build.finish(job, plan)
     with pytest.raises(ConfigError, match=r"sink\.parquet.*complete"):
         build.check_sink(job, plan)
 

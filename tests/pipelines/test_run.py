@@ -11,7 +11,7 @@ import pytest
 
 from tests.pipelines.conftest import Weir
 from transforms.reasons import by_field
-from transforms.sinks_folder import FolderWriter
+from transforms.sinks_held import HeldWriter
 
 ROWS = [
     "at,id,store,amount",
@@ -95,7 +95,7 @@ def test_json(weir: Weir, job: Path) -> None:
     facts = json.loads(weir("run", job, "--json").stdout)
     assert set(facts) == {
         "name", "digest", "sink", "complete", "epsilon", "delta", "window", "seconds",
-        "fresh_secret", "dead_letters", "operator", "notes", "state",
+        "fresh_secret", "dead_letters", "operator", "notes", "state", "refused",
     }  # fmt: skip
     assert facts["complete"] is True and facts["fresh_secret"] is False
     assert facts["operator"]["events"] == 960
@@ -151,14 +151,14 @@ def test_refused_records_are_counted_and_listed_without_their_content(
 def test_a_failure_is_told_without_content_and_the_next_run_goes_on(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    write = FolderWriter.write
+    write = HeldWriter.write
 
-    def failing(self: FolderWriter, first: int, last: int, ready: Any) -> int:
+    def failing(self: HeldWriter, first: int, last: int, ready: Any) -> int:
         if first >= 10:
             raise ValueError("PRIVATE content")
         return write(self, first, last, ready)
 
-    monkeypatch.setattr(FolderWriter, "write", failing)
+    monkeypatch.setattr(HeldWriter, "write", failing)
     result = weir("run", job, "--set", "sink.every=10")
     assert result.exit_code == 1
     assert "ValueError in step" in result.stderr

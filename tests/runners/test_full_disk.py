@@ -36,7 +36,9 @@ def test_a_run_over_files_fails_in_words_and_goes_on_when_there_is_room(tmp_path
         limit(running.process.pid, ROOM)
         assert running.wait() == 1
     assert "Write" in running.text and "store-" not in running.text and len(running.text) < 1000
-    assert [path.name for path in job.out.iterdir()] == ["_plan.json"]
+    names = sorted(path.name for path in job.out.iterdir())
+    assert names == ["_held", "_marks.json", "_plan.json"]
+    assert not list((job.out / "_held").iterdir())
     check(job.run("direct"), recording)
 
 

@@ -249,7 +249,7 @@ def test_a_folder_belongs_to_one_plan(tmp_path: Path) -> None:
         sinks_place.prepare(folder, {"layout": "bb", "digest": "ee"}, "sink.csv")
     (tmp_path / "out" / "ticks-000000000000-000000000003.csv").write_text("x")
     with pytest.raises(ConfigError, match="another secret"):
-        sinks_place.check(folder, "aa", "sink.csv", fresh_secret=True)
+        sinks_place.refuse_fresh(folder, "sink.csv")
     sinks_place.finish(folder)
     with pytest.raises(ConfigError, match="complete"):
         sinks_place.prepare(folder, plan, "sink.csv")
