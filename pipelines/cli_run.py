@@ -153,7 +153,7 @@ def run(
             result = move(job, command.plan_of(job))
         else:
             target = FlinkTarget(flink_master or EMBEDDED, parallelism, resume, detach, jar)
-            result = command.run(job, runner, secret, list(beam), target, new)
+            result = command.run(job, runner, secret, list(beam), target, new=new)
     from pipelines import summary
     from pipelines.terminal import console
 
