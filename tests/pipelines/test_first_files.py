@@ -144,7 +144,7 @@ def test_other_files_are_looked_into_before_any_is_refused(weir: Weir, config: P
     told = refused(weir, config)
     assert "before its start" in told and "e*.ndjson" in told
     write(config.parent / "e12.ndjson", records(5))
-    assert weir("run", config).exit_code == 0
+    assert weir("run", config, "--set", "limits.refused=1").exit_code == 0
 
 
 @pytest.mark.parametrize("form", ["ndjson", "csv", "parquet"])
@@ -156,7 +156,7 @@ def test_one_big_file_is_looked_into_at_its_end_too(
     early = [{**row, "at": "2024-05-01T00:00:00Z"} for row in records(200)]
     write(config.parent / f"r.{form}", [*early, *records(40)])
     change(config, ("ndjson: r.ndjson", f"{form}: r.{form}"))
-    assert weir("run", config).exit_code == 0
+    assert weir("run", config, "--set", "limits.refused=1").exit_code == 0
     write(config.parent / f"r.{form}", early)
     (config.parent / "out").rename(config.parent / "before")
     assert "before its start" in refused(weir, config)
