@@ -25,7 +25,8 @@ class Bounded(NamedTuple):
     Attributes:
       rows: whatever ``accumulate`` of the same program takes; row i belongs to event i.
       clipped: how many values were clipped (operator's counter).
-      non_finite: how many values were NaN, infinite or missing and became 0 (operator's counter).
+      non_finite: how many values were NaN, infinite or missing: they became 0, or voided the row of
+        a learner (operator's counter).
       out_of_range: how many values lay outside a histogram's edges, or events outside a model's
         set of inputs (operator's counter).
     """

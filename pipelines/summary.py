@@ -52,7 +52,7 @@ COUNTERS = {
     "unknown_key": "of no declared key",
     "over_capacity": "beyond the room of a cell",
     "clipped": "values moved by a clip",
-    "non_finite": "values missing or not finite, counted as 0",
+    "non_finite": "values missing or not finite, counted as 0 (a model leaves their events out)",
     "out_of_range": "values outside a histogram, or events outside model.inputs",
     "divergent": "releases that came twice and differ (ALARM)",
 }

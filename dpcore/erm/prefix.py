@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from dpcore.mechanism import Digests, Ints, Noise
 from dpcore.online.gradients import Gradients
-from dpcore.online.scaling import STEP
+from dpcore.online.scaling import STEP, is_void
 from dpcore.optimize.design import Design
 from dpcore.rows import RowLeaf
 
 Packed = NDArray[np.int32]
+VOID = -(2**31)
+"""The target of a packed row that is void."""
 
 
 class Prefix(NamedTuple):
@@ -69,14 +71,19 @@ class Prefix(NamedTuple):
         return Prefix(counts, rows[order], hashes[order])
 
     def design(self, gradients: Gradients) -> Design:
-        """As floats, for a solver."""
-        rows = np.multiply(self.rows, STEP, dtype=np.float64)
-        return Design.of(self.keys, rows, self.hashes, gradients)
+        """As floats, for a solver: the rows that have a gradient. Void ones have taken their place
+        within cap and limit, and are in no sum and no count: that swaps, adds or removes one row.
+        """
+        some = self.rows[:, -1] != VOID
+        rows = np.multiply(self.rows[some], STEP, dtype=np.float64)
+        return Design.of(self.keys[some], rows, self.hashes[some], gradients)
 
 
 def packed(leaf: RowLeaf) -> Packed:
-    """Rows of a leaf, whole multiples of ``STEP`` in [-1, 1], as int32: exact."""
-    return np.rint(np.asarray(leaf.rows, dtype=np.float64) * (1.0 / STEP)).astype(np.int32)
+    """Rows of a leaf, whole multiples of ``STEP`` in [-1, 1], as int32: exact; see ``VOID``."""
+    rows = np.asarray(leaf.rows, dtype=np.float64) * (1.0 / STEP)
+    rows[is_void(rows), -1] = VOID
+    return np.rint(rows).astype(np.int32)
 
 
 def smallest(keys: Ints, hashes: Digests, counts: Ints, limit: int) -> NDArray[np.bool_]:

@@ -12,6 +12,7 @@ from dpcore.errors import ConfigError
 from dpcore.losses import PredictionLoss
 from dpcore.mechanism import Floats, Ints
 from dpcore.online.rule import row_dot
+from dpcore.online.scaling import is_void
 from dpcore.rows import RowLeaf
 
 SMALLEST, LARGEST = 2.0**-300, 2.0**300
@@ -25,7 +26,8 @@ class Gradients:
     Formal guarantees:
       Unit: one event. Each row's gradient has l2 norm <= ``clip`` exactly, its loss lies in
         [0, loss_bound]; both are truncated toward zero to a lattice, which lengthens neither, and
-        sums of int64 are exact. x depends on earlier releases only.
+        sums of int64 are exact. x depends on earlier releases only. A void row (``is_void``)
+        contributes 0: exchanged for another it changes a leaf by at most L and B.
       Sensitivity: a cap makes rows compete, so that whatever the relation, a neighbour replaces one
         row of a leaf by another (or adds or removes one): the gradient part changes by at most
         2 clip in l2, the loss part by at most loss_bound.
@@ -91,15 +93,16 @@ class Gradients:
         n, d = x.shape
         point = np.ones((n, d))
         point[:, : self.features] = rows[:, : self.features]
-        target = np.ascontiguousarray(rows[:, self.features])
+        void = is_void(rows)
+        target = np.where(void, 0.0, rows[:, self.features])
         prediction = row_dot(point, x)
         out = np.empty((n, self.dimension), dtype=np.int64)
         if self.loss_bound is not None:
             value = self.loss.value(prediction, target)
-            value = np.where(np.isnan(value), 0.0, np.clip(value, 0.0, self.loss_bound))
+            value = np.where(void | np.isnan(value), 0.0, np.clip(value, 0.0, self.loss_bound))
             out[:, d] = self.loss_lattice.truncate(value)
         slope = self.loss.derivative(prediction, target)
-        point *= np.where(np.isfinite(slope), slope, 0.0)[:, None]
+        point *= np.where(np.isfinite(slope) & ~void, slope, 0.0)[:, None]
         shorten(point, self.clip)
         out[:, :d] = self.lattice.truncate(point)
         return out

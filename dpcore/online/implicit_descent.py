@@ -18,6 +18,7 @@ from dpcore.losses import Hinge, Huber, Logistic, PredictionLoss, Squared
 from dpcore.mechanism import Floats, Ints, Noise, label
 from dpcore.online.implicit import ImplicitStep
 from dpcore.online.rule import centre_of, grid_of, row_dot, to_grid
+from dpcore.online.scaling import is_void
 from dpcore.precision import refuse_coarse
 from dpcore.rows import RowLeaf
 
@@ -50,7 +51,7 @@ class ImplicitDescent:
 
     f_t(x) = sum over the tick's events of l(<a, x>, y) + (mu/2) ||x - centre||^2, where the
     derivative of l is clipped to [-L/||a||, L/||a||]: still convex, and L-Lipschitz in x, whatever
-    the data are.
+    the data are. A void row has the loss 0.
 
     **Formal guarantees**
       Unit: one event. Relation: replace_one, add_remove (a cap makes rows compete, so that an event
@@ -155,9 +156,11 @@ class ImplicitDescent:
         d, table, keys = self.dimension, cast(Floats, rows.rows), rows.keys
         a = np.ones((len(table), d))  # a last coefficient without a feature is the intercept
         a[:, : table.shape[1] - 1] = table[:, :-1]
-        y = np.ascontiguousarray(table[:, -1])
+        void = is_void(table)
+        y = np.where(void, 0.0, table[:, -1])
         length = np.sqrt(row_dot(a, a))
         steepest = self.gradient_bound / np.where(length > 0, length, 1.0)
+        steepest[void] = 0.0
 
         def gradient(at: Floats) -> Floats:
             slope = self.loss.derivative(row_dot(a, at[keys]), y)

@@ -23,7 +23,7 @@ from dpcore.losses import Squared, parse_loss
 from dpcore.mechanism import ContinualSum, Floats, Ints, SumState
 from dpcore.online.pocg import model_outputs, models, refuse_own_curvature
 from dpcore.online.ridge_leader import RidgeLeader
-from dpcore.online.scaling import Scaling
+from dpcore.online.scaling import Scaling, is_void
 from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
 from dpcore.registry import CONTINUAL_SUMS
 from dpcore.regression.moments import BITS, Moments
@@ -57,7 +57,8 @@ class Pqftl:
       Unit: one event. Relation: the plan's; a leaf is a plain sum, so rows do not compete.
       Sensitivity: x (with its intercept) is clipped to l2 norm ``reach`` and truncated toward zero
         to a lattice together with |y| <= 1; products are exact, so that the joint change of
-        (svec(x x^T), x y) is at most ``Moments.sensitivity``, which ``mechanism`` was given.
+        (svec(x x^T), x y) is at most ``Moments.sensitivity``, which ``mechanism`` was given. A void
+        row is the event (0, 0), its constant included.
       Guarantee: that of the continual sum. All the rest is post-processing.
       Source: Jain, Kothari, Thakurta (2012), PQFTL; sums and sensitivity as in incremental
         regression, Kasiviswanathan, Nissim, Jin (2017), joint.
@@ -114,13 +115,15 @@ class Pqftl:
         )
 
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Products of scaled features and target on the lattice, as groups of coordinates."""
+        """Scaled features, with their constant, and target on the lattice; void rows are 0."""
         scaled = self.scaling.bound(columns, n_events)
         features = scaled.rows[:, :-1]
         if self.intercept:
             features = np.concatenate([features, np.ones((n_events, 1))], axis=1)
         x, over, _ = clip_l2(features, self.reach)
-        rows = LATTICE.truncate(np.concatenate([x, scaled.rows[:, -1:]], axis=1))
+        rows = np.concatenate([x, scaled.rows[:, -1:]], axis=1)
+        rows[is_void(scaled.rows)] = 0.0
+        rows = LATTICE.truncate(rows)
         return Bounded(rows.astype(np.float64), scaled.clipped + over, scaled.non_finite)
 
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:

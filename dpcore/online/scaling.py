@@ -18,6 +18,14 @@ STEP = 2.0**-20
 """Scaled values are whole multiples of this."""
 
 
+def is_void(rows: Floats) -> NDArray[np.bool_]:
+    """Which rows say nothing: their event lacks a feature or the target. (N, p + 1) -> (N,).
+
+    Such a row counts as a row, where rows are capped or kept, and has no gradient and no loss.
+    """
+    return np.asarray(np.isnan(rows[:, -1]))
+
+
 @dataclass(frozen=True)
 class Scaling:
     """Features and a target, each mapped from its public range onto [-1, 1].
@@ -67,21 +75,27 @@ class Scaling:
         return np.asarray(np.asarray(self.low) + self.half)
 
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Clips to the ranges and scales; what is missing or not finite becomes 0, the middle.
+        """Clips to the ranges and scales. A number that is missing or not finite makes a void row.
 
         Returns:
-          rows (n_events, p + 1) float64 in [-1, 1], whole multiples of ``STEP``; and counts.
+          rows (n_events, p + 1) float64 in [-1, 1], whole multiples of ``STEP``; void ones are 0
+          with the canonical NaN for a target (``is_void``), all of the same bits. And counts.
         """
         rows = np.empty((n_events, len(self.columns)))
+        void = np.zeros(n_events, dtype=bool)
         clipped = non_finite = 0
         for j, (name, low, high) in enumerate(zip(self.columns, self.low, self.high, strict=True)):
             middle, half = float(self.middle[j]), float(self.half[j])
             raw = np.asarray(columns[name], dtype=np.float64)
             values, over, bad = clip_values(raw, low, high, fill=middle)
             clipped += over
-            non_finite += bad
+            if bad:
+                non_finite += bad
+                void |= ~np.isfinite(raw)
             scaled = np.clip((values - middle) * (1.0 / half), -1.0, 1.0)
             rows[:, j] = np.rint(scaled * (1.0 / STEP)) * STEP + 0.0
+        rows[void] = 0.0
+        rows[void, -1] = np.nan
         return Bounded(rows, clipped, non_finite)
 
     def coefficients(self, theta: Floats, intercept: bool, labels: bool) -> Floats:

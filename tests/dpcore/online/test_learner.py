@@ -241,7 +241,9 @@ def test_bad_values_are_bounded_and_counted() -> None:
     scaling = replace(SCALING, low=(0.0,) * 5, high=(10.0,) * 5)
     columns = {name: np.array([5.0, np.nan, 11.0, -np.inf]) for name in SCALING.columns}
     bounded = replace(learner(), scaling=scaling).bound(columns, 4)
-    assert (bounded.rows == np.array([0.0, 0.0, 1.0, 0.0])[:, None]).all()
+    void = [0.0, 0.0, 0.0, 0.0, np.nan]
+    expected = np.array([[0.0] * 5, void, [1.0] * 5, void])
+    assert np.array_equal(bounded.rows, expected, equal_nan=True)
     assert bounded.clipped == 5 and bounded.non_finite == 10
     with pytest.raises(ConfigError, match="ranges"):
         replace(SCALING, high=(-1.0,) * 5)

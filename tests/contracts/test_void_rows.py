@@ -1,0 +1,87 @@
+"""Every model of the registry: an event without its target or a feature teaches nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared
+from dpcore.noise.silent import NoNoise
+from dpcore.online.gradients import Gradients
+from dpcore.online.scaling import Scaling, is_void
+from dpcore.plan import Plan
+from dpcore.rows import RowLeaf
+from dpcore.simulate import Events, bounded, leaves_for
+from tests.contracts.test_models import KEYS, NAMES, SECRET, TICKS, events, plan, taken
+
+BAD = (np.nan, np.inf, -np.inf)
+
+
+def spoilt(given: Events, which: Any, column: str | None = None) -> Events:
+    """The same events, some without a column's number (None: one column or another)."""
+    columns = {name: values.copy() for name, values in given.columns.items()}
+    for i, at in enumerate(which):
+        name = column or ("y", "u", "v")[i % 3]
+        columns[name][at] = BAD[i % 3]
+    return Events(given.times, given.keys, columns)
+
+
+def released(made: Plan, given: Events) -> list[bytes]:
+    """All releases of all keys, without noise."""
+    program: Any = made.program
+    leaves = leaves_for(made, bounded(made, given, TICKS), TICKS, SECRET)(list(range(len(KEYS))))
+    state = program.init(len(KEYS))
+    _, noisy = program.step(state, leaves(0, TICKS), lambda part: NoNoise(0))
+    return [one.value.tobytes() for one in program.solve(tuple(noisy), np.arange(TICKS))]
+
+
+@pytest.mark.parametrize("column", ["y", "u", None])
+@pytest.mark.parametrize("name", NAMES)
+def test_half_of_the_events_void_is_half_of_the_events(name: str, column: str | None) -> None:
+    # The baseline's model stays at its start while rows are few beside its noise.
+    made, given = plan(name), events(12_000 if name == "regression.naive" else 200, seed=3)
+    every = np.arange(len(given.times))
+    void = every[np.random.default_rng(4).random(len(every)) < 0.5]
+    found = released(made, spoilt(given, void, column))
+    assert found == released(made, taken(given, np.setdiff1d(every, void)))
+    assert found != released(made, given)
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_remove", "replace_anywhere"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_void_row_moves_no_release_by_itself(name: str, relation: str) -> None:
+    """So a neighbour that voids a row, or fills one, changes what a leaf adds up to by that row
+    alone: at most half of what exchanging it may, which is what is paid for."""
+    made, given = plan(name, relation), events(90, seed=5)
+    without = taken(given, np.arange(3, 90))
+    assert released(made, spoilt(given, [0, 1, 2])) == released(made, without)
+
+
+def test_void_rows_are_of_the_same_bits_and_clean_ones_stay() -> None:
+    scaling = Scaling(("u", "v", "y"), (0.0, -1.0, 0.0), (2.0, 3.0, 16.0))
+    given = events(300, seed=6)
+    clean = {name: np.nan_to_num(column, nan=1.0) for name, column in given.columns.items()}
+    given = Events(given.times, given.keys, clean)
+    void = np.arange(0, 300, 2)
+    whole, part = (scaling.bound(e.columns, 300) for e in (given, spoilt(given, void)))
+    assert np.array_equal(np.flatnonzero(is_void(part.rows)), void)
+    assert part.rows[1::2].tobytes() == whole.rows[1::2].tobytes()
+    assert len({row.tobytes() for row in part.rows[void]}) == 1 and part.non_finite == 150
+    leaf = RowLeaf.from_events(
+        np.zeros(300, np.int64), part.rows, given.times, np.zeros((300, 2), np.uint64), 1
+    )
+    again = RowLeaf.from_bytes(leaf.to_bytes())
+    assert again.to_bytes() == leaf.to_bytes() and is_void(again.rows).sum() == 150
+
+
+@pytest.mark.parametrize(
+    "loss", [Squared(), Absolute(), Quantile(0.8), Huber(0.5), Logistic(), Hinge()]
+)
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_void_row_has_no_gradient_and_no_loss(loss: Any, intercept: bool) -> None:
+    gradients = Gradients(loss, 1.0, 2.0, 2, intercept)
+    rows = np.array([[0.0, 0.0, np.nan], [0.5, -0.25, 0.75]])
+    found = gradients.of_rows(np.full((2, gradients.parameters), 0.3), rows)
+    assert not found[0].any() and found[1].any()
