@@ -100,8 +100,11 @@ def decode_csv(
         if not len(chunk):
             continue
         bad = _stray_returns(chunk, quoted_newlines) | _stray_marks(chunk)
-        if quoted_newlines and not parser.is_closed(chunk.line(len(chunk) - 1)):
-            bad[-1] = True  # the file ends inside a quote
+        for i in range(len(chunk) - 1, -1, -1):
+            # What follows tells that a quote was left open. Nothing follows the last line.
+            if not bad[i] and parser.is_closed(chunk.line(i)):
+                break
+            bad[i] = True
         raw = parser.columns(chunk, bad)
         if bad.any():
             dead = dead_letters(source, chunk.numbers[bad], "malformed")

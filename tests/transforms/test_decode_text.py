@@ -437,6 +437,14 @@ def test_a_quote_left_open_far_ahead_swallows_nothing() -> None:
     assert dead == [(502, "malformed"), (1003, "malformed")]
 
 
+@pytest.mark.parametrize("after", [b"", b'"\n', b"\xef\xbb\xbf19970101,north,7,2,3\n"])
+def test_a_quote_left_open_by_the_last_line_is_no_other_than_one_before(after: bytes) -> None:
+    line = b'19970101,north,7,2,"3\n'
+    for data in (HEAD + line + after, HEAD + line + after + GOOD):
+        events, dead = csv(data)
+        assert (2, "malformed") in dead and len(events) == (data[-len(GOOD) :] == GOOD)
+
+
 def test_metadata_names_the_source() -> None:
     (decoded,) = decode_bytes(GOOD_JSON, "ndjson", SCHEMA, "some/file")
     assert decoded.events is not None
