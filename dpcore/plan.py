@@ -301,6 +301,7 @@ def guarantee_of(
         keys_public=config.key is not None and config.key.observed_keys_are_public,
         horizon=horizon,
         has_key=config.key is not None,
+        has_unit=config.schema_.unit is not None,
         circumstances=circumstances,
         copies=copies,
     )

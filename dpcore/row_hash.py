@@ -1,5 +1,11 @@
 """Hashes of events: which rows stay when a cap bites, and which events are one and the same.
 
+**What a cap keeps of neighbours.** The rows of the smallest hashes stay. One row that is there or
+not, or exchanged for another of another hash, moves at most one row over the edge: of what is kept
+one row goes and one comes, whatever the relation. With ids the hash is that of the id, so under
+replace_one the content of a row decides neither its own place nor that of others. Without ids it
+is that of the content, keyed, and the exchange is what it costs: learners pay for both rows.
+
 Keys are derived for a name. Where rows are kept by their hashes the name is the plan's digest, so
 that neither the list of keys nor the number of blocks decides what is released.
 """

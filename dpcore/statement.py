@@ -9,7 +9,11 @@ from dpcore.guarantee import Copies, Expiration, Relation
 
 
 def neighbours(
-    relation: Relation, has_id: bool = False, has_key: bool = True, id_horizon: int | None = None
+    relation: Relation,
+    has_id: bool = False,
+    has_key: bool = True,
+    id_horizon: int | None = None,
+    has_unit: bool = False,
 ) -> str:
     """What two streams are compared.
 
@@ -31,7 +35,8 @@ def neighbours(
             "different"
         )
     else:
-        names = ["time", *(["key"] if has_key else []), *(["id"] if has_id else [])]
+        there = {"time": True, "key": has_key, "id": has_id, "unit": has_unit}
+        names = [name for name, has in there.items() if has]
         read = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
         whole = "with all its records " if has_id else ""
         cell = "key and tick" if has_key else "tick"
@@ -53,6 +58,7 @@ def statement(
     horizon: int | None = None,
     *,
     has_key: bool = True,
+    has_unit: bool = False,
     circumstances: Circumstances = NONE,
     copies: tuple[Copies, ...] = (),
 ) -> str:
@@ -60,12 +66,12 @@ def statement(
 
     Args:
       relation, window, epsilon, delta, expiration, copies: as in ``Guarantee``.
-      has_id: events carry ids. has_key: they carry keys. keys_public: keys are found in the data.
+      has_id, has_key, has_unit: what events carry. keys_public: keys are found in the data.
       horizon: ticks of the clock; None: no end.
       circumstances: what the job adds.
     """
     forgotten = circumstances.id_horizon if has_id else None
-    told = neighbours(relation, has_id, has_key, forgotten)
+    told = neighbours(relation, has_id, has_key, forgotten, has_unit)
     text = f"{told} {promise(relation, window, epsilon, delta, expiration, horizon)}"
     if forgotten is not None:
         text += f" {forgetting(forgotten, copies)}"

@@ -212,7 +212,10 @@ def refused(plan: Plan) -> Iterator[str]:
     config = plan.config
     end = f" or after {config.clock.end}" if config.clock.end else ""
     yield f"events before {config.clock.start}{end}"
-    yield "records that do not match the schema, or have no event time"
+    schema = config.schema_
+    key = None if config.key is None else config.key.column
+    needed = [name for name in (schema.time.column, key, schema.id, schema.unit) if name]
+    yield f"records that cannot be read as such, or not their {' or '.join(needed)}"
     if config.schema_.arrival is not None:
         yield f"events that arrive more than {config.clock.delay} after their own time"
     if config.key is not None and config.key.declared is not None:

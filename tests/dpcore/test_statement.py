@@ -41,6 +41,12 @@ def test_replace_one_compares_records_that_both_streams_can_read() -> None:
     assert "with its time and key in both" in neighbours("replace_one")
 
 
+def test_a_unit_that_cannot_be_read_puts_a_record_aside_and_the_statement_says_so() -> None:
+    told = CONFIG.format(id="number, unit: who", relation="replace_one, unit: event", delta=1e-6)
+    text = Plan.from_yaml(told).guarantee.statement
+    assert "read as a record with its time, key, id and unit in both" in text
+
+
 def test_a_horizon_makes_another_event_of_a_late_copy_and_the_statement_says_so() -> None:
     whole = plan()
     assert "every record that carries its id" in whole.guarantee.statement
