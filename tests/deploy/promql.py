@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 
 FUNCTIONS = frozenset({"absent", "increase", "rate", "time", "sum", "max", "min", "label_replace"})
-WORDS = frozenset({"by", "and", "or", "unless", "bool", "job_name"})
+WORDS = frozenset({"by", "on", "group_left", "and", "or", "unless", "bool", "job_name", "field"})
 TOKEN = re.compile(
     r"""(?P<space>\s+)
       | (?P<matchers>\{[^{}]*\})
-      | (?P<range>\[\d+[smhd]\])
+      | (?P<range>\[\d+[smhd](:\d+[smhd])?\])
+      | (?P<text>"[^"]*")
       | (?P<number>\d+(\.\d+)?(e\d+)?)
       | (?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)
       | (?P<operator>==|!=|<=|>=|[-+*/<>])
@@ -53,8 +54,9 @@ def check(text: str) -> None:
                 raise ValueError(f"{last} before ) is not whole")
         if kind == "operator" and (before in ("operator", "start") or last == "("):
             raise ValueError(f"{word} has nothing before it")
-        if kind == "range" and before not in ("name", "matchers"):
-            raise ValueError(f"{word} has no selector before it")
+        sub = ":" in word
+        if kind == "range" and (last != ")" if sub else before not in ("name", "matchers")):
+            raise ValueError(f"{word} has no {'expression' if sub else 'selector'} before it")
         operand = kind in ("name", "number") and word not in WORDS
         if operand and before in ("number", "matchers", "range"):
             raise ValueError(f"{word} stands after {last}")
@@ -64,18 +66,24 @@ def check(text: str) -> None:
                     raise ValueError(f"{part} is no matcher")
     if depth or parts[-1][0] == "operator":
         raise ValueError("it is not whole")
-    for (kind, word), (_, after) in zip(parts, [*parts[1:], ("end", "")], strict=False):
+    for (kind, word), (after_kind, after) in zip(parts, [*parts[1:], ("end", "")], strict=False):
+        if kind == "matchers" and "__name__" in word and ":" not in after and after_kind == "range":
+            raise ValueError("series of several names are alike once a function drops the names")
         if kind == "name" and after == "(" and word not in FUNCTIONS | WORDS:
             raise ValueError(f"{word} is no function")
 
 
 def metrics(text: str) -> set[str]:
-    """Names of metrics that an expression reads; alternatives of ``__name__`` spelled out."""
+    """Names of metrics that an expression reads; alternatives of ``__name__`` spelled out.
+
+    What ends on ``.+`` stands for all that begin so.
+    """
     found = set()
     for kind, word in tokens(text):
         if kind == "name" and word not in FUNCTIONS | WORDS:
             found.add(word)
         if kind == "matchers":
-            for stem, choices in re.findall(r'__name__=~"(\w+)\(([\w|]+)\)"', word):
-                found |= {stem + choice for choice in choices.split("|")}
+            pattern = r'__name__=~"(\w+)\(([\w|]+)\)(\w*(?:\.\+)?)"'
+            for stem, choices, rest in re.findall(pattern, word):
+                found |= {f"{stem}{choice}{rest}" for choice in choices.split("|")}
     return found

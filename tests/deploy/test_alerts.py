@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 from pipelines.summary import COUNTERS
 from tests.deploy.promql import check, metrics
+from transforms.reasons import MISSING, REASONS, UNREAD, VALUES, counter_of, refused_by_field
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES: dict[str, Any] = YAML(typ="safe").load(
@@ -60,7 +61,8 @@ def test_rule_is_whole(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_rule_reads_metrics_that_exist(name: str) -> None:
-    counted = {*COUNTERS, "ticks_released", "releases"}
+    fields = {counter_of("", reason) + ".+" for reason in (MISSING, *VALUES)}
+    counted = {*COUNTERS, "ticks_released", "releases", *fields}
     found = metrics(ALERTS[name]["expr"])
     assert found
     for metric in found:
@@ -76,7 +78,7 @@ def test_rule_says_what_to_do_and_where_it_is_written(name: str) -> None:
     assert notes["section"] in anchors
     assert notes["action"].endswith(".") and notes["summary"].endswith(".")
     for label in re.findall(r"\$labels\.(\w+)", notes["summary"]):
-        assert f"by ({label})" in ALERTS[name]["expr"]
+        assert re.search(rf"sum by \([^)]*\b{label}\b|by \({label}\)", ALERTS[name]["expr"])
     assert f"`{name}`" in OPERATIONS
 
 
@@ -85,8 +87,29 @@ def test_what_must_be_zero_is_watched_without_delay() -> None:
     assert ALERTS["WeirDivergent"]["labels"]["severity"] == "page"
 
 
+def test_what_is_refused_is_every_reason_that_a_run_over_files_counts() -> None:
+    """``refused_by_field`` says which reasons those are; each must be in the page's rule."""
+    left, _, right = ALERTS["WeirRefuses"]["expr"].partition("> 0.5 *")
+    reasons = {name for name in REASONS if refused_by_field({name: 1})} - set(VALUES)
+    assert {name.removeprefix(BEAM) for name in metrics(left)} == reasons
+    assert {name.removeprefix(BEAM) for name in metrics(right)} == {"events", *UNREAD}
+    assert metrics(ALERTS["WeirDeadLetters"]["expr"]) == {
+        BEAM + name for name in ("events", *UNREAD)
+    }
+
+
 @pytest.mark.parametrize(
-    "broken", ["sum(rate(x[5m])", "x > > 1", "x[5m", "rate(x[5m]) >", "grate(x[5m])", "x{a=b}"]
+    "broken",
+    [
+        "sum(rate(x[5m])",
+        "x > > 1",
+        "x[5m",
+        "rate(x[5m]) >",
+        "grate(x[5m])",
+        "x{a=b}",
+        "rate(x[5m:1m])",
+        'rate({__name__=~"x_(a|b)"}[5m])',
+    ],
 )
 def test_broken_expressions_are_seen(broken: str) -> None:
     with pytest.raises(ValueError):
