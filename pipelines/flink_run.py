@@ -158,7 +158,8 @@ class FlinkRun:
         waiter = _Waiter(result)
         job = self._running(waiter)
         if self._streaming:
-            self._state.remember(self.rest.url, job, self.name)
+            refused = self._job.limits.refused
+            self._state.remember(self.rest.url, job, self.name, refused)
             _log.info("runs as job %s on %s", job, self.rest.url)
         if self._target.detach:
             return Ended(RUNNING, job, self.rest.url)

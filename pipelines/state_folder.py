@@ -153,11 +153,12 @@ class StateFolder:
             )
         return Path(path).absolute().as_uri()
 
-    def remember(self, url: str, job: str, name: str) -> None:
-        """Notes where the job runs, for ``weir status``."""
-        self._write(JOB_FILE, {"url": url, "job": job, "name": name}, replace=True)
+    def remember(self, url: str, job: str, name: str, refused: float) -> None:
+        """Notes where the job runs and its limits.refused, for ``weir status``."""
+        noted = {"url": url, "job": job, "name": name, "refused": refused}
+        self._write(JOB_FILE, noted, replace=True)
 
-    def running(self) -> Mapping[str, str] | None:
+    def running(self) -> Mapping[str, Any] | None:
         """What was last noted; None where nothing was."""
         return self._read(JOB_FILE)
 

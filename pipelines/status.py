@@ -15,8 +15,10 @@ from rich.padding import Padding
 from rich.text import Text
 
 from dpcore.errors import ConfigError
+from pipelines.alarms import alarms_of
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed
+from pipelines.job_config import Limits
 from pipelines.result_files import result_files
 from pipelines.results import Run
 from pipelines.state_folder import StateFolder, local
@@ -32,12 +34,15 @@ NEVER = -(1 << 62)
 LATEST_GAUGES = frozenset({"last_tick", "watermark_lag_ms"})
 
 
-def of_flink(url: str, wanted: str | None = None) -> list[dict[str, Any]]:
+def of_flink(
+    url: str, wanted: str | None = None, limit: float | None = None
+) -> list[dict[str, Any]]:
     """Our jobs on a cluster, newest first, JSON-able.
 
     Args:
       url: of Flink's REST interface. wanted: one job's id; None: all of ours that run, and if none
         does, the last that did.
+      limit: ``limits.refused`` of the job, its default where nobody knows.
 
     Raises:
       ConfigError: Flink does not answer there, or knows no such job.
@@ -48,7 +53,7 @@ def of_flink(url: str, wanted: str | None = None) -> list[dict[str, Any]]:
         if wanted is not None:
             jobs = [job for job in jobs if job["jid"] == wanted]
         live = [job for job in jobs if job["end-time"] < 0]
-        return [job_of(rest, job) for job in live or jobs[:1]]
+        return [job_of(rest, job, limit) for job in live or jobs[:1]]
     except EngineFailed:
         raise ConfigError(
             "--flink-master",
@@ -58,8 +63,8 @@ def of_flink(url: str, wanted: str | None = None) -> list[dict[str, Any]]:
         ) from None
 
 
-def job_of(rest: FlinkRest, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """One job.
+def job_of(rest: FlinkRest, entry: Mapping[str, Any], limit: float | None = None) -> dict[str, Any]:
+    """One job; limit: see ``of_flink``.
 
     Raises:
       EngineFailed: Flink does not answer.
@@ -85,6 +90,7 @@ def job_of(rest: FlinkRest, entry: Mapping[str, Any]) -> dict[str, Any]:
         },
         "last_tick": counts.pop("last_tick", None),
         "watermark_lag_seconds": lag_of(rest, job),
+        "alarms": list(alarms_of(counts, Limits().refused if limit is None else limit)),
         "operator": counts,
     }
 
@@ -205,7 +211,7 @@ def look(place: str | None, master: str | None) -> list[dict[str, Any]]:
     if noted is None and state.is_begun():
         raise ConfigError("status", place, "is a folder of checkpoints whose job never ran.")
     if noted is not None:
-        found = of_flink(noted["url"], noted["job"])
+        found = of_flink(noted["url"], noted["job"], noted.get("refused"))
         if not found:
             raise ConfigError("status", place, f"was last run as job {noted['job']}, now gone.")
         return found
@@ -221,6 +227,8 @@ def render(found: list[dict[str, Any]], out: Console) -> None:
         for name, value in lines_of(entry):
             rows.add_row(name, value)
         out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+        for alarm in entry.get("alarms", ()):
+            out.print(Padding(Text(alarm, style="bold red"), (0, 0, 0, 2), expand=False))
         counts = entry.get("operator") or {}
         if counts:
             out.print(Text("  For the operator only: private counts since the job was started"))

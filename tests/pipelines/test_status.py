@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from rich.console import Console
 
 from pipelines import status
+from pipelines.alarms import alarms_of
 from pipelines.engines.flink_rest import FlinkRest
 from tests.pipelines.conftest import Weir
+from transforms.reasons import counter_of
 
 NOT_A_NUMBER = "not_a_number_in_price___2eeur"
 STEP = "0.[3]Tick.weir_"
@@ -103,6 +107,46 @@ def test_the_folder_of_checkpoints_knows_its_job(weir: Weir, flink: str, tmp_pat
     assert json.loads(weir("status", tmp_path, "--json").stdout)[0]["job"] == "a1"
     (tmp_path / "_job.json").write_text(json.dumps({**noted, "job": "gone"}))
     assert weir("status", tmp_path).exit_code == 2
+
+
+def test_what_a_stream_refuses_is_told_in_red_and_stops_nothing(
+    weir: Weir, flink: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = {
+        "unreadable_time": 30, counter_of("at", "unreadable_time"): 30,
+        "not_a_number": 4, counter_of("rating", "not_a_number"): 4,
+        counter_of("rating", "missing"): 36, counter_of("tip", "missing"): 39,
+    }  # fmt: skip
+    path = "/jobs/a1/vertices/v/subtasks/metrics"
+    more = [{"id": f"{STEP}{name}", "sum": n, "max": n} for name, n in counted.items()]
+    monkeypatch.setitem(ANSWERS, path, [*ANSWERS[path], *more])
+    noted = {"url": f"http://{flink}", "job": "a1", "name": "weir-shop-1"}
+
+    def alarms(limit: float | None = None) -> str:
+        known = noted if limit is None else {**noted, "refused": limit}
+        (tmp_path / "_job.json").write_text(json.dumps(known))
+        result = weir("status", tmp_path, "--json")
+        assert result.exit_code == 0
+        (job,) = json.loads(result.stdout)
+        assert job["state"] == "RUNNING"
+        return "\n".join(job["alarms"])
+
+    unread = "rating: no readable value in any of 40 events"
+    assert unread in alarms() and "tip" not in alarms() and "of 70" not in alarms()
+    assert "30 records of 70 were refused" in alarms(0.25) and unread in alarms(0.25)
+    words = " ".join(weir("status", tmp_path).stdout.split())
+    assert unread in words and "4 rating: not a number" in words
+
+
+def test_red_is_for_what_is_wrong() -> None:
+    assert alarms_of({"events": 40, counter_of("tip", "missing"): 39}, 0.5) == ()
+    assert alarms_of({}, 0.5) == () and alarms_of({counter_of("tip", "missing"): 0}, 0.5) == ()
+    assert len(alarms_of({"events": 4, "malformed": 5}, 0.5)) == 1
+    drawn = Console(file=io.StringIO(), force_terminal=True, width=80)
+    entry = {"name": "x", "folder": "out", "ticks": 1, "last_tick": 0, "behind_seconds": None}
+    status.render([{**entry, "complete": False, "alarms": ["tip: gone."]}], drawn)
+    told = cast(io.StringIO, drawn.file).getvalue()
+    assert "\x1b[1;31mtip: gone.\x1b[0m" in told
 
 
 def test_a_folder_of_results(weir: Weir, small: Path) -> None:
