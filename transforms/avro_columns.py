@@ -38,6 +38,9 @@ def columns_of(
     raw: dict[str, Any] = {}
     spoilt: dict[str, Any] = {}
     for name in schema.needed:
+        if name not in fields:
+            raw[name] = pa.nulls(len(records))
+            continue
         tag, branches = fields[name]
         values = [record[tag] for record in records]
         if len(branches) > 1:

@@ -138,7 +138,8 @@ def _decode(batch: pa.RecordBatch, first: int, schema: EventSchema, source: str)
     raw: dict[str, Any] = {}
     spoilt: dict[str, Any] = {}
     for name in schema.needed:
-        found = sound(batch.column(name))
+        there = name in batch.schema.names
+        found = sound(batch.column(name) if there else pa.nulls(batch.num_rows))
         if found is None:
             return lost_rows(source, first, batch.num_rows)
         raw[name] = found.values

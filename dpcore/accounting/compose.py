@@ -92,7 +92,7 @@ def joint_sensitivity(
         nothing changes.
       relation: which neighbours.
       may_vanish: under ``replace_one``, whether an event may be filtered out (by a predicate on
-        its payload, or as malformed) after its payload changed. Ignored by the other relations,
+        its payload, or as late) after its payload changed. Ignored by the other relations,
         which cover it anyway.
 
     Formal guarantees:

@@ -117,17 +117,29 @@ def test_numbers_where_times_should_be_are_dead_letters_on_a_stream(form: str) -
 
 
 @pytest.mark.parametrize("form", ["avro", "arrow"])
-def test_columns_that_cannot_play_their_role_cost_their_message_only(form: str) -> None:
+def test_columns_that_cannot_play_their_role_cost_their_values_only(form: str) -> None:
     one = event(1)
     wrong = payload(form, [{**one, "order": 0.5}])
     absent = payload(form, [{k: v for k, v in one.items() if k != "store"}])
     whole = payload(form, [{**one, "order": 7}])
     events, dead, *_ = decode(form, [wrong, payload(form, [one]), absent, whole])
-    assert [e["@id"] for e in events] == ["o1", "7"]
-    assert dead == [
-        (f"{SUB}#m0", 0, "order", "unreadable_id"),
-        (f"{SUB}#m2", -1, "", "malformed"),
-    ]
+    assert {(e["@source"], e["@id"], e["@key"]) for e in events} == {
+        (f"{SUB}#m1", "o1", one["store"]),
+        (f"{SUB}#m2", "o1", None),
+        (f"{SUB}#m3", "7", one["store"]),
+    }
+    assert dead == [(f"{SUB}#m0", 0, "order", "unreadable_id")]
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson", "avro", "arrow"])
+def test_a_column_of_another_type_or_none_is_missing_in_its_message(form: str) -> None:
+    schema = EventSchema.build(Stamp("at"), key="store", numbers=["paid"], where="note != 'x'")
+    one = event(1)
+    given = [{**one, "paid": 2.5, "note": "y"}, {**one, "paid": "no", "note": 0.5}, one]
+    events, dead, *_ = decode(form, [payload(form, [each]) for each in given], schema)
+    found = {e["@source"][-2:]: (str(e["paid"]), e["note"]) for e in events}
+    assert found == {"m0": ("2.5", "y"), "m1": ("nan", None), "m2": ("nan", None)}
+    assert [letter[2:] for letter in dead] == [("note", "not_text"), ("paid", "not_a_number")]
 
 
 def test_a_declared_arrival_is_kept_and_filled_where_it_is_missing() -> None:
