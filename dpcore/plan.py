@@ -353,8 +353,8 @@ def warnings_for(
     if uneven(program) > UNEVEN:
         found.append(
             "The promise is so strict, and its noise so large in steps of the lattice, that the "
-            "rounding of doubles is not small beside it. Take a larger epsilon, or "
-            "mechanism.noise: discrete_gaussian, which is exact."
+            "rounding of doubles is not small beside it. Take a larger epsilon, or, where it "
+            "can serve, mechanism.noise: discrete_gaussian, which is exact."
         )
     if config.schema_.id is None:
         found.append(

@@ -4,7 +4,7 @@ Real-valued noise is drawn in double precision and rounded to the lattice. From 
 double is a multiple of 2: noise of that size misses every other step, and whether an output can
 occur at all then depends on the exact sum below it, which is what the noise is there to hide. So
 noise is refused whose tails reach 2^53 steps. Exact noise (``discrete_gaussian``) is made in
-integers and has no such end.
+integers: its sampler ends at a standard deviation of 2^40 steps, and is refused beyond.
 
 Well below that doubles are uneven already: ``unevenness`` tells how much of the promise it takes,
 and the plan warns from ``UNEVEN`` on.
@@ -27,8 +27,7 @@ UNEVEN = 1 / 16
 """From this share on the unevenness of doubles is no longer small beside the promise itself."""
 
 REMEDIES: Mapping[str, str] = {
-    "gaussian": "raise epsilon or delta, protect for a shorter time, or set mechanism.noise: "
-    "discrete_gaussian, which is exact.",
+    "gaussian": "raise epsilon or delta, or protect for a shorter time.",
     "k_norm": "raise epsilon, protect for a shorter time, or set a delta above 0.",
 }
 

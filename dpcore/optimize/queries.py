@@ -9,10 +9,17 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.continual.unit import NOISE_OF, draw_units, noise_scale_for, unit_variance
+from dpcore.continual.unit import (
+    NOISE_OF,
+    draw_units,
+    lattice_variances,
+    noise_scale_for,
+    unit_variance,
+)
 from dpcore.errors import ConfigError, WeirError
 from dpcore.guarantee import Loss
 from dpcore.mechanism import Digests, Floats, Ints, Noise, label
+from dpcore.noise.discrete_gaussian import MAX_VARIANCE
 from dpcore.optimize.design import Design
 from dpcore.optimize.problem import Problem
 from dpcore.precision import refuse_coarse
@@ -162,14 +169,16 @@ def scale_of(sensitivity: float, budget: Loss, share: Fraction, dimension: int) 
         scales.
 
     Raises:
-      ConfigError: so little is left for it that its noise does not fit an integer.
+      ConfigError: so little is left for it that its noise misses steps of the lattice, does not fit
+        an integer, or is beyond the exact sampler.
     """
     units = float(1 / share) * (1 + 2.0**-50)
     scale = noise_scale_for(units, sensitivity, budget)
     kind = NOISE_OF[budget.kind]
     stddev = math.sqrt(unit_variance(kind, scale, (1.0,) * dimension))
     refuse_coarse("a query", kind, stddev, "model.iterations", TAKE_FEWER)
-    if not scale < ROOM / (64 + dimension):
+    exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
+    if exact[0] > MAX_VARIANCE or not scale < ROOM / (64 + dimension):
         raise ConfigError(
             "model.iterations", share, f"leave too little of the budget for each; {TAKE_FEWER}"
         )

@@ -125,3 +125,10 @@ def test_noise_outside_of_continual_sums_is_refused_at_the_same_place(name: str)
             steps /= program.problem.gradients.lattice.resolution
         assert TAILS["gaussian"] * steps < WHOLE
     raise AssertionError("nothing was refused")
+
+
+@pytest.mark.parametrize("name", ["regression.erm", "online.follow_the_leader"])
+def test_exact_noise_beyond_its_sampler_is_refused_when_it_is_planned(name: str) -> None:
+    Plan.from_yaml(config(name, "discrete_gaussian", 1e-3, 1e-9))
+    with pytest.raises(ConfigError):
+        Plan.from_yaml(config(name, "discrete_gaussian", 1e-8, 1e-9))
