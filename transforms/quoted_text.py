@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transforms.text import CHUNK_BYTES, LINE_BYTES, Chunk
 
 _QUOTE, _NEWLINE, _RETURN = 34, 10, 13
+
+Ints = NDArray[np.int64]
 
 
 def record_pattern(delimiter: str) -> re.Pattern[bytes]:
@@ -73,7 +76,7 @@ def quoted_chunks(
                 continue
         if skipping:
             return
-        cut = _cut(rest + block, first, pattern, line_bytes, not block)
+        cut = _cut(rest + block, first, pattern, ord(delimiter), line_bytes, not block)
         first += cut.lines
         rest, skipping = cut.rest, cut.skipping
         yield cut.chunk
@@ -90,7 +93,32 @@ class _Cut(NamedTuple):
     skipping: bool
 
 
-def _cut(data: bytes, first: int, pattern: re.Pattern[bytes], line_bytes: int, ended: bool) -> _Cut:
+def _to_match(buffer: NDArray[np.uint8], ends: Ints, delimiter: int) -> Ints:
+    """Lines whose quotes have to be looked at one by one.
+
+    In all others each quote that opens a field has a delimiter or a newline in front, and the next
+    one has such behind it: they close what they open. Most quoted lines are like that.
+    """
+    quotes = np.flatnonzero(buffer == _QUOTE)
+    lines = np.searchsorted(ends, quotes)
+    order = np.arange(len(quotes)) - np.searchsorted(lines, lines)
+    around = np.concatenate([[_NEWLINE], buffer, [_QUOTE]])
+    before, behind = around[quotes], around[quotes + 2]
+    opens = (before == delimiter) | (before == _NEWLINE)
+    closes = (behind == delimiter) | (behind == _NEWLINE) | (behind == _RETURN)
+    plain = np.where(order % 2 == 0, opens, closes)
+    last = np.append(lines[1:] != lines[:-1], True) if len(lines) else np.zeros(0, dtype=bool)
+    return np.unique(lines[~plain | (last & (order % 2 == 0))])
+
+
+def _cut(
+    data: bytes,
+    first: int,
+    pattern: re.Pattern[bytes],
+    delimiter: int,
+    line_bytes: int,
+    ended: bool,
+) -> _Cut:
     buffer = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero(buffer == _NEWLINE)
     partial = bool(data) and data[-1] != _NEWLINE
@@ -103,7 +131,7 @@ def _cut(data: bytes, first: int, pattern: re.Pattern[bytes], line_bytes: int, e
     long = ends - starts > line_bytes
     last = ends.copy()
     stop, cursor, skipping = whole, 0, False
-    for place in np.unique(np.searchsorted(ends, np.flatnonzero(buffer == _QUOTE))).tolist():
+    for place in _to_match(buffer, ends, delimiter).tolist():
         if place < cursor:
             continue
         start = int(starts[place])

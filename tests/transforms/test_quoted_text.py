@@ -71,6 +71,39 @@ def test_as_another_reader_reads_them(rows: list[list[str]], chunk_bytes: int) -
     assert [next(python_csv.reader(io.StringIO(r.decode(), newline=""))) for _, r in found] == rows
 
 
+@given(st.text(alphabet='a",\n\r', max_size=40), st.integers(1, 50), st.integers(3, 50))
+@settings(max_examples=400, deadline=None)
+def test_quotes_one_by_one(text: str, chunk_bytes: int, line_bytes: int) -> None:
+    found, long = records(text.encode(), chunk_bytes, line_bytes)
+    assert (found, long) == one_by_one(text.encode(), line_bytes)
+
+
+def one_by_one(data: bytes, line_bytes: int) -> tuple[list[tuple[int, bytes]], list[int]]:
+    """As ``records``, a byte at a time."""
+    found, long, at = [], [], 0
+    while at < len(data):
+        number = data.count(b"\n", 0, at) + 1
+        end, quoted, fresh = at, False, True
+        while end < len(data) and end - at <= line_bytes and (quoted or data[end] != 10):
+            byte = data[end : end + 1]
+            if quoted and byte == b'"' and data[end + 1 : end + 2] == b'"':
+                end += 1
+            elif byte == b'"' and (quoted or fresh):
+                quoted = not quoted
+            fresh = byte == b"," and not quoted
+            end += 1
+        if end - at > line_bytes:
+            long.append(number)
+            end = data.find(b"\n", at + line_bytes)
+            end = len(data) if end < 0 else end
+        else:
+            # What the file leaves open reaches to its end, but for the last newline.
+            record = data[at:end].removesuffix(b"\n" if quoted else b"").removesuffix(b"\r")
+            found += [(number, record)] if record else []
+        at = end + 1
+    return found, long
+
+
 @given(st.lists(st.binary(max_size=30).filter(lambda line: b'"' not in line), max_size=6))
 @settings(max_examples=100, deadline=None)
 def test_records_that_open_no_quote_are_read_alone(lines: list[bytes]) -> None:
