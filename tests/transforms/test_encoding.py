@@ -73,7 +73,7 @@ def test_half_a_unit_at_the_end_spoils_the_last_line() -> None:
 
 def test_newlines_are_whole_units() -> None:
     # U+0A0A and U+010A hold the byte of a newline, aligned and not.
-    text = "\u0a0a\u010a\u0a01,x\ny\n"
+    text = "\u0a0a\u010a\u0a01,\u0a05\u0100\u0a05x\ny\n"
     assert recoded(text.encode("utf-16-le"), "utf-16-le", 3).decode() == text
     assert recoded(text.encode("utf-16-be"), "utf-16-be", 3).decode() == text
 
