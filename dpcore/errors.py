@@ -23,10 +23,7 @@ class ConfigError(WeirError):
         self.field = field
         self.value = value
         self.remedy = remedy
-        super().__init__(field, value, remedy)  # so that a worker's comes back as what it is
-
-    def __str__(self) -> str:
-        return f"{self.field} = {self.value!r}: {self.remedy}"
+        super().__init__(f"{field} = {value!r}: {remedy}")
 
 
 class CodecError(WeirError):

@@ -12,7 +12,7 @@ from pipelines.first_text import signs_of
 from transforms.decode_batch import Decoded
 from transforms.event_schema import EventSchema
 from transforms.first_look import Evidence, FirstLook
-from transforms.first_look_words import Place, refusal
+from transforms.first_look_words import Place, doubtful_predicate, refusal
 
 CHUNK_BYTES = 1 << 18
 FAR = 1_000_000
@@ -32,14 +32,14 @@ def look_at_files(source: FileSource, matched: Sequence[files.File], look: First
       ConfigError: what none of the records looked at has, and what to write instead.
     """
     full = [file for file in matched if file.size]
+    if not full:
+        return
     source = replace(source, chunk_bytes=CHUNK_BYTES)
     seen = _seen(source, full, look)
     doubts = look.doubts(seen)
-    signs = (
-        signs_of(full[0].path, source.form == "csv", source.text)
-        if _is_text(source, full)
-        else None
-    )
+    signs = None
+    if source.form in ("csv", "ndjson"):
+        signs = signs_of(full[0].path, source.form == "csv", source.text)
     if signs is not None:
         error = signs.error(seen)
         if error is not None:
@@ -53,13 +53,12 @@ def look_at_files(source: FileSource, matched: Sequence[files.File], look: First
         seen += look.tried(doubts, again)
         shape = [signs.shape] if signs is not None and signs.shape else []
         raise refusal(look, seen, doubts, _place(source, full), shape)
-    note = None if signs is None else signs.note(seen)
-    if note is not None:
+    notes = [
+        doubtful_predicate(look, seen, _place(source, full)),
+        None if signs is None else signs.note(seen),
+    ]
+    for note in filter(None, notes):
         _log.warning(note)
-
-
-def _is_text(source: FileSource, full: Sequence[files.File]) -> bool:
-    return bool(full) and source.form in ("csv", "ndjson")
 
 
 def _seen(source: FileSource, full: Sequence[files.File], look: FirstLook) -> Evidence:
@@ -96,8 +95,6 @@ def _whole(file: files.File) -> Split:
 
 def _places(source: FileSource, full: Sequence[files.File]) -> Iterator[tuple[Split, int]]:
     """Where to look, and at how many records: the first file, then others from the last on."""
-    if not full:
-        return
     yield _whole(full[0]), FAR
     others = full[:0:-1]
     if others:

@@ -23,7 +23,8 @@ LINES = 1_000
 SEVERAL = 8
 """Lines that are enough to tell how a file is written; of a smaller file half of all."""
 
-_SPOILT_BY_BYTES = ("malformed", "unreadable_key", "unreadable_id", "unreadable_unit", "not_text")
+_FIELDS = frozenset({"unreadable_key", "unreadable_id", "unreadable_unit", "not_text"})
+"""Reasons of fields of CSV that are not UTF-8; a line of JSON is malformed as a whole."""
 _SORTS = {int: "numbers", float: "numbers", str: "text", bool: "true or false"}
 
 
@@ -62,12 +63,9 @@ class Signs:
         return f"source.quoted_newlines {self._quotes}" if self.spread else None
 
     def _lost_bytes(self, seen: Evidence) -> bool:
-        lost = any(
-            name[0] == "letter" and name[2] in _SPOILT_BY_BYTES
-            for name in seen.counts
-            if isinstance(name, tuple)
-        )
-        return lost and self.foreign > 10 * self.known
+        reasons = {name[2] for name in seen.counts if name[0] == "letter"}
+        lost = reasons & _FIELDS if self.csv else "malformed" in reasons
+        return bool(lost) and self.foreign > 10 * self.known
 
     @property
     def _encoding(self) -> str:

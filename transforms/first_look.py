@@ -166,6 +166,17 @@ class FirstLook:
                 found += self._unfilled(name, "", seen)
         return tuple(found)
 
+    def unmet(self, seen: Evidence) -> tuple[str, ...]:
+        """Columns that only the predicate reads and that no record had so far."""
+        if self.named or not seen["events"]:
+            return ()
+        fields = self.schema.fields
+        return tuple(
+            name
+            for name in self.schema.columns
+            if fields.get(name) == "where" and not seen["has", name]
+        )
+
     def _unread(self, seen: Evidence) -> Doubt:
         letters = {name[1:]: n for name, n in seen.counts.items() if name[0] == "letter"}
         letters = {pair: n for pair, n in letters.items() if pair[1] in UNREAD}

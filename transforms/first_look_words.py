@@ -92,7 +92,7 @@ def _absent(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigErr
         "schema.id": "nothing would be told from its copies",
         "key.column": "no event would count",
         f"{schema.time.field}.column": "no event would count",
-    }.get(field, "it would count as 0 throughout")
+    }.get(field, "it would be missing throughout")
     near = difflib.get_close_matches(column, [n for n in schema.needed if n != column], 1)
     meant = f"; did you mean {near[0]}? If not, correct" if near else "; correct"
     return ConfigError(field, column, f"is not in {of}, so {effect}{meant} the name. {_rare(look)}")
@@ -177,4 +177,18 @@ def _key(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigError:
         f"does not name the key (column {doubt.column}) in {of}.{hint} Correct key.declared or "
         "key.column, or say observed_keys_are_public: true if they are. If later events have "
         f"declared keys, set {look.off}.",
+    )
+
+
+def doubtful_predicate(look: FirstLook, seen: Evidence, place: Place) -> str | None:
+    """A word on columns that only `where` reads and no record had; None if there are none.
+
+    They may be rare, and `where` leaves something: nothing is refused for them.
+    """
+    names = [f"`{name}`" for name in look.unmet(seen)]
+    if not names:
+        return None
+    return (
+        f"where reads {', '.join(names)}, in none of the {seen['records']:,} {place.records}; if "
+        "that is not rare, correct the name."
     )

@@ -160,3 +160,12 @@ def test_one_big_file_is_looked_into_at_its_end_too(
     write(config.parent / f"r.{form}", early)
     (config.parent / "out").rename(config.parent / "before")
     assert "before its start" in refused(weir, config)
+
+
+def test_a_column_of_the_predicate_that_no_record_has_is_told_of(weir: Weir, config: Path) -> None:
+    result = weir("run", change(config, ("sink:", "where: not (refund > 0)\nsink:")))
+    told = " ".join(result.stderr.split())
+    assert result.exit_code == 0 and "where reads `refund`, in none of the 40 records" in told
+    (config.parent / "out").rename(config.parent / "before")
+    result = weir("run", change(config, ("refund > 0", "rating > 4")))
+    assert result.exit_code == 0 and "where reads" not in result.stderr

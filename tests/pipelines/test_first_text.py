@@ -96,7 +96,9 @@ def test_json_in_latin_1_says_how_to_convert_it(tmp_path: Path) -> None:
 
 
 def test_several_is_eight_or_half() -> None:
-    lost = Evidence({("letter", "", "malformed"): 1})
+    lost = Evidence({("letter", "city", "unreadable_key"): 1, "records": 1})
+    other = Evidence({("letter", "", "malformed"): 1, "records": 1})
+    assert Signs("x", True, lines=4, foreign=2).error(other) is None
     assert Signs("x", True, lines=1000, foreign=first_text.SEVERAL).error(lost)
     assert Signs("x", True, lines=1000, foreign=first_text.SEVERAL - 1).error(lost) is None
     assert Signs("x", True, lines=1000, foreign=20, known=20).error(lost) is None

@@ -72,7 +72,7 @@ CASES = [
     ({"column": "title"}, {}, Doubt("kind", "title"), r"holds no numbers .*\(text instead\)"),
     ({"column": "fair"}, {}, Doubt("kind", "fair"), r"\(true or false instead\)"),
     ({}, {"rating": "4"}, Doubt("kind", "rating"), "without quotes"),
-    ({}, {"rating": None}, Doubt("absent", "rating"), "would count as 0 throughout"),
+    ({}, {"rating": None}, Doubt("absent", "rating"), "would be missing throughout"),
     ({}, {"id": None}, Doubt("absent", "id", "@id"), r"schema\.id = 'id'.*copies"),
     ({}, {"id": 2.5}, Doubt("kind", "id", "@id"), r"schema\.id = 'id'.*text or whole numbers"),
     ({"time": "when"}, {}, Doubt("absent", "when", "@time"), r"schema\.time\.column = 'when'"),
