@@ -23,7 +23,7 @@ from dpcore.guarantee import Copies, Expiration, Guarantee
 from dpcore.keys import Keys
 from dpcore.mechanism import LIMB, Ints
 from dpcore.model_notes import model_warnings
-from dpcore.precision import UNEVEN, unevenness
+from dpcore.precision import UNEVEN, sparse_tail, unevenness
 from dpcore.program import Program
 from dpcore.registry import MODELS
 from dpcore.statement import statement
@@ -327,6 +327,12 @@ def uneven(program: Program) -> float:
     return worst
 
 
+def missing_tail(program: Program) -> float:
+    """Worst ``sparse_tail`` of the program's continual sums, or that of the finest noise."""
+    found = [sparse_tail(*part.real_noise) for part in getattr(program, "sums", ())]
+    return max(found, default=sparse_tail("k_norm", 1.0))
+
+
 def warnings_for(
     config: PlanConfig, promise: Guarantee, horizon: int | None, program: Program
 ) -> tuple[str, ...]:
@@ -348,7 +354,8 @@ def warnings_for(
     if program.loss(1).kind == "pure":
         found.append(
             "K-norm noise is computed in floating point from 64 random bits a number: its far "
-            "tail, about 1e-18 of the probability of every draw, is not covered by delta = 0."
+            f"tail, about {missing_tail(program):.0e} of the probability of every draw, is not "
+            "covered by delta = 0."
         )
     if uneven(program) > UNEVEN:
         found.append(

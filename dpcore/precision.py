@@ -56,6 +56,17 @@ def refuse_coarse(
         )
 
 
+def sparse_tail(noise: str, stddev: float) -> float:
+    """Probability of the tail of one draw of K-norm noise in which not every step occurs.
+
+    One coordinate is an exponential number of 63 bits, b steps in scale: beyond x scales there are
+    2^63 exp(-x) words for as many steps, so that steps are left out where exp(-x) < b 2^-63, which
+    is that probability. Several coordinates share more words; it is a bound there. stddev: at
+    least b.
+    """
+    return max(stddev, 1.0) * 2.0**-63 if noise == "k_norm" else 0.0
+
+
 def unevenness(noise: str, stddev: float, ratio: float) -> float:
     """What rounding to doubles does to the odds of a step, as a share of what a record may do.
 

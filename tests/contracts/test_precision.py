@@ -11,9 +11,9 @@ import pytest
 from dpcore.continual.unit import draw_units
 from dpcore.errors import ConfigError
 from dpcore.mechanism import label
-from dpcore.noise.normal import normal_from_bits
+from dpcore.noise.normal import exponential_from_bits, normal_from_bits
 from dpcore.plan import Plan
-from dpcore.precision import TAILS, WHOLE, unevenness
+from dpcore.precision import TAILS, WHOLE, sparse_tail, unevenness
 from dpcore.registry import MODELS
 from tests.contracts.cases import Case, cases, noise
 from tests.contracts.test_models import CONFIG, KEYS, MORE
@@ -59,6 +59,24 @@ def test_a_plan_warns_where_doubles_are_not_fine_beside_its_promise(
 ) -> None:
     made = Plan.from_yaml(config("regression.incremental", "gaussian", epsilon, 1e-9))
     assert any("rounding of doubles" in warning for warning in made.warnings) == warned
+
+
+def test_the_far_tail_of_laplace_noise_leaves_steps_out_where_it_is_said_to() -> None:
+    """Of the words whose exponential is beyond x scales, as many as there are steps, or fewer."""
+    scale = 2.0**26
+    begins = -np.log(sparse_tail("k_norm", scale))
+
+    def reached(x: float) -> float:
+        first = 2**63 - int(2.0**63 * np.exp(-x))
+        words = np.arange(first, first + 50_000, dtype=np.uint64) << np.uint64(1)
+        steps = np.rint(exponential_from_bits(words) * scale)
+        return len(np.unique(steps)) / (np.ptp(steps) + 1)
+
+    assert reached(begins - 1.5) == 1.0 and reached(begins + 0.5) < 0.9
+    pure = Plan.from_yaml(config("online.follow_the_leader", "k_norm", 1.0, 0.0))
+    (part,) = pure.program.sums  # type: ignore[attr-defined]
+    told = f"{sparse_tail(*part.real_noise):.0e} of the probability of every draw"
+    assert any(told in warning for warning in pure.warnings)
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
