@@ -50,7 +50,9 @@ def plan_of(job: JobConfig) -> Plan:
     from transforms.event_schema import EventSchema
 
     plan = plan_under(job)
-    EventSchema.from_config(plan.config, plan.program.columns)
+    schema = EventSchema.from_config(plan.config, plan.program.columns)
+    if job.source is not None and job.source.columns is not None:
+        schema.require(job.source.columns, "source.columns")
     if job.source is not None and job.source.pubsub is None and plan.clock.end is None:
         raise ConfigError(
             "clock.end",

@@ -19,7 +19,7 @@ from pipelines.job_config import (
     Sink,
     Source,
 )
-from tests.pipelines.conftest import SMALL
+from tests.pipelines.conftest import SMALL, Weir
 
 
 def refusal(text: str = SMALL, sets: tuple[str, ...] = (), **environ: str) -> ConfigError:
@@ -162,3 +162,13 @@ def test_every_field_has_a_description_and_an_example(section: Any) -> None:
     for name, info in section.model_fields.items():
         assert info.description, name
         assert info.examples, name
+
+
+def test_columns_are_held_against_the_schema_before_any_data(weir: Weir, small: Path) -> None:
+    source = "source={csv: e.csv, header: false, columns: [at, id, stores, amount]}"
+    refused = weir("plan", small, "--set", source)
+    assert refused.exit_code == 2
+    assert "key.column = 'store': is not a column of source.columns; did you mean stores?" in (
+        refused.stderr
+    )
+    assert weir("plan", small, "--set", source.replace("stores", "store")).exit_code == 0
