@@ -18,7 +18,6 @@ _KINDS: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG", "an image; events are needed"),
     (b"\xff\xd8\xff", "an image; events are needed"),
     (b"\x89HDF", "HDF5; save it as Parquet"),
-    (b"ORC", "ORC; save it as Parquet"),
     (b"SQLite format 3\x00", "an SQLite database; save a table as CSV"),
 )
 _MARKS: tuple[tuple[bytes, str], ...] = (
@@ -27,11 +26,8 @@ _MARKS: tuple[tuple[bytes, str], ...] = (
     (codecs.BOM_UTF16_LE, "UTF-16 text; write source.encoding: utf-16"),
     (codecs.BOM_UTF16_BE, "UTF-16 text; write source.encoding: utf-16"),
 )
-_TEXTS: tuple[tuple[bytes, str], ...] = (
-    (b"<?xml", "XML; save it as NDJSON or CSV"),
-    (b"<", "XML or HTML; save it as NDJSON or CSV"),
-    (b"[{", "one JSON array; save it as NDJSON, one object a line"),
-)
+_XML = "XML or HTML; save it as NDJSON or CSV"
+_ARRAY = "one JSON array; save it as NDJSON, one object a line"
 
 
 def kind_of(start: bytes, form: str, encoding: str = UTF_8) -> str | None:
@@ -55,11 +51,10 @@ def kind_of_text(start: bytes, form: str) -> str | None:
     text = start.lstrip(b" \t\r\n")
     if b"\x00" in start:
         return "binary data; text is needed"
-    for magic, told in _TEXTS:
-        if text.startswith(magic):
-            return told
-    if form == "ndjson" and text.startswith(b"["):
-        return _TEXTS[-1][1]
+    if text.startswith(b"<") and (text[1:2] in b"?!" or not any(one in text for one in b",;\t|")):
+        return _XML  # a header may begin so too, but then names follow
+    if text.startswith(b"[{") or (form == "ndjson" and text.startswith(b"[")):
+        return _ARRAY
     if form == "csv" and text.startswith(b'{"'):
         return "JSON; write source: {ndjson: ...}"
     return None

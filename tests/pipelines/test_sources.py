@@ -87,6 +87,13 @@ HEADLESS = "\n".join(LINES) + "\n"
 NAMES = ("date", "store", "dollars")
 
 
+@pytest.mark.parametrize("first", ["<date>", "ORCdate", "[date]", "{date}"])
+def test_names_that_begin_like_another_format(folder: Path, first: str) -> None:
+    (folder / "a.csv").write_text(CSV.replace("date", first, 1))
+    schema = EventSchema.build(Stamp(first), key="store", numbers=["dollars"])
+    ReadFiles(FileSource("csv", str(folder / "a.csv")), schema)
+
+
 def test_files_without_a_header(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "a.csv").write_bytes(b"\xef\xbb\xbf" + HEADLESS.encode())
     source = FileSource("csv", str(folder / "a.csv"), columns=NAMES)
