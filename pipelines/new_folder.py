@@ -64,9 +64,8 @@ def cost(job: JobConfig, plan: Plan, taken: list[str]) -> str:
     if not looks:
         return (
             "Plan and secret are those of the runs beside it: over the same events it releases "
-            "the same bytes and costs nothing more; over events that differ it is another look at "
-            f"all of them, together at most epsilon {2 * promise.epsilon:g}, delta "
-            f"{2 * promise.delta:g}."
+            "the same bytes and costs nothing more; if its events differ from theirs, it adds "
+            f"epsilon {promise.epsilon:g}, delta {promise.delta:g} for every event that both hold."
         )
     epsilon = promise.epsilon + sum(one for one, _ in looks.values())
     delta = promise.delta + sum(one for _, one in looks.values())

@@ -45,7 +45,8 @@ def publish(job: JobConfig, plan: Plan) -> Result:
         raise ConfigError(
             "--publish",
             sink.path,
-            "finds nothing that is held back there: run without --publish first.",
+            f"finds nothing that is held back there, in files of {sink.every:,} ticks: run without "
+            "--publish first, and give the same --set as then.",
         )
     if absent:
         raise ConfigError(

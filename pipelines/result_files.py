@@ -54,7 +54,7 @@ class ResultFile:
 def result_files(directory: Path) -> tuple[ResultFile, ...]:
     """The files of results in a folder, in order of ticks; anything else in it is passed over."""
     found = []
-    for path in directory.iterdir():
+    for path in directory.iterdir() if directory.is_dir() else ():
         match = _FILE.match(path.name)
         if match:
             found.append(ResultFile(path, int(match[1]), int(match[2])))

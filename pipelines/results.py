@@ -83,7 +83,7 @@ class Run:
         found = result_files(directory)
         plan_file = directory / "_plan.json"
         held = directory if directory.name == HELD_FOLDER else directory / HELD_FOLDER
-        if (held == directory or not found) and held.is_dir() and result_files(held):
+        if (held == directory or not found) and result_files(held):
             raise ConfigError(
                 "directory",
                 str(directory),

@@ -301,23 +301,14 @@ def is_complete(job: JobConfig, plan: Plan, unseen: bool = True) -> bool:
     """
     from pipelines import build
     from transforms import sinks_place
-    from transforms.sinks import ranges_of
+    from transforms.sinks import files_of
 
     sink = needed("sink", job.sink)
     if build.is_bounded(job) or sink.path is None:
         return unseen
     if plan.clock.ticks is None:
         return False
-    ranges = ranges_of(plan, sink.every)
-    there = set(sinks_place.names(sink.path))
-    last = ranges.of(plan.clock.ticks - 1)
-    wanted = {
-        sinks_place.file_name(
-            ranges.first(index), ranges.first(index) + ranges.size(index) - 1, sink.kind
-        )
-        for index in range(last + 1)
-    }
-    return wanted <= there
+    return set(files_of(plan, sink.every, sink.kind)) <= set(sinks_place.names(sink.path))
 
 
 def said_of(ended: Ended, job: JobConfig) -> tuple[str, ...]:

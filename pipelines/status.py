@@ -19,11 +19,11 @@ from pipelines.alarms import alarms_of
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed
 from pipelines.job_config import Limits
-from pipelines.result_files import result_files
+from pipelines.result_files import HELD_FOLDER, result_files
 from pipelines.results import Run
 from pipelines.state_folder import StateFolder, local
 from pipelines.summary import COUNTERS
-from pipelines.terminal import bytes_text, heading, table
+from pipelines.terminal import bytes_text, count, heading, table
 from transforms.reasons import by_field, words
 
 PREFIX = "weir_"
@@ -174,6 +174,7 @@ def of_folder(folder: Path) -> dict[str, Any]:
             "ticks": plan.get("ticks"),
             "complete": False,
             "behind_seconds": None,
+            "held": len(result_files(folder / HELD_FOLDER)),
         }
     run = Run.open(folder)
     end = run.tick_start(run.last_tick + 1) / 1e6
@@ -252,6 +253,8 @@ def lines_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("folder", entry["folder"]),
             ("released", "nothing yet" if last is None else f"{last + 1:,} ticks{of}"),
         ]
+        if entry.get("held"):
+            found.append(("held back", f"{count(entry['held'], 'file')}, not published"))
         if entry["behind_seconds"] is not None:
             found.append(("last tick ended", f"{entry['behind_seconds']:,.1f} s ago"))
         found.append(("complete", "yes" if entry["complete"] else "no"))

@@ -115,7 +115,7 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
     """Prints the summary; of a run that is held back no released value."""
     if result.state == HELD:
         held_back(result, out)
-    elif result.folder is not None and result.folder.is_dir() and result_files(result.folder):
+    elif result.folder is not None and result_files(result.folder):
         run = Run.open(result.folder)
         out.print(heading(f"Last releases of {result.plan.name} (value ± 95 % band of the noise)"))
         rows = last_rows(run, WIDE_TICKS if wide else TICKS)
@@ -138,7 +138,8 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
     if named and result.state != HELD:
         out.print(Padding(refused_table(named), (1, 0, 0, 2), expand=False))
     out.print(heading("Cost"))
-    out.print(Text(f"  {one_line(result.plan)}"))
+    unseen = "nothing as long as nobody sees it; published: " if result.state == HELD else ""
+    out.print(Text(f"  {unseen}{one_line(result.plan)}"))
     out.print(
         Text(
             "  That is this plan alone: what other plans release of the same events adds to it, "
@@ -146,7 +147,7 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
             style="dim",
         )
     )
-    if result.fresh_secret:
+    if result.fresh_secret and result.state != HELD:
         out.print(
             Text(
                 "  The secret of this run is gone: another run over the same events costs as much "

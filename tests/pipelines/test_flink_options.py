@@ -17,6 +17,7 @@ from pipelines.flink_options import flags_of, names_of, parallelism_of, settings
 from pipelines.flink_run import refusal_in
 from pipelines.flink_target import FlinkTarget
 from pipelines.state_folder import StateFolder
+from transforms.sinks_held import contradiction
 
 CLUSTER = FlinkTarget("localhost:1")
 
@@ -116,6 +117,11 @@ def test_of_a_long_text_only_our_own_words_are_told() -> None:
     )
     assert refusal_in(text) == "stored state up to tick 4 was made with other secrets."
     assert refusal_in("ValueError: PRIVATE") is None
+    ended = contradiction("/out/_held/ticks-1-2.csv", "/out", "epsilon 2")
+    kind = f"{type(ended).__module__}.{type(ended).__qualname__}"
+    assert refusal_in(f"RuntimeError: Traceback ...\n{kind}: {ended} [while running 'x']") == str(
+        ended
+    )
 
 
 @pytest.mark.parametrize(

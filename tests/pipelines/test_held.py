@@ -134,6 +134,8 @@ def test_beyond_the_limit_nothing_is_published_until_it_is_said(weir: Weir, job:
     assert not released(out) and not (out / "_COMPLETE").exists()
     text = " ".join(result.stdout.split())
     assert "unknown key 30" in text and "malformed 12" in text
+    assert "nothing as long as nobody sees it; published: epsilon 1" in text
+    assert "2 files, not published" in weir("status", out).stdout
     assert "visits" not in text and "±" not in text, "no released value"
     assert weir("report", out).exit_code == weir("report", out / "_held").exit_code == 2
     assert "--publish" in weir("report", out).stderr
