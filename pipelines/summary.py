@@ -163,7 +163,7 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
     out.print(Text(f"  {result.sink}  ({result.seconds:.1f} s{rate})"))
     if result.dead_letters:
         out.print(Text(f"  {result.dead_letters}  (refused: source, position, field, reason)"))
-    if result.folder is not None and result.state != HELD:
+    if result.folder is not None and result.folder.is_dir() and result.state != HELD:
         out.print(Text(f"  weir report {result.folder}  draws them"))
 
 
@@ -193,7 +193,7 @@ def failure(result: Result) -> WeirError:
             f"nothing is shown: {why}. Noise was drawn, but no budget is spent, because nobody has "
             "seen it. Mend the events or the config; or show it with --set limits.refused=1."
         )
-    private = result.folder / HELD_FOLDER
+    private = f"{result.sink.rstrip('/')}/{HELD_FOLDER}"
     return WeirError(
         f"nothing is published: {why}. Noise was drawn, but no budget is spent as long as nobody "
         f"sees {private}. Mend the events or the config and remove that folder; or publish what is "

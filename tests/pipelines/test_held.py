@@ -11,6 +11,7 @@ import pytest
 from pipelines.config import load
 from pipelines.run import as_they_go
 from tests.pipelines.conftest import Weir
+from tests.transforms.bucket import Bucket
 from transforms import sinks_place
 from transforms.sinks_held import HeldWriter
 
@@ -217,6 +218,26 @@ def test_a_kill_while_it_is_published_is_made_good(
     assert weir("report", out, "--png-only", "--out", job.parent / "page").exit_code == 0
     assert weir("run", job, *command).exit_code == 0
     assert len(released(out)) == 2 and (out / "_COMPLETE").exists()
+
+
+def test_a_bucket_holds_back_and_publishes_too(weir: Weir, job: Path) -> None:
+    Bucket.objects.clear()
+    sink = ("--set", "sink.parquet=held://bucket/out/")
+    place = "held://bucket/out/"
+    events(job, *GOOD, *BAD)
+    held = weir("run", job, *sink)
+    assert held.exit_code == 1 and f"nobody sees {place}_held." in held.stderr
+    before = {name.removeprefix(place) for name in Bucket.objects}
+    assert {name for name in before if "ticks" not in name} == {"_marks.json", "_plan.json"}
+    assert sum(name.startswith("_held/ticks-") for name in before) == 2
+    other = weir("run", job, *sink, "--secret-file", job.parent / "other.key")
+    assert other.exit_code == 2 and "is not the one" in other.stderr
+    assert weir("run", job, *sink, "--publish").exit_code == 0
+    assert not [name for name in Bucket.objects if "_held" in name]
+    assert f"{place}_COMPLETE" in Bucket.objects and len(Bucket.objects) == 5
+    noted = json.loads(weir("run", job, *sink, "--new", "--json").stdout)["notes"][0]
+    assert noted.startswith("Writes to held://bucket/out-2, because") and "same bytes" in noted
+    Bucket.objects.clear()
 
 
 def test_publish_has_nothing_to_do(weir: Weir, job: Path) -> None:
