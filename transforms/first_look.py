@@ -62,8 +62,8 @@ class Evidence:
       counts: "records", "events" and "inside" (the clock), "before", "after", "declared",
         "nearly" (declared but for spaces and capitals), "passed" (the predicate), "unseen" (batches
         that passed by); ("has", role or column);
-        ("letter", column, reason); ("as", format) and ("is", column, kind), which are found by
-        reading again.
+        ("letter", column, reason); ("as", format) of ("of", format), and ("is", column, kind),
+        which are found by reading again.
     """
 
     counts: Mapping[Any, int] = field(default_factory=dict)
@@ -213,8 +213,10 @@ class FirstLook:
             if form == time.format:
                 continue
             bare = EventSchema(replace(time, format=form, strict=False))
-            for events, _ in islice(read(bare), _AGAIN):
+            for events, dead in islice(read(bare), _AGAIN):
+                counts["of", form] += 0 if dead is None else dead.num_rows
                 if events is not None:
+                    counts["of", form] += events.num_rows
                     ticks = self._ticks(events)
                     inside = ticks >= 0
                     if self.clock.ticks is not None:

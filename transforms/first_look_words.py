@@ -151,8 +151,9 @@ def _clock(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigErro
 
 
 def _fitting(seen: Evidence) -> str | None:
-    """The form under which most times lie inside the clock; "" for ISO 8601."""
+    """The form under which most times lie inside the clock; "" for ISO 8601, None for none."""
     forms = {name[1]: n for name, n in seen.counts.items() if name[0] == "as"}
+    forms = {form: n for form, n in forms.items() if 2 * n > seen["of", form]}
     best = max(forms, key=lambda form: forms[form], default=None)
     return None if not forms else best or ""
 

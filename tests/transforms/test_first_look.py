@@ -159,6 +159,13 @@ def test_all_columns_that_are_not_there_are_named_at_once() -> None:
     assert "tip" in text and "ratng" in text
 
 
+def test_a_form_that_fits_few_is_not_named() -> None:
+    odd = [{**RECORD, "at": "no time"}] * 9 + [{**RECORD, "at": "03.01.2025"}]
+    doubts, text, _ = looked(plan(), odd)
+    assert doubts == (Doubt("time", "at", "@time"),) and "%d.%m" not in text
+    assert "%d.%m" in looked(plan(), odd[:1] + odd[-1:] * 2)[1]
+
+
 def test_evidence_adds_up_in_any_order() -> None:
     a, b = Evidence({"records": 2, ("has", "x"): 1}), Evidence({"records": 3, "inside": 1})
     assert (a + b).counts == (b + a).counts
