@@ -23,7 +23,7 @@ from dpcore.guarantee import Copies, Expiration, Guarantee
 from dpcore.keys import Keys
 from dpcore.mechanism import LIMB, Ints
 from dpcore.model_notes import model_warnings
-from dpcore.precision import UNEVEN, sparse_tail, unevenness
+from dpcore.precision import UNEVEN, refuse_uneven, sparse_tail, unevenness
 from dpcore.program import Program
 from dpcore.registry import MODELS
 from dpcore.statement import statement
@@ -78,6 +78,7 @@ class Plan:
             program, alternatives = choose(config)
         else:
             program, alternatives = MODELS[config.model.algorithm].compile(config)
+        refuse_uneven(uneven(program), config.privacy.epsilon)
         guarantee = guarantee_of(config, program, clock.ticks)
         return cls(
             config,

@@ -6,8 +6,8 @@ occur at all then depends on the exact sum below it, which is what the noise is 
 noise is refused whose tails reach 2^53 steps. Exact noise (``discrete_gaussian``) is made in
 integers: its sampler ends at a standard deviation of 2^40 steps, and is refused beyond.
 
-Well below that doubles are uneven already: ``unevenness`` tells how much of the promise it takes,
-and the plan warns from ``UNEVEN`` on.
+Well below that doubles are uneven already: ``unevenness`` tells how much of the promise it takes.
+The plan warns from ``UNEVEN`` on, and is refused where that is all of the promise.
 """
 
 from __future__ import annotations
@@ -53,6 +53,25 @@ def refuse_coarse(
             f"is the standard deviation of {name}'s {noise} noise in steps of the lattice: too "
             "large, as doubles leave out steps from 2^53 on, and its tails reach there (integers "
             f"end at 2^61); {remedy or REMEDIES[noise]}",
+        )
+
+
+def refuse_uneven(share: float, epsilon: float) -> None:
+    """Refuses a plan whose rounding to doubles tells as much of a record as its promise allows.
+
+    Args:
+      share: the worst ``unevenness`` of its sums. epsilon: of the plan, for the message.
+
+    Raises:
+      ConfigError: the share is 1 or more.
+    """
+    if share >= 1:
+        raise ConfigError(
+            "privacy.epsilon",
+            epsilon,
+            "asks for noise so large that its rounding to doubles alone may tell "
+            f"{share:.3g} times as much of an event as the promise allows: raise epsilon or delta, "
+            "protect for a shorter time, or try mechanism.noise: discrete_gaussian.",
         )
 
 

@@ -53,12 +53,18 @@ def test_steps_are_uneven_in_proportion_to_the_noise() -> None:
     assert unevenness("discrete_gaussian", 2.0**49, 1.0) == 0
 
 
-@pytest.mark.parametrize(("epsilon", "warned"), [(2.0, False), (0.1, False), (0.005, True)])
+@pytest.mark.parametrize(("epsilon", "warned"), [(2.0, False), (0.1, False), (0.03, True)])
 def test_a_plan_warns_where_doubles_are_not_fine_beside_its_promise(
     epsilon: float, warned: bool
 ) -> None:
     made = Plan.from_yaml(config("regression.incremental", "gaussian", epsilon, 1e-9))
     assert any("rounding of doubles" in warning for warning in made.warnings) == warned
+
+
+def test_a_plan_is_refused_where_doubles_may_tell_more_than_it_promises() -> None:
+    with pytest.raises(ConfigError, match="rounding to doubles alone may tell") as refused:
+        Plan.from_yaml(config("regression.incremental", "gaussian", 0.005, 1e-9))
+    assert "privacy.epsilon = 0.005" in str(refused.value)
 
 
 def test_the_far_tail_of_laplace_noise_leaves_steps_out_where_it_is_said_to() -> None:
