@@ -485,3 +485,10 @@ def test_a_number_is_the_same_beside_what_arrow_cannot_read(token: bytes) -> Non
         beside, dead = ndjson(one + b"\n{}}")
         assert [math.copysign(1, row["dollars"]) for row in beside] == [1] * len(alone)
         assert beside == alone and dead == [*lost, (2, "malformed")]
+
+
+def test_a_quote_left_open_at_the_end_is_malformed_as_anywhere() -> None:
+    schema = EventSchema.build(Stamp("date", "%Y%m%d"))
+    line = b'19970101,a,1,2,"3'
+    assert csv(HEAD + line, schema) == ([], [(2, "malformed")])
+    assert csv(HEAD + line + b"\nq,\ru,1,1,1", schema)[1] == [(2, "malformed"), (3, "malformed")]
