@@ -51,10 +51,10 @@ $(VENV)/.installed-test: setup.py pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.installed
 
 demo: $(VENV)/.installed
-	@$(BIN)/python -m pipelines.demo
+	@$(BIN)/python -m examples.shop.demo
 
 flights: $(VENV)/.installed
-	@$(BIN)/python -m pipelines.flights
+	@$(BIN)/python -m examples.flights.example
 
 # What streams run on, into the user's cache (WEIR_CACHE moves it). Fetched once; the tests that need
 # one that is missing are skipped with the reason, but fail in continuous integration.
@@ -64,10 +64,10 @@ prism flink pubsub: $(VENV)/.installed
 engines: $(VENV)/.installed
 	@$(BIN)/python -m pipelines.engines.install all > /dev/null && echo "prism, flink, pubsub: installed"
 
-# STACK holds options, like STACK="--seconds 60"; `python -m pipelines.stack --help` lists them.
+# STACK holds options, like STACK="--seconds 60"; `python -m examples.stack.stack --help` lists them.
 stack: $(VENV)/.installed-test
 	@$(BIN)/python -m pipelines.engines.install flink pubsub > /dev/null
-	@$(BIN)/python -m pipelines.stack $(STACK)
+	@$(BIN)/python -m examples.stack.stack $(STACK)
 
 lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check --quiet setup.py $(PACKAGES) && echo "ruff check: clean"
@@ -85,6 +85,6 @@ bench: $(VENV)/.installed-test
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
 
 clean:
-	rm -rf examples/out examples/purchases.csv examples/flights-out examples/flights.csv
+	rm -rf examples/shop/out examples/shop/purchases.csv examples/flights/out examples/flights/flights.csv
 	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -24,9 +24,9 @@ from matplotlib.figure import Figure
 from scipy import fft
 from scipy.special import digamma
 
-from dpcore.continual.blt_fit import optimum
-from dpcore.guarantee import Loss
-from dpcore.mechanism import label
+from benchmarks.fit_tables import optimum
+from dpcore.accounting.guarantee import Loss
+from dpcore.noise.noise import label
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.registry import CONTINUAL_SUMS
 

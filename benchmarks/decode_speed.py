@@ -29,11 +29,11 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from dpcore.clock import Clock
-from dpcore.keys import Keys
-from transforms.decode import decode_bytes
-from transforms.event_schema import EventSchema, Stamp
-from transforms.filter import Assign
+from dpcore.leaves.clock import Clock
+from dpcore.leaves.keys import Keys
+from transforms.decode.formats import decode_bytes
+from transforms.decode.schema import EventSchema, Stamp
+from transforms.select.filter import Assign
 
 Row = dict[str, Any]
 

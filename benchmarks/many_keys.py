@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.plan import Plan
-from pipelines import build
-from pipelines.config import JobConfig, loads
-from transforms.secret import SecretRef
+from pipelines.config.job import JobConfig, loads
+from pipelines.graph import build
+from transforms.runtime.secret import SecretRef
 
 RESULTS = Path(__file__).parent / "results"
 EVENTS = 20_000

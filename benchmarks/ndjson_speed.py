@@ -25,8 +25,8 @@ import pyarrow.json
 
 from benchmarks.decode_speed import BAD, STORES, ndjson, table
 from benchmarks.pipeline_speed import Took, middle, timed, weir
-from pipelines.config import loads
-from transforms import tally
+from pipelines.config.job import loads
+from transforms.runtime import counters
 
 RESULTS = Path(__file__).parent / "results"
 AT_A_TIME = 200_000
@@ -71,9 +71,9 @@ def bare(data: bytes) -> None:
 
 def run(file: Path, out: Path, events: int) -> None:
     """A whole run; no line may get lost."""
-    tally.reset()
+    counters.reset()
     weir(loads(CONFIG.format(file=file, out=out, keys=", ".join(STORES))))
-    counts = tally.snapshot()
+    counts = counters.snapshot()
     found = sum(counts.get(name, 0) for name in ("events", "malformed", "missing_time"))
     assert found == events, counts
 

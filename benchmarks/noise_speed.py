@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpcore.mechanism import label
+from dpcore.noise.noise import label
 from dpcore.noise.prf import KeyedNoise, RootKey
 
 KEYS, DIMENSION, SIGMA = 1000, 4, 1000

@@ -6,7 +6,7 @@ Every flight from New York City in 2013 that landed (327,346), one model a carri
 forecast in the hour in which it leaves its gate and learned from when it is down. Weir forecasts
 with the last model released before that hour (it has seen landings up to the end of the hour but
 one before); river's models, event by event, with all landings before that hour: one hour fresher.
-Features: ``gate`` is examples/flights.yaml; ``timetable`` leaves out the delay at the gate, so that
+Features: ``gate`` is examples/flights/flights.yaml; ``timetable`` leaves out the delay at the gate, so that
 only a timetable is left, and no public guess. River's models are not private, and those with a
 standard scaler learn it from the data. Errors in minutes. Speed: seconds of this process, one
 core, learning and (river) forecasting; Weir's includes bounding, sorting and noise, in memory.
@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 
 from dpcore.plan import Plan
 from dpcore.simulate import simulate
-from pipelines import flights_data, flights_truth
-from pipelines.config import loads
-from pipelines.demo import CACHE
-from pipelines.flights_data import CARRIERS, FEATURES, Flights
-from pipelines.run import plan_of
+from examples.flights import data, truth
+from examples.flights.data import CARRIERS, FEATURES, Flights
+from examples.shop.demo import CACHE
+from pipelines.config.job import loads
+from pipelines.graph.checks import plan_of
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ HEAD = (
 
 
 def config(learner: str, features: str, epsilon: float, curvature: float, clip: float) -> str:
-    """examples/flights.yaml with other settings."""
+    """examples/flights/flights.yaml with other settings."""
     text = CONFIG.read_text()
     changes = [
         ("online.conditional_gradient", learner),
@@ -77,14 +77,14 @@ def weir(plan: Plan, flights: Flights, private: bool) -> tuple[Floats, float]:
     kept = [FEATURES.index(name) for name in plan.program.columns if name in FEATURES]
     began = time.process_time()
     if private:
-        found = simulate(plan, flights_truth.events_of(flights), SECRET)
+        found = simulate(plan, truth.events_of(flights), SECRET)
         models = np.stack([own(one.released) for one in found], axis=1)
     else:
-        models = flights_truth.without_noise(plan, flights)
+        models = truth.without_noise(plan, flights)
     seconds = time.process_time() - began
     whole = np.zeros((*models.shape[:2], len(FEATURES) + 1))
     whole[:, :, [*kept, len(FEATURES)]] = models
-    return flights_truth.predict(whole, flights), seconds
+    return truth.predict(whole, flights), seconds
 
 
 def own(released: Any) -> Floats:
@@ -168,8 +168,8 @@ def line(flights: Flights, forecast: Floats, seconds: float | None) -> list[str]
     """Scores and speed."""
     later = flights.left >= 90 * 24
     score, late = (
-        flights_truth.score(forecast, flights),
-        flights_truth.score(forecast, flights, later),
+        truth.score(forecast, flights),
+        truth.score(forecast, flights, later),
     )
     speed = "" if seconds is None else f"{len(forecast) / seconds:.0f}"
     return [f"{score.absolute:.3f}", f"{score.square:.3f}", f"{late.absolute:.3f}", speed]
@@ -186,9 +186,9 @@ def measured(flights: Flights, settings: bool) -> Iterator[list[Any]]:
         for name, scaled, maker in river_models():
             found = river(maker, scaled, flights, features)
             yield [features, name, "none", "", "", *line(flights, *found)]
-        for name, forecast in flights_truth.others(flights).items():
+        for name, forecast in truth.others(flights).items():
             if features == "gate":
-                exact = "public" if name == flights_truth.CENTRE else "none"
+                exact = "public" if name == truth.CENTRE else "none"
                 yield [features, name.strip(" *"), exact, "", "", *line(flights, forecast, None)]
     for curvature in (0.03, 0.1, 1.0, 3.0) if settings else ():
         plan = plan_of(loads(config(LEARNERS[0], "gate", 1.0, curvature, 0.25)))
@@ -205,7 +205,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--settings", action="store_true")
     options = parser.parse_args()
-    flights = flights_data.flights(flights_data.fetch(CACHE))
+    flights = data.flights(data.fetch(CACHE))
     RESULTS.mkdir(exist_ok=True)
     with open(RESULTS / "online_flights.csv", "w", newline="") as file:
         writer = csv.writer(file)

@@ -26,20 +26,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from dpcore.accounting.calibrate import gdp_mu
+from dpcore.accounting.guarantee import Loss
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.simplex import Simplex
-from dpcore.guarantee import Loss
-from dpcore.losses import Squared
+from dpcore.leaves.rows import RowLeaf
+from dpcore.models.losses import Squared
+from dpcore.models.moments import moments_sensitivity
+from dpcore.models.online.conditional_gradient import ConditionalGradient
+from dpcore.models.online.follow_the_leader import FollowTheLeader
+from dpcore.models.online.implicit_descent import ImplicitDescent
+from dpcore.models.online.quadratic import triangle
+from dpcore.models.online.regret import Quadratics, best_in_hindsight
+from dpcore.models.online.ridge_leader import RidgeLeader
 from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.online.conditional_gradient import ConditionalGradient
-from dpcore.online.follow_the_leader import FollowTheLeader
-from dpcore.online.implicit_descent import ImplicitDescent
-from dpcore.online.quadratic import triangle
-from dpcore.online.regret import Quadratics, best_in_hindsight
-from dpcore.online.ridge_leader import RidgeLeader
 from dpcore.registry import CONTINUAL_SUMS
-from dpcore.regression.moments import moments_sensitivity
-from dpcore.rows import RowLeaf
 
 RESULTS = Path(__file__).parent / "results"
 D, MU, CLIP, DELTA = 8, 0.1, 1.0, 1e-6

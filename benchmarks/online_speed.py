@@ -21,19 +21,19 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.accounting.guarantee import Loss
 from dpcore.geometry.balls import L1Ball
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.geometry.polytope import Polytope
-from dpcore.guarantee import Loss
-from dpcore.losses import Squared
+from dpcore.leaves.rows import RowLeaf
+from dpcore.models.gradients import Gradients
+from dpcore.models.losses import Squared
+from dpcore.models.online.conditional_gradient import ConditionalGradient
+from dpcore.models.online.follow_the_leader import FollowTheLeader
+from dpcore.models.online.program import Learner
+from dpcore.models.scaling import Scaling
 from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.online.conditional_gradient import ConditionalGradient
-from dpcore.online.follow_the_leader import FollowTheLeader
-from dpcore.online.gradients import Gradients
-from dpcore.online.program import Learner
-from dpcore.online.scaling import Scaling
 from dpcore.registry import CONTINUAL_SUMS
-from dpcore.rows import RowLeaf
 
 RESULTS = Path(__file__).parent / "results"
 SIZES = (

@@ -51,16 +51,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting.calibrate import gdp_mu
-from dpcore.erm.prefix import Prefix
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.convex_set import ConvexSet
+from dpcore.models.erm.prefix import Prefix
+from dpcore.models.regression import accelerated
+from dpcore.models.regression.least_squares import least_squares
+from dpcore.models.regression.quadratic import PrivateQuadratic
+from dpcore.models.regression.ridge import ridge_for
+from dpcore.models.scaling import STEP
 from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.online.scaling import STEP
 from dpcore.plan import Plan
-from dpcore.regression import accelerated
-from dpcore.regression.least_squares import least_squares
-from dpcore.regression.quadratic import PrivateQuadratic
-from dpcore.regression.ridge import ridge_for
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.mechanism import arrays_of
+from dpcore.arrays import arrays_of
+from dpcore.leaves.rows import RowLeaf
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
-from dpcore.rows import RowLeaf
 
 RESULTS = Path(__file__).parent / "results"
 FEATURES, EVENTS, STRIDE = 8, 4, 32

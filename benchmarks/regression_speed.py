@@ -36,9 +36,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dpcore.plan import Plan
-from pipelines import build
-from pipelines.config import JobConfig, loads
-from transforms.secret import SecretRef
+from pipelines.config.job import JobConfig, loads
+from pipelines.graph import build
+from transforms.runtime.secret import SecretRef
 
 Floats = NDArray[np.float64]
 

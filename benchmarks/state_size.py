@@ -21,16 +21,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpcore import times
+from dpcore.config import durations
 from dpcore.plan import Plan
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.pubsub import PubSubServer
 from tests.runners.jobs import launch, on
 from tests.runners.messages import Post
 from tests.runners.recording import SECRET
-from transforms.noise_source import KeyedNoiseSource
-from transforms.secret import SecretRef
-from transforms.stepper import Stepper
+from transforms.runtime.secret import SecretRef
+from transforms.tick.block import Stepper
+from transforms.tick.noise_source import KeyedNoiseSource
 
 RESULTS = Path(__file__).parent / "results"
 CONFIG = """\
@@ -53,7 +53,7 @@ secret: {{file: {folder}/secret.key}}
 sink: {{parquet: {folder}/out, every: 128}}
 engine: {{checkpoint_every: 1s, checkpoints: {folder}/state}}
 """
-START = times.timestamp("2024-01-01T00:00:00Z")
+START = durations.timestamp("2024-01-01T00:00:00Z")
 EVENTS = 100
 """Of a message; about ten messages a second."""
 SIZES = (
@@ -127,11 +127,11 @@ def checkpoints(ticks: int, speed: int, folder: Path) -> list[dict[str, Any]]:
                 keys=", ".join(f"k{i:05d}" for i in range(100)),
                 window=256,
                 schema="{time: {column: at, format: epoch_us}, id: id}",
-                more=f", end: {times.show_timestamp(START + ticks * 1_000_000)}, delay: 60s",
+                more=f", end: {durations.show_timestamp(START + ticks * 1_000_000)}, delay: 60s",
             )
             + STREAM.format(
                 subscription=post.subscription,
-                started=times.show_timestamp(began * 1_000_000),
+                started=durations.show_timestamp(began * 1_000_000),
                 speed=speed,
                 folder=folder,
             )

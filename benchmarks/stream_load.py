@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from dpcore import times
+from dpcore.config import durations
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.pubsub import PubSubServer
 from tests.runners.jobs import Running, launch, on
 from tests.runners.messages import Post
 from tests.runners.recording import SECRET
-from transforms.pubsub_client import publisher
+from transforms.runtime.pubsub_client import publisher
 
 RESULTS = Path(__file__).parent / "results"
 CONFIG = """\
@@ -157,8 +157,8 @@ def streaming(
             CONFIG.format(
                 blocks=blocks,
                 keys=", ".join(f"k{i:05d}" for i in range(load.keys)),
-                start=times.show_timestamp(load.start * 1_000_000),
-                end=times.show_timestamp((load.start + load.seconds + after) * 1_000_000),
+                start=durations.show_timestamp(load.start * 1_000_000),
+                end=durations.show_timestamp((load.start + load.seconds + after) * 1_000_000),
                 subscription=post.subscription,
                 folder=folder,
                 every=every,

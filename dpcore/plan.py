@@ -12,21 +12,23 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.accounting.circumstances import NONE, Circumstances
+from dpcore.accounting.guarantee import Copies, Expiration, Guarantee
+from dpcore.accounting.precision import UNEVEN, refuse_uneven, sparse_tail, unevenness
+from dpcore.accounting.statement import statement
 from dpcore.aggregates.choose import choose
-from dpcore.aggregates.price import FAR, LAST, Alternative
-from dpcore.aggregates.program import canonical_value
-from dpcore.circumstances import NONE, Circumstances
-from dpcore.clock import Clock
-from dpcore.config import PlanConfig
+from dpcore.arrays import Ints
+from dpcore.canonical import canonical_value
 from dpcore.errors import ConfigError
-from dpcore.guarantee import Copies, Expiration, Guarantee
-from dpcore.keys import Keys
-from dpcore.mechanism import LIMB, Ints
-from dpcore.model_notes import model_warnings
-from dpcore.precision import UNEVEN, refuse_uneven, sparse_tail, unevenness
+from dpcore.leaves.clock import Clock
+from dpcore.leaves.keys import Keys
+from dpcore.leaves.wide import LIMB
+from dpcore.models.notes import model_warnings
+from dpcore.plan_config import PlanConfig
+from dpcore.pricing.price import Alternative
+from dpcore.pricing.question import FAR, LAST
 from dpcore.program import Program
 from dpcore.registry import MODELS
-from dpcore.statement import statement
 
 PLAN_VERSION = 1
 """Changes when the meaning of a field of the canonical plan does."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.guarantee import Loss
-from dpcore.mechanism import Floats, Ints, Noise, State
+from dpcore.accounting.guarantee import Loss
+from dpcore.arrays import Floats, Ints, State
+from dpcore.noise.noise import Noise
 
 NoiseOf = Callable[[int], Noise]
 """Part index -> the keyed noise of that part for this stride (parts never share noise)."""
@@ -115,12 +115,3 @@ class Program(Protocol):
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release, JSON-able; floats as hex strings."""
-
-
-def concatenate(states: list[State]) -> State:
-    """Joins states of several groups of keys along the key axis (nested NamedTuples of arrays)."""
-    first = states[0]
-    if isinstance(first, np.ndarray):
-        return np.concatenate(states, axis=0)
-    parts = [concatenate([state[i] for state in states]) for i in range(len(first))]
-    return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)

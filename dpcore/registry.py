@@ -85,11 +85,11 @@ CONTINUAL_SUMS: Mapping[str, Any] = _Sums(_FILES)
 
 SOLVERS: Mapping[str, Any] = _Registry(
     {
-        "noisy_projected_gradient": "dpcore.optimize.noisy_gradient:NoisyGradient",
-        "noisy_sgd": "dpcore.optimize.noisy_sgd:NoisySgd",
+        "noisy_projected_gradient": "dpcore.models.solvers.noisy_gradient:NoisyGradient",
+        "noisy_sgd": "dpcore.models.solvers.noisy_sgd:NoisySgd",
     }
 )
-"""Name in the config (model.solver) -> private batch solver; see dpcore/optimize/solver.py."""
+"""Name in the config (model.solver) -> private batch solver; see dpcore/models/solvers/solver.py."""
 
 COMMON = ("algorithm", "features", "target", "intercept", "ranges", "set")
 """Fields of the model section that every model reads."""
@@ -142,7 +142,7 @@ class Model:
 
 MODELS: Mapping[str, Model] = {
     "online.follow_the_leader": Model(
-        "dpcore.online.price:compile_learner",
+        "dpcore.models.online.price:compile_learner",
         "window follow-the-leader, exact projection",
         "Each key's coefficients minimise the public curvature plus all clipped gradients so far, "
         "as a noisy running sum tells them, projected onto the set at every tick.",
@@ -150,7 +150,7 @@ MODELS: Mapping[str, Model] = {
         reads=(*_LEARNS, "own_curvature", "weight"),
     ),
     "online.conditional_gradient": Model(
-        "dpcore.online.price:compile_learner",
+        "dpcore.models.online.price:compile_learner",
         "window follow-the-leader without projections",
         "One step of a local linear oracle a tick instead of a projection, with a certified "
         "distance to the leader: for sets that are dear to project onto.",
@@ -158,7 +158,7 @@ MODELS: Mapping[str, Model] = {
         reads=(*_LEARNS, "own_curvature", "weight", "step"),
     ),
     "online.pftal": Model(
-        "dpcore.online.price:compile_learner",
+        "dpcore.models.online.price:compile_learner",
         "follow the approximate leader, over a full-history tree",
         "The baseline: exact projection, with the noise of a binary tree that covers the whole "
         "stream, whatever the window.",
@@ -166,7 +166,7 @@ MODELS: Mapping[str, Model] = {
         reads=(*_LEARNS, "own_curvature", "weight"),
     ),
     "online.pocg": Model(
-        "dpcore.online.pocg:compile_pocg",
+        "dpcore.models.online.pocg:compile_pocg",
         "implicit gradient descent, noise on every iterate",
         "The baseline: steps shrink as 1/t, every released iterate has noise of its own, and the "
         "iterates without noise never leave.",
@@ -175,7 +175,7 @@ MODELS: Mapping[str, Model] = {
         reads=_LEARNS,
     ),
     "online.pqftl": Model(
-        "dpcore.online.pqftl:compile_pqftl",
+        "dpcore.models.online.pqftl:compile_pqftl",
         "follow the leader of squared losses, from noisy moments",
         "The baseline: running sums of the products of features and target, then the ridge "
         "solution, projected onto the set.",
@@ -183,7 +183,7 @@ MODELS: Mapping[str, Model] = {
         reads=("loss", "curvature", "centre"),
     ),
     "regression.incremental": Model(
-        "dpcore.regression.price:compile_incremental",
+        "dpcore.models.regression.price:compile_incremental",
         "least squares of everything so far, from noisy moments",
         "Running sums of the products of features and targets, released jointly with noise; a "
         "model of everything so far is fitted to them at every tick, over the set.",
@@ -192,7 +192,7 @@ MODELS: Mapping[str, Model] = {
         many_targets=True,
     ),
     "regression.two_trees": Model(
-        "dpcore.regression.two_trees:compile_two_trees",
+        "dpcore.models.regression.two_trees:compile_two_trees",
         "the same over two trees with half of the budget each",
         "The baseline: the paper's own calibration, two full-history trees that must know the "
         "number of ticks.",
@@ -201,7 +201,7 @@ MODELS: Mapping[str, Model] = {
         reads=tuple(name for name in _REGRESSES if name not in ("error", "over")),
     ),
     "regression.projected": Model(
-        "dpcore.regression.projected_price:compile_projected",
+        "dpcore.models.regression.projected_price:compile_projected",
         "least squares in many dimensions, from noisy moments in few",
         "Features are projected by a public random matrix, moments are released in the fewer "
         "dimensions, and the model of least size that they point to is lifted back: for sparse "
@@ -213,7 +213,7 @@ MODELS: Mapping[str, Model] = {
         defaults={"tolerance": 1e-7},
     ),
     "regression.erm": Model(
-        "dpcore.erm.price:compile_erm",
+        "dpcore.models.erm.price:compile_erm",
         "any convex loss, fitted again every few ticks to all rows so far",
         "The rows of each key are kept, up to a public number; every tau ticks a private batch "
         "solver minimises their loss over the set, each time for a share of the budget.",
@@ -223,7 +223,7 @@ MODELS: Mapping[str, Model] = {
         defaults={"curvature": 0.0, "solver": "noisy_projected_gradient"},
     ),
     "regression.naive": Model(
-        "dpcore.erm.naive:compile_naive",
+        "dpcore.models.erm.naive:compile_naive",
         "fitted again at every tick, by advanced composition",
         "The baseline: regression.erm with a run at every tick, each with its part of the budget "
         "by the theorem of advanced composition.",

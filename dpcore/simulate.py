@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.arrays import Ints
 from dpcore.errors import ConfigError
-from dpcore.mechanism import Ints, Noise
+from dpcore.leaves.row_hash import event_hashes
+from dpcore.leaves.rows import RowLeaf
+from dpcore.noise.key_ring import KeyRing
+from dpcore.noise.noise import Noise
 from dpcore.noise.prf import KeyedNoise
-from dpcore.noise.rotation import KeyRing
 from dpcore.plan import Plan
 from dpcore.program import Released
-from dpcore.row_hash import event_hashes
-from dpcore.rows import RowLeaf
 
 STRIDE = 128
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from dpcore.registry import CONTINUAL_SUMS
-from pipelines.cli import main
-from pipelines.config import JobConfig, load, loads
-from pipelines.demo_truth import CLIP, EDGES
-from pipelines.run import plan_of
-from pipelines.summary import COUNTERS
-from transforms.dead_letters import REASONS
-from transforms.releases import RELEASE_SCHEMA
+from examples.shop.truth import CLIP, EDGES
+from pipelines.cli.main import main
+from pipelines.config.job import JobConfig, load, loads
+from pipelines.graph.checks import plan_of
+from pipelines.results.result import COUNTERS
+from transforms.release.table import RELEASE_SCHEMA
+from transforms.runtime.dead_letters import REASONS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -11,31 +11,31 @@ from apache_beam.transforms.window import GlobalWindows
 
 from dpcore.errors import ConfigError, at_least_one
 from dpcore.plan import Plan
-from transforms.clock import Heartbeats
-from transforms.dead_letters import DEAD
-from transforms.deduplicate import Deduplicate
-from transforms.event_schema import EventSchema
-from transforms.filter import FilterAssign
-from transforms.first_look import FirstLook
-from transforms.first_look_gate import Gate
-from transforms.from_rows import from_rows
-from transforms.leaf import Leaf
-from transforms.noise_source import KeyedNoiseSource, NoiseSource
-from transforms.python_events import fields_of
-from transforms.row_leaf import RowLeaves
-from transforms.runner import require_whole_bundles
-from transforms.secret import SecretRef
-from transforms.solve import Solve
-from transforms.stream_time import PRESENT, StreamTime
-from transforms.strides import TICKS
-from transforms.tick import Tick
+from transforms.decode.first_look import FirstLook
+from transforms.decode.first_look_gate import Gate
+from transforms.decode.from_dicts import from_rows
+from transforms.decode.python_events import fields_of
+from transforms.decode.schema import EventSchema
+from transforms.leaves.rows import RowLeaves
+from transforms.leaves.sums import Leaf
+from transforms.release.noisy import TICKS
+from transforms.release.solve import Solve
+from transforms.runtime.dead_letters import DEAD
+from transforms.runtime.flink_quirks import require_whole_bundles
+from transforms.runtime.secret import SecretRef
+from transforms.runtime.stream_time import PRESENT, StreamTime
+from transforms.select.deduplicate import Deduplicate
+from transforms.select.filter import FilterAssign
+from transforms.tick.heartbeats import Heartbeats
+from transforms.tick.noise_source import KeyedNoiseSource, NoiseSource
+from transforms.tick.tick import Tick
 
 
 class Releases(NamedTuple):
     """What comes out.
 
     Attributes:
-      releases: PCollection of release batches (see transforms/releases.py).
+      releases: PCollection of release batches (see transforms/release/table.py).
       dead: PCollection of dead letters: where a record was and why it was put aside.
     """
 

@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.compose import ChannelGroup
-from dpcore.bounding.lattice import resolution_for
-from dpcore.mechanism import Floats, Ints
+from dpcore.accounting.joint import ChannelGroup
+from dpcore.arrays import Floats, Ints
+from dpcore.leaves.lattice import resolution_for
 
 ChannelKind = Literal["count", "value", "square", "bins"]
 

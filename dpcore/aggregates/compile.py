@@ -15,7 +15,7 @@ def compile_outputs(
     """Shares channels between aggregates: one count, one centred sum per (column, clip).
 
     Args:
-      aggregates: name -> dpcore.config.Aggregate.
+      aggregates: name -> dpcore.plan_config.Aggregate.
       whole: counts live on the integers (discrete noise).
 
     Returns:

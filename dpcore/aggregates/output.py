@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from dpcore.mechanism import Floats
+from dpcore.arrays import Floats
 
 OutputKind = Literal["count", "sum", "mean", "variance", "histogram"]
 

@@ -5,110 +5,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dpcore.accounting.compose import (
-    ChannelGroup,
-    group_sensitivity,
-    joint_sensitivity,
-    split_scales,
-)
-from dpcore.aggregates.channel import Channel
+from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.joint import ChannelGroup, group_sensitivity, joint_sensitivity, split_scales
 from dpcore.aggregates.output import Output
 from dpcore.aggregates.program import Aggregates, Part
 from dpcore.errors import ConfigError
-from dpcore.guarantee import Loss, Relation
-from dpcore.mechanism import Ints, kind_of
+from dpcore.pricing.price import round_up, within_memory
+from dpcore.pricing.question import Question
 from dpcore.registry import CONTINUAL_SUMS
 
 SLACK = 1.05
 """Among mechanisms within 5 % of the smallest error, the one with the smallest state is chosen."""
-
-FAR = 1 << 20
-"""Without an end, errors are compared up to this tick (or four windows, whichever is later)."""
-
-LAST = (1 << 40) - 1
-"""But not beyond what a clock without end is served for."""
-
-MOST_STATE = 1 << 28
-"""Bytes of state per key: every tick reads and writes all of it."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is to be priced.
-
-    Attributes:
-      channels, outputs: what a leaf holds and what is released.
-      relation: which neighbours. may_vanish: whether another payload may filter the event out.
-      window: protection window in ticks, None = forever. horizon: ticks of the clock, None = no
-        end.
-      options: what the user fixed of the mechanism (buffers, gamma), passed to ``calibrated``.
-    """
-
-    channels: tuple[Channel, ...]
-    outputs: tuple[Output, ...]
-    relation: Relation
-    may_vanish: bool
-    window: int | None
-    horizon: int | None
-    options: tuple[tuple[str, Any], ...] = ()
-
-    @property
-    def overs(self) -> tuple[int | None, ...]:
-        """Everything asked of any output: since the start first, then by length."""
-        asked = {over for output in self.outputs for over in output.overs}
-        return tuple(sorted(asked, key=lambda over: math.inf if over is None else over))[::-1]
-
-    def ticks(self) -> Ints:
-        """Where worst errors are looked for: all ticks of a short clock, a spread of a long one."""
-        last = self.horizon or min(max(FAR, 4 * (self.window or 1)), LAST)
-        if last <= 2048:
-            return np.arange(last, dtype=np.int64)
-        powers = 2 ** np.arange(int(math.log2(last)) + 1, dtype=np.int64)
-        some = [powers - 2, powers - 1, powers, np.linspace(0, last - 1, 401).astype(np.int64)]
-        spread = np.concatenate([*some, [last - 1]])
-        return np.unique(spread[(spread >= 0) & (spread < last)])
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """One priced way to serve the plan.
-
-    Attributes:
-      mechanism: its name in the config. noise: gaussian, discrete_gaussian or k_norm.
-      chosen: whether the plan uses it.
-      score: worst predicted error relative to the best alternative (1.0 = best); inf when it cannot
-        serve.
-      state_bytes: per key.
-      epsilon_10w: loss against everything released within ten windows (None: cannot serve).
-      stddev: "name over=N" -> worst stddev, the user's unit.
-      note: why it cannot serve, or what to know about it.
-    """
-
-    mechanism: str
-    noise: str
-    chosen: bool
-    score: float
-    state_bytes: int
-    epsilon_10w: float | None
-    stddev: dict[str, float]
-    note: str = ""
-
-
-def budget_of(noise: str, epsilon: float, delta: float) -> Loss:
-    """The whole budget in the currency of a noise."""
-    from dpcore.accounting import calibrate
-
-    kind = kind_of(noise)
-    if kind == "gdp":
-        return Loss(kind, calibrate.gdp_mu(epsilon, delta))
-    if kind == "zcdp":
-        return Loss(kind, calibrate.zcdp_rho(epsilon, delta))
-    return Loss(kind, epsilon)
 
 
 def share(budget: Loss, fraction: float) -> Loss:
@@ -182,17 +94,6 @@ def build_part(
     return Part(mechanism, channels, coordinates)
 
 
-def within_memory(name: str, state: int) -> None:
-    """Raises ConfigError when a key's state would be too large to be stepped at all."""
-    if state > MOST_STATE:
-        raise ConfigError(
-            "mechanism.continual_sum",
-            name,
-            f"would keep {state / 2**20:,.0f} MiB of state per key, above {MOST_STATE >> 20} MiB; "
-            "take another mechanism, a shorter `over` or window, or a longer clock.period.",
-        )
-
-
 def sensitivity_of(
     name: str,
     groups: Sequence[ChannelGroup],
@@ -213,18 +114,6 @@ def sensitivity_of(
     ):
         return 2 * joint_sensitivity(groups, scale, "add_remove", question.may_vanish)
     return joint_sensitivity(groups, scale, question.relation, question.may_vanish)
-
-
-def round_up(value: float, bits: int = 30) -> float:
-    """The next larger number with ``bits`` significant bits.
-
-    Calibrations go through the machine's exp and log, which differ in the last bit between kinds of
-    CPU; plans must not. Larger scales mean more noise: the rounding is toward privacy.
-    """
-    if value == 0 or not math.isfinite(value):
-        return value
-    mantissa, exponent = math.frexp(value)
-    return math.ldexp(math.ceil(mantissa * 2**bits), exponent - bits)
 
 
 def score_of(program: Aggregates, question: Question) -> float:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.accounting.guarantee import Loss, compose
 from dpcore.aggregates.channel import Channel
 from dpcore.aggregates.output import Output
-from dpcore.bounding.clip import clip_values
-from dpcore.bounding.lattice import Rows, sum_cells
-from dpcore.guarantee import Loss, compose
-from dpcore.mechanism import ContinualSum, Floats, Ints, State
+from dpcore.arrays import Floats, Ints, State
+from dpcore.canonical import canonical_mechanism
+from dpcore.continual.base import ContinualSum
+from dpcore.leaves.clip import clip_values
+from dpcore.leaves.lattice import Rows, sum_cells
 from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
 
 
@@ -221,21 +223,3 @@ class Aggregates:
                 for part in self.parts
             ],
         }
-
-
-def canonical_mechanism(mechanism: ContinualSum) -> Mapping[str, Any]:
-    """Name and every field of a mechanism; floats as hex strings."""
-    return {"name": mechanism.name, **canonical_value(mechanism)}
-
-
-def canonical_value(value: Any) -> Any:
-    """JSON-able form in which floats are hex strings."""
-    if isinstance(value, float):
-        return value.hex()
-    if isinstance(value, list | tuple):
-        return [canonical_value(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): canonical_value(item) for key, item in value.items()}
-    if is_dataclass(value):
-        return {f.name: canonical_value(getattr(value, f.name)) for f in fields(value)}
-    return value

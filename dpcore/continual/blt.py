@@ -9,14 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpcore.accounting.guarantee import Loss
+from dpcore.arrays import Floats, Ints
 from dpcore.continual.blt_table import PERPETUAL, WINDOWS
-from dpcore.continual.buffers import (
-    BufferedSum,
-    best_form,
-    check_room,
-    record_units,
-    with_buffers,
-)
+from dpcore.continual.buffers import BufferedSum, best_form, check_room, record_units, with_buffers
 from dpcore.continual.rational import Rational
 from dpcore.continual.unit import (
     loss_of_units,
@@ -25,8 +21,6 @@ from dpcore.continual.unit import (
     refuse_options,
     refuse_overs,
 )
-from dpcore.guarantee import Loss
-from dpcore.mechanism import Floats, Ints
 
 FOREVER = 2**40
 """Ticks that a promise without end is calibrated for: 34,865 years of seconds."""

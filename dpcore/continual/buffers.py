@@ -11,10 +11,12 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from dpcore.arrays import Digests, Floats, Ints
+from dpcore.continual.base import ContinualSum
 from dpcore.continual.rational import Rational, round_up
 from dpcore.continual.unit import noisy_coordinates, within_horizon
 from dpcore.errors import ConfigError
-from dpcore.mechanism import ContinualSum, Digests, Floats, Ints, Noise, label
+from dpcore.noise.noise import Noise, label
 
 ROOM = 2.0**61
 """Noise must stay below this many lattice units, FAR standard deviations out."""

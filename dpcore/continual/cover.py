@@ -10,6 +10,9 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from dpcore.accounting.guarantee import Loss
+from dpcore.arrays import Digests, Floats, Ints
+from dpcore.continual.base import ContinualSum
 from dpcore.continual.buffers import check_room
 from dpcore.continual.unit import (
     draw_units,
@@ -19,9 +22,8 @@ from dpcore.continual.unit import (
     within_horizon,
 )
 from dpcore.errors import ConfigError
-from dpcore.guarantee import Loss
-from dpcore.mechanism import ContinualSum, Digests, Floats, Ints, Noise
 from dpcore.noise.discrete_gaussian import MAX_VARIANCE
+from dpcore.noise.noise import Noise
 
 UNBOUNDED = 2**40 - 1
 """Ticks that a clock without end may have (34,865 years of seconds): states have fixed shapes."""

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dpcore.accounting.guarantee import Loss
+from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.cover import UNBOUNDED, CoverSum, Node, common_below, trailing_zeros
 from dpcore.continual.prefix import Slots
 from dpcore.continual.unit import (
@@ -17,8 +19,7 @@ from dpcore.continual.unit import (
     refuse_options,
     refuse_overs,
 )
-from dpcore.guarantee import Loss
-from dpcore.mechanism import Digests, Floats, Ints, Noise, label
+from dpcore.noise.noise import Noise, label
 
 
 class HybridState(NamedTuple):

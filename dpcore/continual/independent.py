@@ -7,10 +7,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dpcore.accounting.guarantee import Loss
+from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.cover import CoverSum, Node
 from dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
-from dpcore.guarantee import Loss
-from dpcore.mechanism import Digests, Floats, Ints, Noise, label
+from dpcore.noise.noise import Noise, label
 
 
 class IndependentState(NamedTuple):

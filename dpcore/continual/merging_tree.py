@@ -9,6 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dpcore.accounting.guarantee import Loss
+from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.cover import UNBOUNDED, CoverSum, Node
 from dpcore.continual.unit import (
     lattice_variances,
@@ -18,8 +20,7 @@ from dpcore.continual.unit import (
     refuse_overs,
 )
 from dpcore.errors import ConfigError
-from dpcore.guarantee import Loss
-from dpcore.mechanism import Digests, Floats, Ints, Noise, label
+from dpcore.noise.noise import Noise, label
 
 GAMMA = 1.0
 """Default of gamma: levels above the window cost what those inside it cost, so the loss grows like

@@ -9,6 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dpcore.accounting.guarantee import Loss
+from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.blt_table import WINDOWS
 from dpcore.continual.buffers import (
     BufferedSum,
@@ -27,8 +29,8 @@ from dpcore.continual.unit import (
     refuse_options,
     refuse_overs,
 )
-from dpcore.guarantee import Loss
-from dpcore.mechanism import Digests, Floats, Ints, Noise, add_wide, shift_wide, wide_to_float
+from dpcore.leaves.wide import add_wide, shift_wide, wide_to_float
+from dpcore.noise.noise import Noise
 
 
 class SlidingState(NamedTuple):

@@ -11,6 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy import fft
 
+from dpcore.accounting.guarantee import Loss
+from dpcore.arrays import Digests, Floats, Ints
+from dpcore.continual.base import ContinualSum
 from dpcore.continual.buffers import check_room, toeplitz_matrix
 from dpcore.continual.unit import (
     loss_of_units,
@@ -22,8 +25,7 @@ from dpcore.continual.unit import (
     within_horizon,
 )
 from dpcore.errors import ConfigError
-from dpcore.guarantee import Loss
-from dpcore.mechanism import ContinualSum, Digests, Floats, Ints, Noise, label
+from dpcore.noise.noise import Noise, label
 
 LARGEST = 65536
 """Longest window: W - 1 vectors of state per key."""

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.accounting.guarantee import Kind, Loss
+from dpcore.arrays import Digests, Floats, Ints
 from dpcore.errors import ConfigError, WeirError
-from dpcore.guarantee import Kind, Loss
-from dpcore.mechanism import Digests, Floats, Ints, Noise, k_norm_variance, kind_of
+from dpcore.noise.noise import Noise, k_norm_variance, kind_of
 
 NOISE_OF: Mapping[Kind, str] = {"gdp": "gaussian", "zcdp": "discrete_gaussian", "pure": "k_norm"}
 """The noise that meets a budget of each kind."""

@@ -12,14 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError, at_least_one, positive
-from dpcore.geometry.convex_set import (
-    NO_LOCAL_ORACLE,
-    ConvexSet,
-    Floats,
-    Scales,
-    by_chunks,
-    rows,
-)
+from dpcore.geometry.convex_set import NO_LOCAL_ORACLE, ConvexSet, Floats, Scales, by_chunks, rows
 from dpcore.geometry.order import to_simplex
 from dpcore.geometry.widths import largest_length_of
 

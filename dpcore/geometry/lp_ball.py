@@ -11,14 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError, at_least_one, positive
-from dpcore.geometry.convex_set import (
-    NO_LOCAL_ORACLE,
-    ConvexSet,
-    Floats,
-    Scales,
-    by_chunks,
-    rows,
-)
+from dpcore.geometry.convex_set import NO_LOCAL_ORACLE, ConvexSet, Floats, Scales, by_chunks, rows
 from dpcore.geometry.widths import norm_bound
 
 LEAST_P, MOST_P = 1.05, 40.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dpcore.config_errors import nearest
+from dpcore.config.section import nearest
 from dpcore.errors import ConfigError
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.box import Box

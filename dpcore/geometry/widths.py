@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammainc, gammaincc, log_ndtr, ndtr
 
+from dpcore.arrays import Floats
 from dpcore.errors import ConfigError, at_least_one
-from dpcore.mechanism import Floats
 from dpcore.noise.public import PublicNormals
 
 _STEP = 2.0**-9

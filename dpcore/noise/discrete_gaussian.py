@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.arrays import Ints
 from dpcore.errors import ConfigError
-from dpcore.mechanism import Ints
+from dpcore.noise.acceptance import CHANCE_BITS, MARGIN, Constants, chances
 from dpcore.noise.aes import Words, block_buffer
-from dpcore.noise.chances import CHANCE_BITS, MARGIN, Constants, chances
 from dpcore.noise.envelope import Envelope, envelope, settle
 from dpcore.noise.streams import Streams
 

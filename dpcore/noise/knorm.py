@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.mechanism import Floats
-from dpcore.noise.normal import exponential_from_bits, normal_from_bits
+from dpcore.arrays import Floats
+from dpcore.noise.inverse_normal import exponential_from_bits, normal_from_bits
 from dpcore.noise.streams import Streams
 
 

@@ -15,21 +15,14 @@ import numpy as np
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
+from dpcore.arrays import Digests, Floats, Ints
 from dpcore.errors import ConfigError
-from dpcore.mechanism import Digests, Floats, Ints
 from dpcore.noise.aes import Aes, Words, block_buffer
 from dpcore.noise.discrete_gaussian import discrete_gaussian
 from dpcore.noise.gaussian import gaussian
 from dpcore.noise.knorm import k_norm
 from dpcore.noise.selection import gumbel
-from dpcore.noise.streams import (
-    DISCRETE_GAUSSIAN,
-    GAUSSIAN,
-    K_NORM,
-    SAMPLE,
-    SELECTION,
-    Streams,
-)
+from dpcore.noise.streams import DISCRETE_GAUSSIAN, GAUSSIAN, K_NORM, SAMPLE, SELECTION, Streams
 
 VERSION = 1
 """Raised whenever any draw changes its value: the version is part of the root key."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.arrays import Floats, Ints
 from dpcore.errors import positive
-from dpcore.mechanism import Floats, Ints
-from dpcore.noise.normal import exact_log, exponential_from_bits
+from dpcore.noise.inverse_normal import exact_log, exponential_from_bits
 from dpcore.noise.streams import Streams
 
 

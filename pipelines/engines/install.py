@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from dpcore.config_errors import nearest
+from dpcore.config.section import nearest
 from dpcore.errors import WeirError
 from pipelines.engines import flink_home, job_server, prism, pubsub_build
 from pipelines.engines.cache import Component

@@ -23,7 +23,7 @@ FORGETFUL = (
     "start on (--flink-job-server-jar JAR), or stay small (--max_parallelism=4). "
     "docs/operations.md, Capacity, has the figures."
 )
-"""What the user of a stream is told; ``transforms/runner.py`` says why."""
+"""What the user of a stream is told; ``transforms/runtime/flink_quirks.py`` says why."""
 
 POM = Path(__file__).with_name("job_server_maven") / "pom.xml"
 JAR = "flink-job-server.jar"

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from transforms.seen_ids import HIGH, LOW, NOTHING, forget, remember
+from transforms.leaves.columns import HIGH, LOW
+from transforms.select.seen_ids import NOTHING, forget, remember
 
 IDS = np.arange(1, 21, dtype=np.uint64)
 

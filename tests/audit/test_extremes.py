@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpcore.accounting.calibrate import gdp_epsilon, gdp_mu, zcdp_epsilon, zcdp_rho
-from dpcore.config import PlanConfig
 from dpcore.errors import ConfigError
-from dpcore.noise.normal import exponential_from_bits, normal_from_bits
+from dpcore.noise.inverse_normal import exponential_from_bits, normal_from_bits
 from dpcore.plan import Plan
+from dpcore.plan_config import PlanConfig
 from dpcore.registry import CONTINUAL_SUMS
 from dpcore.simulate import Events, simulate
 

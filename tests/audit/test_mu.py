@@ -73,8 +73,8 @@ def test_late_arrival_is_a_payload_that_filters_out() -> None:
     """An arrival time in the payload decides lateness: counts are not public then."""
     text = make("blt", relation="replace_one", keys=2).config.to_dict()
     text["schema"]["arrival"] = {"column": "arrived"}
-    from dpcore.config import PlanConfig
     from dpcore.plan import Plan
+    from dpcore.plan_config import PlanConfig
 
     plan = Plan.from_config(PlanConfig.from_dict(text))
     assert all(all(part.mechanism.scales) for part in plan.program.parts)  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.noise.silent import NoNoise
+from dpcore.noise.constant import NoNoise
 from tests.audit.verdict import MAY_ERR, epsilon_bound, tampered
 from tests.audit.world import Neighbours, Placed, World, make
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta, norm
 
-from dpcore.noise.silent import NoNoise
+from dpcore.noise.constant import NoNoise
 from tests.audit.world import Neighbours, World
 
 MAY_ERR = 1e-4

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
-from transforms.event_schema import EventSchema, Stamp
+from transforms.decode.schema import EventSchema, Stamp
 
 COLUMNS = ("t", "a", "k", "i", "u", "x", "w", "b", "n")
 """time, arrival, key, id, unit; a number, a text, a boolean, and one that need only be there."""

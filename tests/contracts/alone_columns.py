@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from tests.contracts.alone_cells import COLUMNS, DOUBLES, INTEGERS, NOT_TEXT, TEXTS, fitting
-from transforms.event_schema import EventSchema
+from transforms.decode.schema import EventSchema
 
 Cell = bytes | None
 """The bits of a value of its column's type, or null."""

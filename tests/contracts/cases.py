@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.accounting.guarantee import Loss
+from dpcore.arrays import Ints, State, arrays_of
+from dpcore.continual.base import ContinualSum
 from dpcore.continual.cover import CoverSum
 from dpcore.errors import ConfigError
-from dpcore.guarantee import Loss
-from dpcore.mechanism import ContinualSum, Ints, State, arrays_of, kind_of
+from dpcore.noise.noise import kind_of
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.registry import CONTINUAL_SUMS
 

@@ -25,15 +25,15 @@ from hypothesis import strategies as st
 from dpcore.errors import ConfigError
 from tests.contracts import alone_avro, alone_cells, alone_columns
 from tests.transforms.avro_files import container
-from transforms.columnar import decode_arrow, decode_parquet
-from transforms.dead_letters import rows
-from transforms.decode import FORMATS, PAYLOADS, decode_bytes
-from transforms.decode_batch import Decoded
-from transforms.decode_csv import decode_csv
-from transforms.decode_messages import Message, MessageDecoder
-from transforms.decode_ndjson import decode_ndjson
-from transforms.event_schema import EventSchema
-from transforms.text import chunks
+from transforms.decode.canonical import Decoded
+from transforms.decode.columnar import decode_arrow, decode_parquet
+from transforms.decode.csv import decode_csv
+from transforms.decode.formats import FORMATS, PAYLOADS, decode_bytes
+from transforms.decode.lines import chunks
+from transforms.decode.messages import Message, MessageDecoder
+from transforms.decode.ndjson import decode_ndjson
+from transforms.decode.schema import EventSchema
+from transforms.runtime.dead_letters import rows
 
 Outcome = tuple[Any, ...]
 """Of one record: its cells, or None; and the (field, reason) of its dead letters."""

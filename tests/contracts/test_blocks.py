@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.mechanism import arrays_of
+from dpcore.arrays import arrays_of
 from tests.contracts.cases import KEYS, cases, leaves, run, same
 
 

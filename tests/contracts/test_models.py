@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.mechanism import arrays_of
+from dpcore.arrays import arrays_of
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
 from dpcore.registry import MODELS
 from dpcore.simulate import Events, bounded, leaves_for, simulate
 from tests.contracts.cases import same
-from transforms.coders import pack, restore, unpack
+from transforms.runtime.coders import pack, restore, unpack
 
 START, HOUR, TICKS = 1_704_067_200_000_000, 3_600_000_000, 24
 KEYS = ("east", "north", "west")

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.accounting.precision import TAILS, WHOLE, sparse_tail, unevenness
 from dpcore.continual.unit import draw_units
 from dpcore.errors import ConfigError
-from dpcore.mechanism import label
-from dpcore.noise.normal import exponential_from_bits, normal_from_bits
+from dpcore.noise.inverse_normal import exponential_from_bits, normal_from_bits
+from dpcore.noise.noise import label
 from dpcore.plan import Plan
-from dpcore.precision import TAILS, WHOLE, sparse_tail, unevenness
 from dpcore.registry import MODELS
 from tests.contracts.cases import Case, cases, noise
 from tests.contracts.test_models import CONFIG, KEYS, MORE

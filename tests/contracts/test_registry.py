@@ -9,9 +9,10 @@ import pkgutil
 import pytest
 
 import dpcore.continual
+from dpcore.accounting.guarantee import Loss
+from dpcore.continual.base import ContinualSum
 from dpcore.errors import ConfigError, WeirError
-from dpcore.guarantee import Loss
-from dpcore.mechanism import ContinualSum, kind_of
+from dpcore.noise.noise import kind_of
 from dpcore.registry import CONTINUAL_SUMS, describe
 from tests.contracts.cases import BUDGET, OVERS, WINDOWS, cases
 

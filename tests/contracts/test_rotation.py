@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.mechanism import arrays_of
+from dpcore.arrays import arrays_of
+from dpcore.noise.key_ring import MARK_BYTES, KeyRing
 from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.noise.rotation import MARK_BYTES, KeyRing
 from tests.contracts.cases import KEYS, SCALES, Case, cases
 
 ONE, TWO, THREE = (bytes([value]) * 32 for value in (1, 2, 3))

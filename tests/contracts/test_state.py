@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from dpcore.mechanism import arrays_of
+from dpcore.arrays import arrays_of
 from tests.contracts.cases import KEYS, SCALES, cases, gaussian_cases, leaves, noise, run, same
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared
-from dpcore.noise.silent import NoNoise
-from dpcore.online.gradients import Gradients
-from dpcore.online.scaling import Scaling, is_void
+from dpcore.leaves.rows import RowLeaf
+from dpcore.models.gradients import Gradients
+from dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared
+from dpcore.models.scaling import Scaling, is_void
+from dpcore.noise.constant import NoNoise
 from dpcore.plan import Plan
-from dpcore.rows import RowLeaf
 from dpcore.simulate import Events, bounded, leaves_for
 from tests.contracts.test_models import KEYS, NAMES, SECRET, TICKS, events, plan, taken
 

@@ -10,9 +10,16 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from pipelines.summary import COUNTERS
+from pipelines.results.result import COUNTERS
 from tests.deploy.promql import check, metrics
-from transforms.reasons import MISSING, REASONS, UNREAD, VALUES, counter_of, refused_by_field
+from transforms.runtime.reasons import (
+    MISSING,
+    REASONS,
+    UNREAD,
+    VALUES,
+    counter_of,
+    refused_by_field,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES: dict[str, Any] = YAML(typ="safe").load(

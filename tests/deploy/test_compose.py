@@ -11,11 +11,11 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from pipelines.cli import main
-from pipelines.config import load
-from pipelines.run import plan_of
+from pipelines.cli.main import main
+from pipelines.config.job import load
+from pipelines.graph.checks import plan_of
 from tests.deploy.dockerfile import read
-from transforms.secret import MOUNTS
+from transforms.runtime.secret import MOUNTS
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = YAML(typ="safe", pure=True).load(

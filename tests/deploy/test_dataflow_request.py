@@ -21,10 +21,10 @@ from google.cloud import dataflow_v1beta3
 from google.protobuf import json_format
 
 from dpcore.errors import ConfigError
-from pipelines import dataflow, dataflow_limits
-from pipelines.cli import main
-from pipelines.config import JobConfig, load, loads
-from pipelines.dataflow_run import request as request_of
+from pipelines.cli.main import main
+from pipelines.config.job import JobConfig, load, loads
+from pipelines.runners import dataflow, dataflow_limits
+from pipelines.runners.dataflow_request import request as request_of
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "europe-docker.pkg.dev/acme-data/weir/weir:0.1.0"

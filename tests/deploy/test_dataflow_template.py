@@ -13,7 +13,7 @@ from google.cloud import dataflow_v1beta3
 from google.protobuf import json_format
 
 from dpcore.errors import ConfigError
-from pipelines import dataflow_template
+from pipelines.runners import dataflow_template
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "dataflow"

@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner
 from ruamel.yaml import YAML
 
-from pipelines.cli import main
-from pipelines.config import load
-from pipelines.flink_options import MAX_PARALLELISM
-from pipelines.run import plan_of
+from pipelines.cli.main import main
+from pipelines.config.job import load
+from pipelines.graph.checks import plan_of
+from pipelines.runners.flink_options import MAX_PARALLELISM
 from tests.deploy.dockerfile import read
 from tests.deploy.flink_schema import FLINK_DEPLOYMENT
-from transforms.secret import MOUNTS
+from transforms.runtime.secret import MOUNTS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "flink"

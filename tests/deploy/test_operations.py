@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from pipelines.cli import main
-from pipelines.schema import json_schema
+from pipelines.cli.main import main
+from pipelines.config.schema import json_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()

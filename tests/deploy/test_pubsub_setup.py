@@ -12,7 +12,7 @@ from typing import Any
 import hcl2
 import pytest
 
-from pipelines.config import loads
+from pipelines.config.job import loads
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "pubsub"

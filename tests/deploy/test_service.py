@@ -7,7 +7,7 @@ import re
 import shlex
 from pathlib import Path
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.deploy.dockerfile import read
 
 ROOT = Path(__file__).resolve().parents[2]

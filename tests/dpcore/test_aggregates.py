@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.aggregates.price import round_up
-from dpcore.noise.silent import NoNoise
+from dpcore.noise.constant import NoNoise
 from dpcore.plan import Plan
+from dpcore.pricing.price import round_up
 from dpcore.simulate import Events, bounded, simulate, sum_leaves
 
 SECRET = bytes(range(32))

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpcore.aggregate_config import Aggregate
-from dpcore.config import PlanConfig
+from dpcore.aggregates.config import Aggregate
+from dpcore.config.durations import duration, show_duration, show_timestamp, timestamp
 from dpcore.errors import ConfigError
-from dpcore.times import duration, show_duration, show_timestamp, timestamp
+from dpcore.plan_config import PlanConfig
 
 SHOP: dict[str, Any] = {
     "name": "shop",
@@ -316,8 +316,8 @@ def test_whatever_stands_in_a_field_is_taken_or_refused_in_words(name: str, valu
 
 
 def test_every_field_has_a_description_and_an_example() -> None:
-    from dpcore.config import ClockConfig, Key, MechanismConfig, Privacy, Schema, TimeColumn
-    from dpcore.model_config import ModelClip, ModelConfig
+    from dpcore.models.config import ModelClip, ModelConfig
+    from dpcore.plan_config import ClockConfig, Key, MechanismConfig, Privacy, Schema, TimeColumn
 
     sections = [
         PlanConfig, Aggregate, ClockConfig, Key, MechanismConfig, Privacy, Schema, TimeColumn,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.clock import Clock
+from dpcore.accounting.guarantee import Expiration, Loss, compose
+from dpcore.accounting.statement import statement
 from dpcore.errors import ConfigError
-from dpcore.guarantee import Expiration, Loss, compose
-from dpcore.keys import Keys
-from dpcore.statement import statement
+from dpcore.leaves.clock import Clock
+from dpcore.leaves.keys import Keys
 
 
 @given(st.integers(-(2**50), 2**50), st.integers(1, 2**40), st.integers(-(2**50), 2**50))

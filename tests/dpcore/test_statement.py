@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 from dpcore.accounting import calibrate
-from dpcore.circumstances import Circumstances
+from dpcore.accounting.circumstances import Circumstances
+from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.statement import neighbours
 from dpcore.errors import ConfigError
-from dpcore.guarantee import Loss
 from dpcore.plan import Plan
-from dpcore.statement import neighbours
 
 CONFIG = """
 name: s

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.result_files import TYPES
+from pipelines.results.files import TYPES
 
 DAY = 86_400_000_000
 START = 852_076_800_000_000  # 1997-01-01T00:00:00Z

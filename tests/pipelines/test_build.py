@@ -10,12 +10,12 @@ import pytest
 
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
-from pipelines import build
-from pipelines.config import JobConfig, load
-from pipelines.run import told
-from transforms import tally
-from transforms.secret import SecretRef
-from transforms.sinks_held import Contradicted
+from pipelines.config.job import JobConfig, load
+from pipelines.graph import build
+from pipelines.run.run import told
+from transforms.runtime import counters
+from transforms.runtime.secret import SecretRef
+from transforms.sinks.held import Contradicted
 
 CONFIG = """
 name: shop
@@ -48,14 +48,14 @@ def folder(tmp_path: Path) -> Path:
 
 def run(job: JobConfig, secret: SecretRef | None = None) -> dict[str, int]:
     plan = Plan.from_config(job.plan_config())
-    tally.reset()
+    counters.reset()
     secret = secret or build.secret_of(job)
     pipeline = beam.Pipeline(runner=build.in_process_runner())
     found = build.build(pipeline, plan, job, secret)
     assert set(found) == {"events", "releases", "dead", "written"}
     build.prepare(job, plan, secret)
     pipeline.run().wait_until_finish()
-    return tally.snapshot()
+    return counters.snapshot()
 
 
 def plan_of(job: JobConfig) -> Plan:

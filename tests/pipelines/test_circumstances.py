@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import ConfigError
-from pipelines import build, plan_file
-from pipelines.circumstances import PUBLICATION, horizon_of, plan_under
-from pipelines.config import JobConfig, load
+from pipelines.config.job import JobConfig, load
+from pipelines.graph import build
+from pipelines.graph.circumstances import PUBLICATION, horizon_of, plan_under
+from pipelines.results import plan_file
 from pipelines.terminal import number
 from tests.pipelines.conftest import Weir
 from transforms.private_releases import PrivateReleases

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.registry import CONTINUAL_SUMS, MODELS
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.pipelines.conftest import Weir
 
 COMMANDS = [
@@ -145,7 +145,7 @@ def test_a_foreign_folder_is_refused_by_run(weir: Weir, small: Path) -> None:
 
 def test_exit_codes_of_the_real_process(small: Path) -> None:
     def call(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pipelines.cli", *words]
+        command = [sys.executable, "-m", "pipelines.cli.main", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     good = call("plan", str(small), "--json")
@@ -188,7 +188,7 @@ def test_a_defect_is_told_without_its_text(weir: Weir, monkeypatch: pytest.Monke
     def broken() -> None:
         raise ValueError("PRIVATE")
 
-    monkeypatch.setattr("pipelines.schema.json_schema", broken)
+    monkeypatch.setattr("pipelines.config.schema.json_schema", broken)
     result = weir("schema")
     assert result.exit_code == 1
     assert "ValueError" in result.stderr and "PRIVATE" not in result.output

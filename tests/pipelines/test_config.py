@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dpcore.config import PlanConfig
 from dpcore.errors import ConfigError
-from pipelines.config import JobConfig, load, loads
-from pipelines.job_config import (
+from dpcore.plan_config import PlanConfig
+from pipelines.config.job import JobConfig, load, loads
+from pipelines.config.sections import (
     DeadLetters,
     Deduplicate,
     Limits,

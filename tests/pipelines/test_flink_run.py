@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.config import load
+from pipelines.config.job import load
 from pipelines.engines import job_server
 from pipelines.engines.processes import EngineFailed
-from pipelines.flink_run import END_OF_TIME, FlinkRun
-from pipelines.flink_target import FlinkTarget
-from pipelines.state_folder import StateFolder
+from pipelines.runners.flink import END_OF_TIME, FlinkRun
+from pipelines.runners.flink_target import FlinkTarget
+from pipelines.runners.state_folder import StateFolder
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_who_runs_a_stream_on_our_own_job_server_hears_that_it_loses_memory(
     warned: bool,
 ) -> None:
     monkeypatch.setattr(job_server, "jar", lambda: Path("ours.jar"))
-    monkeypatch.setattr("pipelines.flink_run.need", lambda *_: "java")
+    monkeypatch.setattr("pipelines.runners.flink.need", lambda *_: "java")
     state = StateFolder(str(small.parent / "state"))
     FlinkRun(load(small), FlinkTarget(jar=jar), state, streaming, given)
     found = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -68,7 +68,7 @@ class Over:
 def test_a_drain_that_fails_is_asked_for_again_and_one_that_does_not_only_once(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.flink_run.need", lambda *_: "java")
+    monkeypatch.setattr("pipelines.runners.flink.need", lambda *_: "java")
     target = FlinkTarget(jar="apache.jar")
     run = FlinkRun(load(small), target, StateFolder(str(small.parent / "state")), True, ())
     flink = Over(failures=2)

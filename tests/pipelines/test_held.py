@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.config import load
-from pipelines.run import as_they_go
+from pipelines.config.job import load
+from pipelines.run.run import as_they_go
 from tests.pipelines.conftest import Weir
 from tests.transforms.bucket import Bucket
-from transforms import sinks_place
-from transforms.sinks_held import HeldWriter
+from transforms.sinks import place as sinks_place
+from transforms.sinks.held import HeldWriter
 
 HEAD = "at,id,store,amount"
 GOOD = [f"2024-01-01T{i % 24:02d}:00:00Z,e{i},{('north', 'south')[i % 2]},{i}" for i in range(40)]

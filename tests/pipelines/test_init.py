@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import yaml_text
+from dpcore.config import yaml
 from dpcore.errors import ConfigError
-from pipelines.config import load
-from pipelines.init import config_text, output_name, release_name, word
+from pipelines.config.job import load
+from pipelines.init.init import config_text, output_name, release_name, word
 from tests.pipelines.conftest import Weir
 
 CSV = """\
@@ -30,7 +30,7 @@ def events(tmp_path: Path) -> Path:
 
 
 def test_it_proposes_what_the_names_say(events: Path) -> None:
-    found = yaml_text.parse_mapping(config_text(events, events.parent / "c.yaml"))
+    found = yaml.parse_mapping(config_text(events, events.parent / "c.yaml"))
     assert found["name"] == "shop-events"
     assert found["schema"] == {"time": "date", "id": "purchase_id", "unit": "customer_id"}
     assert found["aggregates"]["events"] == {"count": "events", "over": ["all", 1]}
@@ -79,13 +79,13 @@ def test_it_does_not_overwrite(weir: Weir, events: Path) -> None:
 def test_stdout_is_yaml(weir: Weir, events: Path) -> None:
     result = weir("init", events)
     assert result.exit_code == 0
-    assert yaml_text.parse_mapping(result.stdout)["source"] == {"csv": str(events)}
+    assert yaml.parse_mapping(result.stdout)["source"] == {"csv": str(events)}
 
 
 def test_semicolons(weir: Weir, tmp_path: Path) -> None:
     path = tmp_path / "e.csv"
     path.write_text("at;amount\n2024-01-01T00:00:00Z;5\n2024-01-02T00:00:00Z;6\n")
-    found = yaml_text.parse_mapping(weir("init", path).stdout)
+    found = yaml.parse_mapping(weir("init", path).stdout)
     assert found["source"]["delimiter"] == ";"
 
 
@@ -103,7 +103,7 @@ def written(weir: Weir, path: Path, *options: str) -> dict[str, Any]:
     result = weir("init", path, *options)
     assert result.exit_code == 0, result.stderr
     assert not any(word in result.stdout + result.stderr for word in SECRETS)
-    return yaml_text.parse_mapping(result.stdout)
+    return yaml.parse_mapping(result.stdout)
 
 
 def refused(weir: Weir, path: Path, *options: str) -> str:
@@ -199,7 +199,7 @@ def test_a_missing_file(weir: Weir) -> None:
     "text", ["no", "true", "5", "a b", "a: b", "", "-x", "null", "ö", 'q"', "a.csv"]
 )
 def test_words_mean_themselves(text: str) -> None:
-    assert yaml_text.parse(f"{{a: {word(text)}}}") == {"a": text}
+    assert yaml.parse(f"{{a: {word(text)}}}") == {"a": text}
 
 
 def test_names() -> None:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from pipelines.logs import discreet
+from pipelines.cli.logs import discreet
 
 
 def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config import load
-from pipelines.new_folder import beside
-from pipelines.run import plan_of
+from pipelines.config.job import load
+from pipelines.graph.checks import plan_of
+from pipelines.results.new_folder import beside
 from tests.pipelines.conftest import Weir
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from pipelines.job_config import FILE_FORMATS
+from pipelines.config.sections import FILE_FORMATS
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.secret_files import COLUMNS, FOREIGN, MAIL, NAME, NUMBER, WORDS, WRITERS, wrong
 from tests.pipelines.secret_files import folder as files_of

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import ConfigError
-from pipelines.config import load
-from pipelines.places import is_inside, refuse_mixed, resolved
+from pipelines.config.job import load
+from pipelines.config.places import is_inside, refuse_mixed, resolved
 from tests.pipelines.conftest import Weir
 
 

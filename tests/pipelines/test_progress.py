@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipelines import progress
-from pipelines.logs import discreet
-from pipelines.progress import Progress, Total, fraction, line
-from pipelines.watch import Watch
+from pipelines.cli.logs import discreet
+from pipelines.run import progress
+from pipelines.run.progress import Progress, Total, fraction, line
+from pipelines.run.watch import Watch
 
 
 def test_nothing_is_known_at_first() -> None:

@@ -10,13 +10,13 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
-from pipelines import build
-from pipelines.config import JobConfig, loads
-from pipelines.sources import ReadEvents, ReadPubSub, subscription_of
+from pipelines.config.job import JobConfig, loads
+from pipelines.graph import build
+from pipelines.graph.sources import ReadEvents, ReadPubSub, subscription_of
 from tests.pipelines.conftest import SMALL
-from transforms.sinks_dead import PublishDead
-from transforms.sinks_pubsub import PublishReleases
-from transforms.stream_time import PRESENT
+from transforms.runtime.stream_time import PRESENT
+from transforms.sinks.dead_letters import PublishDead
+from transforms.sinks.pubsub import PublishReleases
 
 SUB = "projects/acme-shop/subscriptions/purchases"
 STREAM = SMALL.replace("source: {csv: events.csv}", f"source: {{pubsub: {{subscription: {SUB}}}}}")

@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from dpcore.errors import ConfigError
-from pipelines.cli import main
-from pipelines.holdout import r_squared, score
-from pipelines.report import report
-from pipelines.report_data import gather
-from pipelines.report_model import banded, multiples
-from pipelines.results import Run
+from pipelines.cli.main import main
+from pipelines.report.data import gather
+from pipelines.report.model import banded, multiples
+from pipelines.report.report import report
+from pipelines.report.score import r_squared, score
+from pipelines.results.run import Run
 
 SECRET = "11" * 32
 CONFIG = """

@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import build, run
-from pipelines.circumstances import plan_under
-from pipelines.config import load
-from pipelines.rehearse import NOTE, made_up, rehearse
-from pipelines.stack import Stack
-from pipelines.synthetic import Shares
+from examples.stack.stack import Stack
+from pipelines.config.job import load
+from pipelines.feed.synthetic import Shares
+from pipelines.graph import build
+from pipelines.graph.circumstances import plan_under
+from pipelines.run import run
+from pipelines.run.rehearse import NOTE, made_up, rehearse
 from tests.pipelines.conftest import SMALL, Weir
-from transforms.secret import SecretRef
+from transforms.runtime.secret import SecretRef
 
 SECRETS = (
     "secret: {file: no-such.key, rotate: [{from: 2024-01-01T08:00:00Z, file: nor-this.key}]}",

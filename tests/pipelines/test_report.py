@@ -16,12 +16,12 @@ import pytest
 from PIL import Image
 
 from dpcore.errors import ConfigError
-from pipelines import report_axis, report_words
-from pipelines.report import report
-from pipelines.report_data import KEYS_DRAWN, gather
-from pipelines.report_heat import HeatScale
-from pipelines.result_files import lists_of, matrix
-from pipelines.results import Run
+from pipelines.report import numbers, words
+from pipelines.report.data import KEYS_DRAWN, gather
+from pipelines.report.heat import HeatScale
+from pipelines.report.report import report
+from pipelines.results.files import lists_of, matrix
+from pipelines.results.run import Run
 from tests.pipelines import synthetic
 
 KEYS = ["north", "south", "east", "west", "centre", "harbour", "airport", "station"]
@@ -95,10 +95,10 @@ def test_one_key_makes_a_picture_and_a_page(shop: Path, tmp_path: Path) -> None:
 
 def test_expiration_ends_with_the_clock(stores: Path) -> None:
     run = Run.open(stores)
-    rows = report_words.expiration(run)
+    rows = words.expiration(run)
     assert [row[0] for row in rows] == ["the whole clock, 60 ticks (60 days)"]
     open_ended = Run(run.directory, {**run.plan, "ticks": None}, False, run.files)
-    rows = report_words.expiration(open_ended)
+    rows = words.expiration(open_ended)
     assert rows[0] == ("365 ticks (365 days)", "1", "1e-6")
     assert rows[-1] == ("36,500 ticks (36,500 days)", "no protection", "")
 
@@ -245,7 +245,7 @@ def test_without_a_plan_file_the_rows_tell(stores: Path, tmp_path: Path) -> None
     run = Run.open(tmp_path)
     assert [(o.name, o.over) for o in run.outputs] == list(synthetic.SHOP)
     assert len(run.outputs[-1].labels) == 5
-    assert "known only by its numbers" in report_words.statement(run)
+    assert "known only by its numbers" in words.statement(run)
     report(tmp_path)
 
 
@@ -322,24 +322,24 @@ def test_lists_as_text() -> None:
 def test_as_many_digits_as_the_noise_allows(
     value: float, half: float, shown: tuple[str, str]
 ) -> None:
-    assert report_axis.show_value(value, half) == shown
+    assert numbers.show_value(value, half) == shown
 
 
 def test_axes_have_round_steps() -> None:
-    assert report_axis.number_ticks(0, 69_000, 5) == [0, 20_000, 40_000, 60_000]
-    assert report_axis.show_numbers([0, 20_000, 40_000]) == ["0", "20k", "40k"]
-    assert report_axis.show_numbers([35.5, 36.0]) == ["35.5", "36.0"]
+    assert numbers.number_ticks(0, 69_000, 5) == [0, 20_000, 40_000, 60_000]
+    assert numbers.show_numbers([0, 20_000, 40_000]) == ["0", "20k", "40k"]
+    assert numbers.show_numbers([35.5, 36.0]) == ["35.5", "36.0"]
     day = synthetic.DAY
-    year = report_axis.time_ticks(synthetic.START, synthetic.START + 545 * day)
+    year = numbers.time_ticks(synthetic.START, synthetic.START + 545 * day)
     assert [label for _, label in year][:2] == ["Jan 1997", "Apr"]
-    hours = report_axis.time_ticks(synthetic.START, synthetic.START + day // 2)
+    hours = numbers.time_ticks(synthetic.START, synthetic.START + day // 2)
     assert [label for _, label in hours][1:3] == ["02:00", "04:00"]
-    assert len(report_axis.time_ticks(0, 10**18)) < 12
+    assert len(numbers.time_ticks(0, 10**18)) < 12
 
 
 def test_a_band_that_is_wide_only_at_first_does_not_flatten_the_rest() -> None:
     value = np.full(500, 36.0)
-    low, high, cut = report_axis.limits(value, 600.0 / np.arange(1, 501))
+    low, high, cut = numbers.limits(value, 600.0 / np.arange(1, 501))
     assert cut
     assert high - low < 100
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipelines import report_model, report_words
-from pipelines.report import report
-from pipelines.report_data import KEYS_DRAWN, gather
-from pipelines.results import Run
+from pipelines.report import model, words
+from pipelines.report.data import KEYS_DRAWN, gather
+from pipelines.report.report import report
+from pipelines.results.run import Run
 from tests.pipelines import synthetic
 from tests.pipelines.test_report import Page
 
@@ -63,15 +63,15 @@ def test_small_charts_of_a_model(keys: list[str], tmp_path: Path) -> None:
     assert page.count["polygon"] == drawn, "only the loss has a band"
     assert "in the units of the data" in page.words and "season_cos" in page.words
     assert "no band: the noise is in the sums" in page.words
-    heads, _ = report_words.last_values(gather(Run.open(tmp_path / "out")))
+    heads, _ = words.last_values(gather(Run.open(tmp_path / "out")))
     assert [head[0] for head in heads[1:]] == ["coefficients"] * 7 + ["loss"]
 
 
 def test_a_long_model_shows_what_is_furthest_from_zero(tmp_path: Path) -> None:
     labels = tuple(f"x{i:02d}" for i in range(40))
     data = gather(Run.open(folder(tmp_path / "out", ["a", "b"], 9, labels)))
-    theta, own, _ = (report_model.multiples(panel, data) for panel in data.panels)
-    assert [len(small.lines) for small in theta.smalls] == [report_model.LINES_DRAWN] * 2
+    theta, own, _ = (model.multiples(panel, data) for panel in data.panels)
+    assert [len(small.lines) for small in theta.smalls] == [model.LINES_DRAWN] * 2
     assert theta.left_out == 32 and own.left_out == 28
     assert theta.smalls[0].between == theta.smalls[1].between, "keys compare on one axis"
     reach = np.max([np.abs(one.value).max(axis=0) for one in data.panels[0].series], axis=0)

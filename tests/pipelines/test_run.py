@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.conftest import Weir
-from transforms.reasons import by_field
-from transforms.sinks_held import HeldWriter
+from transforms.runtime.reasons import by_field
+from transforms.sinks.held import HeldWriter
 
 ROWS = [
     "at,id,store,amount",

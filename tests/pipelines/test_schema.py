@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from pipelines.config import JobConfig
-from pipelines.schema import json_schema
+from pipelines.config.job import JobConfig
+from pipelines.config.schema import json_schema
 from tests.pipelines.conftest import Weir
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import ConfigError
-from pipelines import build, secret_marks
-from pipelines.config import load
-from pipelines.run import plan_of
-from pipelines.secret_marks import differ
-from transforms import sinks_place
-from transforms.secret import SecretRef
+from pipelines.config.job import load
+from pipelines.graph import build
+from pipelines.graph.checks import plan_of
+from pipelines.results import secret_marks
+from pipelines.results.secret_marks import differ
+from transforms.runtime.secret import SecretRef
+from transforms.sinks import place
 
 ONE, TWO = "ab" * 32, "cd" * 32
 ROTATED = "secret={file: one.key, rotate: [{from: '2024-01-01T12:00:00Z', file: two.key}]}"
@@ -36,7 +37,7 @@ def begin(config: Path, *sets: str) -> Path:
 
 def release(folder: Path, first: int, last: int) -> None:
     folder.mkdir(exist_ok=True)
-    (folder / sinks_place.file_name(first, last, "parquet")).write_bytes(b"x")
+    (folder / place.file_name(first, last, "parquet")).write_bytes(b"x")
 
 
 @pytest.mark.parametrize("where", ["", "_held"])

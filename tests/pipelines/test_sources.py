@@ -16,14 +16,14 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from dpcore.errors import ConfigError
-from pipelines import file_source
-from pipelines.build import in_process_runner
-from pipelines.files import File
-from pipelines.header import sniff
-from pipelines.sources import FileSource, ReadFiles
-from transforms import tally
-from transforms.dead_letters import rows
-from transforms.event_schema import EventSchema, Stamp
+from pipelines.graph.build import in_process_runner
+from pipelines.graph.sources import FileSource, ReadFiles
+from pipelines.init.header import sniff
+from transforms.decode.schema import EventSchema, Stamp
+from transforms.runtime import counters
+from transforms.runtime.dead_letters import rows
+from transforms.sources import files
+from transforms.sources.matching import File
 
 SCHEMA = EventSchema.build(Stamp("date"), key="store", numbers=["dollars"])
 LINES = [f"2024-01-{1 + i % 28:02d},s{i % 3},{i}" for i in range(500)]
@@ -56,12 +56,12 @@ def test_big_text_is_split_at_lines(folder: Path, monkeypatch: pytest.MonkeyPatc
     whole = read(source)
     assert whole == ([(i + 2, float(i)) for i in range(500)], 0, 1)
     for size, block in ((700, 100), (1000, 4096), (64, 7)):
-        monkeypatch.setattr(file_source, "SPLIT_BYTES", size)
-        monkeypatch.setattr(file_source, "_BLOCK", block)
-        tally.reset()
+        monkeypatch.setattr(files, "SPLIT_BYTES", size)
+        monkeypatch.setattr(files, "_BLOCK", block)
+        counters.reset()
         values, dead, count = read(source)
         assert (values, dead) == whole[:2] and count >= 4
-        assert tally.snapshot()["bytes"] == len(CSV)
+        assert counters.snapshot()["bytes"] == len(CSV)
 
 
 @pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
@@ -100,8 +100,8 @@ def test_files_without_a_header(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     ReadFiles(source, SCHEMA)
     expected = [(i + 1, float(i)) for i in range(500)]
     assert read(source) == (expected, 0, 1)
-    monkeypatch.setattr(file_source, "SPLIT_BYTES", 700)
-    monkeypatch.setattr(file_source, "_BLOCK", 100)
+    monkeypatch.setattr(files, "SPLIT_BYTES", 700)
+    monkeypatch.setattr(files, "_BLOCK", 100)
     values, dead, count = read(source)
     assert (values, dead) == (expected, 0) and count > 4
 
@@ -125,17 +125,17 @@ def test_encodings(
     text = (CSV if header else HEADLESS).replace("s1", "süd")
     (folder / "a.csv").write_bytes(text.encode(encoding))
     (folder / "b.csv.gz").write_bytes(gzip.compress(text.encode(encoding)))
-    monkeypatch.setattr(file_source, "SPLIT_BYTES", 700)
+    monkeypatch.setattr(files, "SPLIT_BYTES", 700)
     for name in ("a.csv", "b.csv.gz"):
         columns = None if header else NAMES
         path = str(folder / name)
         source = FileSource("csv", path, columns=columns, encoding=encoding)
         ReadFiles(source, SCHEMA)
-        tally.reset()
+        counters.reset()
         values, dead, count = read(source)
         assert values == [(i + 1 + header, float(i)) for i in range(500)]
         assert dead == 0 and (count > 1) == (encoding == "latin-1" and name == "a.csv")
-        assert tally.snapshot()["bytes"] == (folder / name).stat().st_size
+        assert counters.snapshot()["bytes"] == (folder / name).stat().st_size
         keys = [
             key
             for file in source.match()
@@ -151,7 +151,7 @@ def test_quoted_newlines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(folder / "a.csv")
     assert read(FileSource("csv", path))[:2][0][500:] == [(504, 8.0)]
     assert read(FileSource("csv", path))[1] == 2
-    monkeypatch.setattr(file_source, "SPLIT_BYTES", 700)
+    monkeypatch.setattr(files, "SPLIT_BYTES", 700)
     source = FileSource("csv", path, quoted_newlines=True)
     ReadFiles(source, SCHEMA)
     values, dead, count = read(source)
@@ -162,13 +162,13 @@ def test_quoted_newlines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_row_groups_are_split(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_source, "SPLIT_ROWS", 100)
+    monkeypatch.setattr(files, "SPLIT_ROWS", 100)
     rows = pa.table({"date": ["2024-01-01"] * 500, "store": ["s"] * 500, "dollars": range(500)})
     pq.write_table(rows, folder / "a.parquet", row_group_size=50)
-    tally.reset()
+    counters.reset()
     values, dead, count = read(FileSource("parquet", str(folder / "a.parquet")))
     assert (values, dead, count) == ([(i, float(i)) for i in range(500)], 0, 5)
-    assert tally.snapshot()["bytes"] == (folder / "a.parquet").stat().st_size
+    assert counters.snapshot()["bytes"] == (folder / "a.parquet").stat().st_size
 
 
 def test_globs_and_folders_in_order(folder: Path) -> None:
@@ -242,7 +242,7 @@ def test_the_transform(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     (folder / "b.csv").write_text("dollars,store,date\nXYZZY,s,2024-01-01\n7,s,2024-01-01\n")
     (folder / "c.csv").write_text("")
-    tally.reset()
+    counters.reset()
     transform = ReadFiles(FileSource("csv", f"{folder}/*.csv"), SCHEMA)
     with beam.Pipeline(runner=in_process_runner()) as pipeline:
         out = pipeline | transform
@@ -252,7 +252,7 @@ def test_the_transform(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
         )
         assert_that(events, equal_to([500, 2]), label="events")
         assert_that(dead, equal_to([("dollars", "not_a_number")]), label="dead")
-    assert tally.snapshot() == {
+    assert counters.snapshot() == {
         "events": 502,
         "not_a_number": 1,
         "not_a_number_in_dollars": 1,

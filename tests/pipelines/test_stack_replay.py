@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dpcore import times
+from dpcore.config import durations
 from dpcore.errors import ConfigError
-from pipelines.config import JobConfig, loads
-from pipelines.recorded import read_batches
-from pipelines.stack_replay import Replay
-from pipelines.stack_view import curve
+from examples.stack.replay import Replay
+from examples.stack.view import curve
+from pipelines.config.job import JobConfig, loads
+from pipelines.feed.recorded import read_batches
 
 CONFIG = """
 name: replayed
@@ -51,7 +51,7 @@ def test_it_begins_at_the_first_events_tick_a_little_ahead(
     job: JobConfig, recording: Path, tmp_path: Path
 ) -> None:
     made = Replay(recording, 24).prepare(job, tmp_path)
-    assert made.origin == times.timestamp("2020-01-01T01:02:00Z")
+    assert made.origin == durations.timestamp("2020-01-01T01:02:00Z")
     assert 30e6 < made.started - time.time() * 1e6 < 60e6
     assert "origin: '2020-01-01T01:02:00Z'" in made.source and "speed: 24" in made.source
 

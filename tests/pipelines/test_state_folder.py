@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import ConfigError
-from pipelines import build
-from pipelines.config import JobConfig, load
-from pipelines.run import plan_of, refuse_restart
-from pipelines.state_folder import LATEST, StateFolder
+from pipelines.config.job import JobConfig, load
+from pipelines.graph import build
+from pipelines.graph.checks import plan_of
+from pipelines.run.run import refuse_restart
+from pipelines.runners.state_folder import LATEST, StateFolder
 
 ONE, TWO = "ab" * 32, "cd" * 32
 

@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from pipelines import status
-from pipelines.alarms import alarms_of
 from pipelines.engines.flink_rest import FlinkRest
+from pipelines.show import status
+from pipelines.show.alarms import alarms_of
 from tests.pipelines.conftest import Weir
-from transforms.reasons import counter_of
+from transforms.runtime.reasons import counter_of
 
 NOT_A_NUMBER = "not_a_number_in_price___2eeur"
 STEP = "0.[3]Tick.weir_"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.config import JobConfig
-from pipelines.schema import json_schema
-from pipelines.verdict import judge
-from transforms.reasons import counter_of
+from pipelines.config.job import JobConfig
+from pipelines.config.schema import json_schema
+from pipelines.run.verdict import judge
+from transforms.runtime.reasons import counter_of
 
 DONE = {"ticks_released": 24}
 

@@ -184,7 +184,7 @@ def launch(
     """Starts ``weir run`` on a config and does not wait. Its logs lie beside the config."""
     log = config.with_suffix(f".{time.time_ns()}.log")
     answer = log.with_suffix(".json")
-    command = [sys.executable, "-m", "pipelines.cli", "run", str(config), "--json"]
+    command = [sys.executable, "-m", "pipelines.cli.main", "run", str(config), "--json"]
     with log.open("wb") as err, answer.open("wb") as out:
         process = subprocess.Popen(
             [*command, "--runner", runner, *flags],

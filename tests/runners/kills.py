@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.processes import EngineFailed
-from pipelines.flink_run import is_over
+from pipelines.runners.flink import is_over
 from tests.runners.account import account
 from tests.runners.jobs import Job, Outcome, Running, on
 from tests.runners.messages import Pace

@@ -16,7 +16,7 @@ from google.pubsub_v1 import PublisherClient, SubscriberClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
-from dpcore import times
+from dpcore.config import durations
 from tests.runners.jobs import Job
 from tests.runners.recording import HOUR, START, Recording, show
 
@@ -130,12 +130,12 @@ class Pace:
 
     def wall(self, micros: int) -> float:
         """Wall time of a stream time."""
-        return self.started + (micros - times.timestamp(START)) / 1e6 / self.speed
+        return self.started + (micros - durations.timestamp(START)) / 1e6 / self.speed
 
     @staticmethod
     def start_of_tick(tick: int) -> int:
         """Stream time of the start of a tick."""
-        return times.timestamp(START) + tick * HOUR
+        return durations.timestamp(START) + tick * HOUR
 
     def wall_of_tick(self, tick: int) -> float:
         """Wall time of the start of a tick."""

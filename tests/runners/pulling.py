@@ -12,13 +12,13 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineState
 
-from dpcore.clock import Clock
+from dpcore.leaves.clock import Clock
 from tests.transforms.running import KEPT, keep
-from transforms.dead_letters import rows
-from transforms.decode_messages import MessageDecoder
-from transforms.event_schema import EventSchema, Stamp
-from transforms.pubsub_reader import Subscription
-from transforms.pubsub_source import ReadSubscription
+from transforms.decode.messages import MessageDecoder
+from transforms.decode.schema import EventSchema, Stamp
+from transforms.runtime.dead_letters import rows
+from transforms.sources.pubsub.reader import Subscription
+from transforms.sources.pubsub.source import ReadSubscription
 
 SCHEMA = EventSchema.build(Stamp("at", "epoch_us"), id="id", numbers=["x"])
 SECOND = 1_000_000

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import orjson
 
-from dpcore import times
+from dpcore.config import durations
+from dpcore.leaves.row_hash import event_hashes
+from dpcore.leaves.rows import RowLeaf
 from dpcore.plan import Plan
-from dpcore.row_hash import event_hashes
-from dpcore.rows import RowLeaf
 from dpcore.simulate import Bound, Events, bounded, simulate
-from transforms.reasons import MISSING, counter_of
+from transforms.runtime.reasons import MISSING, counter_of
 
 SECRET = bytes(range(7, 39))
 START = "2024-03-01T00:00:00Z"
@@ -92,7 +92,7 @@ class Recording:
     @property
     def end(self) -> str:
         """Where the clock ends."""
-        return times.show_timestamp(times.timestamp(START) + self.ticks * HOUR)
+        return durations.show_timestamp(durations.timestamp(START) + self.ticks * HOUR)
 
     @property
     def config(self) -> str:
@@ -115,7 +115,7 @@ class Recording:
         """
         random = np.random.default_rng(self.seed)
         full = np.array([hour for hour in range(self.ticks) if hour not in EMPTY])
-        start = times.timestamp(START)
+        start = durations.timestamp(START)
         found = []
         for i in range(self.events):
             at = start + int(random.choice(full)) * HOUR + int(random.integers(HOUR))
@@ -180,7 +180,7 @@ class Recording:
     def _judged(self) -> tuple[list[dict[str, Any]], dict[str, int]]:
         """The events that count, and why the others do not."""
         reasons: dict[str, int] = {}
-        first, last = times.timestamp(START), times.timestamp(self.end)
+        first, last = durations.timestamp(START), durations.timestamp(self.end)
         seen: set[str] = set()
         kept = []
         for row in self.rows:

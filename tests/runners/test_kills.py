@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.pubsub import PubSubServer
-from pipelines.flink_run import is_over
+from pipelines.runners.flink import is_over
 from tests.runners.besieged import besieged
 from tests.runners.jobs import differences
 from tests.runners.kills import eventually

@@ -16,17 +16,17 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from click.testing import CliRunner
 
 from dpcore.errors import ConfigError
-from pipelines.cli import main
+from pipelines.cli.main import main
+from pipelines.config.sections import PubSubSource
 from pipelines.engines.pubsub import PubSubServer
-from pipelines.job_config import PubSubSource
-from pipelines.sources import check_subscription
+from pipelines.graph.sources import check_subscription
 from tests.pipelines.conftest import SMALL
 from tests.runners.messages import Post
 from tests.transforms.test_sinks import batch
-from transforms.coders import batch_from_bytes
-from transforms.dead_letters import dead_letters
-from transforms.sinks_dead import PublishDead
-from transforms.sinks_pubsub import PublishReleases
+from transforms.runtime.coders import batch_from_bytes
+from transforms.runtime.dead_letters import dead_letters
+from transforms.sinks.dead_letters import PublishDead
+from transforms.sinks.pubsub import PublishReleases
 
 
 def publish(sink: beam.PTransform, batches: list[pa.RecordBatch]) -> None:

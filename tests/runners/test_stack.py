@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.engines import flink_home, pubsub_build
-from pipelines.result_files import result_files
-from pipelines.results import Run
+from pipelines.results.files import result_files
+from pipelines.results.run import Run
 from tests.runners.conftest import needed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +88,7 @@ def test_a_live_stack_releases_and_ends_without_a_trace(
     log = tmp_path / "stack.log"
     with log.open("w") as said:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.stack", *options],
+            [sys.executable, "-m", "examples.stack.stack", *options],
             cwd=ROOT, env=environment, stdout=said, stderr=said,
         )  # fmt: skip
     try:
@@ -124,7 +124,7 @@ def test_a_live_stack_releases_and_ends_without_a_trace(
 def test_a_stack_refuses_a_folder_that_holds_something(installed: None, tmp_path: Path) -> None:
     (tmp_path / "here").write_text("something")
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.stack", "--out", str(tmp_path), "--seconds", "1"],
+        [sys.executable, "-m", "examples.stack.stack", "--out", str(tmp_path), "--seconds", "1"],
         cwd=ROOT, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 2

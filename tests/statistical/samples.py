@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.noise.silent import NoNoise
+from dpcore.noise.constant import NoNoise
 from dpcore.plan import Plan
 from dpcore.simulate import Events, Simulated, simulate
 from tests.audit.world import DAY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.noise.silent import NoNoise
+from dpcore.noise.constant import NoNoise
 from dpcore.registry import CONTINUAL_SUMS
 from tests.audit.world import EVERYTHING, Placed, World, make
 from tests.statistical.samples import SURE

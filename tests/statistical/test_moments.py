@@ -15,7 +15,7 @@ import pytest
 from dpcore.plan import Plan
 from tests.statistical.samples import SURE
 from tests.transforms.running import run
-from transforms.secret import SecretRef
+from transforms.runtime.secret import SecretRef
 
 KEYS, TICKS, MINUTE = 700, 5, 60_000_000
 START = 1_704_067_200_000_000

@@ -9,13 +9,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpcore.clock import Clock
-from dpcore.guarantee import Guarantee, Loss
-from dpcore.keys import Keys
-from dpcore.mechanism import label
-from dpcore.noise.silent import NoNoise
+from dpcore.accounting.guarantee import Guarantee, Loss
+from dpcore.leaves.clock import Clock
+from dpcore.leaves.keys import Keys
+from dpcore.noise.constant import NoNoise
+from dpcore.noise.noise import label
 from dpcore.program import Bounded, OutputInfo, Released
-from transforms.noise_source import NoiseSource
+from transforms.tick.noise_source import NoiseSource
 
 MINUTE = 60_000_000
 START = 1_704_067_200_000_000  # 2024-01-01T00:00:00Z

@@ -6,13 +6,13 @@ import io
 from collections.abc import Iterable
 from typing import Any
 
-from transforms.dead_letters import rows
-from transforms.decode_batch import Decoded
-from transforms.decode_csv import decode_csv, parse_header
-from transforms.decode_ndjson import decode_ndjson
-from transforms.event_schema import EventSchema, Stamp
-from transforms.reasons import VALUES
-from transforms.text import LINE_BYTES, chunks
+from transforms.decode.canonical import Decoded
+from transforms.decode.csv import decode_csv, parse_header
+from transforms.decode.lines import LINE_BYTES, chunks
+from transforms.decode.ndjson import decode_ndjson
+from transforms.decode.schema import EventSchema, Stamp
+from transforms.runtime.dead_letters import rows
+from transforms.runtime.reasons import VALUES
 
 MARKER = "XYZZY"
 """A word that occurs in events only: it must never be seen in a log or an error."""

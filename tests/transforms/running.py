@@ -12,10 +12,10 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from transforms import tally
-from transforms.dead_letters import rows
 from transforms.private_releases import PrivateReleases
-from transforms.secret import SecretRef
+from transforms.runtime import counters
+from transforms.runtime.dead_letters import rows
+from transforms.runtime.secret import SecretRef
 
 KEPT: dict[str, list[Any]] = {}
 _TOKENS = itertools.count()
@@ -59,7 +59,7 @@ def run(
     **kwargs: Any,
 ) -> Ran:
     """Releases, sorted, and dead letters."""
-    tally.reset()
+    counters.reset()
     pipeline = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions(list(flags)))
     source = pipeline | beam.Create(list(batches), reshuffle=False).with_output_types(kind)
     found = source | "Release" >> PrivateReleases(plan, secret, **kwargs)
@@ -69,7 +69,7 @@ def run(
     return Ran(
         sorted((row for batch in held for row in batch.to_pylist()), key=order),
         sorted(letter for batch in letters for letter in rows(batch)),
-        tally.snapshot(),
+        counters.snapshot(),
         held,
     )
 

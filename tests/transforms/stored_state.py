@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.leaves.rows import RowLeaf
 from dpcore.plan import Plan
-from dpcore.rows import RowLeaf
-from transforms import partial, row_leaf
-from transforms.partial import PartialLeaf
-from transforms.stepper import Stepper
+from transforms.leaves import partial
+from transforms.leaves import rows as row_leaf
+from transforms.leaves.partial import PartialLeaf
+from transforms.tick.block import Stepper
 
 FOLDER = Path(__file__).parent / "stored"
 STOPPED, END = 40, 60

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from dpcore.plan import Plan
 from tests.transforms.events import aside, csv, ndjson
-from transforms import tally
-from transforms.bound import bound
-from transforms.decode import decode_bytes, emit
-from transforms.event_schema import EventSchema, Stamp
-from transforms.predicate import Predicate
-from transforms.reasons import MISSING, by_field
+from transforms.decode.formats import decode_bytes, emit
+from transforms.decode.schema import EventSchema, Stamp
+from transforms.leaves.bound import bound
+from transforms.runtime import counters
+from transforms.runtime.reasons import MISSING, by_field
+from transforms.select.predicate import Predicate
 
 PLAN = Plan.from_yaml("""\
 name: ratings
@@ -102,10 +102,10 @@ def test_what_is_absent_is_counted_apart_from_what_cannot_be_read() -> None:
         b"2024-01-01T05:00:00Z,a,%d,%b,%b,%b,%b,\n" % (i, *values)
         for i, values in enumerate([(b"abc", b"", b"", b"\xff"), (b"NaN", b"", b"maybe", b"x")])
     )
-    tally.reset()
+    counters.reset()
     outputs = list(emit(decode_bytes(data, "csv", SCHEMA, "x")))
     assert len(outputs) == 2
-    assert by_field(tally.snapshot()) == {
+    assert by_field(counters.snapshot()) == {
         ("rating", "not_a_number"): 1,
         ("rating", MISSING): 1,
         ("grade", MISSING): 2,

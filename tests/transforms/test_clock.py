@@ -9,14 +9,14 @@ from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTr
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.clock import Clock
 from dpcore.errors import ConfigError
+from dpcore.leaves.clock import Clock
 from tests.transforms.doubles import MINUTE, START
 from tests.transforms.running import KEPT, keep
-from transforms import clock
-from transforms.clock import Follow, Heartbeats, TickProvider
-from transforms.haste import CUT, HASTES, MOST_PATIENCE, TEST
-from transforms.stream_time import PRESENT, StreamTime
+from transforms.runtime.stream_time import PRESENT, StreamTime
+from transforms.sources.pubsub.drain import CUT, HASTES, MOST_PATIENCE, TEST
+from transforms.tick import heartbeats
+from transforms.tick.heartbeats import Follow, Heartbeats, TickProvider
 
 ENDLESS = Clock(START, MINUTE)
 ENDING = Clock(START, MINUTE, START + 10 * MINUTE)
@@ -26,7 +26,7 @@ def test_bounded_input_is_announced_at_once_to_every_block() -> None:
     pipeline = beam.Pipeline(runner=FnApiRunner())
     token = keep(pipeline | Heartbeats((0, 3), ENDING, bounded=True), "beats")
     pipeline.run().wait_until_finish()
-    assert {block: clock.decode(data) for block, data in KEPT.pop(token)} == {0: 9, 3: 9}
+    assert {block: heartbeats.decode(data) for block, data in KEPT.pop(token)} == {0: 9, 3: 9}
 
 
 def test_bounded_input_needs_an_end() -> None:
@@ -74,11 +74,11 @@ def wall(tick: float, clock_: Clock = ENDLESS) -> Callable[[], float]:
 
 
 def test_a_tick_is_announced_when_it_is_over_and_not_before() -> None:
-    out, view, watermark = look(Follow((0, 1), ENDLESS, wall(0.5)), 0, clock.FOREVER)
+    out, view, watermark = look(Follow((0, 1), ENDLESS, wall(0.5)), 0, heartbeats.FOREVER)
     assert out == [] and view.deferred is not None
     assert watermark.at == Timestamp(micros=START)
-    out, view, watermark = look(Follow((0, 1), ENDLESS, wall(1.2)), 0, clock.FOREVER)
-    assert [(e.value[0], clock.decode(e.value[1])) for e in out] == [(0, 0), (1, 0)]
+    out, view, watermark = look(Follow((0, 1), ENDLESS, wall(1.2)), 0, heartbeats.FOREVER)
+    assert [(e.value[0], heartbeats.decode(e.value[1])) for e in out] == [(0, 0), (1, 0)]
     assert watermark.at == Timestamp(micros=START + MINUTE)
     for element in out:
         assert Timestamp(micros=START) <= element.timestamp < watermark.at
@@ -86,27 +86,27 @@ def test_a_tick_is_announced_when_it_is_over_and_not_before() -> None:
 
 def test_the_delay_is_waited_for() -> None:
     late = Clock(START, MINUTE, None, MINUTE)
-    assert look(Follow((0,), late, wall(1.5)), 0, clock.FOREVER)[0] == []
-    assert len(look(Follow((0,), late, wall(2.5)), 0, clock.FOREVER)[0]) == 1
+    assert look(Follow((0,), late, wall(1.5)), 0, heartbeats.FOREVER)[0] == []
+    assert len(look(Follow((0,), late, wall(2.5)), 0, heartbeats.FOREVER)[0]) == 1
 
 
 def test_a_job_that_starts_behind_catches_up_with_one_heartbeat() -> None:
-    out, view, watermark = look(Follow((0,), ENDLESS, wall(525_600.5)), 0, clock.FOREVER)
-    assert [clock.decode(e.value[1]) for e in out] == [525_599]
+    out, view, watermark = look(Follow((0,), ENDLESS, wall(525_600.5)), 0, heartbeats.FOREVER)
+    assert [heartbeats.decode(e.value[1]) for e in out] == [525_599]
     assert watermark.at == Timestamp(micros=ENDLESS.tick_start(525_600))
     assert view.deferred is not None and view.tracker.try_claim(525_600)
 
 
 def test_a_clock_that_ends_stops_and_is_done() -> None:
     out, view, watermark = look(Follow((0,), ENDING, wall(50, ENDING)), 4, 10)
-    assert [clock.decode(e.value[1]) for e in out] == [9]
+    assert [heartbeats.decode(e.value[1]) for e in out] == [9]
     view.tracker.check_done()
     assert view.deferred is None
     assert watermark.at == Timestamp(micros=START + 10 * MINUTE)
 
 
 def test_a_job_that_starts_before_its_clock_waits() -> None:
-    out, view, watermark = look(Follow((0,), ENDLESS, wall(-3)), 0, clock.FOREVER)
+    out, view, watermark = look(Follow((0,), ENDLESS, wall(-3)), 0, heartbeats.FOREVER)
     assert out == [] and watermark.at == Timestamp(micros=START) and float(view.deferred) <= 1
 
 
@@ -116,8 +116,8 @@ def test_a_replay_runs_the_clock_at_its_speed() -> None:
     late = Clock(START, MINUTE, None, MINUTE)
     for clock_, seconds, announced in ((ENDLESS, 2.5, 1), (late, 2.5, 0), (ENDLESS, 0.5, -1)):
         follow = Follow((0,), clock_, lambda s=seconds: started / 1e6 + s, replay)
-        out, view, watermark = look(follow, 0, clock.FOREVER)
-        assert [clock.decode(e.value[1]) for e in out] == [announced] * (announced >= 0)
+        out, view, watermark = look(follow, 0, heartbeats.FOREVER)
+        assert [heartbeats.decode(e.value[1]) for e in out] == [announced] * (announced >= 0)
         assert watermark.at == Timestamp(micros=clock_.tick_start(announced + 1))
         assert float(view.deferred) == pytest.approx(0.5, abs=1e-3)
 
@@ -141,7 +141,7 @@ def test_a_drain_that_nobody_tells_of_announces_nothing_more() -> None:
     waits = []
     for round_ in range(CUT + 1):
         HASTES.of(follow._run, True)._safe -= MOST_PATIENCE  # nothing was safe for long
-        out, view, _ = look(follow, 0, clock.FOREVER)
+        out, view, _ = look(follow, 0, heartbeats.FOREVER)
         assert out == []
         if round_ < CUT:
             waits.append(float(view.deferred))
@@ -153,7 +153,7 @@ def test_a_drain_that_nobody_tells_of_announces_nothing_more() -> None:
 def test_on_flink_naps_are_whole_seconds_and_end_before_the_tick_does() -> None:
     for left, nap in ((59.5, 30.05), (20.9, 19.05), (3.0, 2.05), (2.9, 1.0), (0.4, 0.4)):
         follow = Follow((0,), ENDLESS, wall(1 - left / 60), hidden_drain=True)
-        _, view, _ = look(follow, 0, clock.FOREVER)
+        _, view, _ = look(follow, 0, heartbeats.FOREVER)
         assert float(view.deferred) == pytest.approx(nap, abs=1e-3)
 
 
@@ -161,4 +161,4 @@ def test_following_a_clock_that_is_over_on_a_runner() -> None:
     pipeline = beam.Pipeline(runner=FnApiRunner())
     token = keep(pipeline | Heartbeats((0, 1), ENDING, bounded=False), "beats")
     pipeline.run().wait_until_finish()
-    assert sorted((b, clock.decode(data)) for b, data in KEPT.pop(token)) == [(0, 9), (1, 9)]
+    assert sorted((b, heartbeats.decode(data)) for b, data in KEPT.pop(token)) == [(0, 9), (1, 9)]

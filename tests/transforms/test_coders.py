@@ -6,11 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpcore.arrays import arrays_of
 from dpcore.errors import CodecError
-from dpcore.mechanism import arrays_of
 from tests.transforms.doubles import CountSum, FakePlan, random_events
-from transforms import clock, partial, row_leaf
-from transforms.coders import (
+from transforms.leaves import partial, rows
+from transforms.leaves.partial import PartialLeaf
+from transforms.release.noisy import NoisyStride, NoisyStrideCoder
+from transforms.runtime.coders import (
     RecordBatchCoder,
     batch_from_bytes,
     batch_to_bytes,
@@ -20,8 +22,7 @@ from transforms.coders import (
     unpack,
     unpack_names,
 )
-from transforms.partial import PartialLeaf
-from transforms.strides import NoisyStride, NoisyStrideCoder
+from transforms.tick import heartbeats
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "float64", "bool", "int32", "uint8"])
@@ -108,6 +109,6 @@ def test_partial_leaves_come_back() -> None:
     assert partial.tick_range(data) == (4, 9) and found.names == leaf.names
     for left, right in zip(found[:4], leaf[:4], strict=True):
         np.testing.assert_array_equal(left, right)
-    assert not clock.is_heartbeat(data) and clock.is_heartbeat(clock.encode(7))
-    assert clock.decode(clock.encode(7)) == 7
-    assert row_leaf.KIND != partial.KIND
+    assert not heartbeats.is_heartbeat(data) and heartbeats.is_heartbeat(heartbeats.encode(7))
+    assert heartbeats.decode(heartbeats.encode(7)) == 7
+    assert rows.KIND != partial.KIND

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from dpcore.errors import ConfigError
 from tests.transforms.events import collect
-from transforms.decode import concatenate, decode_bytes
-from transforms.event_schema import EventSchema, Stamp
+from transforms.decode.formats import concatenate, decode_bytes
+from transforms.decode.schema import EventSchema, Stamp
 
 SCHEMA = EventSchema.build(Stamp("t"), key="store", id="order", where="n > 0", numbers=["x"])
 N = 1000

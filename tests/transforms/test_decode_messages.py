@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.dead_letters import rows
-from transforms.decode_messages import Message, MessageDecoder, earliest
-from transforms.event_schema import EventSchema, Stamp
+from transforms.decode.messages import Message, MessageDecoder, earliest
+from transforms.decode.schema import EventSchema, Stamp
+from transforms.runtime.dead_letters import rows
 
 SUB = "projects/p/subscriptions/s"
 SCHEMA = EventSchema.build(Stamp("at"), key="store", id="order", numbers=["dollars"])

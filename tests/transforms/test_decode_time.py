@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.errors import ConfigError
-from transforms.decode_time import to_time
-from transforms.event_schema import Stamp
+from transforms.decode.schema import Stamp
+from transforms.decode.time import to_time
 
 
 def read(values: Any, form: str | None = None, zone: str = "UTC") -> list[datetime | None]:

@@ -14,19 +14,16 @@ from apache_beam.testing.test_stream import TestStream
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import TimestampedValue
 
-from dpcore.bounding.id_hash import id_hashes
-from dpcore.clock import Clock
+from dpcore.leaves.clock import Clock
+from dpcore.leaves.id_hash import id_hashes
 from tests.transforms.running import KEPT, cut, keep, shuffled
-from transforms import deduplicate, tally
-from transforms.coders import pack, unpack
-from transforms.dead_letters import rows
-from transforms.deduplicate import (
-    Deduplicate,
-    dedupe_key,
-    prepare,
-)
-from transforms.secret import SecretRef
-from transforms.seen_ids import NOTHING, Seen, merge, remember, sort_hashes
+from transforms.runtime import counters
+from transforms.runtime.coders import pack, unpack
+from transforms.runtime.dead_letters import rows
+from transforms.runtime.secret import SecretRef
+from transforms.select import deduplicate
+from transforms.select.deduplicate import Deduplicate, dedupe_key, prepare
+from transforms.select.seen_ids import NOTHING, Seen, merge, remember, sort_hashes
 
 LAYOUT = "cd" * 32
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)
@@ -54,7 +51,7 @@ def batch(
 
 
 def run(batches: list[pa.RecordBatch], horizon: int | None = None) -> tuple[list[dict], list]:
-    tally.reset()
+    counters.reset()
     pipeline = beam.Pipeline(runner=FnApiRunner())
     source = pipeline | beam.Create(batches, reshuffle=False).with_output_types(pa.RecordBatch)
     found = source | Deduplicate(SecretRef.fresh(), CLOCK, LAYOUT, horizon)
@@ -70,7 +67,7 @@ def test_each_id_counts_once_and_the_id_goes_no_further() -> None:
     assert len(events) == 700 and len(dead) == 300
     assert set(events[0]) == {"@tick", "v", "@position"}
     assert {reason for *_, reason in dead} == {"duplicate"} and dead[0][0] == "here"
-    assert tally.snapshot()["duplicate"] == 300
+    assert counters.snapshot()["duplicate"] == 300
 
 
 def test_events_without_an_id_all_count() -> None:
@@ -100,7 +97,7 @@ def test_an_id_is_forgotten_by_the_public_clock_and_by_nothing_else() -> None:
         .add_elements([stamped("a", "far", tick=20)])
         .advance_watermark_to_infinity()
     )
-    tally.reset()
+    counters.reset()
     pipeline = beam.Pipeline(runner=BundleBasedDirectRunner(), options=STREAMING)
     source = pipeline | stream
     found = source | Deduplicate(SecretRef.fresh(), CLOCK, LAYOUT, 5)
@@ -108,7 +105,7 @@ def test_an_id_is_forgotten_by_the_public_clock_and_by_nothing_else() -> None:
     pipeline.run().wait_until_finish()
     ticks = sorted(row["@tick"] for one in KEPT.pop(kept) for row in one.to_pylist())
     assert ticks == [0, 0, 20, 900]
-    assert tally.snapshot()["duplicate"] == 3
+    assert counters.snapshot()["duplicate"] == 3
 
 
 def test_bounded_input_is_remembered_whole() -> None:

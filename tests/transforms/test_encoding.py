@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.errors import ConfigError
-from transforms.encoding import Recoded, check_encoding, width_of
+from transforms.decode.encoding import Recoded, check_encoding, width_of
 
 WORDS = "tea,Zoë,naïve\r\n,,\nlast"
 

@@ -19,7 +19,7 @@ from tests.transforms.test_model_pipeline import (
     secret,
     simulated,
 )
-from transforms.secret import SecretRef
+from transforms.runtime.secret import SecretRef
 
 __all__ = ["secret"]
 

@@ -14,12 +14,12 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.clock import Clock
 from dpcore.errors import ConfigError
-from dpcore.keys import Keys
-from pipelines.build import in_process_runner
-from transforms.dead_letters import rows
-from transforms.filter import Assign, FilterAssign
+from dpcore.leaves.clock import Clock
+from dpcore.leaves.keys import Keys
+from pipelines.graph.build import in_process_runner
+from transforms.runtime.dead_letters import rows
+from transforms.select.filter import Assign, FilterAssign
 
 CLOCK = Clock(start=1000, period=10, end=1035, delay=5)
 

@@ -14,12 +14,12 @@ from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from tests.transforms.events import MARKER
 from tests.transforms.running import run
-from transforms.decode_batch import Decoded
-from transforms.decode_ndjson import decode_ndjson
-from transforms.event_schema import EventSchema
-from transforms.first_look import Doubt, Evidence, FirstLook
-from transforms.first_look_words import Place, refusal
-from transforms.text import chunks
+from transforms.decode.canonical import Decoded
+from transforms.decode.first_look import Doubt, Evidence, FirstLook
+from transforms.decode.first_look_words import Place, refusal
+from transforms.decode.lines import chunks
+from transforms.decode.ndjson import decode_ndjson
+from transforms.decode.schema import EventSchema
 
 TEXT = """
 name: ratings

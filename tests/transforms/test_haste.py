@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from transforms.haste import CUT, MOST_PATIENCE, PATIENCE, TEST, Haste
+from transforms.sources.pubsub.drain import CUT, MOST_PATIENCE, PATIENCE, TEST, Haste
 
 
 class Wall:

@@ -6,7 +6,7 @@ import pytest
 
 from dpcore.errors import ConfigError
 from tests.transforms.events import MARKER, SCHEMA
-from transforms.header_test import described, doubt
+from transforms.decode.header_test import described, doubt
 
 HEADERS = [
     ["date", "purchase_id", "customer_id", "store", "dollar value", "n", "no"],

@@ -15,8 +15,8 @@ from dpcore.plan import Plan
 from dpcore.simulate import Events, simulate
 from tests.transforms.doubles import START, FakePlan, events, random_events
 from tests.transforms.running import Ran, cut, run, shuffled
-from transforms.reasons import counter_of
-from transforms.secret import SecretRef
+from transforms.runtime.reasons import counter_of
+from transforms.runtime.secret import SecretRef
 
 PLAN = """
 name: shop

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import ConfigError
-from transforms.event_schema import EventSchema, Stamp
-from transforms.predicate import Predicate
+from transforms.decode.schema import EventSchema, Stamp
+from transforms.select.predicate import Predicate
 
 NAN = float("nan")
 BATCH = pa.RecordBatch.from_pydict(

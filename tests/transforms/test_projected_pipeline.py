@@ -13,7 +13,7 @@ from dpcore.plan import Plan
 from dpcore.simulate import Events, simulate
 from tests.transforms.doubles import START
 from tests.transforms.running import cut, run, shuffled
-from transforms.secret import SecretRef
+from transforms.runtime.secret import SecretRef
 
 SECRET = "6b" * 32
 TICKS, MINUTE, WIDE = 40, 60_000_000, 30

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from transforms.pubsub_confirm import Confirmations
+from transforms.sources.pubsub.acks import Confirmations
 
 
 class Flink:

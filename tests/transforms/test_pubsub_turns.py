@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from dpcore.clock import Clock
-from transforms import pubsub_source
-from transforms.decode_messages import MessageDecoder
-from transforms.event_schema import EventSchema, Stamp
-from transforms.pubsub_confirm import Confirmations
-from transforms.pubsub_frontier import BACKLOG
-from transforms.pubsub_reader import Subscription
-from transforms.pubsub_source import LONG_TURN, TURN, PullDoFn
+from dpcore.leaves.clock import Clock
+from transforms.decode.messages import MessageDecoder
+from transforms.decode.schema import EventSchema, Stamp
+from transforms.sources.pubsub import source
+from transforms.sources.pubsub.acks import Confirmations
+from transforms.sources.pubsub.reader import Subscription
+from transforms.sources.pubsub.source import LONG_TURN, TURN, PullDoFn
+from transforms.sources.pubsub.watermark import BACKLOG
 
 S = 1_000_000
 T0 = 1_700_000_000 * S
@@ -90,8 +90,8 @@ def turn(
     reader, tracker, watermark = Reader(at, well_for), Tracker(), Watermark()
     reader.leases += held
     seconds = SimpleNamespace(monotonic=lambda: reader.wall_seconds)
-    monkeypatch.setattr(pubsub_source, "time", seconds)
-    monkeypatch.setattr(pubsub_source, "SHELF", SimpleNamespace(reader=lambda *_: reader))
+    monkeypatch.setattr(source, "time", seconds)
+    monkeypatch.setattr(source, "SHELF", SimpleNamespace(reader=lambda *_: reader))
     decoder = MessageDecoder("ndjson", EventSchema.build(Stamp("t")), "s", 1 << 20)
     finalizer = SimpleNamespace(register=lambda _: None)
     found = PullDoFn(Subscription("s"), decoder, clock).process("0", finalizer, tracker, watermark)

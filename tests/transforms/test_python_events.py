@@ -16,11 +16,11 @@ from apache_beam.transforms import window
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from tests.transforms.running import run
-from transforms.event_schema import EventSchema
-from transforms.filter import Assign
+from transforms.decode.python_events import check_elements, pick
+from transforms.decode.schema import EventSchema
 from transforms.private_releases import PrivateReleases
-from transforms.python_events import check_elements, pick
-from transforms.secret import SecretRef
+from transforms.runtime.secret import SecretRef
+from transforms.select.filter import Assign
 
 TEXT = """
 name: shop

@@ -9,9 +9,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms import tally
-from transforms.dead_letters import dead_letters, reason_code, rows, tally_dead
-from transforms.reasons import (
+from transforms.runtime import counters as tally
+from transforms.runtime.dead_letters import dead_letters, reason_code, rows, tally_dead
+from transforms.runtime.reasons import (
     MISSING,
     REASONS,
     Refused,

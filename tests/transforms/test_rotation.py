@@ -12,7 +12,7 @@ from dpcore.plan import Plan
 from dpcore.simulate import Events, simulate
 from tests.transforms.doubles import FakePlan, random_events
 from tests.transforms.running import cut, run, shuffled
-from transforms.secret import SecretRef
+from transforms.runtime.secret import SecretRef
 
 ONE, TWO = bytes([7]) * 32, bytes([8]) * 32
 SWITCH = 100

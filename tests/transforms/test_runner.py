@@ -11,8 +11,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from transforms.private_releases import PrivateReleases
-from transforms.runner import WHOLE_BUNDLES, on_flink, require_whole_bundles
-from transforms.secret import SecretRef
+from transforms.runtime.flink_quirks import WHOLE_BUNDLES, on_flink, require_whole_bundles
+from transforms.runtime.secret import SecretRef
 
 
 @pytest.mark.parametrize(

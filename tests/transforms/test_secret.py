@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import ConfigError
-from transforms.secret import SecretRef, mounted_path
+from transforms.runtime.secret import SecretRef, mounted_path
 
 SECRET = bytes(range(100, 132))
 

@@ -15,23 +15,24 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from dpcore.errors import ConfigError, WeirError
-from dpcore.keys import Keys
+from dpcore.leaves.keys import Keys
 from dpcore.program import Released
 from tests.transforms.doubles import FakePlan, Silent, events, random_events
 from tests.transforms.running import KEPT, cut, keep
-from transforms import sinks_formats, sinks_place, tally
 from transforms.private_releases import PrivateReleases
-from transforms.releases import RELEASE_SCHEMA, ReleaseWriter, is_release, span_of
-from transforms.sinks import (
+from transforms.release.table import RELEASE_SCHEMA, ReleaseWriter, is_release, span_of
+from transforms.runtime import counters
+from transforms.sinks import formats, place
+from transforms.sinks.folder import FolderWriter, releases_only
+from transforms.sinks.pubsub import PublishReleases, to_messages
+from transforms.sinks.sorted_table import sorted_table
+from transforms.sinks.transforms import (
     WriteBigQuery,
     WriteFolder,
     WriteTable,
     bigquery_schema,
     to_records,
 )
-from transforms.sinks_folder import FolderWriter, releases_only
-from transforms.sinks_pubsub import PublishReleases, to_messages
-from transforms.sinks_table import sorted_table
 
 PLAN = FakePlan()
 
@@ -52,7 +53,7 @@ def batch(
 
 
 def write(batches: list[pa.RecordBatch], folder: Path, form: str = "parquet", **kw: Any) -> Any:
-    tally.reset()
+    counters.reset()
     pipeline = beam.Pipeline(runner=FnApiRunner())
     source = pipeline | beam.Create(batches, reshuffle=False).with_output_types(pa.RecordBatch)
     plan = kw.pop("plan", PLAN)
@@ -62,7 +63,7 @@ def write(batches: list[pa.RecordBatch], folder: Path, form: str = "parquet", **
 
 
 def full_run(folder: Path, form: str, plan: FakePlan = PLAN, seed: int = 0) -> None:
-    tally.reset()
+    counters.reset()
     pipeline = beam.Pipeline(runner=FnApiRunner())
     data = cut(random_events(500, FakePlan(), seed), 2)
     source = pipeline | beam.Create(data, reshuffle=False).with_output_types(pa.RecordBatch)
@@ -117,12 +118,12 @@ def test_odd_text_and_numbers_survive(tmp_path: Path) -> None:
     values = np.array([np.inf, -np.inf, np.nan, 1e-300, 0.1, -0.0]).reshape(1, 6, 1)
     one = ReleaseWriter(plan).batch(0, 0, 1, ordered, [Released("a,b", None, values, None)])
     table = sorted_table([one]).table
-    lines = [json.loads(x) for x in sinks_formats.ndjson(table).decode().split("\n") if x]
+    lines = [json.loads(x) for x in formats.ndjson(table).decode().split("\n") if x]
     assert [row["key"].encode() for row in lines] == ordered
     assert [row["value"][0] for row in lines] == [None, None, None, 1e-300, 0.1, -0.0]
-    texts = list(csv.DictReader(io.StringIO(sinks_formats.csv(table).decode(), newline="")))
+    texts = list(csv.DictReader(io.StringIO(formats.csv(table).decode(), newline="")))
     assert [row["key"].encode() for row in texts] == ordered
-    back = pq.read_table(pa.BufferReader(sinks_formats.parquet(table))).to_pylist()
+    back = pq.read_table(pa.BufferReader(formats.parquet(table))).to_pylist()
     assert [row["key"].encode() for row in back] == ordered
     assert back[0]["value"] == [np.inf] and np.isnan(back[2]["value"][0])
 
@@ -147,16 +148,16 @@ def test_a_repeat_is_dropped_and_a_contradiction_is_an_alarm() -> None:
         batch(0, 2, [b"a"]),
         batch(1, 1, [b"a"], add=5),
     )
-    alone = sinks_formats.parquet(sorted_table([first]).table)
+    alone = formats.parquet(sorted_table([first]).table)
     table, divergent = sorted_table([first, same])
-    assert divergent == 0 and sinks_formats.parquet(table) == alone
+    assert divergent == 0 and formats.parquet(table) == alone
     table, divergent = sorted_table([first, same, other])
-    assert divergent == 3 and sinks_formats.parquet(table) == alone
+    assert divergent == 3 and formats.parquet(table) == alone
 
 
 def test_the_same_rows_are_the_same_bytes_however_they_came() -> None:
     parts = [batch(0, 2, [b"b"], 1), batch(0, 2, [b"a", b"c"])]
-    for write_form in sinks_formats.FORMATS.values():
+    for write_form in formats.FORMATS.values():
         assert write_form(sorted_table(parts).table) == write_form(sorted_table(parts[::-1]).table)
 
 
@@ -193,9 +194,9 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     write(whole(), tmp_path, plan=TWO, every=4)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     write(whole(), tmp_path, plan=TWO, every=4)
-    assert tally.snapshot().get("divergent", 0) == 0
+    assert counters.snapshot().get("divergent", 0) == 0
     write(whole(add=1), tmp_path, plan=TWO, every=4)
-    assert tally.snapshot()["divergent"] == 6 * 2 * 3
+    assert counters.snapshot()["divergent"] == 6 * 2 * 3
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -210,7 +211,7 @@ def test_a_repeat_after_the_write_is_compared(tmp_path: Path, form: str) -> None
 
 def test_repeats_across_bundles_are_compared_with_the_file(tmp_path: Path) -> None:
     write(whole() + whole(), tmp_path, plan=TWO, every=4)
-    assert tally.snapshot().get("divergent", 0) == 0
+    assert counters.snapshot().get("divergent", 0) == 0
 
 
 def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(tmp_path: Path) -> None:
@@ -220,7 +221,7 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(tmp_path: Path) -> None
     files[1].unlink()
     (tmp_path / "b" / ".ticks-x.part").write_bytes(b"half a file")
     full_run(tmp_path / "b", "parquet")
-    assert tally.snapshot().get("divergent", 0) == 0
+    assert counters.snapshot().get("divergent", 0) == 0
     for path in sorted((tmp_path / "a").iterdir()):
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
@@ -242,29 +243,29 @@ def test_sinks_take_nothing_but_releases() -> None:
 def test_a_folder_belongs_to_one_plan(tmp_path: Path) -> None:
     plan = {"layout": "aa", "digest": "dd"}
     folder = str(tmp_path / "out")
-    assert sinks_place.prepare(folder, plan, "sink.csv") is False
+    assert place.prepare(folder, plan, "sink.csv") is False
     assert json.loads((tmp_path / "out" / "_plan.json").read_text()) == plan
-    assert sinks_place.prepare(folder, plan, "sink.csv") is True
+    assert place.prepare(folder, plan, "sink.csv") is True
     with pytest.raises(ConfigError, match=r"sink\.csv.*another plan"):
-        sinks_place.prepare(folder, {"layout": "bb", "digest": "ee"}, "sink.csv")
+        place.prepare(folder, {"layout": "bb", "digest": "ee"}, "sink.csv")
     (tmp_path / "out" / "ticks-000000000000-000000000003.csv").write_text("x")
     with pytest.raises(ConfigError, match="another secret"):
-        sinks_place.refuse_fresh(folder, "sink.csv")
-    sinks_place.finish(folder)
+        place.refuse_fresh(folder, "sink.csv")
+    place.finish(folder)
     with pytest.raises(ConfigError, match="complete"):
-        sinks_place.prepare(folder, plan, "sink.csv")
+        place.prepare(folder, plan, "sink.csv")
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "holiday.jpg").write_bytes(b"")
     with pytest.raises(ConfigError, match="no run of this plan"):
-        sinks_place.check(str(tmp_path), "aa", "sink.parquet")
+        place.check(str(tmp_path), "aa", "sink.parquet")
     with pytest.raises(ConfigError, match="is a file"):
-        sinks_place.check(str(tmp_path / "holiday.jpg"), "aa", "sink.parquet")
+        place.check(str(tmp_path / "holiday.jpg"), "aa", "sink.parquet")
     assert list(tmp_path.iterdir()) == [tmp_path / "holiday.jpg"]
     (tmp_path / "_plan.json").write_text("{nonsense")
     with pytest.raises(ConfigError, match="another plan"):
-        sinks_place.check(str(tmp_path), "aa", "sink.parquet")
+        place.check(str(tmp_path), "aa", "sink.parquet")
 
 
 def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:

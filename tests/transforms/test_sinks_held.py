@@ -10,9 +10,10 @@ import pytest
 
 from tests.transforms.bucket import Bucket
 from tests.transforms.test_sinks import batch
-from transforms import sinks_held, sinks_place
-from transforms.sinks_held import Contradicted, HeldWriter
-from transforms.sinks_table import sorted_table
+from transforms.sinks import held
+from transforms.sinks import place as sinks_place
+from transforms.sinks.held import Contradicted, HeldWriter
+from transforms.sinks.sorted_table import sorted_table
 
 NAMES = [sinks_place.file_name(4 * i, 4 * i + 3, "csv") for i in range(4)]
 COST = "epsilon 2"
@@ -41,12 +42,12 @@ def is_whole(place: str) -> bool:
 
 
 def test_all_files_move_and_nothing_is_left(folder: str) -> None:
-    assert sinks_held.missing(folder, NAMES) == []
+    assert held.missing(folder, NAMES) == []
     assert not sinks_place.ticks_in(folder) and sinks_place.has_results(folder)
-    assert sinks_held.publish(folder, NAMES, COST) == 4
+    assert held.publish(folder, NAMES, COST) == 4
     assert is_whole(folder)
     assert not sinks_place.names(sinks_place.held(folder))
-    assert sinks_held.publish(folder, NAMES, COST) == 0, "again does nothing"
+    assert held.publish(folder, NAMES, COST) == 0, "again does nothing"
     assert sinks_place.ticks_in(folder) == 16
 
 
@@ -80,12 +81,12 @@ def test_a_kill_between_any_two_steps_is_made_good(
         sinks_place.put(sinks_place.join(sinks_place.held(place), name), name.encode())
     with monkeypatch.context() as patched, pytest.raises(Killed):
         calls(patched, stop)
-        sinks_held.publish(place, NAMES, COST)
+        held.publish(place, NAMES, COST)
         raise Killed  # enough steps for all of it
     there = [name for name in NAMES if (tmp_path / "out" / name).exists()]
     assert there == NAMES[: len(there)], "in order of ticks"
-    assert sinks_held.missing(place, NAMES) == []
-    sinks_held.publish(place, NAMES, COST)
+    assert held.missing(place, NAMES) == []
+    held.publish(place, NAMES, COST)
     assert is_whole(place)
     assert not (tmp_path / "out" / "_held").exists()
 
@@ -98,10 +99,10 @@ def test_a_kill_in_a_bucket_is_made_good(stop: int) -> None:
         sinks_place.put(sinks_place.join(sinks_place.held(place), name), name.encode())
     Bucket.stop = stop
     with pytest.raises(KeyboardInterrupt):
-        sinks_held.publish(place, NAMES, COST)
+        held.publish(place, NAMES, COST)
     Bucket.stop = -1
-    assert sinks_held.missing(place, NAMES) == []
-    sinks_held.publish(place, NAMES, COST)
+    assert held.missing(place, NAMES) == []
+    held.publish(place, NAMES, COST)
     assert is_whole(place)
     assert sorted(Bucket.objects) == [f"{place}/{name}" for name in ["_COMPLETE", *NAMES]]
 
@@ -109,14 +110,14 @@ def test_a_kill_in_a_bucket_is_made_good(stop: int) -> None:
 def test_a_file_in_place_is_never_replaced(folder: str) -> None:
     sinks_place.put(sinks_place.join(folder, NAMES[2]), b"other")
     with pytest.raises(Contradicted, match="is published.*epsilon 2"):
-        sinks_held.publish(folder, NAMES, COST)
+        held.publish(folder, NAMES, COST)
     assert content(folder)[NAMES[2]] == b"other"
     assert sinks_place.read(sinks_place.join(folder, "_COMPLETE")) is None
 
 
 def test_what_is_missing_is_told(folder: str) -> None:
     sinks_place.remove(sinks_place.join(sinks_place.held(folder), NAMES[1]))
-    assert sinks_held.missing(folder, NAMES) == [NAMES[1]]
+    assert held.missing(folder, NAMES) == [NAMES[1]]
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
@@ -127,7 +128,7 @@ def test_what_contradicts_a_file_ends_the_run(tmp_path: Path, form: str, publish
     assert writer.write(0, 3, ready) == 0
     name = sinks_place.file_name(0, 3, form)
     if published:
-        sinks_held.publish(str(tmp_path), [name], COST)
+        held.publish(str(tmp_path), [name], COST)
     place = tmp_path / name if published else tmp_path / "_held" / name
     before = place.read_bytes()
     assert writer.write(0, 3, ready) == 0 and writer.compare(0, 3, ready) == 0

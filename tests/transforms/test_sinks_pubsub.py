@@ -11,11 +11,12 @@ import pytest
 
 from dpcore.errors import WeirError
 from tests.transforms.test_sinks import PLAN, batch
-from transforms import sinks_dead, sinks_pubsub
-from transforms.coders import batch_from_bytes
-from transforms.dead_letters import dead_letters
-from transforms.releases import RELEASE_SCHEMA
-from transforms.sinks_pubsub import Outgoing, Publish, to_messages
+from transforms.release.table import RELEASE_SCHEMA
+from transforms.runtime.coders import batch_from_bytes
+from transforms.runtime.dead_letters import dead_letters
+from transforms.sinks import dead_letters as sinks_dead
+from transforms.sinks import pubsub
+from transforms.sinks.pubsub import Outgoing, Publish, to_messages
 
 TOPIC = "projects/p/topics/t"
 
@@ -76,7 +77,7 @@ class Client:
 
 def started(monkeypatch: pytest.MonkeyPatch, make: Any, error: Exception | None = None) -> Any:
     client = Client(error)
-    monkeypatch.setattr(sinks_pubsub, "publisher", lambda host: client)
+    monkeypatch.setattr(pubsub, "publisher", lambda host: client)
     dofn = Publish(TOPIC, make, "published")
     dofn.setup()
     dofn.start_bundle()

@@ -6,12 +6,12 @@ import apache_beam as beam
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
-from dpcore.clock import Clock
-from transforms.clock import Heartbeats
-from transforms.decode_messages import MessageDecoder
-from transforms.event_schema import EventSchema, Stamp
-from transforms.pubsub_reader import Subscription
-from transforms.pubsub_source import ReadSubscription
+from dpcore.leaves.clock import Clock
+from transforms.decode.messages import MessageDecoder
+from transforms.decode.schema import EventSchema, Stamp
+from transforms.sources.pubsub.reader import Subscription
+from transforms.sources.pubsub.source import ReadSubscription
+from transforms.tick.heartbeats import Heartbeats
 
 
 def test_no_two_of_them_take_elements_of_one_coder() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from dpcore.errors import CodecError
 from tests.transforms import stored_state as stored
-from transforms.coders import NO_MARK, VERSION, header_of, pack, unpack
-from transforms.noise_source import KeyedNoiseSource
-from transforms.secret import SecretRef
+from transforms.runtime.coders import NO_MARK, VERSION, header_of, pack, unpack
+from transforms.runtime.secret import SecretRef
+from transforms.tick.noise_source import KeyedNoiseSource
 
 
 @pytest.fixture

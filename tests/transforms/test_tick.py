@@ -19,16 +19,19 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
 from dpcore.errors import CodecError
-from dpcore.keys import Keys
+from dpcore.leaves.keys import Keys
 from tests.transforms.doubles import MINUTE, START, FakePlan, Silent
 from tests.transforms.running import KEPT, keep
-from transforms import clock, deduplicate, partial, sinks_folder, tick
-from transforms.coders import pack
-from transforms.dead_letters import rows
-from transforms.partial import PartialLeaf
-from transforms.stepper import Stepper
-from transforms.strides import NoisyStride, boundaries
-from transforms.tick import Tick, TickDoFn
+from transforms.leaves import partial
+from transforms.leaves.partial import PartialLeaf
+from transforms.release.noisy import NoisyStride, boundaries
+from transforms.runtime.coders import pack
+from transforms.runtime.dead_letters import rows
+from transforms.select import deduplicate
+from transforms.sinks import folder
+from transforms.tick import heartbeats, tick
+from transforms.tick.block import Stepper
+from transforms.tick.tick import Tick, TickDoFn
 
 TestStream.__test__ = False  # not a test of ours
 ENDLESS = replace(FakePlan(), clock=replace(FakePlan().clock, end=None))
@@ -41,7 +44,7 @@ def at(tick: int) -> Timestamp:
 
 
 def beat(last: int, block: int = 0) -> TimestampedValue:
-    return TimestampedValue((block, clock.encode(last)), at(last) - 1)
+    return TimestampedValue((block, heartbeats.encode(last)), at(last) - 1)
 
 
 def leaf(cells: dict[int, int], names: tuple[bytes, ...] = ()) -> bytes:
@@ -240,9 +243,9 @@ def test_names_that_runners_find_state_by_never_change() -> None:
             deduplicate.DropSeen.SEEN.name,
             deduplicate.DropSeen.FORGET.name,
         ],
-        sinks_folder.STEP_NAME: sorted(
-            [sinks_folder.RangeDoFn.PARTS.name, sinks_folder.RangeDoFn.SEEN.name]
-            + [sinks_folder.RangeDoFn.DONE.name, sinks_folder.RangeDoFn.END.name]
+        folder.STEP_NAME: sorted(
+            [folder.RangeDoFn.PARTS.name, folder.RangeDoFn.SEEN.name]
+            + [folder.RangeDoFn.DONE.name, folder.RangeDoFn.END.name]
         ),
         "steps": step_names(),
     }
@@ -252,7 +255,7 @@ def step_names() -> list[str]:
     """Full names of the stateful steps of a job with everything in it."""
     from tests.transforms.doubles import FakeConfig, FakeSchema
     from transforms.private_releases import PrivateReleases
-    from transforms.sinks import WriteFolder
+    from transforms.sinks.transforms import WriteFolder
 
     plan = replace(FakePlan(), config=FakeConfig(FakeSchema("id")))
     pipeline = beam.Pipeline()

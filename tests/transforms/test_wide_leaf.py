@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.keys import Keys
-from dpcore.regression.moments import Moments
-from dpcore.regression.rows import EventRows
+from dpcore.leaves.keys import Keys
+from dpcore.models.moments import Moments
+from dpcore.models.regression.rows import EventRows
 from tests.transforms.doubles import MINUTE, START, FakePlan
 from tests.transforms.running import cut, shuffled
-from transforms import leaf as module
-from transforms import partial
-from transforms.filter import Assign
-from transforms.leaf import Gatherer
-from transforms.piles import SumPile
-from transforms.tick import split_overdue
+from transforms.leaves import partial
+from transforms.leaves import sums as module
+from transforms.leaves.sums import Gatherer
+from transforms.select.filter import Assign
+from transforms.tick.pending import SumPile
+from transforms.tick.tick import split_overdue
 
 TICKS, D = 40, 6
 NAMES = tuple(f"f{i}" for i in range(D - 1))
@@ -185,7 +185,7 @@ def test_a_bundle_is_sent_on_before_its_sums_run_out_of_room() -> None:
 
 
 def test_a_cell_beyond_its_capacity_is_held_in_room_whatever_travelled_how() -> None:
-    from transforms.piles import ROOM
+    from transforms.tick.pending import ROOM
 
     program = Wide(capacity=100)
     row = np.full((1, D + 1), 2**16, dtype=np.int32)

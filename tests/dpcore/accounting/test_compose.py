@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpcore.accounting import calibrate
-from dpcore.accounting.compose import (
+from dpcore.accounting.joint import (
     RELATIONS,
     ChannelGroup,
     group_sensitivity,

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from benchmarks import fit_tables
 from dpcore.accounting.calibrate import gdp_mu
-from dpcore.continual import blt_fit
+from dpcore.accounting.guarantee import Loss
 from dpcore.continual.blt import FOREVER, Blt, chosen
 from dpcore.continual.blt_table import WINDOWS
 from dpcore.errors import ConfigError, WeirError
-from dpcore.guarantee import Loss
 from dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(b"s" * 32, "test", b"d" * 32)
@@ -63,7 +63,7 @@ def test_worst_error_at_a_window(window: int, error: float) -> None:
 
 def test_error_of_a_stream_that_ends_with_its_window() -> None:
     for window in (64, 1000, 4096):
-        assert worst(make(window, window), window) <= 1.004 * blt_fit.optimum(window)
+        assert worst(make(window, window), window) <= 1.004 * fit_tables.optimum(window)
 
 
 def test_perpetual_error_in_constant_state() -> None:
@@ -171,8 +171,8 @@ def test_refuses() -> None:
 
 @pytest.mark.parametrize("window", [8, 128])
 def test_fitting_again_finds_nothing_better(window: int) -> None:
-    error = blt_fit.window_error(window)
-    again = blt_fit.fits(error, window)[-1]
-    table = min(blt_fit.log_error(error, form) for form in WINDOWS)
+    error = fit_tables.window_error(window)
+    again = fit_tables.fits(error, window)[-1]
+    table = min(fit_tables.log_error(error, form) for form in WINDOWS)
     assert table == pytest.approx(again.error, abs=2e-4)
-    assert blt_fit.log_error(error, again.form()) == pytest.approx(again.error, abs=1e-6)
+    assert fit_tables.log_error(error, again.form()) == pytest.approx(again.error, abs=1e-6)

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.continual import blt_fit
+from benchmarks import fit_tables
+from dpcore.accounting.guarantee import Loss
 from dpcore.continual.sliding import Sliding
 from dpcore.continual.sliding_table import SLIDING
 from dpcore.errors import ConfigError
-from dpcore.guarantee import Loss
+from dpcore.noise.constant import NoNoise
 from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.noise.silent import NoNoise
 
 ROOT = RootKey.derive(b"s" * 32, "test", b"d" * 32)
 KEYS = [f"key {i}".encode() for i in range(5)]
@@ -58,7 +58,7 @@ def test_a_window_beyond_the_clock_is_the_running_total() -> None:
     mechanism = make(1000, 64)
     assert mechanism.state_bytes() < 64 * 2 * 8 + 300
     worst = mechanism.noise_scale * math.sqrt(mechanism.factor(np.array([63]), 1000)[0])
-    assert worst <= 1.004 * blt_fit.optimum(64)
+    assert worst <= 1.004 * fit_tables.optimum(64)
 
 
 @pytest.mark.parametrize(("over", "horizon"), [(2, None), (3, None), (50, 40)])
@@ -100,7 +100,7 @@ def test_serves_one_number_of_ticks() -> None:
 
 
 def test_fitting_again_finds_nothing_better() -> None:
-    error = blt_fit.sliding_error(32)
-    again = blt_fit.fits(error, 32)[-1]
-    table = min(blt_fit.log_error(error, form) for form in SLIDING)
+    error = fit_tables.sliding_error(32)
+    again = fit_tables.fits(error, 32)[-1]
+    table = min(fit_tables.log_error(error, form) for form in SLIDING)
     assert table == pytest.approx(again.error, abs=2e-4)

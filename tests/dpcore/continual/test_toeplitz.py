@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
+from dpcore.accounting.guarantee import Loss
 from dpcore.continual.toeplitz import Toeplitz, coefficients, record_units
 from dpcore.errors import ConfigError
-from dpcore.guarantee import Loss
 from dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(b"s" * 32, "test", b"d" * 32)

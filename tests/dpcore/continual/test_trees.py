@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dpcore.accounting.guarantee import Loss
 from dpcore.continual.cover import UNBOUNDED, trailing_zeros
 from dpcore.continual.hybrid import Hybrid
 from dpcore.continual.independent import Independent
@@ -15,8 +16,7 @@ from dpcore.continual.merging_tree import MergingTree
 from dpcore.continual.tree import Tree
 from dpcore.continual.window_tree import WindowTree
 from dpcore.errors import ConfigError, WeirError
-from dpcore.guarantee import Loss
-from dpcore.noise.silent import ConstantNoise
+from dpcore.noise.constant import ConstantNoise
 from tests.dpcore.continual.recorder import Recorder
 
 TICKS = 128

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from dpcore.accounting.guarantee import Loss
 from dpcore.continual.unit import (
     draw_units,
     lattice_variances,
@@ -14,8 +15,7 @@ from dpcore.continual.unit import (
     noise_scale_for,
     unit_variance,
 )
-from dpcore.guarantee import Loss
-from dpcore.mechanism import label
+from dpcore.noise.noise import label
 from dpcore.noise.prf import KeyedNoise, RootKey
 
 KEYS = tuple(b"%d" % k for k in range(3000))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dpcore.mechanism import label
+from dpcore.noise.noise import label
 from dpcore.noise.prf import KeyedNoise, RootKey
 from tests.dpcore.noise.reference import PLAN, SECRET
 

@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.noise import chances as module
-from dpcore.noise.certified import exp_bounds
-from dpcore.noise.chances import CHANCE_BITS, MARGIN, MAX_SHIFT, Constants, chances
+from dpcore.noise import acceptance as module
+from dpcore.noise.acceptance import CHANCE_BITS, MARGIN, MAX_SHIFT, Constants, chances
 from dpcore.noise.envelope import HEIGHT_BITS, envelope
+from dpcore.noise.exp_bounds import exp_bounds
 
 DERIVED = 483
 """What the docstring of ``chances`` arrives at, in units of 2^-32."""

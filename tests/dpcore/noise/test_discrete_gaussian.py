@@ -14,11 +14,11 @@ import pytest
 from scipy import stats
 
 from dpcore.errors import ConfigError
-from dpcore.mechanism import label
 from dpcore.noise import discrete_gaussian as module
-from dpcore.noise.certified import exp_bounds
-from dpcore.noise.chances import MARGIN, Constants, chances
+from dpcore.noise.acceptance import MARGIN, Constants, chances
 from dpcore.noise.envelope import HEIGHT_BITS, envelope, settle
+from dpcore.noise.exp_bounds import exp_bounds
+from dpcore.noise.noise import label
 from dpcore.noise.streams import Streams
 
 SPREAD = [1, 2, 3, 4, 7, 10, 100, 1000, 10**6, 10**12 + 7, 2**62, 2**80]

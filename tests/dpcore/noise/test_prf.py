@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpcore.errors import ConfigError
-from dpcore.mechanism import label
+from dpcore.noise.noise import label
 from dpcore.noise.prf import KeyedNoise, RootKey
 from tests.dpcore.noise.reference import PLAN, SECRET, Reference
 
@@ -228,7 +228,7 @@ def test_bad_arguments(root):
 
 SCRIPT = """
 import hashlib, numpy as np
-from dpcore.mechanism import label
+from dpcore.noise.noise import label
 from dpcore.noise.prf import KeyedNoise, RootKey
 keys = [b"%d" % i for i in range(3000)]
 noise = KeyedNoise(RootKey.derive(bytes(32), "r", bytes(32)), 0, keys, 0)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.mechanism import Noise, label
-from dpcore.noise.silent import ConstantNoise, NoNoise
+from dpcore.noise.constant import ConstantNoise, NoNoise
+from dpcore.noise.noise import Noise, label
 
 
 def test_values_and_shapes():

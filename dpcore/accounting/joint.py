@@ -1,0 +1,238 @@
+"""Several aggregates in one Gaussian release: joint sensitivity, split, mixed composition.
+
+**Formal guarantees** (proofs at the functions). An event contributes one vector v, made of
+channels in lattice units, to one cell (key, tick). A release of sum(v) with independent N(0,
+(sigma scale_i)^2) on coordinate i is mu-Gaussian DP with mu = joint_sensitivity / sigma, exactly;
+releases that one event touches compose as mu^2 = sum mu_i^2, adaptively.
+
+**Parallel composition.** If the partition of records into releases is independent of the data
+(the key, tick and position of a record do not depend on its payload), each record is used in
+exactly one release, and later releases use earlier *outputs* only, then the total loss is the
+maximum over the releases, not their sum: one neighbour changes one release, and given the outputs
+so far all the others are the same function of unchanged data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dpcore.accounting.guarantee import Relation
+
+Floats = NDArray[np.float64]
+
+RELATIONS = ("add_remove", "replace_one", "replace_anywhere")
+
+
+@dataclass(frozen=True)
+class ChannelGroup:
+    """Channels start .. start + size - 1 of an event's vector, with public bounds in lattice units.
+
+    Attributes:
+      start: index of the first channel.
+      size: number of channels.
+      low, high: dense: every channel of every event lies in [low, high], independently.
+        one_hot: at most one channel of an event is ``high``, all others are 0, and low is 0.
+      one_hot: whether it is a histogram.
+    """
+
+    start: int
+    size: int
+    low: int
+    high: int
+    one_hot: bool = False
+
+    def __post_init__(self) -> None:
+        if self.start < 0 or self.size < 1:
+            raise ConfigError("size", self.size, "a group has at least one channel, from 0 on.")
+        if self.low > self.high:
+            raise ConfigError("low", self.low, f"must be at most high = {self.high}.")
+        if self.one_hot and self.low != 0:
+            raise ConfigError("low", self.low, "must be 0 in a one-hot group.")
+
+    @property
+    def bound(self) -> int:
+        """Largest absolute value of a channel."""
+        return max(abs(self.low), abs(self.high))
+
+
+def group_sensitivity(group: ChannelGroup, relation: Relation, may_vanish: bool) -> float:
+    """l2 sensitivity of one group alone, in lattice units (what ``split_scales`` takes).
+
+    Equal to ``joint_sensitivity`` of this group alone with all scales 1; see there.
+    """
+    if group.one_hot:
+        one, two = group.high**2, min(group.size, 2) * group.high**2
+    else:
+        one, two = group.size * group.bound**2, group.size * (group.high - group.low) ** 2
+    square = int(_square(one, two, relation, may_vanish))
+    root = math.isqrt(square)
+    return float(root) if root * root == square else _root_up(square)
+
+
+def joint_sensitivity(
+    groups: Sequence[ChannelGroup],
+    scales: Floats | Sequence[float],
+    relation: Relation,
+    may_vanish: bool,
+) -> float:
+    """Largest l2 norm of (change of the sums) / scales that one neighbour makes, rounded up.
+
+    Args:
+      groups: disjoint groups that cover the D channels.
+      scales: (D,) noise weights in lattice units; 0 marks a public channel, allowed only where
+        nothing changes.
+      relation: which neighbours.
+      may_vanish: under ``replace_one``, whether an event may be filtered out (by a predicate on
+        its payload, or as late) after its payload changed. Ignored by the other relations,
+        which cover it anyway.
+
+    Formal guarantees:
+      Let A^2 = sum over groups of the largest ||v_g / s||^2, and B^2 = sum over groups of the
+      largest ||(v_g - v'_g) / s||^2 of two present events. Groups are bounded independently, so
+      both maxima are attained jointly.
+      - Dense channel: |v / s| <= max(|low|, |high|) / s, |v - v'| / s <= (high - low) / s.
+      - One-hot group: |v / s| <= high / (smallest s); two events in two channels differ by
+        high * sqrt(1/s_1^2 + 1/s_2^2) with the two smallest scales, which is at least the change
+        when one of them sets no channel (all that can change when the group has one channel).
+      - add_remove: v against the zero event: A. Attained.
+      - replace_one: both present: B; may_vanish: one of them is the zero event: max(A, B).
+        Attained.
+      - replace_anywhere: same cell: B. Different cells i, j with independent noise: ||v||^2 +
+        ||v'||^2 <= 2 A^2. In all max(B, sqrt(2) A), attained; one absent gives A only. Different
+        ticks of one key under correlated noise whose strategy matrix C has columns of norm at
+        most one: the squared change is at most ||v||^2 + ||v'||^2 - 2 r <v, v'> with r = <C_i,
+        C_j>, linear in r; if columns never have a negative inner product, 0 <= r <= 1 and the
+        ends are the two cases above. (A strategy with negative inner products, such as sliding
+        sums alone, has 2 A at most.)
+
+    Raises:
+      ConfigError: the groups do not tile the scales, a scale is negative or not finite, or a
+        scale is 0 where an event changes something.
+
+    Source: Dong, Roth, Su (2019), Theorem 2.7 (Gaussian mechanism); the relations are derived here.
+    """
+    s = np.asarray(scales, dtype=np.float64)
+    if not np.all(np.isfinite(s) & (s >= 0)):
+        raise ConfigError("scales", s.tolist(), "must be finite and 0 or more.")
+    covered = sorted(i for group in groups for i in range(group.start, group.start + group.size))
+    if covered != list(range(s.size)):
+        raise ConfigError("groups", covered, f"must cover each of {s.size} channels once.")
+    _check_relation(relation)
+    for group in groups:
+        own = s[group.start : group.start + group.size]
+        if (own == 0).any() and group_sensitivity(group, relation, may_vanish) > 0:
+            raise ConfigError("scales", own.tolist(), "0 (public) where an event changes the sum.")
+    parts = [
+        _parts(group, own)
+        for group in groups
+        if (own := s[group.start : group.start + group.size]).all()
+    ]
+    one = math.fsum(part[0] for part in parts)
+    two = math.fsum(part[1] for part in parts)
+    return _root_up(_square(one, two, relation, may_vanish))
+
+
+def split_scales(
+    sensitivities: Floats | Sequence[float], weights: Floats | Sequence[float]
+) -> Floats:
+    """Noise weights that minimise the weighted variance of several aggregates in one release.
+
+    Minimises sum a_i scale_i^2 subject to sum (Delta_i / scale_i)^2 = 1: scale_i^2 = Delta_i /
+    sqrt(a_i) * sum_j Delta_j sqrt(a_j)  (Lagrange: a_i scale_i^4 ~ Delta_i^2).
+
+    Args:
+      sensitivities: (m,) Delta_i >= 0.
+      weights: (m,) a_i = w_i d_i > 0: importance of one coordinate's variance times number of
+        coordinates.
+
+    Returns:
+      (m,) scales; 0 where Delta_i = 0 (nothing to hide: public).
+
+    Raises:
+      ConfigError: negative or non-finite sensitivities, weights that are not positive.
+
+    Source: derived here (one line above); exact, not asymptotic.
+    """
+    delta = np.asarray(sensitivities, dtype=np.float64)
+    weight = np.asarray(weights, dtype=np.float64)
+    if delta.shape != weight.shape or delta.ndim != 1:
+        raise ConfigError("weights", weight.shape, f"must have the shape {delta.shape}.")
+    if not np.all(np.isfinite(delta) & (delta >= 0)):
+        raise ConfigError("sensitivities", delta.tolist(), "must be finite and 0 or more.")
+    if not np.all(np.isfinite(weight) & (weight > 0)):
+        raise ConfigError("weights", weight.tolist(), "must be finite and above 0.")
+    root = np.sqrt(weight)
+    total = math.fsum((delta * root).tolist())
+    with np.errstate(over="ignore"):
+        scales = np.sqrt(delta / root * total)
+    if not np.isfinite(scales).all():
+        raise ConfigError("weights", weight.tolist(), "are too far apart.")
+    return scales
+
+
+def mixed_epsilon(events: Sequence[Any], delta: float) -> float:
+    """Epsilon of the adaptive composition of ``dp_accounting`` events that one record touches.
+
+    For releases of different kinds (Gaussian beside pure selection, say), which
+    ``guarantee.compose`` refuses.
+    Takes the smaller of two valid bounds: privacy loss distributions (pessimistic discretisation)
+      where they support every event, and Renyi DP.
+
+    Raises:
+      ConfigError: delta is not in (0, 1), or no accountant supports the events.
+    """
+    from dp_accounting import ComposedDpEvent, UnsupportedEventError
+    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
+
+    if not 0 < delta < 1:
+        raise ConfigError("privacy.delta", delta, "must be above 0 and below 1 to compose.")
+    whole = ComposedDpEvent(list(events))
+    found: list[float] = []
+    for accountant in (PLDAccountant(), RdpAccountant()):
+        try:
+            found.append(float(accountant.compose(whole).get_epsilon(delta)))
+        except UnsupportedEventError:
+            continue
+    if not found:
+        raise ConfigError("events", [type(e).__name__ for e in events], "cannot be composed.")
+    return min(found)
+
+
+def _parts(group: ChannelGroup, scales: Floats) -> tuple[float, float]:
+    """Squares of (size of one event, change between two present events), over the scales."""
+    inverse = np.sort(1.0 / (scales * scales))[::-1].tolist()
+    if group.one_hot:
+        top = inverse[:2]
+        return group.high**2 * top[0], group.high**2 * math.fsum(top)
+    everything = math.fsum(inverse)
+    return group.bound**2 * everything, (group.high - group.low) ** 2 * everything
+
+
+def _square(one: float, two: float, relation: Relation, may_vanish: bool) -> float:
+    """Squared sensitivity from the squares of one event and of a change between two."""
+    _check_relation(relation)
+    if relation == "add_remove":
+        return one
+    if relation == "replace_one":
+        return max(one, two) if may_vanish else two
+    return max(two, 2 * one)
+
+
+def _root_up(square: float) -> float:
+    """Square root, rounded up by more than the error of the sums that made ``square``."""
+    return math.sqrt(square) * (1 + 2.0**-50)
+
+
+def _check_relation(relation: str) -> None:
+    if relation not in RELATIONS:
+        raise ConfigError("privacy.relation", relation, f"must be one of {', '.join(RELATIONS)}.")

@@ -1,1 +1,0 @@
-"""What makes sensitivity hold whatever the data are: clipping, lattices, keyed hashes of ids."""

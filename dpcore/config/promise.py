@@ -1,0 +1,170 @@
+"""The public release clock, and what is promised to whom for how long."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from dpcore.config import durations
+from dpcore.config.limits import MOST_TICKS
+from dpcore.config.section import Section, refusal
+from dpcore.errors import ConfigError
+from dpcore.leaves.clock import Clock
+
+
+def _duration(text: Any) -> Any:
+    durations.duration(text)
+    return text
+
+
+def _timestamp(text: Any) -> Any:
+    durations.timestamp(text)
+    return text
+
+
+Duration = Annotated[str, BeforeValidator(_duration)]
+Timestamp = Annotated[str, BeforeValidator(_timestamp)]
+
+
+class ClockConfig(Section):
+    """The public release clock."""
+
+    start: Timestamp = Field(
+        description="Start of tick 0: ISO 8601 with a zone or Z.", examples=["1997-01-01T00:00:00Z"]
+    )
+    period: Duration = Field(
+        description="Length of a tick: number and unit (us, ms, s, m, h, d, w).", examples=["1d"]
+    )
+    end: Timestamp | None = Field(
+        default=None,
+        description="No tick ends after this; without it the clock runs for ever.",
+        examples=["1998-07-01T00:00:00Z"],
+    )
+    delay: Duration = Field(
+        default="0s",
+        description="How long after its event time an event may arrive and still count.",
+        examples=["10m"],
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        period = durations.duration(self.period)
+        if period == 0:
+            raise refusal("period", self.period, "must be longer than nothing, like 1d or 15m.")
+        start = durations.timestamp(self.start)
+        if self.end is not None and durations.timestamp(self.end) < start + period:
+            raise refusal(
+                "end",
+                self.end,
+                f"must be at least one period after clock.start: "
+                f"{durations.show_timestamp(start + period)} or later.",
+            )
+        return self
+
+    def to_clock(self) -> Clock:
+        """The clock in microseconds."""
+        return Clock(
+            start=durations.timestamp(self.start),
+            period=durations.duration(self.period),
+            end=None if self.end is None else durations.timestamp(self.end),
+            delay=durations.duration(self.delay),
+        )
+
+
+class Privacy(Section):
+    """What is promised, to whom, and for how long."""
+
+    epsilon: float = Field(
+        description="Privacy loss of one event within the window; smaller is more private.",
+        examples=[1.0],
+    )
+    delta: float = Field(
+        description="Chance-like slack of the promise, well below one over the number of people; "
+        "0 needs a pure mechanism.",
+        examples=["1e-6"],
+    )
+    protect_for: int | str = Field(
+        description="How long an event is protected: ticks, a duration, or all.", examples=["365d"]
+    )
+    unit: Literal["event", "user"] | None = Field(
+        default=None, description="What a neighbour changes; event if absent.", examples=["event"]
+    )
+    relation: Literal["add_remove", "replace_one", "replace_anywhere"] = Field(
+        default="add_remove",
+        description="add_remove: an event is there or not. replace_one: its payload changes, key "
+        "and tick stay. replace_anywhere: key and tick may change too. Without it: add_remove for "
+        "aggregates, replace_one for a model.",
+        examples=["add_remove"],
+    )
+
+    @field_validator("protect_for", mode="before")
+    @classmethod
+    def _protect_for(cls, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (int, str)):
+            raise ValueError("must be a number of ticks, a duration like 365d, or all.")
+        if isinstance(value, int):
+            if value < 1:
+                raise ValueError("must be at least 1 tick; 0 ticks would protect nothing.")
+        elif value != "all":
+            try:
+                microseconds = durations.duration(value)
+            except ValueError:
+                raise ValueError(
+                    "must be a number of ticks, a duration like 365d, or all."
+                ) from None
+            if microseconds == 0:
+                raise ValueError("must be at least one tick; 0 would protect nothing.")
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not 0 < self.epsilon < float("inf"):
+            raise refusal("epsilon", self.epsilon, "must be a finite number above 0, like 1.0.")
+        if not 0 <= self.delta < 1:
+            raise refusal("delta", self.delta, "must be 0 or more and below 1, like 1e-6.")
+        if self.delta > 0.5:
+            raise refusal("delta", self.delta, "promises next to nothing; at most 0.5 is served.")
+        if self.unit == "user":
+            raise refusal(
+                "unit",
+                "user",
+                "is not available yet; it will need schema.unit, a bound on how many ticks a user "
+                "contributes to and how far apart they are, and a bound on a user's contributions "
+                "per tick; use unit: event.",
+            )
+        return self
+
+    def window_ticks(self, clock: Clock) -> int | None:
+        """The protection window W in ticks; None for all.
+
+        Raises:
+          ConfigError: a duration that is not a whole number of the clock's periods.
+        """
+        if self.protect_for == "all":
+            return None
+        if isinstance(self.protect_for, int):
+            return self._checked(self.protect_for)
+        ticks, rest = divmod(durations.duration(self.protect_for), clock.period)
+        if rest:
+            near = [n for n in (ticks, ticks + 1) if n > 0]
+            shown = " or ".join(
+                f"{durations.show_duration(n * clock.period)} ({n} tick{'s' if n > 1 else ''})"
+                for n in near
+            )
+            raise ConfigError(
+                "privacy.protect_for",
+                self.protect_for,
+                f"must be a whole number of periods of {durations.show_duration(clock.period)}: "
+                f"{shown}.",
+            )
+        return self._checked(ticks)
+
+    def _checked(self, ticks: int) -> int:
+        if ticks > MOST_TICKS:
+            raise ConfigError(
+                "privacy.protect_for",
+                self.protect_for,
+                f"must be at most 2^40 ticks, not {ticks}; write all.",
+            )
+        return ticks

@@ -1,0 +1,196 @@
+"""The contract that everything hangs on: a mechanism is a pure state machine from leaves to
+releases."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.precision import refuse_coarse
+from dpcore.arrays import Digests, Floats, Ints, State, arrays_of
+from dpcore.leaves.wide import add_wide, total_of, wide_modulo
+from dpcore.noise.noise import Noise
+
+
+class Mechanism(Protocol):
+    """A frozen value of public numbers; all state is passed in and out."""
+
+    def loss(self, ticks: int | None) -> Loss:
+        """Loss of one record against everything released within ``ticks`` of its arrival (None:
+        forever)."""
+
+    def init(self, n_keys: int) -> State:
+        """State of n_keys keys before the first tick."""
+
+    def step(self, state: State, leaves: Ints, noise: Noise) -> tuple[State, tuple[Floats, ...]]:
+        """Steps through a stride of ticks. Pure: neither argument is changed, nothing is
+        remembered."""
+
+
+class SumState(NamedTuple):
+    """State of a continual sum.
+
+    Attributes:
+      total: (K, d, 2) int64, exact running sum in two limbs: low in [0, 2^62), high.
+      history: (K, d, depth) int64, the last ``depth`` noisy running sums modulo 2^64, oldest first.
+      chain: (K, 2) uint64, XOR of the keyed digests of all non-empty leaves so far.
+      own: whatever the mechanism keeps (a NamedTuple of arrays with leading axis K).
+    """
+
+    total: Ints
+    history: Ints
+    chain: Digests
+    own: Any
+
+
+@dataclass(frozen=True)
+class ContinualSum(ABC):
+    """Running sums under continual observation: exact sum plus correlated noise, at every tick.
+
+    Every mechanism here releases, for each ``over`` it serves, (exact sum over the last ``over``
+    ticks) + (noise rounded to the lattice). A subclass supplies only the noise and its accounting.
+    Release for over = N from running totals is the difference of two noisy running totals:
+    post-processing.
+
+    Attributes:
+      dimension: d, length of a leaf.
+      scales: (d,) noise weights in lattice units; one neighbour changes (event / scales) by at most
+        ``sensitivity`` in l2. A scale of 0 marks a coordinate that is public: it gets no noise.
+      sensitivity: l2 sensitivity of (leaf / scales).
+      noise_scale: sigma (Gaussian, discrete Gaussian) or b (K-norm) of one unit of noise, in units
+        of scales.
+      overs: what is served, in the order of the releases: None = since the start, N = last N ticks.
+      signed: whether what records of two ticks move can have a negative inner product. A neighbour
+        of replace_anywhere changes two cells, and its sensitivity is then the sum of both norms
+        (``dpcore.accounting.joint.joint_sensitivity``). Every class states it for itself: the
+        registry refuses one that does not, and a contract test measures it.
+    """
+
+    dimension: int
+    scales: tuple[float, ...]
+    sensitivity: float
+    noise_scale: float
+    overs: tuple[int | None, ...]
+
+    name: ClassVar[str]
+    signed: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        refuse_coarse(self.name, *self.real_noise)
+
+    # ---- what a subclass supplies
+    # -------------------------------------------------------------------
+
+    @abstractmethod
+    def loss(self, ticks: int | None) -> Loss:
+        """Loss of one record against everything released within ``ticks`` ticks of its arrival."""
+
+    @abstractmethod
+    def factor(self, ticks: Ints, over: int | None) -> Floats:
+        """Variance of the noise at ticks (m,) int64 (0-based), in units of one unit's variance:
+        (m,).
+
+        An upper bound for a key that was born after tick 0.
+        """
+
+    @abstractmethod
+    def init_noise(self, n_keys: int) -> Any:
+        """``own`` state before the first tick."""
+
+    @abstractmethod
+    def draw(
+        self, own: Any, chain: Digests, leaf_digests: Digests, noise: Noise
+    ) -> tuple[Any, Ints]:
+        """Noise of the running totals for a stride.
+
+        Args:
+          own: this mechanism's state.
+          chain: (n + 1, K, 2) uint64, XOR chain of leaf digests; row 0 is before the stride.
+          leaf_digests: (n, K, 2) uint64, of each tick alone.
+          noise: the keyed noise of the stride.
+
+        Returns:
+          New ``own``, and (n, K, d) int64: noise of the running total in lattice units, rounded.
+        """
+
+    @abstractmethod
+    def materialize(self, n: int) -> Floats:
+        """(n, m) matrix B: noise of the n running totals = B @ (m independent units). For tests
+        only."""
+
+    @property
+    @abstractmethod
+    def real_noise(self) -> tuple[str, float]:
+        """Kind of the noise, and the largest standard deviation, in steps of the lattice, of a
+        number that is rounded to it. ``dpcore.accounting.precision`` refuses what is too coarse."""
+
+    # ---- shared
+    # --------------------------------------------------------------------------------------
+
+    @property
+    def unit_variance(self) -> float:
+        """Variance of one coordinate of one unit of noise, in units of scales^2."""
+        return self.noise_scale**2
+
+    @property
+    def depth(self) -> int:
+        """How many past noisy running totals are kept per key."""
+        return max((over for over in self.overs if over is not None), default=0)
+
+    def stddev(self, ticks: Ints, over: int | None) -> Floats:
+        """Standard deviation of the released noise at ticks (m,), lattice units: (m, d)."""
+        root = np.sqrt(self.unit_variance * self.factor(ticks, over))
+        return np.asarray(root[:, None] * np.asarray(self.scales)[None, :])
+
+    def init(self, n_keys: int) -> SumState:
+        """State of n_keys keys before the first tick."""
+        d = self.dimension
+        return SumState(
+            total=np.zeros((n_keys, d, 2), dtype=np.int64),
+            history=np.zeros((n_keys, d, self.depth), dtype=np.int64),
+            chain=np.zeros((n_keys, 2), dtype=np.uint64),
+            own=self.init_noise(n_keys),
+        )
+
+    def step(
+        self, state: SumState, leaves: Ints, noise: Noise
+    ) -> tuple[SumState, tuple[Floats, ...]]:
+        """Steps a stride. leaves: (n, K, d) int64 -> per served over, (n, K, d) float64 lattice
+        values."""
+        digests = noise.leaf_digests(leaves)
+        chain = np.concatenate([state.chain[None], digests])
+        np.bitwise_xor.accumulate(chain, axis=0, out=chain)
+        own, drawn = self.draw(state.own, chain, digests, noise)
+        exact = add_wide(state.total, leaves)
+        with np.errstate(over="ignore"):
+            noisy = wide_modulo(exact) + drawn
+        n, depth = leaves.shape[0], self.depth
+        past = state.history
+        if depth:
+            past = np.concatenate([past, noisy.transpose(1, 2, 0)], axis=2)
+        released: list[Floats] = []
+        for over in self.overs:
+            if over is None:
+                released.append(total_of(exact, drawn, noisy))
+            else:
+                with np.errstate(over="ignore"):
+                    before = past[:, :, depth - over : depth - over + n]
+                    difference = past[:, :, depth : depth + n] - before
+                released.append(difference.transpose(2, 0, 1).astype(np.float64))
+        new = SumState(
+            total=exact[0] if n == 1 else exact[-1].copy(),
+            history=past[:, :, past.shape[2] - depth :].copy(),
+            chain=chain[-1].copy(),
+            own=own,
+        )
+        return new, tuple(released)
+
+    def state_bytes(self) -> int:
+        """Bytes of state per key. Nothing is allocated."""
+        arrays = arrays_of(self.init(0))
+        return sum(math.prod(array.shape[1:]) * array.itemsize for array in arrays)

@@ -1,1 +1,0 @@
-"""Empirical risk minimisation of a growing prefix, in private."""

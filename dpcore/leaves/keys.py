@@ -1,0 +1,74 @@
+"""Keys and blocks: which key lives where. Public arithmetic; results never depend on it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dpcore.arrays import Ints
+
+FEWEST = 16
+PER_BLOCK = 512
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What releases are grouped by.
+
+    Attributes:
+      column: which column holds the key; None: no grouping, one key, "".
+      declared: the known keys. observed: keys are found in the data and their existence is public.
+      blocks: number of groups that are stepped together, a power of two.
+    """
+
+    column: str | None
+    declared: tuple[str, ...]
+    observed: bool
+    blocks: int
+
+    @classmethod
+    def make(
+        cls, column: str | None, declared: Sequence[str] | None, observed: bool, blocks: int | None
+    ) -> Keys:
+        """Chooses the number of blocks: max(16, keys / 512), a power of two."""
+        known = ("",) if column is None else tuple(declared or ())
+        if blocks is None:
+            blocks = FEWEST
+            while blocks * PER_BLOCK < len(known):
+                blocks *= 2
+        return cls(column, known, observed, blocks)
+
+    @cached_property
+    def ordered(self) -> tuple[bytes, ...]:
+        """Declared keys as UTF-8, sorted by bytes."""
+        return tuple(sorted(key.encode() for key in self.declared))
+
+    @cached_property
+    def position(self) -> dict[bytes, int]:
+        """Declared key -> its place in ``ordered``: block = place % blocks, row = place //
+        blocks."""
+        return {key: place for place, key in enumerate(self.ordered)}
+
+    def block_keys(self, block: int) -> tuple[bytes, ...]:
+        """Declared keys of a block, sorted by bytes."""
+        return self.ordered[block :: self.blocks]
+
+    @property
+    def live_blocks(self) -> tuple[int, ...]:
+        """Blocks that may hold a key: the Clock announces ticks to these."""
+        return tuple(range(self.blocks if self.observed else min(self.blocks, len(self.declared))))
+
+    def block_of(self, keys: Sequence[bytes]) -> Ints:
+        """Blocks of keys (n,): by place if declared, else by a public hash of the bytes."""
+        out = np.empty(len(keys), dtype=np.int64)
+        for i, key in enumerate(keys):
+            place = self.position.get(key)
+            if place is None:
+                digest = hashlib.blake2b(key, digest_size=8, person=b"weir.block").digest()
+                place = int.from_bytes(digest, "big")
+            out[i] = place % self.blocks
+        return out

@@ -1,0 +1,264 @@
+"""Row leaves: the clipped rows that each key of a block gathered in one tick, canonical.
+
+**Same bytes.** A leaf is a function of the set of its events alone: rows are in the order (key,
+event time, keyed id hash, bytes of the row), so partial leaves merge in any order, and however
+events were cut into bundles, to the same bytes.
+
+**Cap.** At most ``cap`` rows a key and tick are kept: the smallest in (keyed id hash, event time,
+bytes), never the first to arrive. The cap smallest of a union are among the cap smallest of each
+part, so partial leaves may be capped early and the result is bit for bit the same:
+capped(merge(capped parts)) = capped(merge(parts)), and the numbers dropped add up to the same.
+Without the key of the hash nobody can choose an id that stays. Where a cap bites, rows compete:
+one event more may push another out. So after a cap, an event that is added or removed changes its
+cell by at most one row added, removed or *replaced*, and what consumes a capped leaf must take its
+sensitivity for that.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.errors import CodecError, at_least_one
+from dpcore.leaves.id_hash import hash_spans
+
+Ints = NDArray[np.int64]
+Digests = NDArray[np.uint64]
+Table = NDArray[np.float64] | NDArray[np.int64]
+
+_MAGIC: Final = b"WRL\x01"
+_HEADER: Final = struct.Struct("<4s4sqqq")
+_TYPES: Final = {b"<f8\0": np.dtype("<f8"), b"<i8\0": np.dtype("<i8")}
+
+
+@dataclass(frozen=True, eq=False)
+class RowLeaf:
+    """Rows of K keys (compressed sparse rows), in canonical order. Make one by the class methods.
+
+    Attributes:
+      offsets: (K + 1,) int64; key k has rows offsets[k] .. offsets[k + 1] - 1.
+      rows: (N, r) float64 or int64, bounded.
+      event_time: (N,) int64, microseconds.
+      id_hash: (N, 2) uint64, keyed hash of the event's id (of its content where it has none).
+    """
+
+    offsets: Ints
+    rows: Table
+    event_time: Ints
+    id_hash: Digests
+
+    @classmethod
+    def from_events(
+        cls, keys: Ints, rows: Table, event_time: Ints, id_hash: Digests, n_keys: int
+    ) -> RowLeaf:
+        """Sorts events into a leaf.
+
+        Args:
+          keys: (N,) int64 in [0, n_keys), position of each event's key in the block.
+          rows, event_time, id_hash: as in the attributes, in any order.
+          n_keys: K.
+
+        Raises:
+          ValueError: shapes that do not fit, a type of rows other than float64 and int64, or a key
+            outside the block.
+        """
+        n = len(keys)
+        if rows.ndim != 2 or not len(rows) == len(event_time) == len(id_hash) == n:
+            raise ValueError(f"rows {rows.shape} do not fit {n} events.")
+        if rows.dtype not in (np.float64, np.int64) or id_hash.shape != (n, 2):
+            raise ValueError(f"rows of type {rows.dtype}, hashes of shape {id_hash.shape}.")
+        counts = np.bincount(keys, minlength=n_keys)
+        if len(counts) != n_keys:
+            raise ValueError("a key is outside the block.")
+        packed: Any = np.ascontiguousarray(rows)
+        order = _order([keys, event_time], [*id_hash.T, *_words(packed).T])
+        return cls(_offsets(counts), packed[order], event_time[order], id_hash[order])
+
+    @classmethod
+    def empty(cls, n_keys: int, width: int, dtype: Any = np.float64) -> RowLeaf:
+        """A leaf without rows."""
+        nothing = np.zeros(0, dtype=np.int64)
+        hashes = np.zeros((0, 2), dtype=np.uint64)
+        return cls.from_events(nothing, np.zeros((0, width), dtype), nothing, hashes, n_keys)
+
+    @classmethod
+    def merge(cls, parts: Sequence[RowLeaf]) -> RowLeaf:
+        """All rows of partial leaves of the same block and tick; their order does not matter.
+
+        Raises:
+          ValueError: no parts, or parts of different shapes or types.
+        """
+        shapes = {(part.n_keys, part.width, part.rows.dtype) for part in parts}
+        if len(shapes) != 1:
+            raise ValueError(f"partial leaves do not fit together: {sorted(map(str, shapes))}.")
+        if len(parts) == 1:
+            return parts[0]
+        return cls.from_events(
+            np.concatenate([part.keys for part in parts]),
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.event_time for part in parts]),
+            np.concatenate([part.id_hash for part in parts]),
+            parts[0].n_keys,
+        )
+
+    @property
+    def n_keys(self) -> int:
+        """K."""
+        return len(self.offsets) - 1
+
+    @property
+    def width(self) -> int:
+        """r, numbers in a row."""
+        return int(self.rows.shape[1])
+
+    @property
+    def counts(self) -> Ints:
+        """(K,) rows of each key."""
+        return np.diff(self.offsets)
+
+    @property
+    def keys(self) -> Ints:
+        """(N,) key of each row."""
+        return np.repeat(np.arange(self.n_keys, dtype=np.int64), self.counts)
+
+    def of(self, key: int) -> Table:
+        """(n, r) rows of one key, in canonical order."""
+        return self.rows[self.offsets[key] : self.offsets[key + 1]]
+
+    def capped(self, cap: int) -> Capped:
+        """Keeps at most ``cap`` rows of each key: the smallest keyed hashes."""
+        at_least_one(cap=cap)
+        counts = self.counts
+        if not len(counts) or counts.max() <= cap:
+            return Capped(self, 0)
+        keys = self.keys
+        crowded = np.flatnonzero((counts > cap)[keys])
+        own, hashes = keys[crowded], self.id_hash[crowded]
+        rest = [hashes[:, 1], self.event_time[crowded], *_words(self.rows)[crowded].T]
+        order = _order([own, hashes[:, 0]], rest)
+        ranked = own[order]
+        rank = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)
+        keep = np.ones(len(keys), dtype=bool)
+        keep[crowded[order[rank >= cap]]] = False
+        leaf = RowLeaf(
+            _offsets(np.minimum(counts, cap)),
+            self.rows[keep],
+            self.event_time[keep],
+            self.id_hash[keep],
+        )
+        return Capped(leaf, int(len(keep) - np.count_nonzero(keep)))
+
+    def digests(self, tick: int, key: bytes) -> Digests:
+        """Keyed digest of each key's data in this tick: what its noise is bound to.
+
+        Args:
+          tick: absolute tick.
+          key: 16 secret bytes, used for nothing else.
+
+        Returns:
+          (K, 2) uint64; 0 where a key has no rows.
+        """
+        offsets, data = self.canonical_bytes(tick)
+        found = hash_spans(offsets, data, key)
+        found[self.counts == 0] = 0
+        return found
+
+    def canonical_bytes(self, tick: int) -> tuple[Ints, NDArray[np.uint8]]:
+        """One span of bytes a key: (tick, count), then (event time, id hash, row) of each row.
+
+        Returns:
+          offsets (K + 1,) int64 into data, and data as bytes. Little-endian 8-byte words.
+        """
+        record = 3 + self.width
+        offsets = self.offsets * record + 2 * np.arange(self.n_keys + 1)
+        words = np.empty(int(offsets[-1]), dtype="<u8")
+        words[offsets[:-1]] = np.uint64(tick)
+        words[offsets[:-1] + 1] = self.counts
+        records = np.empty((len(self.rows), record), dtype="<u8")
+        records[:, 0] = self.event_time.view(np.uint64)
+        records[:, 1:3] = self.id_hash
+        records[:, 3:] = _words(self.rows)
+        inside = np.ones(len(words), dtype=bool)
+        inside[offsets[:-1]] = inside[offsets[:-1] + 1] = False
+        words[inside] = records.ravel()
+        return offsets * 8, words.view(np.uint8)
+
+    def to_bytes(self) -> bytes:
+        """Deterministic: equal leaves have equal bytes."""
+        kind = self.rows.dtype.str.encode().ljust(4, b"\0")
+        header = _HEADER.pack(_MAGIC, kind, self.n_keys, len(self.rows), self.width)
+        arrays = (self.offsets, self.event_time, self.id_hash, self.rows)
+        return b"".join([header, *(array.tobytes() for array in arrays)])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> RowLeaf:
+        """Inverse of ``to_bytes``. The arrays are read-only views of ``data``.
+
+        Raises:
+          CodecError: not a row leaf of this version, or damaged.
+        """
+        if len(data) < _HEADER.size:
+            raise CodecError(f"a row leaf has at least {_HEADER.size} bytes, got {len(data)}.")
+        magic, kind, n_keys, n, width = _HEADER.unpack_from(data)
+        if magic != _MAGIC or kind not in _TYPES or min(n_keys, n, width) < 0:
+            raise CodecError("not a row leaf, or one of another version.")
+        size = _HEADER.size + 8 * (n_keys + 1 + 3 * n + n * width)
+        if len(data) != size:
+            raise CodecError(f"a row leaf of {size} bytes, got {len(data)}.")
+        at = _HEADER.size
+
+        def take(count: int, dtype: Any) -> NDArray[Any]:
+            nonlocal at
+            found: NDArray[Any] = np.frombuffer(data, dtype=dtype, count=count, offset=at)
+            at += 8 * count
+            return found
+
+        offsets = take(n_keys + 1, "<i8")
+        event_time = take(n, "<i8")
+        id_hash = take(2 * n, "<u8").reshape(n, 2)
+        rows = take(n * width, _TYPES[kind]).reshape(n, width)
+        if offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
+            raise CodecError("the offsets of a row leaf are damaged.")
+        return cls(offsets, rows, event_time, id_hash)
+
+
+class Capped(NamedTuple):
+    """A leaf within its cap, and how many rows that cost (for the operator only)."""
+
+    leaf: RowLeaf
+    dropped: int
+
+
+def _order(first: list[NDArray[Any]], rest: list[NDArray[Any]]) -> Ints:
+    """Sorting permutation by the columns ``first`` then ``rest``, most significant first.
+
+    The many columns of ``rest`` are only looked at where ``first`` ties.
+    """
+    order = np.lexsort(first[::-1])
+    same = np.ones(max(len(order) - 1, 0), dtype=bool)
+    for column in first:
+        ranked = column[order]
+        same &= ranked[1:] == ranked[:-1]
+    if same.any():
+        run = np.concatenate([[0], np.cumsum(~same)])
+        tied = np.concatenate([same, [False]]) | np.concatenate([[False], same])
+        members = order[tied]
+        inner = np.lexsort([*(column[members] for column in rest[::-1]), run[tied]])
+        order[tied] = members[inner]
+    return order
+
+
+def _words(rows: Table) -> Digests:
+    """The bits of each number: (N, r) uint64."""
+    return rows.view(np.uint64)
+
+
+def _offsets(counts: Ints) -> Ints:
+    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets

@@ -1,0 +1,219 @@
+"""Incremental ERM: a private batch solver, run now and then on all rows so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.accounting.guarantee import Loss
+from dpcore.arrays import Digests, Floats, Ints
+from dpcore.leaves.rows import RowLeaf
+from dpcore.models.erm.prefix import Prefix, row_digests
+from dpcore.models.erm.schedule import Schedule
+from dpcore.models.grid import grid_of, to_grid
+from dpcore.models.online.pocg import model_outputs, models
+from dpcore.models.scaling import Scaling
+from dpcore.models.solvers.problem import Problem
+from dpcore.models.solvers.queries import Queries
+from dpcore.models.solvers.solver import BatchSolver
+from dpcore.noise.noise import Noise
+from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+
+FIXED = 32
+"""Bytes of state of a key beside its rows and its model: counts, age and digest."""
+
+
+class ErmState(NamedTuple):
+    """State of K keys (clean rows: to be protected).
+
+    Attributes:
+      prefix: the rows so far; its packed arrays hold key after key.
+      chain: (K, 2) uint64, XOR of the digests of all that each key has gathered.
+      age: (K,) int64, ticks since the key's first.
+      theta: (K, d), the model that was released last.
+    """
+
+    prefix: Prefix
+    chain: Digests
+    age: Ints
+    theta: Floats
+
+
+@dataclass(frozen=True)
+class IncrementalErm:
+    """A linear model per key, fitted in private to everything so far at some public ticks.
+
+    At the ticks of the schedule a batch solver minimises F, the sum of the losses of the key's rows
+    up to and with this tick; in between, the last model is released again.
+
+    Formal guarantees:
+      Unit: one event. Relation: any. A cap makes the rows of a tick compete, and the limit the rows
+        of a prefix, so whatever the relation a neighbour swaps at most one row of each prefix that
+        it is in for another, or adds or removes one (see ``Prefix``); two under replace_anywhere.
+      Guarantee: each run costs at most its share of the budget (``Queries``), and the shares that a
+        record can pay within the window sum to 1 at most (``Schedule``). A run starts from the last
+        release, which is an output. Between runs nothing is computed.
+      Noise: each run's is keyed with the digest of every leaf up to its tick, so that equal noise
+        never meets different data: a run's rows, its start and all its iterates are functions of
+        those leaves.
+      How many rows a key has stays private: sums are not divided by it, and steps follow a noisy
+        count that the budget pays for.
+      Source: Kasiviswanathan, Nissim, Jin (2017), mechanism PrivIncERM, composed as Gaussian DP,
+        zCDP or pure epsilon in place of advanced composition.
+
+    Attributes:
+      scaling: the public ranges. schedule: when. solver: how; made of ``problem``.
+      problem: what is minimised. cap: rows a key and tick. algorithm: its name in the config.
+    """
+
+    scaling: Scaling
+    problem: Problem
+    solver: BatchSolver
+    schedule: Schedule
+    cap: int
+    algorithm: str
+
+    leaf: ClassVar[Literal["sum", "rows"]] = "rows"
+    dtype: ClassVar[Any] = np.float64
+
+    @property
+    def dimension(self) -> int:
+        """d, length of theta."""
+        return self.problem.dimension
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row: the features, then the target."""
+        return len(self.scaling.columns)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numeric columns that are read."""
+        return tuple(dict.fromkeys(self.scaling.columns))
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Rows (n_events, width) float64 in [-1, 1]: scaled by the public ranges."""
+        return self.scaling.bound(columns, n_events)
+
+    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
+        """Rows are kept, not summed."""
+        raise TypeError(f"{self.algorithm} takes rows, not sums.")
+
+    def init(self, n_keys: int) -> ErmState:
+        """No rows, and the set's public start."""
+        start = np.repeat(self.problem.set.start()[None], n_keys, axis=0)
+        return ErmState(
+            Prefix.empty(n_keys, self.width),
+            np.zeros((n_keys, 2), dtype=np.uint64),
+            np.zeros(n_keys, dtype=np.int64),
+            to_grid(start, grid_of(self.problem.set)),
+        )
+
+    def step(
+        self, state: ErmState, leaves: tuple[RowLeaf, ...], noise: NoiseOf
+    ) -> tuple[ErmState, tuple[Floats, ...]]:
+        """A stride -> new state, and theta (n, K, d) released at each tick.
+
+        leaves: n row leaves of K keys, one a tick.
+        """
+        keyed = noise(0)
+        prefix, theta = state.prefix, state.theta
+        chain, age = state.chain.copy(), state.age + len(leaves)
+        digests = row_digests(leaves, keyed)
+        released = np.empty((len(leaves), *theta.shape))
+        waiting: list[RowLeaf] = []
+        for i, leaf in enumerate(leaves):
+            chain ^= digests[i]
+            waiting.append(leaf)
+            share = self.schedule.share(keyed.first_tick + i)
+            if share is not None:
+                prefix = prefix.with_rows(waiting, self.problem.limit)
+                waiting = []
+                here = keyed.at(keyed.first_tick + i)
+                theta = self.fit(prefix, chain, theta, state.age + i + 1, here, share)
+            released[i] = theta
+        prefix = prefix.with_rows(waiting, self.problem.limit)
+        return ErmState(prefix, chain, age, theta.copy()), (released,)
+
+    def fit(
+        self,
+        prefix: Prefix,
+        chain: Digests,
+        start: Floats,
+        age: Ints,
+        noise: Noise,
+        share: Fraction,
+    ) -> Floats:
+        """One run for all keys: (K, d). noise: of the run's tick."""
+        rows, budget = prefix.design(self.problem.gradients), self.schedule.budget
+        queries = Queries(self.problem, rows, noise, chain, budget, share)
+        strength = np.asarray(self.problem.curvature * age, dtype=np.float64)
+        return self.solver.solve(queries, start, strength)
+
+    def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
+        """The model in scaled and in the user's units."""
+        gradients = self.problem.gradients
+        return models(noisy[0], self.scaling, gradients.intercept, gradients.loss.labels)
+
+    def loss(self, ticks: int | None) -> Loss:
+        """Loss of one record against everything released within ``ticks`` of its arrival."""
+        return self.schedule.loss(ticks)
+
+    def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
+        """What is released. The error of a solver is not additive: NaN."""
+        moved = 2 * self.problem.changes * self.problem.lipschitz
+        return model_outputs(self.scaling, self.problem.gradients.intercept, moved)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of state that a row takes: its numbers, and its hash."""
+        return 4 * self.width + 16
+
+    def state_bytes(self) -> int:
+        """Bytes of state per key that has as many rows as it may."""
+        return self.problem.limit * self.row_bytes + FIXED + 8 * self.dimension
+
+    def gradient_stddev(self, share: Fraction) -> float:
+        """Stddev of a coordinate of the noise on a sum of gradients, in a run of this share."""
+        return self.solver.stddev(self.schedule.budget, share)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the plan should know."""
+        limit = self.problem.limit
+        mebibytes = limit * self.row_bytes / 2**20
+        return (
+            f"Rows are kept: each adds {self.row_bytes} bytes to the state of its key, up to "
+            f"{limit:,} rows ({mebibytes:,.1f} MiB); of more, a keyed hash keeps {limit:,} of all "
+            "so far.",
+            self._runs(),
+        )
+
+    def _runs(self) -> str:
+        phases = self.schedule.phases
+        share = float(self.schedule.smallest)
+        if len(phases) == 1:
+            return (
+                f"A model is fitted every {phases[0].every:,} ticks, with {share:.3g} of the "
+                "budget each time; in between the last one is released again."
+            )
+        return (
+            f"A model is fitted every {phases[0].every:,} ticks at first, less and less often in "
+            f"{len(phases)} phases that double, each with the same share of the budget; a clock "
+            "with an end, or a protection that ends, gives each run far more."
+        )
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release."""
+        return {
+            "program": self.algorithm,
+            "scaling": self.scaling.canonical(),
+            "solver": self.solver.canonical(),
+            "schedule": self.schedule.canonical(),
+            "cap": self.cap,
+        }

@@ -1,0 +1,136 @@
+"""The rows that each key has gathered so far: packed, within a public limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.arrays import Digests, Ints
+from dpcore.leaves.rows import RowLeaf
+from dpcore.models.gradients import Gradients
+from dpcore.models.scaling import STEP, is_void
+from dpcore.models.solvers.design import Design
+from dpcore.noise.noise import Noise
+
+Packed = NDArray[np.int32]
+VOID = -(2**31)
+"""The target of a packed row that is void."""
+
+
+class Prefix(NamedTuple):
+    """Rows of K keys. Joining two blocks of keys joins each array.
+
+    A limit keeps, of a key's rows so far, the R smallest in (keyed id hash, arrival): a sample that
+    nobody without the secret can steer, and the same whenever it is cut down, since the R smallest
+    of a union are among the R smallest of each part.
+
+    **Formal guarantees**: where two streams' capped leaves differ in one row swapped for another
+    (or one more), what is kept of any prefix differs in at most one row swapped (or one more): with
+    C the rows in common, both keep the R - 1 smallest of C and one row more. Ranks depend on a
+    row's own hash and place only, so no other row moves.
+
+    Attributes:
+      counts: (K,) int64, rows of each key.
+      rows: (N, width) int32, key after key, in order of arrival, in units of ``STEP``: exact.
+      hashes: (N, 2) uint64, keyed hash of each row's event.
+    """
+
+    counts: Ints
+    rows: Packed
+    hashes: Digests
+
+    @classmethod
+    def empty(cls, n_keys: int, width: int) -> Prefix:
+        """No rows."""
+        return cls(
+            np.zeros(n_keys, dtype=np.int64),
+            np.zeros((0, width), dtype=np.int32),
+            np.zeros((0, 2), dtype=np.uint64),
+        )
+
+    @property
+    def keys(self) -> Ints:
+        """(N,), key of each row."""
+        return np.repeat(np.arange(len(self.counts), dtype=np.int64), self.counts)
+
+    def with_rows(self, leaves: Sequence[RowLeaf], limit: int) -> Prefix:
+        """These rows and those of later ticks, in order, each key within the limit."""
+        leaves = [leaf for leaf in leaves if len(leaf.rows)]
+        if not leaves:
+            return self
+        keys = np.concatenate([self.keys, *(leaf.keys for leaf in leaves)])
+        rows = np.concatenate([self.rows, *(packed(leaf) for leaf in leaves)])
+        hashes = np.concatenate([self.hashes, *(leaf.id_hash for leaf in leaves)])
+        order = np.argsort(keys, kind="stable")
+        counts = np.bincount(keys, minlength=len(self.counts))
+        if (counts > limit).any():
+            order = order[smallest(keys[order], hashes[order], counts, limit)]
+            counts = np.minimum(counts, limit)
+        return Prefix(counts, rows[order], hashes[order])
+
+    def design(self, gradients: Gradients) -> Design:
+        """As floats, for a solver: the rows that have a gradient. Void ones have taken their place
+        within cap and limit, and are in no sum and no count: that swaps, adds or removes one row.
+        """
+        some = self.rows[:, -1] != VOID
+        rows = np.multiply(self.rows[some], STEP, dtype=np.float64)
+        return Design.of(self.keys[some], rows, self.hashes[some], gradients)
+
+
+def packed(leaf: RowLeaf) -> Packed:
+    """Rows of a leaf, whole multiples of ``STEP`` in [-1, 1], as int32: exact; see ``VOID``."""
+    rows = np.asarray(leaf.rows, dtype=np.float64) * (1.0 / STEP)
+    rows[is_void(rows), -1] = VOID
+    return np.rint(rows).astype(np.int32)
+
+
+def smallest(keys: Ints, hashes: Digests, counts: Ints, limit: int) -> NDArray[np.bool_]:
+    """Which rows stay: the ``limit`` smallest hashes of each key, earlier rows first in a tie.
+
+    keys: (N,) not decreasing. counts: (K,), rows of each. -> (N,).
+    """
+    crowded = np.flatnonzero((counts > limit)[keys])
+    own = keys[crowded]
+    order = np.lexsort((hashes[crowded, 1], hashes[crowded, 0], own))
+    ranked = own[order]
+    rank = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)
+    keep = np.ones(len(keys), dtype=bool)
+    keep[crowded[order[rank >= limit]]] = False
+    return keep
+
+
+def row_digests(leaves: Sequence[RowLeaf], noise: Noise) -> Digests:
+    """Digest of what each key gathered in each tick: (n, K, 2) uint64, 0 where that is nothing.
+
+    The XOR of keyed digests of (tick, place in the key's canonical order, id hash, row): all that a
+    run depends on. Places keep equal rows from cancelling. Two different streams differ in a
+    non-empty set of these, whose digests are independent and uniform, so that the XOR over a prefix
+    is the same with probability 2^-128.
+
+    Args:
+      leaves: of n ticks, of the same K keys. noise: keyed, of the stride's first tick.
+    """
+    n_keys = leaves[0].n_keys
+    out = np.zeros((len(leaves), n_keys, 2), dtype=np.uint64)
+    some = [i for i, leaf in enumerate(leaves) if len(leaf.rows)]
+    if not some:
+        return out
+    words = np.concatenate([_words(leaves[i], noise.first_tick + i) for i in some])
+    digests = noise.at(0).leaf_digests(words[None])[0]
+    cells = np.concatenate([leaves[i].keys + i * n_keys for i in some])
+    first = np.flatnonzero(np.diff(cells, prepend=-1))
+    out.reshape(-1, 2)[cells[first]] = np.bitwise_xor.reduceat(digests, first, axis=0)
+    return out
+
+
+def _words(leaf: RowLeaf, tick: int) -> NDArray[Any]:
+    """(N, 4 + width) int64; the first word, tick + 1, is never 0."""
+    words = np.empty((len(leaf.rows), 4 + leaf.width), dtype=np.int64)
+    words[:, 0] = tick + 1
+    words[:, 1] = np.arange(len(leaf.rows)) - leaf.offsets[leaf.keys]
+    words[:, 2:4] = leaf.id_hash.view(np.int64)
+    words[:, 4:] = packed(leaf)
+    return words

@@ -1,0 +1,127 @@
+"""Clipped gradients of a tick's rows, summed by key: exact, the same in any order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from dpcore.arrays import Floats, Ints
+from dpcore.errors import ConfigError
+from dpcore.leaves.lattice import Lattice
+from dpcore.leaves.rows import RowLeaf
+from dpcore.models.grid import row_dot
+from dpcore.models.losses import PredictionLoss
+from dpcore.models.scaling import is_void
+
+SMALLEST, LARGEST = 2.0**-300, 2.0**300
+"""Bounds on a clip: squares of what lies between neither overflow nor vanish."""
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What one row adds to a leaf: its clipped gradient, then its clipped loss.
+
+    Formal guarantees:
+      Unit: one event. Each row's gradient has l2 norm <= ``clip`` exactly, its loss lies in
+        [0, loss_bound]; both are truncated toward zero to a lattice, which lengthens neither, and
+        sums of int64 are exact. x depends on earlier releases only. A void row (``is_void``)
+        contributes 0: exchanged for another it changes a leaf by at most L and B.
+      Sensitivity: a cap makes rows compete, so that whatever the relation, a neighbour replaces one
+        row of a leaf by another (or adds or removes one): the gradient part changes by at most
+        2 clip in l2, the loss part by at most loss_bound.
+
+    Attributes:
+      loss: of a prediction. clip: L. loss_bound: B; None: the loss is not released.
+      features: p, numbers in a row before the target. intercept: whether theta ends with one.
+    """
+
+    loss: PredictionLoss
+    clip: float
+    loss_bound: float | None
+    features: int
+    intercept: bool
+
+    def __post_init__(self) -> None:
+        for name, value in (("gradient", self.clip), ("loss", self.loss_bound)):
+            if value is not None and not SMALLEST < value < LARGEST:
+                raise ConfigError(f"model.clip.{name}", value, "must be a number above 0.")
+
+    @property
+    def parameters(self) -> int:
+        """d, length of theta."""
+        return self.features + self.intercept
+
+    @property
+    def dimension(self) -> int:
+        """D, coordinates of a leaf: d, and one for the loss."""
+        return self.parameters + (self.loss_bound is not None)
+
+    @property
+    def lattice(self) -> Lattice:
+        """Of the gradients."""
+        return Lattice.fitting(self.clip)
+
+    @property
+    def loss_lattice(self) -> Lattice:
+        """Of the losses."""
+        return Lattice.fitting(self.loss_bound or 1.0)
+
+    def sums(self, x: Floats, leaf: RowLeaf) -> Ints:
+        """Sums of a tick's rows, each at its own key's iterate.
+
+        Args:
+          x: (K, d), what the K keys play.
+          leaf: rows (N, p + 1) of features and target.
+
+        Returns:
+          (K, D) int64 lattice sums.
+        """
+        out = np.zeros((leaf.n_keys, self.dimension), dtype=np.int64)
+        n = len(leaf.rows)
+        if n:
+            values, counts = self.of_rows(x[leaf.keys], cast(Floats, leaf.rows)), leaf.counts
+            some = np.flatnonzero(counts)
+            if n > len(some):
+                values = np.add.reduceat(values, leaf.offsets[some], axis=0)
+            out[some] = values
+        return out
+
+    def of_rows(self, x: Floats, rows: Floats) -> Ints:
+        """Each row's own contribution. x: (N, d), the iterate it meets -> (N, D) int64."""
+        n, d = x.shape
+        point = np.ones((n, d))
+        point[:, : self.features] = rows[:, : self.features]
+        void = is_void(rows)
+        target = np.where(void, 0.0, rows[:, self.features])
+        prediction = row_dot(point, x)
+        out = np.empty((n, self.dimension), dtype=np.int64)
+        if self.loss_bound is not None:
+            value = self.loss.value(prediction, target)
+            value = np.where(void | np.isnan(value), 0.0, np.clip(value, 0.0, self.loss_bound))
+            out[:, d] = self.loss_lattice.truncate(value)
+        slope = self.loss.derivative(prediction, target)
+        point *= np.where(np.isfinite(slope) & ~void, slope, 0.0)[:, None]
+        shorten(point, self.clip)
+        out[:, :d] = self.lattice.truncate(point)
+        return out
+
+
+def shorten(rows: Floats, bound: float) -> None:
+    """Shortens rows in place to an exact l2 norm of at most ``bound``, a row by itself.
+
+    Whole rows at once (``bounding.clip.clip_l2`` goes column by column, for any magnitudes); a row
+    whose square overflows becomes zero.
+
+    Args:
+      rows: (N, d) float64, C-contiguous.
+      bound: in (2^-300, 2^300).
+    """
+    d = rows.shape[1]
+    with np.errstate(over="ignore"):
+        norm = np.sqrt(row_dot(rows, rows))
+    target = bound * (1 - (d + 16) * 2.0**-52)  # below the bound by more than all rounding
+    long = np.flatnonzero(~(norm <= target))
+    if long.size:  # an infinite norm makes the factor, and the row, 0
+        rows[long] *= (target / norm[long])[:, None]

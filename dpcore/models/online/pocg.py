@@ -1,0 +1,201 @@
+"""Private online convex programming: a baseline that puts noise on every iterate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.accounting.calibrate import gdp_mu
+from dpcore.accounting.guarantee import Loss
+from dpcore.arrays import Floats, Ints, arrays_of
+from dpcore.errors import ConfigError
+from dpcore.geometry.parse import parse_set
+from dpcore.leaves.rows import RowLeaf
+from dpcore.models.losses import parse_loss
+from dpcore.models.online.implicit_descent import DescentState, ImplicitDescent
+from dpcore.models.scaling import Scaling
+from dpcore.plan_config import PlanConfig
+from dpcore.pricing.price import Alternative
+from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+
+NAME = "online.pocg"
+MECHANISM = "output_perturbation"
+
+
+@dataclass(frozen=True)
+class Pocg:
+    """A linear model per key that follows implicit gradient steps and is noised when released.
+
+    At tick t theta_t is released: a noised iterate, made from earlier ticks' events. Noise of its
+    own on each of T iterates costs a factor sqrt(T) that a continual sum does not pay.
+
+    Formal guarantees: those of ``descent``. Rows are bounded by ``scaling`` to [-1, 1], so that
+      ||a||_2 <= sqrt(d). theta and coefficients are post-processing.
+
+    Attributes:
+      scaling: the public ranges. descent: the algorithm. intercept: whether theta ends with one.
+    """
+
+    scaling: Scaling
+    descent: ImplicitDescent
+    intercept: bool
+
+    leaf: ClassVar[Literal["sum", "rows"]] = "rows"
+    dtype: ClassVar[Any] = np.float64
+
+    @property
+    def dimension(self) -> int:
+        """d, length of theta."""
+        return self.descent.dimension
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row: the features, then the target."""
+        return len(self.scaling.columns)
+
+    @property
+    def cap(self) -> int:
+        """Rows a key and tick."""
+        return self.descent.cap
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numeric columns that are read."""
+        return tuple(dict.fromkeys(self.scaling.columns))
+
+    @property
+    def algorithm(self) -> str:
+        """Its name in the config."""
+        return NAME
+
+    @property
+    def regret(self) -> str:
+        """What is known about its regret, for people."""
+        return (
+            "Noise on every iterate: its standard deviation falls as sqrt(T) / t, so that regret "
+            "grows as sqrt(T) times a power of the dimension, whatever the window."
+        )
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Rows (n_events, width) float64 in [-1, 1]: scaled by the public ranges."""
+        return self.scaling.bound(columns, n_events)
+
+    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
+        """Rows are not summed before a model has met them."""
+        raise TypeError("a learner takes rows, not sums.")
+
+    def init(self, n_keys: int) -> DescentState:
+        """Every key starts at the set's public start."""
+        return self.descent.init(n_keys)
+
+    def step(
+        self, state: DescentState, leaves: tuple[RowLeaf, ...], noise: NoiseOf
+    ) -> tuple[DescentState, tuple[Floats, ...]]:
+        """A stride -> new state, and theta (n, K, d) played at each tick."""
+        new, played = self.descent.step(state, leaves, noise(0))
+        return new, (played,)
+
+    def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
+        """The model in scaled and in the user's units."""
+        return models(noisy[0], self.scaling, self.intercept, self.descent.loss.labels)
+
+    def loss(self, ticks: int | None) -> Loss:
+        """Loss of one record against everything released within ``ticks`` of its arrival."""
+        return self.descent.privacy(ticks)
+
+    def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
+        """What is released. The stddev after a projection is not additive: NaN."""
+        moved = float(self.descent.sensitivity(np.zeros(1, dtype=np.int64))[0])
+        return model_outputs(self.scaling, self.intercept, moved)
+
+    def state_bytes(self) -> int:
+        """Bytes of state per key."""
+        return sum(array.nbytes for array in arrays_of(self.init(1)))
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release."""
+        return {
+            "program": NAME,
+            "scaling": self.scaling.canonical(),
+            "intercept": self.intercept,
+            "descent": self.descent.canonical(),
+        }
+
+
+def models(
+    theta: Floats, scaling: Scaling, intercept: bool, labels: bool
+) -> tuple[Released, Released]:
+    """theta (n, K, d), and the same model in the user's units."""
+    coefficients = scaling.coefficients(theta, intercept, labels)
+    return (
+        Released("theta", None, theta, None),
+        Released("coefficients", None, coefficients, None),
+    )
+
+
+def model_outputs(
+    scaling: Scaling, intercept: bool, sensitivity: float
+) -> tuple[OutputInfo, OutputInfo]:
+    """What a plan says of ``models``."""
+    features, nan = scaling.columns[:-1], float("nan")
+    names = (*features, *(("intercept",) if intercept else ()))
+    whole = (*features, "intercept")
+    return (
+        OutputInfo("theta", None, len(names), sensitivity, nan, names),
+        OutputInfo("coefficients", None, len(whole), sensitivity, nan, whole),
+    )
+
+
+def refuse_own_curvature(model: Any, name: str) -> None:
+    """Raises ConfigError: the losses of linear models have no curvature that could be relied on."""
+    if model.own_curvature:
+        raise ConfigError(
+            "model.own_curvature", True, f"is not for {name}, which adds the curvature; remove it."
+        )
+
+
+def compile_pocg(config: PlanConfig) -> tuple[Pocg, tuple[Alternative, ...]]:
+    """The baseline for a config's ``model`` section; there is one way to run it.
+
+    Raises:
+      ConfigError: what it cannot serve: a clock without end, delta = 0, a loss with corners, a set
+        without projection, a continual sum that was named.
+    """
+    model = cast(Any, config).model
+    named, noise = config.mechanism.continual_sum, config.mechanism.noise
+    if named is not None:
+        raise ConfigError("mechanism.continual_sum", named, f"is not for {NAME}; remove it.")
+    if noise not in (None, "gaussian"):
+        raise ConfigError("mechanism.noise", noise, f"is not for {NAME}: gaussian only.")
+    refuse_own_curvature(model, NAME)
+    ticks = config.clock.to_clock().ticks
+    if ticks is None:
+        raise ConfigError(
+            "clock.end", None, f"is needed: {NAME} spreads its budget over all ticks."
+        )
+    dimension = len(model.features) + bool(model.intercept)
+    descent = ImplicitDescent(
+        set=parse_set(model.set, dimension),
+        curvature=float(model.curvature),
+        centre=(0.0,) * dimension if model.centre is None else tuple(map(float, model.centre)),
+        loss=parse_loss(model.loss, "model.loss"),
+        gradient_bound=float(model.clip.gradient),
+        reach=math.sqrt(dimension),
+        cap=model.cap,
+        horizon=ticks,
+        relation=config.privacy.relation,
+        budget=gdp_mu(config.privacy.epsilon, config.privacy.delta),
+    )
+    scaling = Scaling.of(tuple(model.features), model.target, model.ranges)
+    program = Pocg(scaling, descent, bool(model.intercept))
+    whole = program.loss(None).epsilon(config.privacy.delta)
+    first = float(descent.sigma(np.zeros(1, dtype=np.int64))[0])
+    chosen = Alternative(
+        MECHANISM, "gaussian", True, 1.0, program.state_bytes(), whole, {"theta over=all": first}
+    )
+    return program, (chosen,)

@@ -1,0 +1,272 @@
+"""Private quadratic follow-the-leader: a baseline that sums moments and solves for the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.accounting.guarantee import Loss
+from dpcore.arrays import Floats, Ints
+from dpcore.canonical import canonical_mechanism
+from dpcore.continual.base import ContinualSum, SumState
+from dpcore.errors import ConfigError
+from dpcore.geometry.parse import parse_set
+from dpcore.leaves.clip import clip_l2
+from dpcore.leaves.lattice import Lattice
+from dpcore.models.losses import Squared, parse_loss
+from dpcore.models.moments import BITS, Moments
+from dpcore.models.online.pocg import model_outputs, models, refuse_own_curvature
+from dpcore.models.online.ridge_leader import RidgeLeader
+from dpcore.models.scaling import Scaling, is_void
+from dpcore.plan_config import PlanConfig
+from dpcore.pricing.noises import noises_for, options_of, pick
+from dpcore.pricing.price import Alternative, budget_of, round_up, within_memory
+from dpcore.pricing.question import Question
+from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+from dpcore.registry import CONTINUAL_SUMS
+
+NAME = "online.pqftl"
+LATTICE = Lattice(2.0**-BITS)
+"""Of features and target; products are whole multiples of its square."""
+
+
+class PqftlState(NamedTuple):
+    """State of K learners.
+
+    Attributes:
+      sums: of the continual sum (clean: to be protected).
+      released: (K, D) what it released at the last tick, lattice units.
+    """
+
+    sums: SumState
+    released: Floats
+
+
+@dataclass(frozen=True)
+class Pqftl:
+    """A linear model per key: the ridge solution of noisy running sums of (x x^T, x y).
+
+    At tick t theta_t is released: a function of what was released before, made of earlier ticks'
+    events. The noise has d (d + 1) / 2 + d coordinates where a gradient has d, and no gradient is
+    clipped: the sensitivity grows with the square of the features' length.
+
+    Formal guarantees:
+      Unit: one event. Relation: the plan's; a leaf is a plain sum, so rows do not compete.
+      Sensitivity: x (with its intercept) is clipped to l2 norm ``reach`` and truncated toward zero
+        to a lattice together with |y| <= 1; products are exact, so that the joint change of
+        (svec(x x^T), x y) is at most ``Moments.sensitivity``, which ``mechanism`` was given. A void
+        row is the event (0, 0), its constant included.
+      Guarantee: that of the continual sum. All the rest is post-processing.
+      Source: Jain, Kothari, Thakurta (2012), PQFTL; sums and sensitivity as in incremental
+        regression, Kasiviswanathan, Nissim, Jin (2017), joint.
+
+    Attributes:
+      scaling: the public ranges. rule: what follows from the sums. mechanism: the continual sum.
+      reach: X, bound on ||x||_2. intercept: whether theta ends with one.
+    """
+
+    scaling: Scaling
+    rule: RidgeLeader
+    mechanism: ContinualSum
+    reach: float
+    intercept: bool
+
+    leaf: ClassVar[Literal["sum", "rows"]] = "sum"
+
+    @property
+    def dimension(self) -> int:
+        """D, coordinates of a leaf."""
+        return self.mechanism.dimension
+
+    @property
+    def moments(self) -> Moments:
+        """What a leaf holds."""
+        return moments_of(len(self.scaling.columns) - 1 + self.intercept, self.reach)
+
+    @property
+    def capacity(self) -> int:
+        """Events of a key and tick that exact sums have room for."""
+        return self.moments.capacity
+
+    @property
+    def row_width(self) -> int:
+        """Numbers in a row: few rows are smaller than their moments, and summed late."""
+        return self.moments.width
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numeric columns that are read."""
+        return tuple(dict.fromkeys(self.scaling.columns))
+
+    @property
+    def algorithm(self) -> str:
+        """Its name in the config."""
+        return NAME
+
+    @property
+    def regret(self) -> str:
+        """What is known about its regret, for people."""
+        return (
+            "Regret grows as a power of ln T while the set's constraint does not bind; where it "
+            "binds, projecting the ridge solution loses a constant at every tick."
+        )
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Scaled features, with their constant, and target on the lattice; void rows are 0."""
+        scaled = self.scaling.bound(columns, n_events)
+        features = scaled.rows[:, :-1]
+        if self.intercept:
+            features = np.concatenate([features, np.ones((n_events, 1))], axis=1)
+        x, over, _ = clip_l2(features, self.reach)
+        rows = np.concatenate([x, scaled.rows[:, -1:]], axis=1)
+        rows[is_void(scaled.rows)] = 0.0
+        rows = LATTICE.truncate(rows)
+        return Bounded(rows.astype(np.float64), scaled.clipped + over, scaled.non_finite)
+
+    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
+        """Exact sums per cell."""
+        return self.moments.accumulate(rows, cells, n_cells)
+
+    @property
+    def sums(self) -> tuple[ContinualSum, ...]:
+        """Where the noise comes from."""
+        return (self.mechanism,)
+
+    def init(self, n_keys: int) -> PqftlState:
+        """No data."""
+        return PqftlState(self.mechanism.init(n_keys), np.zeros((n_keys, self.dimension)))
+
+    def step(
+        self, state: PqftlState, leaves: Ints, noise: NoiseOf
+    ) -> tuple[PqftlState, tuple[Floats, ...]]:
+        """A stride -> new state, and the sums (n, K, D) that were released before each tick."""
+        sums, (released,) = self.mechanism.step(state.sums, leaves, noise(0))
+        before = np.concatenate([state.released[None], released[:-1]])
+        return PqftlState(sums, released[-1].copy()), (before,)
+
+    def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
+        """The model in scaled and in the user's units."""
+        n, n_keys, size = noisy[0].shape
+        flat = (noisy[0] * LATTICE.resolution**2).reshape(n * n_keys, size)
+        theta = self.rule(flat, np.repeat(ticks.astype(np.float64), n_keys))
+        return models(theta.reshape(n, n_keys, -1), self.scaling, self.intercept, False)
+
+    def loss(self, ticks: int | None) -> Loss:
+        """That of the continual sum."""
+        return self.mechanism.loss(ticks)
+
+    def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
+        """What is released. The stddev of a solution is not additive: NaN."""
+        return model_outputs(self.scaling, self.intercept, self.mechanism.sensitivity)
+
+    def state_bytes(self) -> int:
+        """Bytes of state per key."""
+        return self.mechanism.state_bytes() + 8 * self.dimension
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release."""
+        return {
+            "program": NAME,
+            "scaling": self.scaling.canonical(),
+            "intercept": self.intercept,
+            "lattice": LATTICE.resolution.hex(),
+            "reach": self.reach.hex(),
+            "rule": self.rule.canonical(),
+            "mechanism": canonical_mechanism(self.mechanism),
+        }
+
+
+def moments_of(dimension: int, reach: float) -> Moments:
+    """Of x with ||x||_2 <= reach, its constant in it, and one target in [-1, 1]."""
+    return Moments(dimension, 1, False, reach, 1.0)
+
+
+def build_statistics(name: str, moments: Moments, question: Question, budget: Loss) -> ContinualSum:
+    """A continual sum over the statistics, calibrated to the budget.
+
+    Formal guarantees:
+      Sensitivity in units of the scales, under which the lattice's l2 norm is that of (svec(x x^T),
+      x y) in units of the data: ``Moments.sensitivity``. Where losses add and not their squares,
+      replace_anywhere pays for both events.
+
+    Raises:
+      ConfigError: it cannot serve.
+    """
+    sensitivity = moments.sensitivity(question.relation, add_up=budget.kind == "pure")
+    scales = tuple(map(round_up, moments.scales))
+    cls = CONTINUAL_SUMS[name]
+    mechanism: ContinualSum = cls.calibrated(
+        dimension=len(scales),
+        scales=scales,
+        sensitivity=round_up(sensitivity),
+        overs=(None,),
+        window=question.window,
+        horizon=question.horizon,
+        budget=budget,
+        **{k: v for k, v in question.options if k in getattr(cls, "settings", {})},
+    )
+    within_memory(name, mechanism.state_bytes())
+    return replace(mechanism, noise_scale=round_up(mechanism.noise_scale))
+
+
+def compile_pqftl(config: PlanConfig) -> tuple[Pqftl, tuple[Alternative, ...]]:
+    """The baseline for a config's ``model`` section: over a full-history tree unless another
+    continual sum is named.
+
+    Raises:
+      ConfigError: what it cannot serve: a loss that is not squared, a set without projection, or
+        what the continual sum refuses.
+    """
+    model = cast(Any, config).model
+    refuse_own_curvature(model, NAME)
+    if not isinstance(parse_loss(model.loss, "model.loss"), Squared):
+        raise ConfigError("model.loss", model.loss, f"must be squared for {NAME}.")
+    name = config.mechanism.continual_sum or "tree"
+    if name not in CONTINUAL_SUMS:
+        raise ConfigError(
+            "mechanism.continual_sum", name, f"must be one of {sorted(CONTINUAL_SUMS)}."
+        )
+    dimension = len(model.features) + bool(model.intercept)
+    scaling = Scaling.of(tuple(model.features), model.target, model.ranges)
+    centre = (0.0,) * dimension if model.centre is None else tuple(map(float, model.centre))
+    rule = RidgeLeader(parse_set(model.set, dimension), float(model.curvature), centre)
+    reach, clock = math.sqrt(dimension) * (1 + 2.0**-30), config.clock.to_clock()
+    question = Question(
+        (),
+        (),
+        config.privacy.relation,
+        may_vanish=True,
+        window=config.privacy.window_ticks(clock),
+        horizon=clock.ticks,
+        options=options_of(config),
+    )
+    tried: list[tuple[Alternative, Pqftl | None]] = []
+    for noise in noises_for(config):
+        if noise not in CONTINUAL_SUMS[name].kinds:
+            continue
+        budget = budget_of(noise, config.privacy.epsilon, config.privacy.delta)
+        try:
+            mechanism = build_statistics(name, moments_of(dimension, reach), question, budget)
+        except ConfigError as error:
+            cannot = Alternative(name, noise, False, math.inf, 0, None, {}, error.remedy)
+            tried.append((cannot, None))
+            continue
+        program = Pqftl(scaling, rule, mechanism, reach, bool(model.intercept))
+        worst = float(mechanism.stddev(question.ticks(), None)[:, -1].max())
+        worst *= LATTICE.resolution**2
+        window = question.window or question.horizon
+        ten = mechanism.loss(None if window is None else 10 * window)
+        after = ten.epsilon(config.privacy.delta)
+        note = "no protection after the window" if math.isinf(after) else ""
+        named = {"moments over=all": worst}
+        alternative = Alternative(
+            name, noise, False, worst**2, program.state_bytes(), after, named, note
+        )
+        tried.append((alternative, program))
+    chosen, ranked = pick(config, cast(Any, tried), name)
+    return cast(Any, chosen), ranked

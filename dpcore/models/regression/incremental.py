@@ -1,0 +1,255 @@
+"""Private incremental regression: models of everything so far, from noisy running moments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.accounting.guarantee import Loss, compose
+from dpcore.arrays import Floats, Ints, State
+from dpcore.canonical import canonical_mechanism
+from dpcore.continual.base import ContinualSum
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.models.moments import Statistics
+from dpcore.models.regression.bands import stddev_along
+from dpcore.models.regression.fit import fit_of, typical_band
+from dpcore.models.regression.quadratic import PrivateQuadratic
+from dpcore.models.regression.ridge import canonical_ridge, ridge_for
+from dpcore.models.regression.rows import EventRows
+from dpcore.models.regression.solver import Solver
+from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+
+
+@dataclass(frozen=True)
+class Incremental:
+    """A linear model per key and target: least squares over a set, of all events so far.
+
+    At tick t theta_t is released, a function of what the private sums show of ticks 0 .. t:
+    argmin over the set of theta' A theta - 2 q' theta, A the noisy sum of x x^T with its negative
+    eigenvalues at 0 plus the ridge, q the noisy sum of x y. Nothing but the sums is kept.
+
+    Formal guarantees:
+      Unit: one event. Relation: the plan's; a leaf is a plain sum, so rows do not compete.
+      Sensitivity: ``rows`` keeps ||x||_2 <= X and ||y||_2 <= Y exactly on the lattice, products are
+        exact, and so one neighbour moves the joint (svec(x x^T), x y^T[, y^2]) by no more than
+        ``Moments.sensitivity``, which the sum was calibrated for.
+      Guarantee: that of the continual sums, composed. Solving, bands and errors are post-processing
+        of their releases.
+      Source: Kasiviswanathan, Nissim, Jin (2017), Algorithm 2 (PrivIncReg1), with one joint release
+        in place of two.
+
+    Attributes:
+      rows: columns, ranges, bounds. parts: continual sums over consecutive coordinates of a leaf;
+        one, unless it is a baseline. set: where models lie. ridge: weight of |theta|^2;
+        None: the size of the noise, see ``ridge_for``.
+      solver: how models are found. error: whether mse and r2 are released. statistics: whether
+        the moments are. algorithm: its name in the config.
+    """
+
+    rows: EventRows
+    parts: tuple[ContinualSum, ...]
+    set: ConvexSet
+    ridge: float | None
+    solver: Solver
+    error: bool
+    statistics: bool
+    algorithm: str
+
+    leaf: ClassVar[Literal["sum", "rows"]] = "sum"
+
+    @property
+    def dimension(self) -> int:
+        """D, coordinates of a leaf."""
+        return self.rows.moments.dimension
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numeric columns that are read."""
+        return self.rows.columns
+
+    @property
+    def capacity(self) -> int:
+        """Events of a key and tick that exact sums have room for."""
+        return self.rows.moments.capacity
+
+    @property
+    def row_width(self) -> int:
+        """Numbers in a row: few rows are smaller than their moments, and summed late."""
+        return self.rows.moments.width
+
+    @property
+    def over(self) -> int | None:
+        """Ticks that a model is of; None: all since the start."""
+        return self.parts[0].overs[0]
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Lattice rows of scaled features and targets, within their norms."""
+        return self.rows.bound(columns, n_events)
+
+    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
+        """Exact moments per cell."""
+        return self.rows.moments.accumulate(rows, cells, n_cells)
+
+    @property
+    def sums(self) -> tuple[ContinualSum, ...]:
+        """Where the noise comes from."""
+        return self.parts
+
+    def init(self, n_keys: int) -> State:
+        """No data."""
+        return tuple(part.init(n_keys) for part in self.parts)
+
+    def step(self, state: State, leaves: Ints, noise: NoiseOf) -> tuple[State, tuple[Floats, ...]]:
+        """A stride -> new state, and the noisy moments (n, K, D) in lattice units."""
+        states, found, start = [], [], 0
+        for index, part in enumerate(self.parts):
+            mine = leaves[:, :, start : start + part.dimension]
+            new, (released,) = part.step(state[index], mine, noise(index))
+            states.append(new)
+            found.append(released)
+            start += part.dimension
+        whole = found[0] if len(found) == 1 else np.concatenate(found, axis=2)
+        return tuple(states), (whole,)
+
+    def stddev(self, ticks: Ints) -> Floats:
+        """(m,) s, of the noise of a coordinate of (svec(Q), q), scaled units; of parts the most."""
+        found = [part.unit_variance * part.factor(ticks, self.over) for part in self.parts]
+        return np.asarray(np.sqrt(np.max(np.stack(found), axis=0)) * self._rounding)
+
+    @cached_property
+    def _rounding(self) -> float:
+        """What rounding up made of scales that are 1 in scaled units."""
+        return max(float(part.scales[0]) for part in self.parts) * self.rows.moments.resolution
+
+    def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
+        """Models in scaled and user units with their bands; errors and moments if asked."""
+        n, n_keys, size = noisy[0].shape
+        moments = self.rows.moments
+        found = moments.unpack(noisy[0].reshape(n * n_keys, size))
+        deviation = np.repeat(self.stddev(ticks), n_keys)
+        ridge = ridge_for(self.ridge, deviation, self.set)
+        quadratic = PrivateQuadratic(found.matrix, found.right, ridge)
+        theta = self.solver(quadratic, self.set, deviation)
+        out = self._models(quadratic, theta, deviation, (n, n_keys))
+        if self.rows.intercept:
+            out.append(self._band(quadratic, theta, found, deviation, (n, n_keys)))
+        if self.error:
+            out.extend(self._errors(found, theta, deviation, (n, n_keys)))
+        if self.statistics:
+            each = [part.stddev(ticks, self.over) for part in self.parts]
+            spread = np.concatenate(each, axis=1)[:, None, :] * moments.resolution
+            value = noisy[0] * moments.resolution
+            out.append(Released("moments", self.over, value, np.broadcast_to(spread, value.shape)))
+        return tuple(out)
+
+    def _models(
+        self, quadratic: PrivateQuadratic, theta: Floats, stddev: Floats, shape: tuple[int, int]
+    ) -> list[Released]:
+        d = theta.shape[2]
+        directions = np.concatenate([np.eye(d), self._user_units])
+        spread = stddev_along(quadratic, theta, stddev, directions, self.set)
+        users = spread[:, :, d:] * self._half[:, None]
+        return [
+            self._released("theta", theta, shape, spread[:, :, :d]),
+            self._released("coefficients", self.rows.coefficients(theta), shape, users),
+        ]
+
+    def _band(
+        self,
+        quadratic: PrivateQuadratic,
+        theta: Floats,
+        found: Statistics,
+        stddev: Floats,
+        shape: tuple[int, int],
+    ) -> Released:
+        count = np.maximum(found.matrix[:, -1, -1], 1.0)
+        widest = self.rows.moments.reach * self.set.diameter / 2
+        band = np.minimum(typical_band(quadratic, theta, count, stddev), widest)
+        return self._released("band", band * self._half, shape)
+
+    def _errors(
+        self, found: Statistics, theta: Floats, stddev: Floats, shape: tuple[int, int]
+    ) -> tuple[Released, Released]:
+        fit, unit = fit_of(found, theta, stddev), self._half**2
+        return (
+            self._released("mse", fit.mse * unit, shape, fit.mse_stddev * unit),
+            self._released("r2", fit.r2, shape, fit.r2_stddev),
+        )
+
+    def _released(
+        self, name: str, value: Floats, shape: tuple[int, int], stddev: Floats | None = None
+    ) -> Released:
+        """(n K, ...) -> (n, K, m)."""
+        spread = None if stddev is None else stddev.reshape(*shape, -1)
+        return Released(name, self.over, value.reshape(*shape, -1), spread)
+
+    @cached_property
+    def _half(self) -> Floats:
+        """(k,) half of each target's range."""
+        return np.array([scaling.half[-1] for scaling in self.rows.scalings])
+
+    @cached_property
+    def _user_units(self) -> Floats:
+        """(p + 1, d): coefficients in the user's units, per half range of the target."""
+        d = self.rows.moments.features
+        scaling = self.rows.scalings[0]
+        points = np.concatenate([np.zeros((1, d)), np.eye(d)])
+        moved = scaling.coefficients(points, self.rows.intercept, False)
+        return np.asarray((moved[1:] - moved[0]).T / scaling.half[-1])
+
+    def loss(self, ticks: int | None) -> Loss:
+        """Composition over the parts."""
+        return compose(tuple(part.loss(ticks) for part in self.parts))
+
+    def labels(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Names of coefficients, of each target in turn where there are several."""
+        targets = self.rows.targets
+        if len(targets) == 1:
+            return names
+        return tuple(f"{target}.{name}" for target in targets for name in names)
+
+    def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
+        """What is released. The stddev of a model depends on the data: NaN."""
+        rows, over, nan = self.rows, self.over, float("nan")
+        sensitivity = max(part.sensitivity for part in self.parts)
+        constant = ("intercept",) if rows.intercept else ()
+        named = {
+            "theta": self.labels((*rows.features, *constant)),
+            "coefficients": self.labels((*rows.features, "intercept")),
+        }
+        if rows.intercept:
+            named["band"] = rows.targets
+        if self.error:
+            named.update({"mse": rows.targets, "r2": rows.targets})
+        found = [OutputInfo(name, over, len(x), sensitivity, nan, x) for name, x in named.items()]
+        if self.statistics:
+            worst = float(self.stddev(ticks).max())
+            size = self.dimension
+            names = rows.moments.labels((*rows.features, *constant), rows.targets)
+            found.append(OutputInfo("moments", over, size, sensitivity, worst, names))
+        return tuple(found)
+
+    def state_bytes(self) -> int:
+        """Bytes of state per key."""
+        return sum(part.state_bytes() for part in self.parts)
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release; scales follow from the moments."""
+        return {
+            "program": self.algorithm,
+            "rows": self.rows.canonical(),
+            "set": self.set.canonical(),
+            "ridge": canonical_ridge(self.ridge),
+            "solver": self.solver.canonical(),
+            "error": self.error,
+            "statistics": self.statistics,
+            "parts": [
+                {**canonical_mechanism(replace(part, scales=())), "scales": part.scales[0].hex()}
+                for part in self.parts
+            ],
+        }

@@ -1,0 +1,229 @@
+"""Private incremental regression in many dimensions: project, sum with noise, solve, lift."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.accounting.guarantee import Loss
+from dpcore.arrays import Floats, Ints
+from dpcore.canonical import canonical_mechanism
+from dpcore.continual.base import ContinualSum, SumState
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.models.regression.lifting import Embedded, is_least, lift, solve_embedded
+from dpcore.models.regression.projected_rows import ProjectedRows
+from dpcore.models.regression.quadratic import PrivateQuadratic
+from dpcore.models.regression.ridge import canonical_ridge, ridge_for
+from dpcore.models.regression.solver import Solver
+from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+
+NAME = "regression.projected"
+STEPS = 5000
+_TOGETHER = 1 << 20
+"""Numbers in the matrices that are solved together, at most."""
+
+
+@dataclass(frozen=True)
+class Projected:
+    """A linear model per key and target of d features, from moments in m < d dimensions.
+
+    At tick t theta_t is released: the theta in the set whose Phi theta is best for the noisy
+    moments of ((|x| / |Phi x|) Phi x, y) over ticks 0 .. t, and of all with that Phi theta the one
+    of the least gauge. The noise has m (m + 1) / 2 + m coordinates in place of d (d + 1) / 2 + d.
+
+    Formal guarantees:
+      Unit: one event. Relation: the plan's; a leaf is a plain sum, so rows do not compete.
+      Sensitivity: ``rows`` keeps ||Phi x~||_2 <= X and ||y||_2 <= Y exactly on the lattice; Phi is
+        public and drawn without data; an event outside the set of inputs is the zero event, which
+        is decided for it alone. So one neighbour moves the joint (svec, x y^T) by no more than
+        ``Moments.sensitivity`` in m dimensions, for which ``mechanism`` was calibrated.
+      Guarantee: that of the continual sum. Solving and lifting are post-processing.
+      Source: Kasiviswanathan, Nissim, Jin (2017), Algorithm 3 (PrivIncReg2), with one joint release
+        in place of two.
+
+    Attributes:
+      rows: columns, ranges, Phi, bounds. mechanism: continual sum of the moments. set: where models
+        lie, in d dimensions. ridge: weight of |Phi theta|^2; None: as ``ridge_for``. solver:
+        tolerance and most steps. statistics: whether the moments are released. notes: for the plan.
+    """
+
+    rows: ProjectedRows
+    mechanism: ContinualSum
+    set: ConvexSet
+    ridge: float | None
+    solver: Solver
+    statistics: bool
+    notes: tuple[str, ...] = ()
+
+    leaf: ClassVar[Literal["sum", "rows"]] = "sum"
+
+    @property
+    def dimension(self) -> int:
+        """D, coordinates of a leaf."""
+        return self.rows.moments.dimension
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numeric columns that are read."""
+        return self.rows.columns
+
+    @property
+    def algorithm(self) -> str:
+        """Its name in the config."""
+        return NAME
+
+    @property
+    def capacity(self) -> int:
+        """Events of a key and tick that exact sums have room for."""
+        return self.rows.moments.capacity
+
+    @property
+    def row_width(self) -> int:
+        """Numbers in a row: few rows are smaller than their moments, and summed late."""
+        return self.rows.moments.width
+
+    @property
+    def over(self) -> int | None:
+        """Ticks that a model is of; None: all since the start."""
+        return self.mechanism.overs[0]
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Lattice rows of projected features and targets, within their norms."""
+        return self.rows.bound(columns, n_events)
+
+    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
+        """Exact moments per cell."""
+        return self.rows.moments.accumulate(rows, cells, n_cells)
+
+    @property
+    def sums(self) -> tuple[ContinualSum, ...]:
+        """Where the noise comes from."""
+        return (self.mechanism,)
+
+    def init(self, n_keys: int) -> SumState:
+        """No data."""
+        return self.mechanism.init(n_keys)
+
+    def step(
+        self, state: SumState, leaves: Ints, noise: NoiseOf
+    ) -> tuple[SumState, tuple[Floats, ...]]:
+        """A stride -> new state, and the noisy moments (n, K, D) in lattice units."""
+        return self.mechanism.step(state, leaves, noise(0))
+
+    @cached_property
+    def _phi(self) -> Floats:
+        """(m, d): Phi, and 1 for the constant."""
+        phi = self.rows.projection.matrix
+        if not self.rows.events.intercept:
+            return phi
+        out = np.zeros((phi.shape[0] + 1, phi.shape[1] + 1))
+        out[:-1, :-1], out[-1, -1] = phi, 1.0
+        return out
+
+    @cached_property
+    def _spread(self) -> float:
+        """Largest singular value of Phi."""
+        largest = float(np.linalg.eigvalsh(self._phi @ self._phi.T)[-1])
+        return math.sqrt(largest) * (1 + 2.0**-20)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without Phi, which follows from its seed."""
+        kept = {name: value for name, value in self.__dict__.items() if name not in _CACHED}
+        return kept
+
+    def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
+        """Lifted models in scaled and user units, and the moments if asked."""
+        n, n_keys, size = noisy[0].shape
+        moments, over = self.rows.moments, self.over
+        flat = noisy[0].reshape(n * n_keys, size)
+        k, d = moments.targets, self.set.dimension
+        theta = np.empty((len(flat), k, d))
+        most = max(1, _TOGETHER // (moments.features**2 + k * d))
+        noise = self.mechanism.stddev(ticks, over)[:, 0] * moments.resolution
+        deviation = np.repeat(noise, n_keys)
+        for first in range(0, len(flat), most):
+            span = slice(first, first + most)
+            theta[span] = self._models(flat[span], deviation[span])
+        shape = (n, n_keys, -1)
+        found = [
+            Released("theta", over, theta.reshape(shape), None),
+            Released("coefficients", over, self.rows.coefficients(theta).reshape(shape), None),
+        ]
+        if self.statistics:
+            spread = self.mechanism.stddev(ticks, over)[:, None, :] * moments.resolution
+            value = noisy[0] * moments.resolution
+            found.append(Released("moments", over, value, np.broadcast_to(spread, value.shape)))
+        return tuple(found)
+
+    def _models(self, values: Floats, deviation: Floats) -> Floats:
+        """(n, D) lattice sums, and the noise of each -> (n, k, d)."""
+        found = self.rows.moments.unpack(values)
+        ridge = ridge_for(self.ridge, deviation, self.set)
+        quadratic = PrivateQuadratic(found.matrix, found.right, ridge)
+        steps = STEPS if self.solver.steps is None else self.solver.steps
+        theta = solve_embedded(
+            quadratic, self._phi, self._spread, self.set, self.solver.tolerance, steps
+        ).theta
+        nothing = np.zeros(theta.shape[:2])
+        problem = Embedded(
+            self._phi, quadratic.convex, quadratic.right, nothing[:, 0], nothing[:, 0], nothing
+        )
+        for row, target in np.argwhere(~is_least(problem, theta, self.set)):
+            theta[row, target] = lift(theta[row, target], self._phi, self.set)
+        return theta
+
+    def loss(self, ticks: int | None) -> Loss:
+        """That of the continual sum."""
+        return self.mechanism.loss(ticks)
+
+    def labels(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Names of coefficients, of each target in turn where there are several."""
+        targets = self.rows.events.targets
+        if len(targets) == 1:
+            return names
+        return tuple(f"{target}.{name}" for target in targets for name in names)
+
+    def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
+        """What is released. The stddev of a lifted model depends on the data: NaN."""
+        events, over, nan = self.rows.events, self.over, float("nan")
+        constant = ("intercept",) if events.intercept else ()
+        moved = self.mechanism.sensitivity
+        theta = self.labels((*events.features, *constant))
+        whole = self.labels((*events.features, "intercept"))
+        found = [
+            OutputInfo("theta", over, len(theta), moved, nan, theta),
+            OutputInfo("coefficients", over, len(whole), moved, nan, whole),
+        ]
+        if self.statistics:
+            resolution = self.rows.moments.resolution
+            worst = float(self.mechanism.stddev(ticks, over).max()) * resolution
+            names = tuple(f"phi_{i + 1}" for i in range(self.rows.projection.dimension))
+            named = self.rows.moments.labels((*names, *constant), events.targets)
+            found.append(OutputInfo("moments", over, self.dimension, moved, worst, named))
+        return tuple(found)
+
+    def state_bytes(self) -> int:
+        """Bytes of state per key."""
+        return self.mechanism.state_bytes()
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release; scales follow from the moments."""
+        part = canonical_mechanism(replace(self.mechanism, scales=()))
+        return {
+            "program": NAME,
+            "rows": self.rows.canonical(),
+            "set": self.set.canonical(),
+            "ridge": canonical_ridge(self.ridge),
+            "solver": self.solver.canonical(),
+            "statistics": self.statistics,
+            "mechanism": {**part, "scales": self.mechanism.scales[0].hex()},
+        }
+
+
+_CACHED = frozenset({"_phi", "_spread"})

@@ -1,0 +1,42 @@
+"""How hard a regression pulls to 0: as the user says, or as hard as the noise pulls elsewhere."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpcore.arrays import Floats
+from dpcore.geometry.convex_set import ConvexSet
+
+
+def ridge_for(ridge: float | None, stddev: Floats, convex_set: ConvexSet) -> float | Floats:
+    """Weight of |theta|^2 in every system.
+
+    Without a number: the most that the noise E of the matrix is expected to move the objective by
+    inside the set, over the square of the set's reach r. With w the set's Gaussian width,
+    E max theta' E theta <= sqrt 2 s r w (Sudakov and Fernique), so that the ridge is
+    sqrt 2 s w / r: s sqrt(2 d) in an l2 ball, where that is E's largest eigenvalue, and about
+    2 s sqrt(ln 2d) in an l1 ball, where sparse models hardly meet the noise. What is below it
+    cannot be told from noise; a direction that many events show is far above, and hardly moved. It
+    is public, needs no budget, and is 0 where there is no noise.
+
+    Args:
+      ridge: of the config. stddev: (n,) s, of the noise of a coordinate of (svec(Q), q).
+      convex_set: where models lie.
+
+    Source: as in adaptive regularisation of private regression, Wang (2018), "Revisiting
+      differentially private linear regression", with the known noise alone.
+    """
+    if ridge is not None:
+        return ridge
+    reach = convex_set.farthest(np.zeros(convex_set.dimension))
+    if not reach > 0:
+        return 0.0
+    share = convex_set.gaussian_width() / reach
+    return stddev * math.sqrt(2) * min(share, math.sqrt(convex_set.dimension))
+
+
+def canonical_ridge(ridge: float | None) -> str:
+    """For the plan."""
+    return "noise" if ridge is None else ridge.hex()

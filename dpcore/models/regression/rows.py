@@ -1,0 +1,242 @@
+"""Events as rows of whole numbers, each within its l2 bounds: what moments are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.arrays import Floats
+from dpcore.errors import ConfigError
+from dpcore.models.moments import Moments
+from dpcore.models.scaling import Scaling
+from dpcore.program import Bounded
+
+_CHUNK = 1 << 15
+"""Events that are bounded at once: a column of them stays in the cache."""
+_TOGETHER = 1 << 16
+"""Numbers whose norms are looked at together."""
+_SHRINK = 1 - 2.0**-48
+"""More than the rounding of a norm and of a product with it."""
+
+
+def columns_for(width: int, n: int) -> Floats:
+    """An empty (width, n) table whose columns lie apart in memory by no multiple of a page, which
+    matrix products over a part of the columns would pay for."""
+    stride = -(-n // 8) * 8
+    return np.empty((width, stride + 8 * (stride % 512 == 0)))[:, :n]
+
+
+def fit(table: Floats, moments: Moments, rounded: bool = False) -> int:
+    """Rounds events in place to whole numbers within the bounds of ``moments``.
+
+    An event with ||x||_2 > reach is scaled down as a whole, (x, y) by one factor: in a least
+    squares it keeps what it says and has less weight. A target vector with ||y||_2 > height is
+    shortened alone.
+
+    Formal guarantees:
+      Afterwards ||x||_2 <= reach 2^bits and ||y||_2 <= height 2^bits exactly: squares of whole
+      numbers are added exactly in float64 (below 2^53), and are compared with a whole number. A row
+      that rounding to the nearest leaves too long is truncated toward zero instead. A row's result
+      depends on that row alone.
+
+    Args:
+      table: (d + k, n) float64, one event a column, in units in which 1 is 2^bits; finite.
+      rounded: whether the numbers are whole already.
+
+    Returns:
+      How many events were too long.
+    """
+    if not rounded:
+        np.rint(table, out=table)
+    d, bits, long = moments.features, moments.bits, 0
+    features_bind = d * moments.largest > _square(moments.reach, bits)
+    targets_bind = moments.targets * moments.largest > _square(moments.height, bits)
+    if not (features_bind or targets_bind):
+        return 0
+    step = max(256, _TOGETHER // moments.width)
+    for first in range(0, table.shape[1], step):
+        part = table[:, first : first + step]
+        if features_bind:
+            long += _shorten(part, slice(0, d), slice(None), moments.reach, bits)
+        if targets_bind:
+            long += _shorten(part, slice(d, None), slice(d, None), moments.height, bits)
+    return long
+
+
+def _square(bound: float, bits: int) -> int:
+    """Largest squared norm of whole numbers, floor((bound 2^bits)^2), exactly."""
+    return int(Fraction(bound) ** 2 * 4**bits)
+
+
+def _squared_norms(part: Floats) -> Floats:
+    return np.asarray(np.einsum("ij,ij->j", part, part))
+
+
+def _shorten(table: Floats, measured: slice, scaled: slice, bound: float, bits: int) -> int:
+    """Scales the rows ``scaled`` of too long columns, so that the rows ``measured`` fit."""
+    limit = _square(bound, bits)
+    square = _squared_norms(table[measured])
+    long = np.flatnonzero(square > limit)
+    if not long.size:
+        return 0
+    many = 4 * long.size > len(square)  # then a pass over all columns is faster than a selection
+    where: Any = slice(None) if many else long
+    factor = np.ldexp(bound, bits) * _SHRINK / np.sqrt(np.maximum(square[where], limit))
+    if many:
+        factor[square <= limit] = 1.0
+    exact = table[scaled, where] * factor
+    rounded = np.rint(exact)
+    first = measured.start - (scaled.start or 0)
+    inside = slice(first, None if measured.stop is None else first + measured.stop)
+    over = np.flatnonzero(_squared_norms(rounded[inside]) > limit)
+    rounded[:, over] = np.trunc(exact[:, over])
+    table[scaled, where] = rounded
+    return len(long)
+
+
+@dataclass(frozen=True)
+class EventRows:
+    """Features and targets, each mapped from its public range onto [-1, 1], as lattice rows.
+
+    An event with a missing or non-finite number counts as none: its row is 0. What lies outside a
+    range is moved to the nearer bound and counted.
+
+    Attributes:
+      features, targets: names of columns. low, high: ranges of the features, then of the targets.
+      intercept: whether x ends with the constant 1.
+      moments: the bounds and the lattice.
+    """
+
+    features: tuple[str, ...]
+    targets: tuple[str, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    intercept: bool
+    moments: Moments
+
+    def __post_init__(self) -> None:
+        expected = len(self.features) + self.intercept, len(self.targets)
+        if (self.moments.features, self.moments.targets) != expected:
+            raise ConfigError(
+                "model.features", list(self.features), f"do not fit moments of {expected}."
+            )
+        Scaling(self.columns, self.low, self.high)  # refuses empty ranges
+
+    @classmethod
+    def of(cls, model: Any, moments: Moments) -> EventRows:
+        """From the config's ``model`` section.
+
+        Raises:
+          ConfigError: a column without a range, or an empty one.
+        """
+        features, targets = tuple(model.features), tuple(model.targets)
+        low, high = [], []
+        for target in targets:
+            scaling = Scaling.of(features, target, model.ranges)
+            low.append(scaling.low)
+            high.append(scaling.high)
+        return cls(
+            features,
+            targets,
+            (*low[0][:-1], *(one[-1] for one in low)),
+            (*high[0][:-1], *(one[-1] for one in high)),
+            bool(model.intercept),
+            moments,
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numeric columns that are read: features, then targets."""
+        return (*self.features, *self.targets)
+
+    @cached_property
+    def scalings(self) -> tuple[Scaling, ...]:
+        """The features with each target."""
+        p = len(self.features)
+        return tuple(
+            Scaling(
+                (*self.features, target),
+                (*self.low[:p], self.low[p + j]),
+                (*self.high[:p], self.high[p + j]),
+            )
+            for j, target in enumerate(self.targets)
+        )
+
+    @cached_property
+    def _middle(self) -> Floats:
+        return Scaling(self.columns, self.low, self.high).middle
+
+    @cached_property
+    def _per_unit(self) -> Floats:
+        """Lattice steps in one unit of each column."""
+        half = Scaling(self.columns, self.low, self.high).half
+        return np.asarray(np.ldexp(1.0, self.moments.bits) / half)
+
+    @cached_property
+    def _overshoots(self) -> NDArray[np.bool_]:
+        """Columns whose bounds, so computed, round beyond 2^bits: narrow ranges far from 0."""
+        ends = np.array([self.low, self.high]) - self._middle
+        steps = np.abs(np.rint(ends * self._per_unit)).max(axis=0)
+        return np.asarray(steps > np.ldexp(1.0, self.moments.bits))
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Events -> rows (n_events, d + k) float64, whole numbers within the bounds; and counts."""
+        moments, p = self.moments, len(self.features)
+        table = columns_for(moments.width, n_events)
+        places = [*range(p), *range(p + self.intercept, moments.width)]
+        one = np.ldexp(1.0, moments.bits)
+        clipped = non_finite = 0
+        for first in range(0, n_events, _CHUNK):
+            part = table[:, first : first + _CHUNK]
+            bad: NDArray[np.bool_] | None = None
+            if self.intercept:
+                part[p] = one
+            for j, (name, place) in enumerate(zip(self.columns, places, strict=True)):
+                raw = np.asarray(columns[name][first : first + _CHUNK], dtype=np.float64)
+                low, high, row = self.low[j], self.high[j], part[place]
+                if raw.min() >= low and raw.max() <= high:  # no NaN either
+                    np.subtract(raw, self._middle[j], out=row)
+                else:
+                    wrong = ~np.isfinite(raw)
+                    moved = np.clip(raw, low, high)
+                    clipped += int(np.count_nonzero((moved != raw) & ~wrong))
+                    if wrong.any():
+                        non_finite += int(np.count_nonzero(wrong))
+                        moved[wrong] = low
+                        bad = wrong if bad is None else bad | wrong
+                    np.subtract(moved, self._middle[j], out=row)
+                row *= self._per_unit[j]
+                np.rint(row, out=row)
+                if self._overshoots[j]:
+                    np.clip(row, -one, one, out=row)
+            if bad is not None:
+                part[:, bad] = 0.0
+            clipped += fit(part, moments, rounded=True)
+        return Bounded(table.T, clipped, non_finite)
+
+    def coefficients(self, theta: Floats) -> Floats:
+        """The same models in the user's units: (..., k, d) -> (..., k, p + 1)."""
+        return np.stack(
+            [
+                scaling.coefficients(theta[..., j, :], self.intercept, False)
+                for j, scaling in enumerate(self.scalings)
+            ],
+            axis=-2,
+        )
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a row."""
+        return {
+            "features": list(self.features),
+            "targets": list(self.targets),
+            "low": [value.hex() for value in self.low],
+            "high": [value.hex() for value in self.high],
+            "intercept": self.intercept,
+            "moments": self.moments.canonical(),
+        }

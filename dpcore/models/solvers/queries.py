@@ -1,0 +1,211 @@
+"""Queries: the one way by which a batch solver sees rows. Each is answered with noise, and paid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.precision import refuse_coarse
+from dpcore.arrays import Digests, Floats, Ints
+from dpcore.continual.unit import (
+    NOISE_OF,
+    draw_units,
+    lattice_variances,
+    noise_scale_for,
+    unit_variance,
+)
+from dpcore.errors import ConfigError, WeirError
+from dpcore.models.solvers.design import Design
+from dpcore.models.solvers.problem import Problem
+from dpcore.noise.discrete_gaussian import MAX_VARIANCE
+from dpcore.noise.noise import Noise, label
+
+BATCH_BITS = 20
+"""Bits of a noise label that tell batches of a pass apart."""
+
+TAKE_FEWER = "take fewer, or raise epsilon or delta."
+
+ROOM = 1 << 60
+"""Noise stays below this many lattice steps, so that a sum and its noise fit an int64."""
+
+
+class Queries:
+    """Answers of one run over the rows of K keys, each key within the same budget.
+
+    **Formal guarantees**
+      Unit: one event. A neighbour swaps at most ``problem.changes`` rows of what is asked about
+        for others, or adds or removes as many.
+      Sensitivity: a count changes by at most ``changes``, a sum of gradients by 2 L ``changes`` in
+        l2 (each row's gradient has norm at most L exactly, on the lattice), whatever x is: x may
+        depend on earlier answers, and on nothing else of the rows.
+      A pass over batches: a row's batch is a function of its own hash and of public numbers, so a
+        swap changes one batch by 2 L or two by L each (a row leaves one and another enters one):
+        its sums together change by at most 2 L ``changes`` in l2 (for K-norm noise, whose losses
+        add straight, L + L). A whole pass costs what one sum over all rows costs.
+      Guarantee: query i gets noise at which it alone costs the share s_i of ``budget`` (mu^2 of
+        Gaussian noise, rho of discrete Gaussian, eps of K-norm noise: all add up, adaptively).
+        Shares are exact fractions, and a query beyond ``share`` in all is refused before any noise
+        is drawn: a run costs at most ``share`` times the budget, however it is driven.
+      Noise: a function of (tick, number of the query or pass, batch in it, user key, digest of all
+        its data so far), so that what other keys ask draws nothing anew.
+        Equal data give equal answers and so equal iterates; where data differ the digest does, and
+        all noise of the run is new.
+      The number of rows is never a scale of noise.
+
+    Args:
+      problem: public. rows: of K keys. noise: keyed, of the run's tick. digests: (K, 2), of all
+        data of each key so far. budget: of the whole stream. share: of it, for this run.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        rows: Design,
+        noise: Noise,
+        digests: Digests,
+        budget: Loss,
+        share: Fraction,
+    ) -> None:
+        self._problem, self._rows, self._noise = problem, rows, noise
+        self._digests = digests[None]
+        self._budget, self._share = budget, share
+        self._spent, self._paid = Fraction(0), 0
+
+    @property
+    def n_keys(self) -> int:
+        """K."""
+        return int(self._digests.shape[1])
+
+    @property
+    def tick(self) -> int:
+        """Tick of the run."""
+        return self._noise.first_tick
+
+    def only(self, active: NDArray[np.bool_]) -> None:
+        """Leaves out the rows of other keys from now on: their answers are noise alone.
+
+        active: (K,), a function of earlier answers.
+        """
+        self._rows = self._rows.where(active[self._rows.keys])
+
+    def counts(self, share: Fraction) -> Floats:
+        """How many rows each key has, with noise: (K,). share: of this run's budget."""
+        level = self._pay(share)
+        counts = np.bincount(self._rows.keys, minlength=self.n_keys)[:, None]
+        return np.asarray(self._answer(counts, float(self._problem.changes), share, level)[:, 0])
+
+    def gradients(self, x: Floats, share: Fraction) -> Floats:
+        """Sums of each key's clipped gradients at x, with noise: (K, d) -> (K, d)."""
+        return self._gradients(self._rows, x, share, self._pay(share))
+
+    def batches(self, counts: Ints, number: int, share: Fraction) -> Iterator[_Batch]:
+        """One pass: every row is in exactly one batch.
+
+        Args:
+          counts: (K,) batches of each key, 1 or more; a function of earlier answers.
+          number: of the pass; passes differ in how rows are dealt.
+          share: of this run's budget, for the whole pass.
+
+        Yields:
+          Batch after batch, as many as the largest count; each is to be asked once. A key that has
+          fewer gets noise alone in the others.
+        """
+        level, rows = self._pay(share), self._rows
+        dealt = deal(rows.hashes, number + (self.tick << 20), counts[rows.keys])
+        for batch in range(int(counts.max(initial=1))):
+            yield _Batch(self, rows.where(dealt == batch), share, level + batch)
+
+    def stddev(self, share: Fraction) -> float:
+        """Standard deviation of the noise in a coordinate of a gradient query. Public."""
+        return gradient_stddev(self._problem, self._budget, self._share * share)
+
+    def _gradients(self, rows: Design, x: Floats, share: Fraction, level: int) -> Floats:
+        gradients = self._problem.gradients
+        sums = rows.sums(x, gradients)
+        answer = self._answer(sums, self._problem.sensitivity, share, level)
+        return np.asarray(answer * gradients.lattice.resolution)
+
+    def _answer(self, exact: Ints, sensitivity: float, share: Fraction, level: int) -> Floats:
+        """exact: (K, m) int64 -> (K, m) with noise."""
+        kind = NOISE_OF[self._budget.kind]
+        scale = scale_of(sensitivity, self._budget, self._share * share, exact.shape[1])
+        labels, ones = label(level, self.tick), (1.0,) * exact.shape[1]
+        drawn = draw_units(kind, self._noise, labels, self._digests, scale, ones)[0]
+        return np.asarray((exact + drawn).astype(np.float64))
+
+    def _pay(self, share: Fraction) -> int:
+        """Pays for a query or a pass; the level of its noise."""
+        if share <= 0 or self._spent + share > 1:
+            raise WeirError("a solver asked for more than its run's budget.")
+        self._spent += share
+        self._paid += 1
+        return self._paid << BATCH_BITS
+
+
+class _Batch:
+    """One batch of a pass, paid for by the pass."""
+
+    def __init__(self, queries: Queries, rows: Design, share: Fraction, level: int) -> None:
+        self._queries, self._rows, self._share, self._level = queries, rows, share, level
+        self._asked = False
+
+    def gradients(self, x: Floats) -> Floats:
+        """As ``Queries.gradients``, over the batch's rows. Once."""
+        if self._asked:
+            raise WeirError("a batch was asked twice in one pass.")
+        self._asked = True
+        return self._queries._gradients(self._rows, x, self._share, self._level)
+
+
+def scale_of(sensitivity: float, budget: Loss, share: Fraction, dimension: int) -> float:
+    """Noise scale of a query that costs a share of the budget, rounded toward privacy.
+
+    Args:
+      dimension: numbers that get noise at once: the tails of their norm are within 64 + dimension
+        scales.
+
+    Raises:
+      ConfigError: so little is left for it that its noise misses steps of the lattice, does not fit
+        an integer, or is beyond the exact sampler.
+    """
+    units = float(1 / share) * (1 + 2.0**-50)
+    scale = noise_scale_for(units, sensitivity, budget)
+    kind = NOISE_OF[budget.kind]
+    stddev = math.sqrt(unit_variance(kind, scale, (1.0,) * dimension))
+    refuse_coarse("a query", kind, stddev, "model.iterations", TAKE_FEWER)
+    exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
+    if exact[0] > MAX_VARIANCE or not scale < ROOM / (64 + dimension):
+        raise ConfigError(
+            "model.iterations", share, f"leave too little of the budget for each; {TAKE_FEWER}"
+        )
+    return scale
+
+
+def gradient_stddev(problem: Problem, budget: Loss, share: Fraction) -> float:
+    """Standard deviation of the noise in a coordinate of a gradient query, gradient units."""
+    scale = scale_of(problem.sensitivity, budget, share, problem.dimension)
+    variance = unit_variance(NOISE_OF[budget.kind], scale, (1.0,) * problem.dimension)
+    return float(np.sqrt(variance)) * problem.gradients.lattice.resolution
+
+
+def deal(hashes: Digests, salt: int, batches: Ints) -> Ints:
+    """Batch of each row, a function of its own secret hash: (N,) in [0, batches).
+
+    Args:
+      hashes: (N, 2) uint64. salt: of the pass. batches: (N,) int64, 1 or more.
+    """
+    mixed = hashes[:, 0] ^ mix(hashes[:, 1] + mix(np.array([salt], dtype=np.uint64)))
+    return (mix(mixed) % batches.astype(np.uint64)).astype(np.int64)
+
+
+def mix(words: Digests) -> Digests:
+    """A fixed scramble of 64-bit words. Source: Steele, Lea, Flood (2014), SplitMix."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))

@@ -1,0 +1,180 @@
+"""Chances of acceptance in fixed point: whole numbers of 2^-32, certified from both sides."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.arrays import Ints
+from dpcore.noise.envelope import HEIGHT_BITS, envelope
+from dpcore.noise.exp_bounds import exp_bounds, log2_above
+
+Wholes = NDArray[np.uint64]
+
+CHANCE_BITS = 32
+"""Chances are whole numbers of 2^-32."""
+
+MARGIN = 512
+"""A chance is below the true one by less than this, in units of 2^-32: derived in ``chances``."""
+
+MAX_SHIFT = 40
+"""Widest bucket, 2^40: that of sigma^2 = 2^80."""
+
+_LAST_BUCKET = np.uint64(14)
+_POINT = np.uint64(28)  # a magnitude's bits after the point, in bucket widths
+_DROP = np.uint64(MAX_SHIFT - 28)
+_SQUARE_DROP = np.uint64(31)
+_CURVATURE_BITS = 30
+_EXPONENT_BITS = 2 * 28 - 31 + _CURVATURE_BITS  # 55 after the point
+_EXPONENT_POINT = np.uint64(_EXPONENT_BITS)
+_FRACTION_DROP = np.uint64(_EXPONENT_BITS - CHANCE_BITS)
+_STEP_BITS = 11
+_STEP_DROP = np.uint64(_EXPONENT_BITS - _STEP_BITS)
+_STEP_MASK = np.uint64((1 << _STEP_BITS) - 1)
+_REST_MASK = np.uint64((1 << (CHANCE_BITS - _STEP_BITS)) - 1)
+_POWER_BITS = 31
+_CHANCE_POINT = np.uint64(CHANCE_BITS)
+_ALMOST_ONE = np.uint64((1 << CHANCE_BITS) - 1)
+_ONE, _LONGEST_SHIFT = np.uint64(1), np.uint64(63)
+
+_LN2 = np.uint64(0xB17217F8)
+"""ln 2 in units of 2^-32, rounded up."""
+
+
+def _powers() -> Wholes:
+    """2^(31 - i / 2048) rounded down, i < 2048.
+
+    The root is 2^-1 after eleven integer square roots. Each of them and each product is rounded
+    down by less than 2^-160, so that together they lose less than 2^-146.
+    """
+    bits = 160
+    root = 1 << (bits - 1)
+    for _ in range(_STEP_BITS):
+        root = math.isqrt(root << bits)
+    power, out = 1 << bits, []
+    for _ in range(1 << _STEP_BITS):
+        out.append(power >> (bits - _POWER_BITS))
+        power = power * root >> bits
+    return np.array(out, dtype=np.uint64)
+
+
+_POWERS = _powers()
+
+
+class Constants(NamedTuple):
+    """Of each coordinate, for vectorised attempts; each (C,), or (1,) where all are alike.
+
+    Attributes:
+      shift: log2 of the width t of a bucket.
+      mask: t - 1.
+      lift: 40 - shift.
+      curvature: c = t^2 log2(e) / 2 S in units of 2^-30, rounded up.
+      start: of the exponent, in units of 2^-55: see ``chances``.
+    """
+
+    shift: Wholes
+    mask: Wholes
+    lift: Wholes
+    curvature: Wholes
+    start: Wholes
+
+    @classmethod
+    def of(cls, variances: Sequence[int]) -> Constants:
+        """Constants of coordinates with these variances, each in [1, 2^80]."""
+        alike = len(set(variances)) == 1
+        rows = [_constants(variance) for variance in (variances[:1] if alike else variances)]
+        return cls(*np.array(rows, dtype=np.uint64).T.copy())
+
+    def at(self, column: Ints) -> Constants:
+        """Constants of each element. column: (n,) index of a coordinate."""
+        if self.shift.size == 1:
+            return self
+        return Constants(*(field[column] for field in self))
+
+
+@functools.cache
+def _log2_e() -> int:
+    """log2(e) in units of 2^-100, rounded up."""
+    low, _ = exp_bounds(1, 1, 200)
+    return log2_above(1 << 200, low, 100)
+
+
+@functools.lru_cache(maxsize=4096)
+def _constants(variance: int) -> tuple[int, int, int, int, int]:
+    """(shift, mask, lift, curvature, start) of one coordinate."""
+    shape = envelope(variance)
+    shift = shape.shift
+    curvature = -((-_log2_e() << 2 * shift) // (2 * variance << (100 - _CURVATURE_BITS)))
+    start = log2_above(1 << HEIGHT_BITS, shape.height, _EXPONENT_BITS)
+    start += curvature + int(_ONE << _FRACTION_DROP) - 1 + (_POWER_BITS << _EXPONENT_BITS)
+    return shift, (1 << shift) - 1, MAX_SHIFT - shift, curvature, start
+
+
+def chances(reach: Wholes, bucket: Wholes, constants: Constants) -> Wholes:
+    """Chances q with q <= 2^32 p <= q + MARGIN, p = height 2^(v - 62) exp(-m^2 / 2 S).
+
+    Here v is the bucket, m = t v + reach the magnitude of what is proposed, and p <= 1. With
+    c = t^2 log2(e) / 2 S and s = m / t, p = 2^-E for E = c s^2 + log2(2^62 / height) - v >= 0. Each
+    step rounds E up, then 2^-E down, so q <= 2^32 p. All numbers are uint64 and none overflows:
+    0.36 < (t / sigma)^2 <= 1.44 gives 0.2596 < c < 1.0388. What the steps lose, v <= 14 first:
+
+    1. a = floor(2^28 reach / t) + 1 + 2^28 v: 2^28 s < a <= 2^28 s + 1 and a <= 15 * 2^28 + 1.
+    2. b = floor(a^2 / 2^31), a^2 < 2^63.82: 2^25 s^2 < b + 1 <= 2^25 s^2 + (2 s + 2^-28) / 8 + 1.
+    3. c is rounded up to whole numbers of 2^-30, so by less than 1.01 * 2^-30, and (b + 1) c is a
+       whole number of 2^-55. With step 2 it is above c s^2 by less than
+       1.04 (2^-25 + (2 s + 2^-28) 2^-28) + 1.01 s^2 2^-30.
+    4. E = b c + start - v. ``start`` holds c, log2(2^62 / height), below 1 and rounded up by less
+       than 1.01 * 2^-55, and 2^-32 - 2^-55, which turns the cut after 32 bits into a rounding up
+       by less than 2^-32. It also holds 31, the shift of step 6; so b c + start < 0.916 * 2^63 +
+       33 * 2^55 < 2^64, and v is below it, as E >= 0.
+    5. The fraction of E is i / 2048 + r. 2^(-i / 2048) comes from a table, of whole numbers of
+       2^-31 rounded down: below the truth by less than 2 units of 2^-32. 2^-r >= 1 - r ln 2, and
+       r < 2^-11 is a whole number of 2^-32: the tangent is below by less than (r ln 2)^2 / 2,
+       246.1 units; ln 2 rounded up and the product rounded up cost less than 2 units.
+    6. The product of the two, below 2^63, is shifted by 31 + floor(E), rounding down: 1 unit. A
+       shift beyond 63 gives 0, as one by 63 does.
+
+    Steps 1 to 4 raise E by D, which takes less than ln 2 * p D from p. p <= 1 and, because s >= v,
+    p <= 2^(s - 0.2596 s^2); so p s^2 <= 16: where s <= 4 by the first, and beyond it 2^(s -
+    0.2596 s^2) s^2 falls from 14.5 on. Likewise p s <= 4. Then 2^32 p D ln 2 <= 0.6932 (1.04 (128 +
+    8 * 16 + 1) + 4.04 * 16 + 1.01) < 231 units. Together 231 + 2 + 246.1 + 2 + 1 < 483 < MARGIN.
+
+    v >= 15 is treated as 14: then s >= 14 and E > 0.2596 * 196 - 14 > 36 gives q = 0, while
+    p <= 2^(15 - 0.2596 * 225) < 2^-43 is less than a unit.
+
+    Args:
+      reach: (A, n) in [0, t].
+      bucket: (A, n), v >= 0.
+      constants: of each element, or one for all.
+
+    Returns:
+      (A, n) whole numbers of 2^-32, at most 2^32.
+    """
+    v = np.minimum(bucket, _LAST_BUCKET)
+    a = reach << constants.lift
+    a >>= _DROP
+    a += _ONE
+    a += v << _POINT
+    a *= a
+    a >>= _SQUARE_DROP
+    a *= constants.curvature
+    a += constants.start
+    v <<= _EXPONENT_POINT
+    a -= v
+    rest = a >> _FRACTION_DROP
+    rest &= _REST_MASK
+    rest *= _LN2
+    rest >>= _CHANCE_POINT
+    out = _ALMOST_ONE - rest
+    step = a >> _STEP_DROP
+    step &= _STEP_MASK
+    out *= _POWERS.take(step.view(np.int64))
+    a >>= _EXPONENT_POINT
+    np.minimum(a, _LONGEST_SHIFT, out=a)
+    out >>= a
+    return out

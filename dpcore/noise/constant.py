@@ -1,0 +1,58 @@
+"""Noise that is none, for tests only: no option, config or plan of a pipeline reaches this file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpcore.arrays import Digests, Floats, Ints
+
+
+class ConstantNoise:
+    """Every draw of every unit of noise has the same value; digests are zero.
+
+    With value 1, a tree's release minus the exact sum counts the nodes in it.
+
+    Args:
+      value: what each draw returns (integers for the discrete Gaussian).
+      first_tick: index of the first tick of the stride.
+    """
+
+    def __init__(self, value: float, first_tick: int = 0) -> None:
+        self.value = value
+        self.first_tick = first_tick
+
+    def at(self, first_tick: int, keys: slice | None = None) -> ConstantNoise:
+        """The same from another tick on; draws have as many keys as the digests that ask."""
+        return ConstantNoise(self.value, first_tick)
+
+    def leaf_digests(self, leaves: Ints) -> Digests:
+        """leaves: (n, K, d) -> (n, K, 2) zeros."""
+        return np.zeros((*leaves.shape[:2], 2), dtype=np.uint64)
+
+    def gaussian(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
+        """(m, K, dimension), all ``value``."""
+        return np.full((*digests.shape[:2], dimension), self.value, dtype=np.float64)
+
+    def k_norm(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
+        """(m, K, dimension), all ``value``."""
+        return self.gaussian(labels, digests, dimension)
+
+    def gumbel(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
+        """(m, K, dimension), all ``value``."""
+        return self.gaussian(labels, digests, dimension)
+
+    def discrete_gaussian(
+        self, labels: Digests, digests: Digests, variances: Sequence[int]
+    ) -> Ints:
+        """(m, K, d), all ``value``; 0 where the variance is 0."""
+        row = np.where(np.array([variance > 0 for variance in variances]), int(self.value), 0)
+        return np.broadcast_to(row, (*digests.shape[:2], len(variances))).astype(np.int64)
+
+
+class NoNoise(ConstantNoise):
+    """All draws are zero."""
+
+    def __init__(self, first_tick: int = 0) -> None:
+        super().__init__(0.0, first_tick)

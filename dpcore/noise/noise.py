@@ -1,0 +1,69 @@
+"""What a mechanism may ask of noise, and what names it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.accounting.guarantee import Kind
+from dpcore.arrays import Digests, Floats, Ints
+from dpcore.errors import ConfigError
+
+
+class Noise(Protocol):
+    """Keyed noise for one stride: bound to (plan, part, ticks, user keys) by whoever makes it.
+
+    K keys, n ticks starting at ``first_tick``. Draws are a function of (root key, part, purpose,
+    label, user key, digest, counter) only: never of the position of a key in its block, nor of
+    other keys' data.
+    """
+
+    @property
+    def first_tick(self) -> int:
+        """Index of the first tick of the stride (0 is the start of the clock)."""
+
+    def at(self, first_tick: int, keys: slice | None = None) -> Noise:
+        """The same noise for a stride that begins at another tick, for all keys or some of them."""
+
+    def leaf_digests(self, leaves: Ints) -> Digests:
+        """leaves: (n, K, d) int64 -> (n, K, 2) uint64, keyed digest of (tick, leaf); zero where
+        leaf is 0."""
+
+    def gaussian(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
+        """Standard normals. labels: (m, 2) uint64; digests: (m, K, 2) -> (m, K, dimension)."""
+
+    def k_norm(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
+        """Density proportional to exp(-||x||_2): (m, K, dimension)."""
+
+    def discrete_gaussian(
+        self, labels: Digests, digests: Digests, variances: Sequence[int]
+    ) -> Ints:
+        """Exact discrete Gaussians, coordinate i with parameter sigma^2 = variances[i]: (m, K, d)
+        int64."""
+
+
+def label(level: NDArray[Any] | int, index: NDArray[Any] | int) -> Digests:
+    """Labels of noise draws: (m, 2) uint64 of (level, index). Different (level, index) never share
+    noise."""
+    index = np.atleast_1d(np.asarray(index, dtype=np.uint64))
+    out = np.empty((index.size, 2), dtype=np.uint64)
+    out[:, 0] = level
+    out[:, 1] = index
+    return out
+
+
+def kind_of(noise: str) -> Kind:
+    """Which accounting a noise needs: gaussian -> gdp, discrete_gaussian -> zcdp, k_norm ->
+    pure."""
+    kinds: dict[str, Kind] = {"gaussian": "gdp", "discrete_gaussian": "zcdp", "k_norm": "pure"}
+    if noise not in kinds:
+        raise ConfigError("mechanism.noise", noise, f"must be one of {sorted(kinds)}.")
+    return kinds[noise]
+
+
+def k_norm_variance(dimension: int) -> float:
+    """Variance per coordinate of density exp(-||x||_2) in d dimensions: E||x||^2 / d = d + 1."""
+    return float(dimension + 1)

@@ -1,1 +1,0 @@
-"""Private optimisation over a batch of rows: solvers, and the queries by which they see data."""

@@ -1,1 +1,0 @@
-"""Regression in the stream: private running moments, and models made of them afterwards."""

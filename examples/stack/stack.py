@@ -1,0 +1,343 @@
+"""``make stack``: a whole live stream on this machine, from a Pub/Sub server to releases on screen.
+
+Starts the Pub/Sub server and a Flink cluster of two TaskManagers, submits a job with ``weir run``,
+feeds it with ``weir feed`` and shows what it releases. Ctrl-C, or ``--seconds``, ends all of it and
+leaves no process behind. The events are made up, or a recorded file that is replayed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from dpcore.config import durations
+from dpcore.errors import ConfigError, WeirError
+from examples.stack.replay import LEAD, Prepared, Replay
+from examples.stack.view import Shown, View, save_picture
+from pipelines.cli.base import FAILED, REFUSED
+from pipelines.config.job import JobConfig, load
+from pipelines.config.sections import PubSubSource
+from pipelines.engines.flink import FlinkCluster
+from pipelines.engines.processes import EngineFailed, Process
+from pipelines.engines.pubsub import PubSubServer
+from pipelines.feed.topic import create
+from pipelines.terminal import console
+from transforms.runtime.secret import SecretRef
+
+CONFIG = Path(__file__).resolve().parents[1] / "examples" / "live.yaml"
+PROJECT = "weir-stack"
+TOPIC = f"projects/{PROJECT}/topics/events"
+SUBSCRIPTION = f"projects/{PROJECT}/subscriptions/events"
+ACK_DEADLINE = 10
+"""Seconds; Pub/Sub's least. For so long after its start a job waits for what comes again."""
+
+ENDLESS = 10**12
+"""Events that a feed may send."""
+
+SUBMITTED = 180.0
+"""Seconds in which the job must run."""
+
+FIRST = 240.0
+"""Seconds in which a job releases something; most of them are the start of its workers."""
+
+MAX_PARALLELISM = 4
+"""Groups of keyed state: as few as two workers need, for each costs memory at every look."""
+
+LOOK = 0.5
+"""Seconds between two looks at the releases."""
+
+
+class Stack:
+    """All parts of a live stream; a context manager that ends every one of them.
+
+    Args:
+      config: of the job; its source, sink, secret and engine folder are replaced, and it
+        keeps no dead letters.
+      out: folder of the releases.
+      replay: what to feed; None: made-up events.
+      rate: made-up events per second.
+      tell: takes a sentence for the person who waits.
+    """
+
+    def __init__(
+        self,
+        config: Path,
+        out: Path,
+        replay: Replay | None = None,
+        rate: float = 1000.0,
+        tell: Console | None = None,
+    ) -> None:
+        self._config = config
+        self._job = load(config)
+        self.out = out.absolute()
+        self._replay = replay
+        self._prepared: Prepared | None = None
+        self._rate = rate
+        self._tell = tell or console(stderr=True)
+        self._folder = Path(tempfile.mkdtemp(prefix="weir-stack-"))
+        self.pubsub = PubSubServer()
+        self.cluster: FlinkCluster | None = None
+        self.feed: Process | None = None
+
+    def start(self) -> Stack:
+        """Starts everything and returns when the job runs and is fed.
+
+        Raises:
+          ConfigError: the config, or a folder of releases that is not empty.
+          WeirError: a part is not installed or did not start.
+        """
+        if self.out.exists() and any(self.out.iterdir()):
+            raise ConfigError("--out", str(self.out), "is not empty; name a new folder.")
+        self.pubsub.start()
+        environment = {"PUBSUB_EMULATOR_HOST": self.pubsub.host}
+        self._say(f"Pub/Sub server at {self.pubsub.host}")
+        self._make_topic()
+        self.cluster = FlinkCluster(self._folder / "flink", environment=environment).start()
+        self._say(f"Flink with two TaskManagers: {self.cluster.url}")
+        if self._replay is not None:
+            self._prepared = self._replay.prepare(self._job, self._folder)
+        settings = self._settings()
+        self._submit(settings, environment)
+        self._say("the job runs; releases come once its first hold of 10 s is over")
+        self._begin_feed(settings, environment)
+        return self
+
+    def stop(self) -> None:
+        """Ends everything; the releases stay."""
+        if self.feed is not None:
+            self.feed.stop(3.0)
+        if self.cluster is not None:
+            self.cluster.stop()
+        self.pubsub.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def look(self) -> Shown:
+        """What there is to see now.
+
+        Raises:
+          EngineFailed: the feed or the job has failed.
+        """
+        assert self.cluster is not None and self.feed is not None
+        jobs = self.cluster.rest.jobs()
+        state = jobs[0]["state"] if jobs else "GONE"
+        if state in ("FAILED", "GONE"):
+            raise EngineFailed(f"the job is {state}; see {self.cluster.url}")
+        return Shown(
+            state=state,
+            counts=self.pubsub.counts(TOPIC),
+            checkpoints=self._checkpoints(jobs[0]["jid"]),
+            feeding=self.feed.alive,
+        )
+
+    def __enter__(self) -> Stack:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _checkpoints(self, job: str) -> int:
+        assert self.cluster is not None
+        return int(self.cluster.rest.checkpoints(job)["counts"]["completed"])
+
+    def _say(self, text: str) -> None:
+        self._tell.print(f"weir: {text}", style="dim")
+
+    def _make_topic(self) -> None:
+        os.environ["PUBSUB_EMULATOR_HOST"] = self.pubsub.host
+        create(TOPIC, PubSubSource(subscription=SUBSCRIPTION, ack_deadline=f"{ACK_DEADLINE}s"))
+
+    def _settings(self) -> list[str]:
+        """``--set`` of the job: what of the config belongs to this machine and this hour."""
+        source = f"subscription: {SUBSCRIPTION}, ack_deadline: {ACK_DEADLINE}s"
+        values = {
+            "sink": f"{{parquet: {self.out}, every: 1}}",
+            "secret": f"{{file: {self._secret()}}}",
+            "engine.checkpoints": str(self._folder / "state"),
+            "dead_letters": "null",
+        }
+        if self._prepared is None:
+            period = self._job.clock.to_clock().period
+            values["clock.start"] = durations.show_timestamp(
+                time.time_ns() // 1000 // period * period
+            )
+            values["clock.end"] = "null"
+        else:
+            values |= self._prepared.settings
+            source += ", " + self._prepared.source
+        values["source"] = f"{{pubsub: {{{source}}}}}"
+        return [word for item in values.items() for word in ("--set", "=".join(item))]
+
+    def _secret(self) -> Path:
+        path = self._folder / "secret.key"
+        path.touch(mode=0o600)
+        path.write_text(SecretRef.fresh().resolve().hex())
+        return path
+
+    def _submit(self, settings: list[str], environment: Mapping[str, str]) -> None:
+        assert self.cluster is not None
+        run = Process(
+            "weir run",
+            [
+                *(sys.executable, "-m", "pipelines.cli.main", "run", str(self._config), *settings),
+                *("--runner", "flink", "--flink-master", self.cluster.master, "--detach"),
+                f"--max_parallelism={MAX_PARALLELISM}",
+            ],
+            self._folder / "run.log",
+            environment,
+        )
+        deadline = time.monotonic() + SUBMITTED
+        while run.alive and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if run.alive or not self.cluster.rest.jobs(live=True):
+            run.wait_until(lambda: False, 0.0, "the job ran")
+        run.stop()
+
+    def _begin_feed(self, settings: list[str], environment: Mapping[str, str]) -> None:
+        what = (
+            ["--times", "now", "--rate", f"{self._rate:g}", "--events", str(ENDLESS)]
+            if self._prepared is None
+            else ["--from", str(self._prepared.file)]
+        )
+        self.feed = Process(
+            "weir feed",
+            [
+                *(sys.executable, "-m", "pipelines.cli.main", "feed", str(self._config), *settings),
+                *("--to", TOPIC, *what),
+            ],
+            self._folder / "feed.log",
+            environment,
+        )
+
+    @property
+    def patience(self) -> float:
+        """Seconds in which a first release must come."""
+        if self._prepared is None:
+            return FIRST
+        period = self._job.clock.to_clock().period
+        return FIRST + LEAD + (period + self._prepared.delay) / 1e6 / self._prepared.speed
+
+    @property
+    def job(self) -> JobConfig:
+        """The config as it is in the file."""
+        return self._job
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("config", type=click.Path(dir_okay=False, path_type=Path), default=CONFIG)
+@click.option(
+    "--from",
+    "recorded",
+    type=click.Path(exists=True, path_type=Path),
+    help="Replay this file, not made-up events.",
+)
+@click.option(
+    "--speed", type=float, default=24.0, show_default=True, help="Of a replay, times real time."
+)
+@click.option(
+    "--rate", type=float, default=1000.0, show_default=True, help="Made-up events per second."
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the releases in this new folder.",
+)
+@click.option(
+    "--seconds",
+    type=float,
+    help="End by itself so long after the first release.  [default: on Ctrl-C]",
+)
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the last screen in this SVG file.",
+)
+def main(
+    config: Path,
+    recorded: Path | None,
+    speed: float,
+    rate: float,
+    out: Path | None,
+    seconds: float | None,
+    picture: Path | None,
+) -> None:
+    """Run CONFIG as a live stream on this machine and show its releases.
+
+    \b
+      make stack
+      make stack STACK="--rate 2000 --out live-out"
+      make stack STACK="examples/flights/flights.yaml --from examples/flights/flights.csv --speed 3600"
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    temporary = None if out else tempfile.TemporaryDirectory(prefix="weir-live-")
+    folder = out or Path(temporary.name) / "out"  # type: ignore[union-attr]
+    replay = None if recorded is None else Replay(recorded, speed)
+    try:
+        with Stack(config, folder, replay, rate) as stack:
+            released = show(stack, seconds, picture)
+        click.echo(f"weir: {released:,} ticks released; everything is stopped.", err=True)
+    except KeyboardInterrupt:
+        click.echo("weir: everything is stopped.", err=True)
+    except ConfigError as error:
+        click.echo(f"weir: refused: {error}", err=True)
+        sys.exit(REFUSED)
+    except WeirError as error:
+        click.echo(f"weir: failed: {error}", err=True)
+        sys.exit(FAILED)
+    finally:
+        if temporary is not None:
+            temporary.cleanup()
+
+
+def show(stack: Stack, seconds: float | None, picture: Path | None = None) -> int:
+    """Shows releases until Ctrl-C or until the time is over; returns how many ticks there were.
+
+    Args:
+      stack: runs. seconds: how long after the first release; None: until Ctrl-C.
+      picture: an SVG file for the last screen.
+
+    Raises:
+      EngineFailed: the job or the feed has failed, or nothing is released.
+    """
+    view = View(stack.out, stack.job)
+    began = time.monotonic()
+    first: float | None = None
+    with Live(console=console(), refresh_per_second=4) as live:
+        try:
+            while first is None or seconds is None or time.monotonic() < first + seconds:
+                live.update(view.draw(stack.look()))
+                if first is None and view.ticks:
+                    first = time.monotonic()
+                if first is None and time.monotonic() > began + stack.patience:
+                    raise EngineFailed(f"nothing was released in {stack.patience:.0f} s.")
+                time.sleep(LOOK)
+        except KeyboardInterrupt:
+            pass
+    if not live.console.is_terminal:
+        live.console.print()  # the last line of a live screen in a file has no end
+    if picture is not None:
+        save_picture(view.draw(stack.look()), picture)
+    return view.ticks
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""``weir feed``: the options of a rehearsal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dpcore.errors import ConfigError
+from pipelines.cli.base import CONFIG, SETS
+
+
+@click.command(short_help="Send a rehearsal stream to a file, stdout or Pub/Sub.")
+@CONFIG
+@SETS
+@click.option(
+    "--to",
+    "to",
+    default="-",
+    show_default=True,
+    metavar="TARGET",
+    help="-, a file (.csv .ndjson .parquet .arrow .avro), or projects/P/topics/T.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "json", "ndjson", "parquet", "arrow", "avro"]),
+    help="Format, where the target's name does not tell.  [default of a topic: "
+    "source.pubsub.payload, or ndjson]",
+)
+@click.option(
+    "--per-message",
+    type=click.IntRange(min=1),
+    help="Events of one message of a topic.  [default: 100; 1 for json]",
+)
+@click.option(
+    "--create",
+    is_flag=True,
+    help="Make the topic, and the config's subscription to it, if they are not there.",
+)
+@click.option("--from", "recorded", metavar="FILE", help="Replay this file, not made-up events.")
+@click.option("--events", type=click.IntRange(min=1), help="How many events.  [default: 10,000]")
+@click.option("--rate", type=float, help="Events per second.  [default: as fast as possible]")
+@click.option("--speed", type=float, help="Replay at this many times real time.")
+@click.option(
+    "--times",
+    type=click.Choice(["clock", "now"]),
+    help="Event times: spread over the config's clock, or the present.  "
+    "[default: clock; now for a topic without clock.end]",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="The same seed makes the same events, ids too.",
+)
+@click.option("--late", type=float, default=0.0, help="Share of late events, like 0.1.")
+@click.option("--duplicate", type=float, default=0.0, help="Share of events that come twice.")
+@click.option("--malformed", type=float, default=0.0, help="Share of unreadable records.")
+def feed(
+    config: Path,
+    sets: tuple[str, ...],
+    to: str,
+    form: str | None,
+    per_message: int | None,
+    create: bool,
+    recorded: str | None,
+    events: int | None,
+    rate: float | None,
+    speed: float | None,
+    times: str | None,
+    seed: int,
+    late: float,
+    duplicate: float,
+    malformed: float,
+) -> None:
+    """Send a stream that matches CONFIG to a file, stdout or a Pub/Sub topic.
+
+    For rehearsals: made-up events with the config's columns and keys, or a recorded file, at a
+    rate, with late, repeated and broken records mixed in as you ask. Never run the config over them
+    under its own secret: the same noise on events that others know gives it away. `weir rehearse`
+    makes and runs events in one go, under a secret of its own.
+
+    \b
+      weir feed shop.yaml --events 1000000 --to events.parquet
+      weir feed shop.yaml --rate 500 --times now --to projects/acme/topics/purchases
+      weir feed shop.yaml --from yesterday.csv --speed 60 --to -
+      weir feed live.yaml --from year.csv --speed 24 --create --to projects/acme/topics/rides
+      weir feed shop.yaml --late 0.1 --duplicate 0.1 --malformed 0.01 --to bad.ndjson
+    """
+    from pipelines.config.job import load
+    from pipelines.feed import feed as command
+    from pipelines.feed.synthetic import Shares
+    from pipelines.feed.targets import open_target
+    from pipelines.feed.topic import create as topic_create
+
+    job = load(config, sets)
+    shares = Shares(late, duplicate, malformed)
+    if speed is not None and recorded is None:
+        raise ConfigError("--speed", speed, "is for a recorded stream (--from); use --rate.")
+    topic = to.startswith("projects/")
+    source = None if job.source is None else job.source.pubsub
+    stream = None if source is None or source.replay is None else source.to_stream()
+    if stream is not None and recorded is not None and rate is None:
+        speed = speed or stream.speed
+        if speed != stream.speed:
+            raise ConfigError(
+                "--speed", speed, f"is not source.pubsub.replay.speed, {stream.speed:g}: keep one."
+            )
+    pace = command.Pace(rate, speed)
+    live = times == "now" or (times is None and topic and job.clock.end is None)
+    live = live and recorded is None
+    for note in command.notes(job, shares, live, recorded is not None):
+        click.echo(f"weir: note: {note}", err=True)
+    if form is None and to == "-" and job.source is not None and job.source.kind == "csv":
+        form = "csv"
+    if topic and source is not None:
+        form = form or source.payload
+    if create and topic:
+        for made in topic_create(to, source):
+            click.echo(f"weir: {made}", err=True)
+    text = job.source.text_form() if job.source is not None and job.source.csv else None
+    target = open_target(to, form, per_message, text)
+    if topic and speed is not None and recorded is not None and stream is None:
+        stream = command.replay_from(command.first_moment(recorded, job), speed)
+        click.echo(f"weir: note: the job needs --set '{command.setting(stream)}'", err=True)
+    with command.Shown() as shown:
+        sent = command.feed(
+            job, target, events=events, seed=seed, shares=shares, pace=pace,
+            recorded=recorded, live=live, stream=stream, told=shown.told,
+        )  # fmt: skip
+    click.echo(f"weir: sent {sent:,} events to {'stdout' if to == '-' else to}", err=True)

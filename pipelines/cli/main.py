@@ -1,0 +1,241 @@
+"""The command line: ``weir init | plan | rehearse | run | status | report | feed | diff | ...``.
+
+Exit 0 when all is well, 2 for a refused config (one sentence on stderr), 1 for a run that failed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from dpcore.errors import ConfigError
+from pipelines.cli.base import AS_JSON, CONFIG, SETS, Group, print_json, version
+from pipelines.cli.feed import feed
+from pipelines.cli.rehearse import rehearse
+from pipelines.cli.run import run
+from pipelines.cli.status import status
+
+
+@click.group(
+    "weir",
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with `weir init FILE`, read `weir plan`, then `weir run`.",
+)
+@click.version_option(version(), "--version", prog_name="weir", message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, help="Print Python tracebacks too (they may be long).")
+def main(debug: bool) -> None:
+    """Differentially private releases from a stream of sensitive events.
+
+    One YAML file says which events, which releases and which promise. Every command reads it.
+
+    \b
+      weir init purchases.csv > shop.yaml   a config to fill in
+      weir plan shop.yaml                   the promise and the error, before any data are read
+      weir rehearse shop.yaml               the same on made-up events, under another secret
+      weir run shop.yaml                    the releases
+      weir report out/                      a page with pictures
+    """
+
+
+@main.command(short_help="Write a config from a file's header.")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="Write here, not to stdout.")
+@click.option("--force", is_flag=True, help="Overwrite the file named by --out.")
+@click.option("--no-header", is_flag=True, help="The first line of this CSV is an event.")
+@click.option(
+    "--columns",
+    metavar="A,B,C",
+    help="Names to use: with --no-header of all fields, else of some columns of FILE (NDJSON needs "
+    "them said, because keys of objects may be data).",
+)
+@click.option("--encoding", default="utf-8", show_default=True, help="How this CSV is written.")
+def init(
+    file: Path,
+    out: Path | None,
+    force: bool,
+    no_header: bool,
+    columns: str | None,
+    encoding: str,
+) -> None:
+    """Write a config from the header of FILE.
+
+    Only names and types of columns are used. Bounds (clip) are left for you to fill in from what
+    you know: bounds that are read off the data would reveal the data.
+
+    \b
+      weir init purchases.csv > shop.yaml
+      weir init events.parquet -o events.yaml
+      weir init events.ndjson --columns at,user,item
+      weir init plain.csv --no-header --encoding latin-1
+    """
+    from pipelines.init import init as command
+
+    names = None if columns is None else [one.strip() for one in columns.split(",")]
+    if names is not None and (not all(names) or len(set(names)) < len(names)):
+        raise ConfigError("--columns", columns, "must be different names with commas between them.")
+    text = command.config_text(file, out, names, not no_header, encoding)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    if out.exists() and not force:
+        raise ConfigError("--out", str(out), "exists already; choose another name or add --force.")
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError("--out", str(out), f"cannot be written: {error.strerror}.") from None
+    click.echo(
+        f"wrote {out}; fill in what is marked with <...>, then run: weir plan {out}", err=True
+    )
+
+
+@main.command(short_help="Show the promise, the error and the cost. Reads no data.")
+@CONFIG
+@SETS
+@AS_JSON
+def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
+    """Show the promise, the error and the cost of CONFIG. Reads no data.
+
+    Tells who is protected from what and for how long, what that does to the exactness of every
+    release, which mechanisms could keep the promise, and what will be refused.
+
+    \b
+      weir plan shop.yaml
+      weir plan shop.yaml --set privacy.epsilon=0.5
+      weir plan shop.yaml --json | jq .releases
+    """
+    from pipelines.config.job import load
+    from pipelines.config.places import refuse_mixed
+    from pipelines.run import run as command
+    from pipelines.show import plan as page
+    from pipelines.terminal import console
+
+    job = load(config, sets)
+    made = command.plan_of(job)
+    refuse_mixed(job)
+    more = command.as_they_go(job)
+    if as_json:
+        facts = made.to_json()
+        print_json({**facts, "warnings": [*facts["warnings"], *more]})
+    else:
+        page.render(made, console(), more)
+
+
+@main.command(short_help="Draw the releases in a folder.")
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="Folder for the report.")
+@click.option("--key", "keys", multiple=True, help="Draw this key. May be repeated.")
+@click.option("--name", "names", multiple=True, help="Draw this release. May be repeated.")
+@click.option("--png-only", is_flag=True, help="The picture without the page.")
+@click.option(
+    "--holdout",
+    type=click.Path(path_type=Path),
+    help="Public events (csv, ndjson, parquet): draw how well models predict them.",
+)
+def report(
+    directory: Path,
+    out: Path | None,
+    keys: tuple[str, ...],
+    names: tuple[str, ...],
+    png_only: bool,
+    holdout: Path | None,
+) -> None:
+    """Draw the releases in DIRECTORY: a PNG and one self-contained HTML page.
+
+    Error bands come from the noise, which is known; no data are read but the releases, and what
+    --holdout names.
+
+    \b
+      weir report out/
+      weir report out/ --out pages/
+      weir report out/ --key north --name purchases
+      weir report out/ --holdout public.csv
+    """
+    from pipelines.report.report import report as draw
+    from pipelines.terminal import console
+
+    made = draw(directory, out, keys or None, names or None, png_only, holdout)
+    shown = console()
+    shown.print(made.table)
+    for path in (made.png, made.html):
+        if path is not None:
+            click.echo(path)
+    if made.note:
+        click.echo(f"weir: note: {made.note}", err=True)
+
+
+@main.command(short_help="Show what changes between two configs.")
+@click.argument("a", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("b", type=click.Path(dir_okay=False, path_type=Path))
+@AS_JSON
+def diff(a: Path, b: Path, as_json: bool) -> None:
+    """Show what changes from config A to config B, and what that means.
+
+    Field by field, then noise, promise and state: whether B can go on where A stopped, and what
+    running both costs.
+
+    \b
+      weir diff shop.yaml shop-new.yaml
+    """
+    from pipelines.config.job import load
+    from pipelines.show import diff as command
+    from pipelines.terminal import console
+
+    result = command.compare(load(a), load(b))
+    if as_json:
+        print_json(result)
+    else:
+        command.render(result, (str(a), str(b)), console())
+
+
+@main.command(short_help="List what this build can run.")
+@click.argument("name", required=False)
+@AS_JSON
+def algorithms(name: str | None, as_json: bool) -> None:
+    """List the algorithms of this build, or tell more about NAME.
+
+    For each: what it is, where it comes from, which noise it can use, and the fields of the config
+    that it reads. The plan chooses among the mechanisms by itself unless you name one.
+
+    \b
+      weir algorithms
+      weir algorithms blt
+      weir algorithms --json
+    """
+    from pipelines.show import algorithms as command
+    from pipelines.terminal import console
+
+    if name is not None:
+        entry = command.one(name)
+        print_json(entry) if as_json else command.render_one(entry, console())
+        return
+    entries = command.catalogue()
+    print_json(entries) if as_json else command.render_list(entries, console())
+
+
+@main.command(short_help="Print the JSON Schema of a config.")
+def schema() -> None:
+    """Print the JSON Schema of a config, with a description and an example of every field.
+
+    Editors complete and check YAML with it:
+
+    \b
+      weir schema > weir.schema.json
+      # first line of shop.yaml:
+      # yaml-language-server: $schema=weir.schema.json
+    """
+    from pipelines.config.schema import json_schema
+
+    print_json(json_schema())
+
+
+main.add_command(rehearse)
+main.add_command(run)
+main.add_command(status)
+main.add_command(feed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

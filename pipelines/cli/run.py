@@ -1,0 +1,166 @@
+"""``weir run``: the options of the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from dpcore.errors import ConfigError
+from pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
+
+LOG_FORMATS = ("text", "json")
+
+
+@click.command(
+    short_help="Read the events and write the releases.",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    epilog="Options that are not listed here go to Beam, like --checkpointing_interval=10000.",
+)
+@CONFIG
+@click.option(
+    "--runner",
+    type=click.Choice(["direct", "prism", "flink", "dataflow"], case_sensitive=False),
+    default="direct",
+    show_default=True,
+    help="Where it runs: direct for files, prism for a stream on a laptop. All but direct need a "
+    "secret.",
+)
+@click.option(
+    "--secret-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File with the secret; overrides `secret` in the config.",
+)
+@SETS
+@click.option(
+    "--flink-master",
+    "--flink_master",
+    "flink_master",
+    metavar="HOST:PORT",
+    help="Flink's REST interface; without it a Flink inside this process.",
+)
+@click.option("--parallelism", type=click.IntRange(min=1), help="Workers on Flink.")
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="latest",
+    metavar="[latest|PLACE]",
+    help="Go on from the latest checkpoint or savepoint, or from the one named (on Flink).",
+)
+@click.option("--detach", is_flag=True, help="Return once the job runs on its cluster.")
+@click.option(
+    "--flink-job-server-jar",
+    "--flink_job_server_jar",
+    "jar",
+    metavar="JAR",
+    help="Flink's job server; without it the one that `make flink` installed.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Print the complete request for Dataflow; send nothing."
+)
+@click.option(
+    "--publish",
+    is_flag=True,
+    help="Publish what a run over files held back because too much of it was refused. Reads no "
+    "data.",
+)
+@click.option(
+    "--new",
+    is_flag=True,
+    help="If the sink's folder is taken, write beside it: OUT-2, OUT-3 and so on. Says what that "
+    "costs.",
+)
+@click.option("--wide", is_flag=True, help="Summary with one column per release.")
+@AS_JSON
+@click.option(
+    "--log-format",
+    type=click.Choice(LOG_FORMATS),
+    default="text",
+    show_default=True,
+    help="json: one object a line on stderr, for log collectors.",
+)
+@click.argument("beam", nargs=-1, type=click.UNPROCESSED, metavar="[BEAM OPTIONS]...")
+def run(
+    config: Path,
+    runner: str,
+    secret_file: Path | None,
+    sets: tuple[str, ...],
+    flink_master: str | None,
+    parallelism: int | None,
+    resume: str | None,
+    detach: bool,
+    jar: str | None,
+    dry_run: bool,
+    publish: bool,
+    new: bool,
+    wide: bool,
+    as_json: bool,
+    log_format: str,
+    beam: tuple[str, ...],
+) -> None:
+    """Run CONFIG: read its events and write its releases.
+
+    A run over files is published when it is over, unless more of its records were refused than
+    limits.refused allows: then it exits with 1, and --publish moves its releases into place. One
+    that was stopped goes on when it is started again with the same secret; a stream on Flink goes
+    on with --resume. Ctrl-C stops a stream on Flink with a savepoint. Without a secret the direct
+    runner draws a fresh one and says so. Make one with:
+
+    \b
+      openssl rand -hex 32 > secret.key && chmod 600 secret.key
+
+    \b
+      weir run shop.yaml
+      weir run shop.yaml --secret-file secret.key --set sink.parquet=out2/
+      weir run shop.yaml --publish
+      weir run stream.yaml --runner prism
+      weir run stream.yaml --runner flink --flink-master localhost:8081 --detach
+      weir run stream.yaml --runner flink --flink-master localhost:8081 --resume latest
+    """
+    from pipelines.cli.logs import discreet
+    from pipelines.config.job import load
+    from pipelines.graph.checks import plan_of, with_secret
+    from pipelines.run import run as command
+    from pipelines.runners.flink_target import EMBEDDED, FlinkTarget
+
+    runner = runner.lower()
+    given = {
+        "--flink-master": flink_master,
+        "--parallelism": parallelism,
+        "--resume": resume,
+        "--detach": detach or None,
+        "--flink-job-server-jar": jar,
+    }
+    for name, value in given.items():
+        if value is not None and runner != "flink":
+            raise ConfigError(name, value, f"is for --runner flink, not for {runner}.")
+    if publish and (new or resume is not None or detach or dry_run):
+        raise ConfigError("--publish", True, "runs nothing: leave out the options of a run.")
+    if dry_run and runner != "dataflow":
+        raise ConfigError("--dry-run", True, f"is for --runner dataflow, not for {runner}.")
+    job = load(config, sets)
+    secret = None if secret_file is None else str(secret_file)
+    debug = bool(click.get_current_context().find_root().params.get("debug"))
+    with discreet(debug, log_format):
+        if dry_run:
+            from pipelines.runners.dataflow_request import request
+
+            click.echo(json.dumps(request(with_secret(job, secret), beam), indent=2))
+            return
+        if publish:
+            from pipelines.run.publish import publish as move
+
+            result = move(job, plan_of(job))
+        else:
+            target = FlinkTarget(flink_master or EMBEDDED, parallelism, resume, detach, jar)
+            result = command.run(job, runner, secret, list(beam), target, new=new)
+    from pipelines.show import summary
+    from pipelines.terminal import console
+
+    if as_json:
+        print_json(result.to_json())
+    else:
+        summary.render(result, console(wide=wide), wide=wide)
+    if result.fails:
+        raise summary.failure(result)

@@ -1,0 +1,200 @@
+"""A job: the sections that shape a plan, and where its events come from and its releases go."""
+
+from __future__ import annotations
+
+import os
+import re
+import zoneinfo
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from dpcore.config import yaml
+from dpcore.config.section import refusal
+from dpcore.errors import ConfigError
+from dpcore.plan_config import PlanConfig
+from pipelines.config.sections import (
+    PATHS,
+    DeadLetters,
+    Deduplicate,
+    Engine,
+    Limits,
+    Secret,
+    Sink,
+    Source,
+)
+
+_PLACEHOLDER = re.compile(r"<[A-Z]+>\Z")
+
+
+class JobConfig(PlanConfig):
+    """One config file."""
+
+    source: Source | None = Field(
+        default=None, description="Where events come from.", examples=["{csv: purchases.csv}"]
+    )
+    deduplicate: Deduplicate | None = Field(
+        default=None,
+        description="How long event ids are remembered; needs schema.id.",
+        examples=["{horizon: 7d}"],
+    )
+    secret: Secret | None = Field(
+        default=None,
+        description="Where the key of the noise is kept; without it the direct runner draws a "
+        "fresh one, and every other runner refuses to start.",
+        examples=["{file: secret.key}"],
+    )
+    sink: Sink | None = Field(
+        default=None, description="Where releases go.", examples=["{parquet: out/, every: 128}"]
+    )
+    dead_letters: DeadLetters | None = Field(
+        default=None,
+        description="Where refused events are listed, without their content.",
+        examples=["{parquet: dead/}"],
+    )
+    limits: Limits = Field(
+        default=Limits(), description="Caps on bad input.", examples=["{line_bytes: 1048576}"]
+    )
+
+    engine: Engine = Field(
+        default=Engine(),
+        description="How a cluster runs the job; nothing here changes a release.",
+        examples=["{parallelism: 4, checkpoints: gs://acme-weir/state}"],
+    )
+    _folder: Path = PrivateAttr(default=Path("."))
+
+    @property
+    def state_folder(self) -> str:
+        """Where checkpoints and what a resume needs are kept: folder or bucket."""
+        return self.engine.checkpoints or str((self._folder / ".weir" / self.name).absolute())
+
+    @model_validator(mode="after")
+    def _check_job(self) -> Self:
+        if self.deduplicate is not None and self.schema_.id is None:
+            raise refusal(
+                "deduplicate",
+                self.deduplicate.model_dump(exclude_none=True),
+                "needs schema.id, the column of event ids.",
+            )
+        for name in ("time", "arrival"):
+            column = getattr(self.schema_, name)
+            if column is not None and column.zone is not None and not _is_zone(column.zone):
+                raise refusal(
+                    f"schema.{name}.zone",
+                    column.zone,
+                    "is not a time zone; write a name like UTC or Europe/Berlin.",
+                )
+        return self
+
+    def plan_config(self) -> PlanConfig:
+        """Only what shapes the plan."""
+        fields = {name: getattr(self, name) for name in PlanConfig.model_fields}
+        return PlanConfig.model_construct(
+            _fields_set=set(self.model_fields_set) & set(fields), **fields
+        )
+
+
+def load(
+    path: str | Path, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> JobConfig:
+    """Reads one config file.
+
+    Args:
+      path: the YAML file. Relative paths inside it are relative to its folder.
+      sets: ``a.b=c`` texts that replace fields; c is YAML, and null removes the field.
+      environ: what ``${NAME}`` stands for; the process environment if None.
+
+    Raises:
+      ConfigError: what is wrong first.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError("config", str(path), "is no file; `weir init FILE` makes one.") from None
+    except UnicodeDecodeError:
+        raise ConfigError("config", str(path), "is not UTF-8 text.") from None
+    except OSError as error:
+        raise ConfigError("config", str(path), f"cannot be read: {error.strerror}.") from None
+    return loads(text, sets, environ, file.parent)
+
+
+def loads(
+    text: str,
+    sets: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> JobConfig:
+    """As ``load``, from text; relative paths stay as they are unless a folder is given."""
+    variables = os.environ if environ is None else environ
+    data = yaml.parse_mapping(text, variables)
+    for one in sets:
+        _set(data, one, variables)
+    _no_placeholders(data)
+    if folder is not None:
+        _anchor(data, folder)
+    job = JobConfig.from_dict(data)
+    job._folder = folder or Path(".")
+    return job
+
+
+def _set(data: dict[str, Any], text: str, variables: Mapping[str, str]) -> None:
+    """Applies one ``a.b=c`` in place."""
+    name, equals, value = text.partition("=")
+    parts = name.strip().split(".")
+    if not equals or not all(parts):
+        raise ConfigError("--set", text, "must look like field=value, or section.field=value.")
+    try:
+        parsed = yaml.parse(value, variables)
+    except ConfigError as error:
+        raise ConfigError("--set", text, f"has a value that {error.remedy}") from None
+    current: dict[str, Any] = data
+    for depth, part in enumerate(parts[:-1]):
+        if current.get(part) is None:
+            current[part] = {}
+        below = current[part]
+        if not isinstance(below, dict):
+            above = ".".join(parts[: depth + 1])
+            raise ConfigError("--set", text, f"goes into {above}, which is not a section.")
+        current = below
+    if parsed is None:
+        current.pop(parts[-1], None)
+    else:
+        current[parts[-1]] = parsed
+
+
+def _no_placeholders(value: Any, path: str = "") -> None:
+    """Refuses what ``weir init`` left to be filled in."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _no_placeholders(item, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for item in value:
+            _no_placeholders(item, path)
+    elif isinstance(value, str) and _PLACEHOLDER.match(value):
+        raise ConfigError(path, value, "is a placeholder of `weir init`: fill it in.")
+
+
+def _anchor(data: dict[str, Any], folder: Path) -> None:
+    """Makes the relative paths of a config relative to its own folder, in place."""
+    for section, names in PATHS.items():
+        fields = data.get(section)
+        for name in names if isinstance(fields, dict) else ():
+            value = fields.get(name)
+            if isinstance(value, str) and value and "://" not in value:
+                fields[name] = str(folder / Path(value).expanduser())
+    secret = data.get("secret")
+    rotate = secret.get("rotate") if isinstance(secret, dict) else None
+    for entry in rotate if isinstance(rotate, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("file"), str):
+            entry["file"] = str(folder / Path(entry["file"]).expanduser())
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        return False
+    return True

@@ -1,0 +1,235 @@
+"""``weir feed CONFIG``: a synthetic or recorded stream into any sink, at a rate, for rehearsals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from rich.live import Live
+from rich.text import Text
+
+from dpcore.config import durations
+from dpcore.errors import ConfigError
+from pipelines.config.job import JobConfig
+from pipelines.feed import synthetic
+from pipelines.feed.recorded import moments_of, read_batches
+from pipelines.feed.synthetic import Shares, uniforms
+from pipelines.feed.targets import Target
+from pipelines.terminal import console
+from transforms.runtime.stream_time import PRESENT, StreamTime
+
+SLICE = 0.05
+"""Seconds between two slices of a paced stream: its events leave so late, at most."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast events leave. Both None: as fast as they can be written.
+
+    Attributes:
+      rate: events per second.
+      speed: times real time, for recorded streams (60: an hour a minute).
+    """
+
+    rate: float | None = None
+    speed: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("--rate", self.rate), ("--speed", self.speed)):
+            if value is not None and not 0 < value < float("inf"):
+                raise ConfigError(name, value, "must be a finite number above 0.")
+        if self.rate is not None and self.speed is not None:
+            raise ConfigError("--speed", self.speed, "cannot stand beside --rate; keep one.")
+
+
+@dataclass(frozen=True)
+class Clockwork:
+    """The machine's clock, replaceable in tests."""
+
+    now: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+
+def feed(
+    config: JobConfig,
+    target: Target,
+    *,
+    events: int | None,
+    seed: int,
+    shares: Shares,
+    pace: Pace,
+    recorded: str | None = None,
+    live: bool = False,
+    stream: StreamTime | None = None,
+    clockwork: Clockwork | None = None,
+    told: Callable[[int], None] = lambda sent: None,
+) -> int:
+    """Sends a stream and returns how many messages were sent.
+
+    Args:
+      config: names the columns.
+      target: where to.
+      events: how many (recorded: at most; None: all of them).
+      seed: of the synthetic values and of what is spoiled.
+      shares: what is spoiled on purpose.
+      pace: how fast.
+      recorded: file to replay instead of making events up.
+      live: event times are the present instead of the config's clock.
+      stream: what wall time stands for; a recording with a speed and without this starts now.
+      clockwork: the clock. told: called with the number of messages sent so far.
+    """
+    clockwork = clockwork or Clockwork()
+    if recorded is not None:
+        source = _spoil(read_batches(Path(recorded), config), shares, seed)
+    elif live:
+        source = _live(config, events or 10_000, seed, shares, pace, clockwork, stream or PRESENT)
+    else:
+        source = synthetic.batches(config, events or 10_000, seed, shares)
+    sent = 0
+    began = clockwork.now()
+    for batch in source:
+        if recorded is not None and events is not None:
+            batch = batch.slice(0, events - sent)
+        if pace.speed is not None and stream is None and batch.num_rows:
+            stream = replay_from(int(moments_of(batch, config)[0]), pace.speed, clockwork)
+        for part, due in _slices(batch, pace, config, stream):
+            if pace.rate is not None:
+                _sleep_until(began + sent / pace.rate, clockwork)
+            elif due is not None:
+                clockwork.sleep(max(0.0, due - clockwork.wall()))
+            rows = np.arange(sent, sent + part.num_rows, dtype=np.uint64)
+            broken = uniforms(seed, "@malformed", rows) < shares.malformed
+            target.write(part, broken.tolist())
+            sent += part.num_rows
+            told(sent)
+        if recorded is not None and events is not None and sent >= events:
+            break
+    target.close()
+    return sent
+
+
+def replay_from(origin: int, speed: float, clockwork: Clockwork | None = None) -> StreamTime:
+    """A replay that starts now. origin: microseconds since 1970."""
+    clockwork = clockwork or Clockwork()
+    return StreamTime(origin, int(clockwork.wall() * 1e6), speed)
+
+
+def first_moment(recorded: str, config: JobConfig) -> int:
+    """When the first event of a recording arrived, microseconds since 1970."""
+    for batch in read_batches(Path(recorded), config):
+        if batch.num_rows:
+            return int(moments_of(batch, config)[0])
+    raise ConfigError("--from", recorded, "holds no event.")
+
+
+def setting(stream: StreamTime) -> str:
+    """A replay as a job's ``--set`` takes it."""
+    origin, started = (
+        durations.show_timestamp(stream.origin),
+        durations.show_timestamp(stream.started),
+    )
+    return (
+        f'source.pubsub.replay={{origin: "{origin}", started: "{started}", '
+        f"speed: {stream.speed:g}}}"
+    )
+
+
+def _slices(
+    batch: pa.RecordBatch, pace: Pace, config: JobConfig, stream: StreamTime | None
+) -> Iterator[tuple[pa.RecordBatch, float | None]]:
+    """Small enough parts that the pace is even, and the wall time at which each is due, if any."""
+    if pace.speed is not None and stream is not None and batch.num_rows:
+        moments = np.maximum.accumulate(moments_of(batch, config))
+        due = (stream.started + (moments - stream.origin) / stream.speed) / 1e6
+        start = 0
+        while start < batch.num_rows:
+            stop = int(np.searchsorted(due, due[start] + SLICE, side="right"))
+            yield batch.slice(start, stop - start), float(due[stop - 1])
+            start = stop
+        return
+    step = max(1, batch.num_rows if pace.rate is None else int(pace.rate * SLICE))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step), None
+
+
+def _live(
+    config: JobConfig,
+    events: int,
+    seed: int,
+    shares: Shares,
+    pace: Pace,
+    clockwork: Clockwork,
+    stream: StreamTime,
+) -> Iterator[pa.RecordBatch]:
+    """Events whose time is the moment they are made, a slice at a time."""
+    step = max(1, int((pace.rate or 20_000) * SLICE))
+    for start in range(0, events, step):
+        now = stream.at(int(clockwork.wall() * 1e6))
+        rows = min(step, events - start)
+        yield from synthetic.batches(config, rows, seed, shares, now=now, first=start)
+
+
+def _spoil(stream: Iterator[pa.RecordBatch], shares: Shares, seed: int) -> Iterator[pa.RecordBatch]:
+    """Repeats a share of a recorded stream. Its lateness is its own."""
+    start = 0
+    for batch in stream:
+        yield batch
+        if shares.duplicate > 0:
+            rows = np.arange(start, start + batch.num_rows, dtype=np.uint64)
+            again = uniforms(seed, "@again", rows) < shares.duplicate
+            if again.any():
+                yield batch.filter(pa.array(again))
+        start += batch.num_rows
+
+
+def _sleep_until(moment: float, clockwork: Clockwork) -> None:
+    wait = moment - clockwork.now()
+    if wait > 0:
+        clockwork.sleep(wait)
+
+
+def notes(config: JobConfig, shares: Shares, live: bool, recorded: bool) -> list[str]:
+    """What a rehearsal with these options cannot show."""
+    found = []
+    if shares.late and recorded:
+        found.append("--late is for synthetic events; a recorded stream keeps its own times.")
+    elif shares.late and config.schema_.arrival is None and not live:
+        found.append("nothing is late without schema.arrival (or Pub/Sub with --times now).")
+    if shares.duplicate and config.schema_.id is None:
+        found.append("without schema.id a duplicate cannot be told from another event.")
+    if config.secret is not None:
+        found.append(
+            "a run over these events under the config's secret gives its noise away: weir "
+            "rehearse runs made-up ones under a secret of its own; elsewhere --set another secret."
+        )
+    return found
+
+
+class Shown:
+    """Shows how much was sent, on a terminal; prints nothing anywhere else."""
+
+    def __init__(self) -> None:
+        self._out = console(stderr=True)
+        self._live: Live | None = None
+        self._began = time.monotonic()
+
+    def __enter__(self) -> Shown:
+        if self._out.is_terminal:
+            self._live = Live(console=self._out, transient=True, refresh_per_second=5)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def told(self, sent: int) -> None:
+        """Takes the number of events sent so far."""
+        if self._live is not None:
+            rate = sent / max(1e-9, time.monotonic() - self._began)
+            self._live.update(Text(f"{sent:,} events sent, {rate:,.0f}/s", style="cyan"))

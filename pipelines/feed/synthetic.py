@@ -1,0 +1,184 @@
+"""A synthetic stream that fits a config: the same made-up events for the same seed, everywhere.
+
+Nothing here looks at data, and nothing is private: values are a public hash of (seed, column, row).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpcore.config import durations
+from dpcore.config.event import TimeColumn
+from dpcore.errors import ConfigError
+from dpcore.plan_config import PlanConfig
+from transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
+
+CHUNK = 1 << 16
+USERS = 10_000
+OPEN_TICKS = 100
+"""Ticks that the events span when the clock has no end."""
+
+_TEXTS = re.compile(r"\"([^\"]*)\"|'([^']*)'")
+_TIME = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Which share of the events is spoiled on purpose: late, delivered twice, malformed."""
+
+    late: float = 0.0
+    duplicate: float = 0.0
+    malformed: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("late", "duplicate", "malformed"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise ConfigError(f"--{name}", value, "must be a share from 0 to 1, like 0.1.")
+
+
+def uniforms(seed: int, column: str, rows: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """SplitMix64 hash of (seed, column, row) as numbers in (0, 1): rows (n,) -> (n,)."""
+    salt = np.uint64(int.from_bytes(column.encode()[:64].ljust(8, b"\0"), "big") % (1 << 64))
+    start = np.uint64((seed * 0x9E3779B97F4A7C15) % (1 << 64))
+    with np.errstate(over="ignore"):
+        z = (rows + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) ^ start
+        for add in (salt, np.uint64(0)):
+            z = z + add
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            z = z ^ (z >> np.uint64(31))
+    return np.asarray(((z >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52)
+
+
+def batches(
+    config: PlanConfig,
+    events: int,
+    seed: int,
+    shares: Shares,
+    now: int | None = None,
+    first: int = 0,
+) -> Iterator[pa.RecordBatch]:
+    """Events in the order of their delivery, in batches of at most 65,536 rows.
+
+    Args:
+      config: which columns to make.
+      events: how many events, before duplicates are added.
+      seed: of the hash.
+      shares: how many are late or come twice. Malformed ones are made when they are written.
+      now: microseconds since 1970 of all these events; None spreads them over the clock.
+      first: number of the first event; no two events of a stream share a number.
+    """
+    clock = config.clock.to_clock()
+    length = (clock.ticks or OPEN_TICKS) * clock.period
+    keep: pa.RecordBatch | None = None
+    for start in range(0, events, CHUNK):
+        stop = min(events, start + CHUNK)
+        rows = np.arange(first + start, first + stop, dtype=np.uint64)
+        if now is None:
+            place = (rows.astype(np.float64) + uniforms(seed, "@place", rows)) / events
+            moments = clock.start + (place * length).astype(np.int64)
+        else:
+            moments = np.full(len(rows), now, dtype=np.int64)
+        late = uniforms(seed, "@late", rows) < shares.late
+        behind = clock.delay + 1 + (uniforms(seed, "@behind", rows) * clock.period).astype(np.int64)
+        batch = _batch(config, seed, rows, moments, np.where(late, behind, 0), now is not None)
+        yield batch
+        if shares.duplicate > 0:
+            again = uniforms(seed, "@again", rows) < shares.duplicate
+            repeated = batch.filter(pa.array(again))
+            if keep is not None and keep.num_rows:
+                yield keep
+            keep = repeated
+    if keep is not None and keep.num_rows:
+        yield keep
+
+
+def _batch(
+    config: PlanConfig,
+    seed: int,
+    rows: NDArray[np.uint64],
+    moments: NDArray[np.int64],
+    behind: NDArray[np.int64],
+    live: bool,
+) -> pa.RecordBatch:
+    schema = config.schema_
+    columns: dict[str, pa.Array] = {}
+    event_times = moments - behind if live else moments
+    columns[schema.time.column] = write_times(event_times, schema.time)
+    if schema.arrival is not None:
+        columns[schema.arrival.column] = write_times(event_times + behind, schema.arrival)
+    if schema.id is not None:
+        columns[schema.id] = pa.array([f"e{seed:x}-{row:x}" for row in rows.tolist()])
+    if schema.unit is not None and schema.unit not in columns:
+        users = (uniforms(seed, schema.unit, rows) * USERS).astype(np.int64)
+        columns[schema.unit] = pa.array([f"u{user}" for user in users.tolist()])
+    if config.key is not None and config.key.column not in columns:
+        names = config.key.declared or tuple(f"key-{i}" for i in range(10))
+        # The first keys are the busiest ones, as in life.
+        spot = (uniforms(seed, config.key.column, rows) ** 2 * len(names)).astype(np.int64)
+        columns[config.key.column] = pa.DictionaryArray.from_arrays(
+            pa.array(spot.astype(np.int32)), pa.array(names)
+        ).cast(pa.string())
+    ranges = number_ranges(config)
+    for name, kind in EventSchema.from_config(config, tuple(ranges)).columns.items():
+        if name in columns:
+            continue
+        u = uniforms(seed, name, rows)
+        if kind == "text":
+            words = [one or two for one, two in _TEXTS.findall(config.where or "")] + ["other"]
+            columns[name] = pa.array([words[i] for i in (u * len(words)).astype(int)])
+        elif kind == "boolean":
+            columns[name] = pa.array(u < 0.5)
+        else:
+            columns[name] = pa.array(_values(u, *ranges.get(name, (0.0, 100.0))))
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _values(u: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
+    """Skewed values, most in [low, high] and a few above, in cents."""
+    return np.asarray(np.round(low + (high - low) * -np.log1p(-u) / 3, 2))
+
+
+def number_ranges(config: PlanConfig) -> dict[str, tuple[float, float]]:
+    """Columns that aggregates or a model read, each with the range of its public bounds."""
+    found: dict[str, tuple[float, float]] = {}
+    if config.model is not None:
+        found = {name: (low, high) for name, (low, high) in config.model.ranges.items()}
+    for aggregate in config.aggregates.values():
+        if aggregate.column is None:
+            continue
+        bounds = aggregate.clip or aggregate.edges or (0.0, 1.0)
+        finite = [bound for bound in bounds if np.isfinite(bound)]
+        found.setdefault(aggregate.column, (min(finite, default=0.0), max(finite, default=1.0)))
+    return {name: (low, high if high > low else low + 1) for name, (low, high) in found.items()}
+
+
+def write_times(moments: NDArray[np.int64], column: TimeColumn) -> pa.Array:
+    """Microseconds since 1970 (n,) as the config says they are written."""
+    if column.format in EPOCH_MICROSECONDS:
+        return pa.array(moments / EPOCH_MICROSECONDS[column.format])
+    stamps = pa.array(moments, type=_TIME)
+    if column.format is None and column.zone in (None, "UTC"):
+        return stamps
+    if column.zone not in (None, "UTC"):
+        stamps = stamps.cast(pa.timestamp("us", tz=column.zone))
+    if column.format is None:
+        return pc.strftime(stamps, format="%Y-%m-%dT%H:%M:%S")
+    if ".%f" in column.format:  # Arrow's own %S writes the fraction
+        return pc.strftime(stamps, format=column.format.replace("%S.%f", "%S"))
+    return pc.strftime(stamps.cast(pa.timestamp("s", stamps.type.tz), False), format=column.format)
+
+
+def describe(config: PlanConfig, events: int) -> str:
+    """One line about what is made."""
+    clock = config.clock.to_clock()
+    ticks = clock.ticks or OPEN_TICKS
+    return f"{events:,} events over {durations.show_duration(ticks * clock.period)}"

@@ -1,0 +1,254 @@
+"""What the beginning of a file of events tells about its columns: names, types, likely roles.
+
+Only names, types and the spelling of times leave this module. Values, counts and bounds do not: a
+bound that is read off the data would be a release. Names do only if they are sure to be names: no
+first line that looks like an event, and never the keys of JSON objects, which are data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from dpcore.errors import ConfigError
+from pipelines.init.samples import READERS, ROWS, read_csv
+from transforms.decode import header_test
+from transforms.decode.encoding import UTF_8, check_encoding
+from transforms.decode.quoted_text import holds_newlines
+from transforms.decode.schema import Stamp
+from transforms.decode.text_form import TextForm
+from transforms.decode.time import to_time
+from transforms.sources import matching
+from transforms.sources.csv_head import csv_head
+from transforms.sources.text_file import first_lines
+from transforms.sources.wrong_format import kind_of, kind_of_text
+
+_ENDINGS = {
+    "csv": "csv",
+    "tsv": "csv",
+    "txt": "csv",
+    "ndjson": "ndjson",
+    "jsonl": "ndjson",
+    "json": "ndjson",
+    "parquet": "parquet",
+    "pq": "parquet",
+    "arrow": "arrow",
+    "arrows": "arrow",
+    "ipc": "arrow",
+    "feather": "arrow",
+    "avro": "avro",
+}
+_FORMATS = (
+    None,
+    "%Y%m%d",
+    "%Y%m%d%H%M%S",
+    "%Y/%m/%d",
+    "%Y/%m/%d %H:%M:%S",
+    "%m/%d/%Y",
+    "%m/%d/%Y %H:%M",
+    "%m/%d/%Y %H:%M:%S",
+    "%d/%m/%Y",
+    "%d/%m/%Y %H:%M",
+    "%d/%m/%Y %H:%M:%S",
+    "%d.%m.%Y",
+    "%d.%m.%Y %H:%M",
+    "%d.%m.%Y %H:%M:%S",
+    "%d-%m-%Y",
+    "%d %b %Y",
+    "%b %d %Y",
+)
+_EPOCHS = {
+    "epoch_s": (5e8, 5e9),
+    "epoch_ms": (5e11, 5e12),
+    "epoch_us": (5e14, 5e15),
+    "epoch_ns": (5e17, 5e18),
+}
+_TIME_NAME = re.compile(r"(?i)time|date|day|stamp|(^|_)(ts|at|when)$|dt")
+_ID_NAME = re.compile(
+    r"(?i)^(id|uuid|guid)$|(event|purchase|order|transaction|message|trip|row).?id$"
+)
+_UNIT_NAME = re.compile(r"(?i)(user|customer|client|person|member|patient|account|device).?(id)?$")
+_KEY_NAME = re.compile(
+    r"(?i)store|shop|city|region|state|country|zone|carrier|origin|station|category|type|"
+    r"department|group|site|model|source|channel"
+)
+
+
+def sniff(
+    path: str,
+    columns: Sequence[str] | None = None,
+    header: bool = True,
+    encoding: str = UTF_8,
+) -> dict[str, Any]:
+    """Reads the beginning of a file.
+
+    Args:
+      path: a file in any format that ``source`` takes.
+      columns: names that may be written down: of all fields of CSV without a header, else of some
+        columns of the file. None: those of the file, if they are sure to be names.
+      header: whether CSV has one.
+      encoding: of CSV.
+
+    Returns:
+      format: csv, ndjson, parquet, arrow or avro. text: of CSV, how it is written, else None.
+      columns: [{name, type}], type one of integer, number, text, boolean, time, other; none where
+        names stand in events, as in NDJSON, and nobody has said which may be written down.
+      time: {column, format} or None; format None is ISO 8601 or a column of timestamps.
+      time_formats: every format that fits the column of the time (several: ask a person).
+      id, unit: a column or None. keys: columns to group by, likeliest first.
+      numbers: columns that can be added up.
+
+    Raises:
+      ConfigError: not a file, in no format that is known, or without names that may be shown.
+    """
+    form = _format_of(path, encoding)
+    text = None
+    if form == "csv":
+        text = _text_form(path, None if header else tuple(columns or ()), encoding)
+        types, samples = read_csv(path, text)
+    elif not header or check_encoding(encoding) != UTF_8:
+        option = "--no-header" if not header else "--encoding"
+        raise ConfigError(option, path, f"is for CSV; this file holds {form}.")
+    else:
+        types, samples = READERS[form](path)
+    if not types:
+        raise ConfigError("FILE", path, "has no columns; it is empty.")
+    if header:
+        types = _shown(path, form, types, text, columns)
+    times = _times(types, samples)
+    time = next(iter(times), None)
+    names = list(types)
+    id_ = next((n for n in names if n != time and _ID_NAME.search(n)), None)
+    unit = next((n for n in names if n not in (time, id_) and _UNIT_NAME.search(n)), None)
+    free = [name for name in names if name not in (id_, unit) and name not in times]
+    numbers = [name for name in free if types[name] in ("integer", "number")]
+    texts = [n for n in free if types[n] == "text" or (types[n] == "integer" and _hints(n))]
+    if text is not None and text.columns is not None:
+        text = text._replace(columns=tuple(names))
+    return {
+        "format": form,
+        "text": text,
+        "columns": [{"name": name, "type": kind} for name, kind in types.items()],
+        "time": None if time is None else {"column": time, "format": times[time][0]},
+        "time_formats": [] if time is None else times[time],
+        "id": id_,
+        "unit": unit,
+        "keys": sorted(texts, key=lambda name: not _hints(name)),
+        "numbers": [name for name in numbers if not _hints(name)] or numbers,
+    }
+
+
+def _shown(
+    path: str,
+    form: str,
+    types: dict[str, str],
+    text: TextForm | None,
+    columns: Sequence[str] | None,
+) -> dict[str, str]:
+    """The columns whose names may be written down."""
+    if columns is not None:
+        for name in columns:
+            if name not in types:
+                raise ConfigError("--columns", name, f"is not a column of {path}.")
+        return {name: types[name] for name in columns}
+    if form == "ndjson":
+        return {}
+    head = None if text is None else csv_head(path, text, ROWS)
+    doubt = header_test.doubt(*((list(types),) if head is None else (head.names, head.rows)))
+    if doubt is None:
+        return types
+    if head is not None:
+        raise ConfigError(
+            "FILE",
+            path,
+            f"does not begin with a header, it seems: line {head.number} has {doubt}. If it has "
+            f"none: weir init {path} --no-header. If these are names, say which ones to use: "
+            "--columns a,b,c.",
+        )
+    raise ConfigError(
+        "FILE",
+        path,
+        f"has columns whose names may be none ({doubt}); say which ones to use: --columns a,b,c.",
+    )
+
+
+def _hints(name: str) -> bool:
+    return _KEY_NAME.search(name) is not None
+
+
+def _format_of(path: str, encoding: str) -> str:
+    try:
+        start = matching.first_bytes(path, 64)
+    except (OSError, ValueError):
+        raise ConfigError("FILE", path, "cannot be opened; check the path.") from None
+    for magic, form in matching.MAGICS.items():
+        if start.startswith(magic):
+            return form
+    if start.startswith(b"\xff\xff\xff\xff"):
+        return "arrow"
+    name = path
+    for ending in matching.COMPRESSED:
+        name = name.removesuffix(ending)
+    known = _ENDINGS.get(name.rpartition(".")[2].lower())
+    packed = name != path
+    usual = check_encoding(encoding)
+    other = None if packed else kind_of(start, known or "csv", usual)
+    text = first_lines(path, TextForm(encoding=usual)).lines if other is None else ()
+    if other is None and text and known in (None, "csv", "ndjson"):
+        other = kind_of_text(
+            text[0][:256], "ndjson" if text[0].startswith(b"{") else known or "csv"
+        )
+    if other is not None:
+        raise ConfigError("FILE", path, f"holds {other.partition('; write source: ')[0]}.")
+    if known is not None and (known in ("csv", "ndjson") or not start):
+        return known
+    if text and text[0].lstrip().startswith(b"{"):
+        return "ndjson"
+    if known is None and text:
+        return "csv"
+    raise ConfigError(
+        "FILE", path, "is in no known format; use CSV, NDJSON, Parquet, Arrow IPC or Avro."
+    )
+
+
+def _text_form(path: str, columns: tuple[str, ...] | None, encoding: str) -> TextForm:
+    """How a CSV file is written, as far as its beginning tells."""
+    form = TextForm(columns=columns, encoding=check_encoding(encoding))
+    first = first_lines(path, form, ROWS)
+    line = first.lines[0] if first.lines else b""
+    delimiter = max(",;\t|", key=lambda one: line.count(one.encode()))
+    quoted = holds_newlines(b"\n".join(first.lines) + b"\n", delimiter)
+    return form._replace(delimiter=delimiter, quoted_newlines=quoted)
+
+
+def _times(types: dict[str, str], samples: dict[str, list[Any]]) -> dict[str, list[str | None]]:
+    """Columns that can be times, likeliest first, each with the formats that fit."""
+    found: dict[str, list[str | None]] = {}
+    for name, kind in types.items():
+        if kind == "time":
+            found[name] = [None]
+        elif formats := _formats(name, kind, samples.get(name, [])):
+            found[name] = formats
+    return dict(sorted(found.items(), key=lambda item: not _TIME_NAME.search(item[0])))
+
+
+def _formats(name: str, kind: str, values: list[Any]) -> list[str | None]:
+    if not values or kind not in ("text", "integer", "number"):
+        return []
+    if kind == "number" or (kind == "integer" and not all(len(str(v)) == 8 for v in values)):
+        numbers = [float(value) for value in values]
+        return [
+            form
+            for form, (low, high) in _EPOCHS.items()
+            if _TIME_NAME.search(name) and all(low <= number <= high for number in numbers)
+        ]
+    texts = pa.array([str(value) for value in values], pa.string())
+    formats: list[str | None] = []
+    for form in _FORMATS if kind == "text" else ("%Y%m%d",):
+        times = to_time(texts, Stamp(name, form), "")
+        if times.null_count == 0 and all(1900 <= time.year <= 2200 for time in times.to_pylist()):
+            formats.append(form)
+    return formats

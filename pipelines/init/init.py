@@ -1,0 +1,174 @@
+"""``weir init FILE``: a commented config from the names and types of a file's columns.
+
+Of the data only names, types and the spelling of times get into it. Bounds and the clock are
+placeholders like <LOW>: whoever runs the job says them, from what they know.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpcore.config import yaml
+from transforms.decode.text_form import TextForm
+
+MOST_NUMBERS = 6
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def config_text(
+    file: Path,
+    out: Path | None = None,
+    columns: Sequence[str] | None = None,
+    header: bool = True,
+    encoding: str = "utf-8",
+) -> str:
+    """The text of a config.
+
+    Args:
+      file: of events, in any format that ``source`` takes.
+      out: where the text will be kept; the path of the file is written relative to it.
+      columns, header, encoding: as for ``pipelines.init.header.sniff``.
+
+    Raises:
+      ConfigError: no such file, or of no format known here.
+    """
+    from pipelines.init.header import sniff
+
+    found = sniff(str(file), columns, header, encoding)
+    path = str(file)
+    if out is not None and not file.is_absolute():
+        path = os.path.relpath(file, out.parent)
+    return "\n".join(lines(found, path)) + "\n"
+
+
+def lines(found: Mapping[str, Any], path: str) -> Iterator[str]:
+    """The config, line by line.
+
+    Args:
+      found: what ``pipelines.init.header.sniff`` says of the file. path: as the config names it.
+    """
+    yield f"# Made by `weir init` from the names and types of the columns of {Path(path).name}."
+    yield "# Fill in what stands in <...>: from what you know, never from the data, because a bound"
+    yield "# that is read off the data reveals them. Then: weir plan, weir run. Fields: weir schema"
+    yield ""
+    yield f"name: {release_name(path)}"
+    yield f"source: {{{found['format']}: {word(path)}{written(found['text'])}}}"
+    yield ""
+    yield from schema(found)
+    yield ""
+    yield "# where: COLUMN > 0                # only these events count; the predicate is public"
+    yield from key(found["keys"])
+    yield ""
+    yield "clock:                             # one release of everything per period"
+    yield "  start: <START>                   # like 2024-01-01T00:00:00Z; earlier ones are refused"
+    yield "  period: 1d                       # or 1h, 15m, 30s"
+    yield "  end: <END>                       # a file ends, so must the clock; later: refused"
+    yield ""
+    yield "privacy:"
+    yield "  epsilon: 1.0                     # smaller is more private and less exact"
+    yield "  delta: 1e-6                      # well below one over the number of people"
+    yield "  protect_for: all                 # or a window, like 365d: less noise, and it expires"
+    yield "  unit: event                      # what is protected: one event"
+    yield ""
+    yield from aggregates(found["numbers"])
+    yield ""
+    yield "# secret: {file: secret.key}       # openssl rand -hex 32 > secret.key: repeatable runs"
+    yield "sink: {parquet: out/}"
+
+
+def schema(found: Mapping[str, Any]) -> Iterator[str]:
+    """Which column is what."""
+    yield "schema:"
+    time = found["time"]
+    if not found["columns"]:
+        yield "  time: <COLUMN>                   # or {column, format, zone}"
+        yield "  # names are keys of its objects, which may be data, so none is written down here;"
+        yield "  # say which ones to use: weir init FILE --columns a,b,c"
+    elif time is None:
+        yield "  time: <COLUMN>                   # none looks like a time; {column, format, zone}"
+    elif time["format"] is None:
+        yield f"  time: {word(time['column'])}"
+    else:
+        column, form = word(time["column"]), json.dumps(time["format"])
+        yield f"  time: {{column: {column}, format: {form}, zone: UTC}}"
+        others = [str(one) for one in found["time_formats"][1:]]
+        if others:
+            yield f"  # check the format of the time: {' or '.join(others)} fits too"
+    if found["id"] is not None:
+        yield f"  id: {word(found['id'])}  # drops duplicates; remove it if a value may stand twice"
+    else:
+        yield "  # id: COLUMN                     # an id of the event: drops duplicate deliveries"
+    if found["unit"] is not None:
+        yield f"  unit: {word(found['unit'])}  # whom an event belongs to"
+    if not found["columns"]:
+        return
+    listed = ", ".join(f"{word(c['name'])} ({c['type']})" for c in found["columns"])
+    yield from textwrap.wrap(
+        listed,
+        98,
+        initial_indent="  # columns: ",
+        subsequent_indent="  #   ",
+        break_on_hyphens=False,
+    )
+
+
+def key(columns: Sequence[str]) -> Iterator[str]:
+    """What to group by, as a proposal."""
+    column = word(columns[0]) if columns else "COLUMN"
+    yield f"# key: {{column: {column}, declared: [A, B]}}   # releases for each of these keys"
+    if len(columns) > 1:
+        yield f"#   other columns to group by: {', '.join(word(c) for c in columns[1:6])}"
+
+
+def aggregates(numbers: Sequence[str]) -> Iterator[str]:
+    """A count, and the sum of the first number; the others as proposals."""
+    yield "aggregates:                        # output name first"
+    yield "  events: {count: events, over: [all, 1]}   # since the start, and each tick alone"
+    for place, column in enumerate(numbers[:MOST_NUMBERS]):
+        mark = "" if place == 0 else "# "
+        name = output_name(column)
+        yield f"  {mark}{name}: {{sum: {word(column)}, clip: [<LOW>, <HIGH>]}}"
+        if place == 0:
+            yield f"  # {name}_mean: {{mean: {word(column)}, clip: [<LOW>, <HIGH>]}}"
+            yield f"  # {name}_sizes: {{histogram: {word(column)}, edges: [0, 1, 10, 100]}}"
+
+
+def written(text: TextForm | None) -> str:
+    """How a CSV is written, where it is not as usual."""
+    said = []
+    usual = TextForm()
+    if text is not None and text.delimiter != usual.delimiter:
+        said.append(f"delimiter: {json.dumps(text.delimiter)}")
+    if text is not None and text.columns is not None:
+        said.append(f"header: false, columns: [{', '.join(word(c) for c in text.columns)}]")
+    if text is not None and text.encoding != usual.encoding:
+        said.append(f"encoding: {text.encoding}")
+    if text is not None and text.quoted_newlines:
+        said.append("quoted_newlines: true")
+    return "".join(f", {one}" for one in said)
+
+
+def word(text: str) -> str:
+    """A text as YAML, quoted where it has to be."""
+    plain = _BARE.match(text) or re.fullmatch(r"[A-Za-z0-9_./-]+", text)
+    if plain and yaml.scalar(text) == text and not text.startswith("-"):
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def release_name(path: str) -> str:
+    """A name for the release, from the file's."""
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(path).name.partition(".")[0]).strip("-_")
+    return word(stem[:63] or "events") if stem[:1].isalnum() else "events"
+
+
+def output_name(column: str) -> str:
+    """A name for an output, from its column's."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", column).strip("_")[:50] or "value"
+    return word(name if name[0].isalpha() else f"v_{name}")

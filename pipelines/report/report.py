@@ -1,0 +1,120 @@
+"""The report of a run: a picture, a page, and a table of the last values."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from dpcore.errors import ConfigError
+from pipelines.report import words
+from pipelines.report.data import ReportData, gather
+from pipelines.report.numbers import show_value
+from pipelines.report.score import score
+from pipelines.results.run import Run
+
+ROWS_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class ReportPaths:
+    """What was written, and the table of last values for a terminal.
+
+    Attributes:
+      png: the picture.
+      html: the page; None if only the picture was asked for.
+      table: last values with the half width of their 95 % band.
+      note: one line on what is missing from the run, or "".
+    """
+
+    png: Path
+    html: Path | None
+    table: Table
+    note: str
+
+
+def report(
+    directory: Path | str,
+    out: Path | str | None = None,
+    keys: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    png_only: bool = False,
+    holdout: Path | str | None = None,
+) -> ReportPaths:
+    """Draws the results in a folder. Prints nothing.
+
+    Args:
+      directory: the folder that a run wrote to; complete or not.
+      out: folder for ``report.png`` and ``report.html``, made if missing; None: the results' own.
+      keys: keys to draw; None: the first five by their last private value, and a heat map of all.
+      names: outputs to draw; None: all.
+      png_only: no page.
+      holdout: a file of events that are public: models' predictions of them are drawn too.
+
+    Returns:
+      Paths and the table for a terminal.
+
+    Raises:
+      ConfigError: no results there, a key or name that the run does not have, or held-back data
+        that do not fit its models.
+    """
+    run = Run.open(directory)
+    data = gather(run, keys, names)
+    held = None if holdout is None else score(data, holdout)
+    folder = Path(out) if out is not None else run.directory
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError("out", str(folder), "must be a folder; there is a file of that name.")
+    folder.mkdir(parents=True, exist_ok=True)
+    # Drawing libraries take a second to import: only when there is something to draw.
+    from pipelines.report import html as report_html
+    from pipelines.report import plot
+
+    png = plot.draw(data, folder / "report.png", held)
+    page = None
+    if not png_only:
+        page = folder / "report.html"
+        page.write_text(report_html.page(data, held), encoding="utf-8")
+    return ReportPaths(png, page, summary(data), words.unfinished(run))
+
+
+def summary(data: ReportData) -> Table:
+    """The last values as a table for a terminal: single numbers, as many as its width holds."""
+    head, body = words.last_values(data)
+    single = [0, *(i for i, title in enumerate(head) if i and len(title) == 2)]
+    table = Table(
+        title=words.last_caption(data), box=SIMPLE_HEAD, title_justify="left", pad_edge=False
+    )
+    shown = [
+        [Text(first), *(_cell(*pair) for pair in values)] for first, values in body[:ROWS_SHOWN]
+    ]
+    room = shutil.get_terminal_size((80, 24)).columns
+    kept = []
+    for i in single:
+        room -= 3 + max(len(line) for line in (*head[i], *(row[i].plain for row in shown)))
+        if room < 0 and len(kept) > 1:
+            break
+        kept.append(i)
+        justify = "right" if i else "left"
+        table.add_column(Text("\n".join(head[i])), justify=justify, no_wrap=True)
+    for row in shown:
+        table.add_row(*(row[i] for i in kept))
+    hidden = [
+        f"{len(body) - ROWS_SHOWN:,} more rows" if len(body) > ROWS_SHOWN else "",
+        f"{len(head) - len(kept):,} more columns" if len(head) > len(kept) else "",
+    ]
+    if any(hidden):
+        table.caption = " and ".join(filter(None, hidden)) + " in the page"
+    return table
+
+
+def _cell(value: float, width: float) -> Text:
+    shown, half = show_value(value, width)
+    cell = Text(shown)
+    if half:
+        cell.append(f" \N{PLUS-MINUS SIGN} {half}", style="dim")
+    return cell

@@ -1,0 +1,243 @@
+"""The sentences and tables of a report, the same on every surface."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from pipelines.report.data import TICKS_LISTED, ReportData
+from pipelines.report.numbers import show_span, show_time
+from pipelines.results.run import SCALED, Output, Run, is_model
+
+Titles = list[tuple[str, ...]]
+Table = tuple[Titles, list[tuple[str, list[tuple[float, float]]]]]
+
+
+def short(value: Any) -> str:
+    """A privacy parameter: 1.0 -> "1", 1e-06 -> "1e-6", None and inf -> "none"."""
+    if value is None or (isinstance(value, str) and value.lower() in ("inf", "infinity")):
+        return "none"
+    number = float(value)
+    if math.isinf(number):
+        return "none"
+    text = f"{number:.4g}"
+    if "e" in text:
+        mantissa, exponent = text.split("e")
+        text = f"{mantissa}e{int(exponent)}"
+    return text
+
+
+def when(run: Run, tick: int) -> str:
+    """The start of a tick as a date or time."""
+    return show_time(run.tick_start(tick), run.period)
+
+
+def duration(run: Run, ticks: int) -> str:
+    """ "365 ticks (365 days)"."""
+    return f"{ticks:,} tick{'' if ticks == 1 else 's'} ({show_span(ticks * run.period)})"
+
+
+def span(output: Output, run: Run) -> str:
+    """ "since the start", "each tick alone (1 day)", "last 7 ticks (7 days)"."""
+    if output.over is None:
+        return output.span
+    return f"{output.span} ({show_span(output.over * run.period)})"
+
+
+def facts(data: ReportData) -> str:
+    """One line under the title."""
+    run = data.run
+    count = run.last_tick - run.first_tick + 1
+    ticks = f"{count:,} tick{'' if count == 1 else 's'} of {show_span(run.period)}"
+    dates = f"{when(run, run.first_tick)} to {when(run, run.last_tick)}"
+    keys = "1 key" if data.keys == 1 else f"{data.keys:,} keys"
+    return f"Differentially private releases: {ticks}, {dates}; {keys}."
+
+
+def unfinished(run: Run) -> str:
+    """What is missing, or ""."""
+    if run.complete:
+        return ""
+    planned = run.ticks_planned
+    done = run.last_tick + 1
+    so_far = f"{done:,} of {planned:,} ticks" if planned else f"{done:,} ticks so far"
+    return f"This run is not complete: it has released {so_far}. Run it again to go on from there."
+
+
+def numbers(run: Run) -> list[tuple[str, str]]:
+    """The promise in numbers: (value, label)."""
+    guarantee = run.plan.get("guarantee") or {}
+    epsilon, delta, window = run.promise
+    unit, relation = guarantee.get("unit", "event"), guarantee.get("relation")
+    lasting = "always" if window is None else show_span(window * run.period)
+    label = "protected" if window is None else f"protected for ({window:,} ticks)"
+    found = [(short(epsilon), "epsilon"), (short(delta), "delta"), (lasting, label)]
+    found.append((f"one {unit}", str(relation or "").replace("_", " or ") or "privacy unit"))
+    return found
+
+
+def statement(run: Run) -> str:
+    """The promise in words, as the plan states it."""
+    guarantee = run.plan.get("guarantee") or {}
+    text = guarantee.get("statement")
+    if text:
+        return str(text)
+    return (
+        "The folder has no _plan.json, so the promise is known only by its numbers, "
+        "which every row carries."
+    )
+
+
+def expiration(run: Run) -> list[tuple[str, str, str]]:
+    """(released within, epsilon, delta) for people; rows beyond the clock's end become one."""
+    rows = []
+    for item in run.plan.get("expiration") or []:
+        ticks = item.get("ticks")
+        over = ticks is None or (run.ticks_planned is not None and ticks >= run.ticks_planned)
+        within = "for ever" if over else duration(run, int(ticks))
+        if over and run.ticks_planned is not None:
+            within = f"the whole clock, {duration(run, run.ticks_planned)}"
+        epsilon = short(item.get("epsilon"))
+        gone = epsilon == "none"
+        rows.append(
+            (within, "no protection" if gone else epsilon, "" if gone else short(item.get("delta")))
+        )
+        if over:
+            break
+    return rows
+
+
+OF_LEARNERS = (
+    "Every line is what was released; the events are not in this page. theta is the model as it "
+    "was played at each tick, with features and target scaled to the public ranges; coefficients "
+    "is the same model in the units of the data. Models have no band: the noise is in the sums of "
+    "gradients that they follow, and what it does to a model depends on the data. "
+)
+
+
+def of_regressions(data: ReportData) -> str:
+    """What the pictures of a regression mean."""
+    text = (
+        "Every line is what was released; the events are not in this page. theta is the model of "
+        "the events so far, with features and target scaled to the public ranges; coefficients is "
+        "the same model in the units of the data. "
+    )
+    banded = any(np.isfinite(one.half).any() for panel in data.panels for one in panel.series)
+    if not banded:
+        return text + "Models have no band: the noise is in the steps of the solver. "
+    return text + (
+        "Bands hold 95 % of what the known noise of the sums does to a model "
+        f"({data.run.band:.3g} standard deviations on either side), judged by the model itself: "
+        "trust them once they are narrow. They do not say how well events tell the truth."
+    )
+
+
+def how_to_read(data: ReportData) -> str:
+    """What the picture means, and what it does not say."""
+    text = (
+        "Every line is what was released; the true values are not in this page. The band holds "
+        f"95 % of the noise ({data.run.band:.3g} standard deviations on either side), known "
+        "because the noise was added on purpose. It does not cover values that were clipped or "
+        "events that never arrived. Noise may take a count below 0."
+    )
+    if any(is_model(panel.output, data.run) for panel in data.panels):
+        text = of_regressions(data) if data.run.is_of_regressions else OF_LEARNERS
+        if any(panel.output.name == "loss" for panel in data.panels):
+            text += (
+                "The loss is what the played models lost on the events, clipped event by event, "
+                "as a mean over the ticks since the start; its band holds 95 % of its "
+                f"noise ({data.run.band:.3g} standard deviations on either side)."
+            )
+    if data.ranked_by is not None:
+        by = f"{data.ranked_by.name}, {span(data.ranked_by, data.run)}"
+        text += (
+            f" Of {data.keys:,} keys, {len(data.drawn)} are drawn: the first by their last private "
+            f"value ({by})."
+        )
+    if data.stride > 1:
+        text += f" One tick in {data.stride} is drawn."
+    return text
+
+
+def columns(data: ReportData) -> list[tuple[Output, int, tuple[str, ...]]]:
+    """(output, component, title) of the last values; long vectors are left to the charts."""
+    found = []
+    for panel in data.panels:
+        output = panel.output
+        if len(output.labels) > 12 or (output.name == SCALED and is_model(output, data.run)):
+            continue
+        over = "all" if output.over is None else f"last {output.over}"
+        over = "each tick" if output.over == 1 else over
+        over = "" if is_model(output, data.run) else over
+        for i, label in enumerate(output.labels):
+            found.append((output, i, tuple(filter(None, (output.name, label, over)))))
+    return found
+
+
+def last_caption(data: ReportData) -> str:
+    """What the table of last values shows."""
+    day = when(data.run, data.run.last_tick)
+    if data.keys == 1:
+        return "The last ticks, with the half width of the 95 % band"
+    listed = len(data.listed)
+    which = f"{listed:,} of {data.keys:,} keys" if listed < data.keys else "all keys"
+    return f"Last values ({day}) of {which}, with the half width of the 95 % band"
+
+
+def last_values(data: ReportData) -> Table:
+    """Last ticks of the only key, or last values of the first keys."""
+    chosen = columns(data)
+    titles = [title for _, _, title in chosen]
+    if data.keys == 1:
+        by_spot = {
+            (panel.output.name, panel.output.over): panel.series[0]
+            for panel in data.panels
+            if panel.series
+        }
+        last = data.run.last_tick
+        ticks = range(max(data.run.first_tick, last - TICKS_LISTED + 1), last + 1)
+        body = []
+        for tick in ticks:
+            cells = []
+            for output, i, _ in chosen:
+                series = by_spot.get((output.name, output.over))
+                at = np.flatnonzero(series.ticks == tick) if series is not None else []
+                if series is None or not len(at):
+                    cells.append((math.nan, math.nan))
+                else:
+                    cells.append((float(series.value[at[0], i]), float(series.half[at[0], i])))
+            body.append((when(data.run, tick), cells))
+        return [("tick",), *titles], body
+    body = []
+    for key in data.listed:
+        cells = []
+        for output, i, _ in chosen:
+            found = data.last.get((key, output.name, output.over))
+            pair = (math.nan, math.nan)
+            if found is not None:
+                pair = (float(found.value[i]), float(found.half[i]))
+            cells.append(pair)
+        body.append((key or "(empty)", cells))
+    return [("key",), *titles], body
+
+
+def alternatives(run: Run) -> tuple[list[str], list[list[str]]]:
+    """The mechanisms that the plan compared."""
+    head = ["mechanism", "noise", "error, best = 1", "state per key", "epsilon in 10 windows", ""]
+    body = []
+    for item in run.plan.get("alternatives") or []:
+        score, state = item.get("score"), item.get("state_bytes_per_key")
+        later = item.get("epsilon_10w")
+        body.append(
+            [
+                f"{item.get('mechanism', '')}{' (chosen)' if item.get('chosen') else ''}",
+                str(item.get("noise") or "").replace("_", " "),
+                f"{score:.2f}" if isinstance(score, (int, float)) else "",
+                f"{state:,} bytes" if state else "",
+                short(later) if later is not None else "",
+                str(item.get("note") or ""),
+            ]
+        )
+    return head, body

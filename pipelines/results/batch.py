@@ -1,0 +1,49 @@
+"""A batch of results as numbers: codes of keys and names, ticks, lists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipelines.results.run import Output
+
+Ints = NDArray[np.int64]
+
+COLUMNS = ("key", "tick", "name", "over", "value", "stddev")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows as numbers. key: codes into ``keys``; over: -1 = since the start."""
+
+    keys: list[str]
+    key: Ints
+    tick: Ints
+    names: dict[str, int]
+    name: Ints
+    over: Ints
+    value: pa.Array
+    stddev: pa.Array
+
+    def rows(self, output: Output, among: Ints) -> Ints:
+        """Which of the rows ``among`` belong to an output."""
+        code = self.names.get(output.name, -1)
+        over = -1 if output.over is None else output.over
+        return among[(self.name[among] == code) & (self.over[among] == over)]
+
+
+def batch_of(batch: pa.RecordBatch) -> Batch:
+    key, name = batch["key"], batch["name"]
+    return Batch(
+        keys=[text or "" for text in key.dictionary.to_pylist()],
+        key=key.indices.to_numpy(zero_copy_only=False).astype(np.int64),
+        tick=batch["tick"].to_numpy(),
+        names={text: i for i, text in enumerate(name.dictionary.to_pylist())},
+        name=name.indices.to_numpy(zero_copy_only=False).astype(np.int64),
+        over=batch["over"].fill_null(-1).to_numpy(),
+        value=batch["value"],
+        stddev=batch["stddev"],
+    )

@@ -1,0 +1,95 @@
+"""``weir run --new``: the next free folder beside the sink's, and what another run costs."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import Any
+
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from pipelines.config.job import JobConfig
+from pipelines.config.sections import needed
+
+
+def beside(job: JobConfig, plan: Plan) -> tuple[JobConfig, str | None]:
+    """The job with a sink whose folder is free: its own, or OUT-2, OUT-3 and so on.
+
+    Returns:
+      The job, and what is to be said of the new folder; None where its own is free.
+
+    Raises:
+      ConfigError: no run over files into a folder.
+    """
+    from pipelines.graph import build
+    from transforms.sinks import place
+
+    sink = needed("sink", job.sink)
+    if not build.is_bounded(job) or sink.path is None:
+        raise ConfigError("--new", None, "is for runs over files into a folder.")
+    base = sink.path.rstrip("/") or sink.path
+    taken: list[str] = []
+    for number in count(1):
+        path = sink.path if number == 1 else f"{base}-{number}"
+        if not place.has_anything(path):
+            break
+        taken.append(path)
+    if not taken:
+        return job, None
+    fresh = sink.model_copy(update={sink.kind: path})
+    return job.model_copy(update={"sink": fresh}), (
+        f"Writes to {path}, because {taken[0]} is taken. {cost(job, plan, taken)}"
+    )
+
+
+def cost(job: JobConfig, plan: Plan, taken: list[str]) -> str:
+    """What one run more costs beside those in some folders, in words."""
+    from pipelines.graph import build
+
+    secret = build.secret_of(job)
+    marks = None if secret is None else build.marks_of(job, plan, secret)
+    looks: dict[Any, tuple[float, float]] = {}
+    for folder in taken:
+        stored, there = _plan_in(folder), _marks_in(folder)
+        if stored is None:
+            continue  # nothing of ours is in it
+        known = there is not None and marks is not None
+        if not known or (stored["digest"], there) != (plan.digest, marks):
+            promise = stored["guarantee"]
+            looks[(stored["digest"], json.dumps(there)) if there else folder] = (
+                float(promise["epsilon"]),
+                float(promise["delta"]),
+            )
+    promise = plan.guarantee
+    if not looks:
+        return (
+            "Plan and secret are those of the runs beside it: over the same events it releases "
+            "the same bytes and costs nothing more; if its events differ from theirs, it adds "
+            f"epsilon {promise.epsilon:g}, delta {promise.delta:g} for every event that both hold."
+        )
+    epsilon = promise.epsilon + sum(one for one, _ in looks.values())
+    delta = promise.delta + sum(one for _, one in looks.values())
+    return (
+        "It spends the budget again: runs beside it have another secret, or another plan, so all "
+        f"of them over the same events cost together at most epsilon {epsilon:g}, delta {delta:g}."
+    )
+
+
+def _plan_in(folder: str) -> dict[str, Any] | None:
+    from transforms.sinks import place
+
+    text = place.read(place.join(folder, place.PLAN_FILE))
+    try:
+        found = json.loads(text or b"null")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and {"digest", "guarantee"} <= found.keys() else None
+
+
+def _marks_in(folder: str) -> dict[str, str] | None:
+    from pipelines.results import secret_marks
+
+    try:
+        return secret_marks.read(folder, "--new")
+    except ConfigError:
+        return None

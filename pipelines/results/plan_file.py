@@ -1,0 +1,127 @@
+"""The plan as a file beside results and checkpoints, and what changed since it was written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from pipelines.config.job import JobConfig
+from pipelines.results.compare import flatten
+from transforms.sinks import place as sinks_place
+
+SHOWN = 4
+"""Changed fields that a refusal names."""
+
+
+def fields_of(job: JobConfig) -> dict[str, Any]:
+    """Dotted path -> value of every field that shapes the plan; all of them are public."""
+    return flatten(job.plan_config())
+
+
+def plan_json(job: JobConfig, plan: Plan) -> dict[str, Any]:
+    """What ``plan --json`` prints, with the fields that it came from under ``config``."""
+    return {**plan.to_json(), "config": fields_of(job)}
+
+
+def changes(stored: Mapping[str, Any], job: JobConfig) -> list[tuple[str, Any, Any]]:
+    """(field, stored value, value now) of every field that differs; None: absent."""
+    before, now = stored.get("config") or {}, fields_of(job)
+    names = [*before, *(name for name in now if name not in before)]
+    return [
+        (name, before.get(name), now.get(name))
+        for name in names
+        if before.get(name) != now.get(name)
+    ]
+
+
+def refuse_changed(
+    stored: Mapping[str, Any], job: JobConfig, plan: Plan, field: str, place: str
+) -> None:
+    """Refuses to go on where another plan was at work.
+
+    Args:
+      stored: content of the plan's file. field, place: whose it is, for the message.
+
+    Raises:
+      ConfigError: names the changed fields, with both values.
+    """
+    if stored.get("layout") == plan.layout:
+        refuse_other_promise(stored, plan, place)
+        return
+    changed = changes(stored, job) if stored.get("config") else []
+    if not changed:
+        raise ConfigError(
+            field,
+            place,
+            "belongs to another plan: the fields are the same, so another version of Weir made it. "
+            "Finish with that version, or start anew in another place."
+            if stored.get("config")
+            else "belongs to another plan: start anew in another place (weir diff compares).",
+        )
+    name, _, now = changed[0]
+    raise ConfigError(
+        name,
+        now,
+        f"differs from the plan in {place}, and a stream cannot go on under another plan: "
+        f"{_listed(changed)}. Put it back, or start anew in another place.",
+    )
+
+
+def refuse_other_promise(stored: Mapping[str, Any], plan: Plan, place: str) -> None:
+    """Refuses to go on under a horizon that the statement in ``place`` does not tell.
+
+    Raises:
+      ConfigError: names ``deduplicate.horizon``.
+    """
+    now = plan.circumstances.id_horizon
+    before = stored.get("id_horizon", now)  # older files do not tell
+    if before != now:
+        said = "for the whole run" if before is None else f"for {before:,} ticks of the clock"
+        raise ConfigError(
+            "deduplicate.horizon",
+            "absent" if now is None else f"{now:,} ticks",
+            f"differs from the promise in {place}, where ids are remembered {said}: put it back, "
+            "or start anew in another place.",
+        )
+
+
+def refuse_other_results(folder: str, job: JobConfig, plan: Plan, field: str) -> None:
+    """Refuses a folder of results of another plan, by the fields that differ.
+
+    Raises:
+      ConfigError: names ``field`` and what changed.
+    """
+    text = sinks_place.read(sinks_place.join(folder, sinks_place.PLAN_FILE))
+    try:
+        stored = json.loads(text or b"{}")
+    except ValueError:
+        return  # sinks_place.check says what is wrong with the folder
+    if not isinstance(stored, dict) or stored.get("layout") is None:
+        return
+    if stored["layout"] == plan.layout:
+        refuse_other_promise(stored, plan, folder)
+        return
+    changed = changes(stored, job) if stored.get("config") else []
+    if changed:
+        raise ConfigError(
+            field,
+            folder,
+            f"holds results of another plan ({_listed(changed)}): put it back, or give another "
+            "folder.",
+        )
+
+
+def _listed(changed: Sequence[tuple[str, Any, Any]]) -> str:
+    told = [f"{name} was {_shown(a)} and is {_shown(b)}" for name, a, b in changed]
+    more = f"; and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+    return "; ".join(told[:SHOWN]) + more
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "absent"
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

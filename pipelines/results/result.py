@@ -1,0 +1,87 @@
+"""What a run came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dpcore.plan import Plan
+from pipelines.run.verdict import Verdict
+
+COUNTERS = {
+    "events": "events read",
+    "filtered": "left out by `where`",
+    "malformed": "malformed",
+    "too_long": "longer than limits.line_bytes",
+    "missing_time": "without an event time",
+    "unreadable_time": "whose time cannot be read",
+    "unreadable_key": "whose key cannot be read",
+    "unreadable_id": "whose id cannot be read",
+    "unreadable_unit": "whose unit cannot be read",
+    "before_start": "before clock.start",
+    "after_end": "after clock.end",
+    "late": "late",
+    "overdue": "behind a released tick",
+    "duplicate": "duplicates",
+    "unknown_key": "of no declared key",
+    "over_capacity": "beyond the room of a cell",
+    "clipped": "values moved by a clip",
+    "non_finite": "values missing or not finite, counted as 0 (a model leaves their events out)",
+    "out_of_range": "values outside a histogram, or events outside model.inputs",
+    "divergent": "releases that came twice and differ (ALARM)",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run did.
+
+    Attributes:
+      plan: what ran. folder: of the results, or None. sink: where they are, in words.
+      counters: the operator's counts; private numbers.
+      seconds: how long it took.
+      fresh_secret: whether the secret is lost with this process.
+      dead_letters: folder of the dead letters, or None.
+      notes: what else to know.
+      state: done, held (nothing is published), stopped (with what it needs to go on) or running (on
+        a cluster, by itself).
+      verdict: what a run over files refused, and how much it may; None where nobody asks.
+    """
+
+    plan: Plan
+    folder: Path | None
+    sink: str
+    counters: Mapping[str, int]
+    seconds: float
+    fresh_secret: bool
+    dead_letters: str | None = None
+    notes: tuple[str, ...] = field(default=())
+    state: str = "done"
+    verdict: Verdict | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Whether more was refused than ``limits.refused`` allows."""
+        return self.verdict is not None and not self.verdict.passes
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``weir run --json``."""
+        guarantee = self.plan.guarantee
+        return {
+            "name": self.plan.name,
+            "digest": self.plan.digest,
+            "sink": self.sink,
+            "complete": self.state == "done",
+            "state": self.state,
+            "epsilon": guarantee.epsilon,
+            "delta": guarantee.delta,
+            "window": guarantee.window,
+            "seconds": round(self.seconds, 3),
+            "fresh_secret": self.fresh_secret,
+            "dead_letters": self.dead_letters,
+            "operator": dict(self.counters),
+            "refused": None if self.verdict is None else self.verdict.to_json(),
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,275 @@
+"""A folder of results as a run left it: what was promised, how far it came, and its rows.
+
+Rows are read in batches, never all at once: 10,000 keys over 1,000 ticks are 10 million an output.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.errors import ConfigError
+from pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
+from pipelines.terminal import BAND, LAPLACE_BAND
+
+SCALED, OWN = "theta", "coefficients"
+"""What models release: scaled to the public ranges, and in the user's own units."""
+LOSS, PER_TICK = "loss", "per_tick"
+"""The running loss of a model, and its component that is comparable over time."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One thing that is released: a name over a span.
+
+    Attributes:
+      name: as in the config. over: None = since the start, N = last N ticks.
+      labels: of the components; ("",) for a single number.
+      unit: of the values, for people; "" when not known.
+      stddev_worst: from the plan, or NaN.
+      part: the only component that is shown, of ``width``; None: all of them.
+    """
+
+    name: str
+    over: int | None
+    labels: tuple[str, ...] = ("",)
+    unit: str = ""
+    stddev_worst: float = math.nan
+    part: int | None = None
+    width: int = 1
+
+    @property
+    def span(self) -> str:
+        """The span in words."""
+        if self.over is None:
+            return "since the start"
+        return "each tick alone" if self.over == 1 else f"last {self.over:,} ticks"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A folder of results.
+
+    Attributes:
+      directory: where it is.
+      plan: what ``_plan.json`` holds; {} when it is missing.
+      complete: whether the run finished.
+      files: in order of ticks.
+    """
+
+    directory: Path
+    plan: Mapping[str, Any]
+    complete: bool
+    files: tuple[ResultFile, ...]
+
+    @classmethod
+    def open(cls, directory: Path | str) -> Run:
+        """Looks at a folder; reads no rows.
+
+        Raises:
+          ConfigError: there is no such folder, or no results in it.
+        """
+        directory = Path(directory)
+        if not directory.is_dir():
+            raise ConfigError("directory", str(directory), "must be a folder that a run wrote to.")
+        found = result_files(directory)
+        plan_file = directory / "_plan.json"
+        held = directory if directory.name == HELD_FOLDER else directory / HELD_FOLDER
+        if (held == directory or not found) and result_files(held):
+            raise ConfigError(
+                "directory",
+                str(directory),
+                f"holds releases back in {held}: they are not published, and cost nothing as long "
+                "as nobody sees them. A stopped run goes on with weir run CONFIG; one that "
+                "refused too much is published with weir run CONFIG --publish.",
+            )
+        if not found:
+            waiting = (
+                "has no ticks yet; wait for its run to release some."
+                if plan_file.exists()
+                else ("holds no results; give the folder that `sink` names in the config.")
+            )
+            raise ConfigError("directory", str(directory), waiting)
+        plan: Mapping[str, Any] = {}
+        if plan_file.exists():
+            try:
+                plan = json.loads(plan_file.read_text())
+            except ValueError as error:
+                raise ConfigError(
+                    "directory", str(plan_file), "is not JSON; it was changed after the run."
+                ) from error
+        return cls(directory, plan, (directory / "_COMPLETE").exists(), found)
+
+    @property
+    def name(self) -> str:
+        """Name of the release."""
+        return str(self.plan.get("name") or self._first_row["release"][0].as_py() or "")
+
+    @cached_property
+    def _first_row(self) -> pa.Table:
+        columns = ["release", "tick", "tick_start", "tick_end", "epsilon", "delta", "window"]
+        for file in self.files:
+            for batch in read_file(file, columns):
+                if batch.num_rows:
+                    return pa.table(batch.slice(0, 1).columns, names=batch.schema.names)
+        raise ConfigError("directory", str(self.directory), "holds files without a single row.")
+
+    @cached_property
+    def period(self) -> int:
+        """Length of a tick in microseconds."""
+        row = self._first_row
+        start, end = (
+            int(pc.cast(row[c], pa.int64())[0].as_py()) for c in ("tick_start", "tick_end")
+        )
+        return max(1, end - start)
+
+    @cached_property
+    def start(self) -> int:
+        """First microsecond of tick 0."""
+        row = self._first_row
+        first = int(pc.cast(row["tick_start"], pa.int64())[0].as_py())
+        return first - int(row["tick"][0].as_py()) * self.period
+
+    @property
+    def is_of_models(self) -> bool:
+        """Whether models were released, not aggregates."""
+        return str(self.plan.get("algorithm", OWN)) != "aggregates"
+
+    @property
+    def is_of_regressions(self) -> bool:
+        """Whether models were fitted to what came so far, not learned online."""
+        return str(self.plan.get("algorithm", "")).startswith("regression.")
+
+    @property
+    def promise(self) -> tuple[float, float, int | None]:
+        """epsilon, delta, window as the rows themselves carry them."""
+        row = self._first_row
+        return row["epsilon"][0].as_py(), row["delta"][0].as_py(), row["window"][0].as_py()
+
+    @property
+    def band(self) -> float:
+        """Half the width of a 95 % band in standard deviations of the noise that the plan chose."""
+        chosen = (item for item in self.plan.get("alternatives") or [] if item.get("chosen"))
+        noise = next((item.get("noise") for item in chosen), "gaussian")
+        return LAPLACE_BAND if noise == "k_norm" else BAND
+
+    @property
+    def ticks_planned(self) -> int | None:
+        """How many ticks the clock has; None without end or without a plan."""
+        ticks = self.plan.get("ticks")
+        return int(ticks) if ticks else None
+
+    @cached_property
+    def last_tick(self) -> int:
+        """Last tick that was released."""
+        for file in reversed(self.files):
+            last = -1
+            for batch in read_file(file, ["tick"]):
+                if batch.num_rows:
+                    last = max(last, int(pc.max(batch["tick"]).as_py()))
+            if last >= 0:
+                return last
+        raise ConfigError("directory", str(self.directory), "holds files without a single row.")
+
+    @cached_property
+    def first_tick(self) -> int:
+        """First tick that was released."""
+        return min(
+            int(pc.min(batch["tick"]).as_py())
+            for batch in read_file(self.files[0], ["tick"])
+            if batch.num_rows
+        )
+
+    def tick_start(self, tick: int) -> int:
+        """First microsecond of a tick since 1970."""
+        return self.start + tick * self.period
+
+    @cached_property
+    def outputs(self) -> tuple[Output, ...]:
+        """What was released, in the plan's order; from the rows of the last tick without a plan."""
+        listed = self.plan.get("releases")
+        if listed:
+            units = units_of(self.plan)
+            return tuple(output_of(item, units.get(str(item["name"]), "")) for item in listed)
+        seen: dict[tuple[str, int | None], int] = {}
+        for batch in read_file(self.files[-1], ["tick", "name", "over", "value"]):
+            latest = batch.filter(pc.equal(batch["tick"], self.last_tick))
+            sizes = pc.list_value_length(latest["value"]).to_pylist()
+            names, overs = latest["name"].to_pylist(), latest["over"].to_pylist()
+            for name, over, size in zip(names, overs, sizes, strict=True):
+                seen.setdefault((name, over), size or 1)
+        return tuple(
+            Output(name, over, ("",) if size == 1 else tuple(str(i + 1) for i in range(size)))
+            for (name, over), size in seen.items()
+        )
+
+    def batches(self, columns: Sequence[str], first: int = 0) -> Iterator[pa.RecordBatch]:
+        """All rows from tick ``first`` on, in batches of at most about a million."""
+        for file in self.files:
+            if file.last >= first:
+                yield from read_file(file, columns)
+
+    def table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Everything at once; for small runs and notebooks."""
+        names = list(columns or TYPES)
+        batches = [
+            pa.RecordBatch.from_arrays(
+                [pc.cast(batch[name], TYPES[name]) for name in names], names=names
+            )
+            for batch in self.batches(names)
+        ]
+        return pa.Table.from_batches(batches, pa.schema([(name, TYPES[name]) for name in names]))
+
+
+def is_model(output: Output, run: Run) -> bool:
+    """Whether an output is the coefficients of a model."""
+    return run.is_of_models and output.name in (SCALED, OWN)
+
+
+def shown_of(output: Output, run: Run) -> Output:
+    """What a report shows of an output: of a model's running loss, its mean a tick."""
+    if output.name != LOSS or PER_TICK not in output.labels or not run.is_of_models:
+        return output
+    part, width = output.labels.index(PER_TICK), len(output.labels)
+    return replace(output, labels=("",), unit="mean a tick", part=part, width=width)
+
+
+def units_of(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Name of each output -> what it counts or measures, as far as the plan tells."""
+    forms = {
+        "count": "events",
+        "sum": "sum of {}",
+        "mean": "mean of {}",
+        "variance": "variance of {}",
+        "histogram": "events by {}",
+    }
+    program = (plan.get("canonical") or {}).get("program") or {}
+    listed = program.get("outputs") or []
+    return {
+        str(name): forms[kind].format(column) for name, kind, column, *_ in listed if kind in forms
+    }
+
+
+def output_of(item: Mapping[str, Any], unit: str = "") -> Output:
+    """An entry of the plan's ``releases`` -> Output."""
+    size = int(item.get("dimension") or 1)
+    labels = tuple(str(label) for label in item.get("labels") or ())
+    if len(labels) != size:
+        labels = ("",) if size == 1 else tuple(str(i + 1) for i in range(size))
+    worst = item.get("stddev_worst")
+    over = item.get("over")
+    return Output(
+        name=str(item["name"]),
+        over=None if over in (None, "all") else int(over),
+        labels=labels,
+        unit=unit,
+        stddev_worst=float(worst) if isinstance(worst, (int, float)) else math.nan,
+    )

@@ -1,0 +1,124 @@
+"""The marks of secrets: 16 bytes that tell one secret from another, beside state and results.
+
+A mark may be read by everybody. It is an HKDF-SHA256 expansion of the root key of one plan, under a
+label of its own: it says nothing of the noise's keys, and marks of one secret under two plans have
+nothing in common. Whoever could guess the secret could try a guess at a mark; but a guess can be
+tried at the releases themselves, and the secret is 32 random bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from dpcore.errors import ConfigError
+from dpcore.noise.prf import RootKey
+from dpcore.plan import Plan
+from transforms.runtime.secret import SecretRef
+from transforms.sinks import place
+from transforms.sinks.held import twice
+
+MARKS_FILE = "_marks.json"
+"""Beside ``_plan.json``."""
+
+Marks = Mapping[str, str]
+"""First tick, as text -> mark in hex of the secret that keys the noise from there on."""
+
+
+def identities(secrets: Sequence[tuple[int, SecretRef]], plan: Plan) -> dict[str, str] | None:
+    """First tick -> what tells one secret from another and nothing more (a one-way function).
+
+    None where the first secret cannot be read on this machine; later ones may be missing.
+    """
+    found: dict[str, str] = {}
+    for tick, secret in secrets:
+        try:
+            value = secret.resolve()
+        except ConfigError:
+            if tick == 0:
+                return None
+            continue
+        root = RootKey.derive(value, plan.name, bytes.fromhex(plan.digest))
+        found[str(tick)] = root.identity.hex()
+    return found
+
+
+def whole(secrets: Sequence[tuple[int, SecretRef]], plan: Plan) -> dict[str, str] | None:
+    """As ``identities``; None where any of the secrets cannot be read on this machine."""
+    found = identities(secrets, plan)
+    return found if found is not None and len(found) == len(secrets) else None
+
+
+def differ(before: Marks, now: Marks, ticks: int) -> bool:
+    """Whether the noise of any of the first ticks was keyed by another secret than it would be now.
+
+    Later ticks may get another one: that is a rotation.
+    """
+    edges = {int(tick) for tick in (*before, *now)}
+    return any(_at(before, tick) != _at(now, tick) for tick in edges if tick < ticks)
+
+
+def _at(marks: Marks, tick: int) -> str:
+    return marks[str(max(int(first) for first in marks if int(first) <= tick))]
+
+
+def read(folder: str, field: str) -> dict[str, str] | None:
+    """The marks beside results; None where there are none.
+
+    Raises:
+      ConfigError: the file is not ours.
+    """
+    data = place.read(place.join(folder, MARKS_FILE))
+    if data is None:
+        return None
+    try:
+        found = json.loads(data)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or "0" not in found or not all(map(str.isdecimal, found)):
+        raise ConfigError(field, folder, f"holds a {MARKS_FILE} that is not ours.")
+    return found
+
+
+def refuse_other(folder: str, field: str, now: Marks | None, plan: Plan) -> None:
+    """Refuses to go on from releases that were made with another secret.
+
+    A folder without marks is let pass, because an earlier version wrote none.
+
+    Args:
+      folder: of results. field: of the sink.
+      now: marks of the secrets of this run; None where they cannot be read here.
+
+    Raises:
+      ConfigError: names ``secret``.
+    """
+    before = read(folder, field)
+    published, kept = (place.ticks_in(one) for one in (folder, place.held(folder)))
+    if before is None or now is None or not differ(before, now, max(published, kept)):
+        return
+    remedy = (
+        "Give that secret, or another folder, and count both."
+        if published
+        else "Give that secret; or, as nothing is published yet and if nobody has seen "
+        f"{place.held(folder)}, remove that and start again at no cost."
+    )
+    raise ConfigError(
+        "secret",
+        "(not shown)",
+        f"is not the one that the releases in {folder} were made with, and releases with the noise "
+        f"of two secrets are two looks at the same events: {twice(plan)}. {remedy}",
+    )
+
+
+def keep(folder: str, field: str, now: Marks | None) -> None:
+    """Stores the marks of a run beside its results; call after ``refuse_other``.
+
+    Not beside releases that have none: nobody knows with which secret they were made.
+    """
+    if now is None or (place.has_results(folder) and read(folder, field) is None):
+        return
+    text = json.dumps(now, indent=2, sort_keys=True) + "\n"
+    place.replace(place.join(folder, MARKS_FILE), text.encode())
+
+
+__all__ = ["MARKS_FILE", "Marks", "differ", "identities", "keep", "read", "refuse_other", "whole"]

@@ -1,0 +1,75 @@
+"""The way into a Flex Template: a launch's parameters, as Google's launcher passes them on.
+
+The launcher gives ``--name=value`` for each parameter of metadata.json, and Beam's options for the
+rest (project, region, temp_location, and template_location: where the job's description goes, for
+the service to start). So nothing is waited for here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from dpcore.errors import ConfigError, WeirError
+from pipelines.config.job import JobConfig, load
+
+
+def parameters(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Ours (config, set), and the rest for Beam."""
+    parser = argparse.ArgumentParser(prog="template", allow_abbrev=False)
+    parser.add_argument("--config", required=True)
+    parser.add_argument("--set", action="append", default=[], dest="sets")
+    known, rest = parser.parse_known_args(list(arguments))
+    return known, [flag for flag in rest if not flag.startswith("--runner")]
+
+
+def fetch(place: str, sets: Sequence[str] = ()) -> JobConfig:
+    """A config from a bucket or from this machine.
+
+    Args:
+      place: ``gs://...`` or a path.
+      sets: ``FIELD=VALUE``; several may stand in one, with ``;`` between them.
+
+    Raises:
+      ConfigError: it cannot be read, or what it says is refused.
+    """
+    from apache_beam.io.filesystems import FileSystems
+
+    changes = tuple(part.strip() for text in sets for part in text.split(";") if part.strip())
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "job.yaml"
+        try:
+            with FileSystems.open(place) as file:
+                copy.write_bytes(file.read())
+        except Exception as error:  # clients of buckets have many kinds
+            raise ConfigError(
+                "--config", place, f"cannot be read: {type(error).__name__}."
+            ) from None
+        return load(copy, changes)
+
+
+def main(arguments: Sequence[str], image: str) -> int:
+    """Describes the job for the service. Exit 0, 2 for what is refused, 1 for what failed."""
+    from pipelines.graph import build
+    from pipelines.graph.checks import plan_of
+    from pipelines.runners.dataflow_request import pipeline_of
+
+    known, flags = parameters(arguments)
+    try:
+        job = fetch(known.config, known.sets)
+        pipeline, _ = pipeline_of(job, [*flags, f"--sdk_container_image={image}"])
+        build.prepare(job, plan_of(job))
+        pipeline.run()
+    except ConfigError as error:
+        print(f"weir: refused: {error}", file=sys.stderr)
+        return 2
+    except WeirError as error:
+        print(f"weir: failed: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+__all__ = ["fetch", "main", "parameters"]

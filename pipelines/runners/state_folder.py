@@ -1,0 +1,211 @@
+"""What a stream needs to go on: checkpoints, savepoints, the plan and the marks of its secrets.
+
+**Threat model.** Checkpoints hold clean sums: whoever reads this folder reads the data. It is made
+for its owner only, and is never the folder of the releases. The secrets are not in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from apache_beam.io.filesystems import FileSystems
+
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from pipelines.config.job import JobConfig
+from pipelines.config.places import local
+from pipelines.results.plan_file import plan_json, refuse_changed
+from pipelines.results.secret_marks import identities
+from transforms.runtime.secret import SecretRef
+from transforms.sinks import place as sinks_place
+
+SECRETS_FILE = "_secrets.json"
+JOB_FILE = "_job.json"
+LATEST = "latest"
+METADATA = "_metadata"
+"""File that Flink writes last into a checkpoint or savepoint: with it, it is whole."""
+
+
+@dataclass(frozen=True)
+class StateFolder:
+    """A folder on a disk, or a bucket that Beam's FileSystems and the cluster both reach.
+
+    Attributes:
+      path: absolute, or a URI.
+    """
+
+    path: str
+
+    @classmethod
+    def of(cls, job: JobConfig) -> StateFolder:
+        """The folder of a job; ``file:`` URIs become paths."""
+        return cls(local(job.state_folder))
+
+    @property
+    def uri(self) -> str:
+        """As Flink wants it."""
+        return self.path if sinks_place.is_remote(self.path) else Path(self.path).as_uri()
+
+    @property
+    def checkpoints(self) -> str:
+        """Where Flink puts checkpoints, as a URI."""
+        return f"{self.uri}/checkpoints"
+
+    @property
+    def savepoints(self) -> str:
+        """Where Flink puts savepoints, as a URI."""
+        return f"{self.uri}/savepoints"
+
+    def make(self) -> None:
+        """Makes the folder, for its owner only.
+
+        Raises:
+          ConfigError: it cannot be made.
+        """
+        if sinks_place.is_remote(self.path):
+            return
+        try:
+            Path(self.path).mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.chmod(self.path, 0o700)
+        except OSError as error:
+            raise ConfigError(
+                "engine.checkpoints", self.path, f"cannot be made: {error.strerror}."
+            ) from None
+
+    def begin(
+        self,
+        job: JobConfig,
+        plan: Plan,
+        secrets: Sequence[tuple[int, SecretRef]],
+    ) -> bool:
+        """Compares what is stored with what is to run, and stores it if nothing is.
+
+        Args:
+          secrets: (first tick, reference), the first at tick 0.
+
+        Returns:
+          Whether the secrets could be compared here; if not, the workers do it.
+
+        Raises:
+          ConfigError: another plan (its fields are named), or another secret.
+        """
+        stored = self._read(sinks_place.PLAN_FILE)
+        if stored is not None:
+            refuse_changed(stored, job, plan, "engine.checkpoints", self.path)
+        marks = identities(secrets, plan)
+        before = self._read(SECRETS_FILE)
+        if before is not None and marks is not None:
+            for tick, identity in before.items():
+                if marks.get(tick, identity) != identity:
+                    raise ConfigError(
+                        "secret",
+                        "(not shown)",
+                        "is not the one that this state was made with: noise of two secrets on the "
+                        "same data gives the data away. Give that secret; a new one goes under "
+                        "secret.rotate, from a tick that is still ahead.",
+                    )
+        self.make()
+        if stored is None:
+            self._write(sinks_place.PLAN_FILE, plan_json(job, plan))
+        if marks is not None:
+            self._write(SECRETS_FILE, {**(before or {}), **marks}, replace=True)
+        return marks is not None
+
+    def latest(self) -> str | None:
+        """URI of the newest whole checkpoint or savepoint; None where there is none."""
+        found = self._metadata()
+        if not found:
+            return None
+        _, path = max(found)
+        folder = os.path.dirname(path)
+        return folder if sinks_place.is_remote(folder) else Path(folder).as_uri()
+
+    def resolve(self, resume: str) -> str:
+        """URI of what to resume from.
+
+        Args:
+          resume: ``latest``, or path or URI of a checkpoint or savepoint.
+
+        Raises:
+          ConfigError: there is none.
+        """
+        if resume == LATEST:
+            found = self.latest()
+            if found is None:
+                raise ConfigError(
+                    "--resume",
+                    LATEST,
+                    f"finds no checkpoint or savepoint under {self.path}: start without --resume, "
+                    "or name one, like --resume s3://bucket/savepoints/savepoint-1a2b3c.",
+                )
+            return found
+        path = local(resume)
+        if sinks_place.is_remote(path):
+            return path
+        if not (Path(path) / METADATA).exists():
+            raise ConfigError(
+                "--resume", resume, f"is no checkpoint or savepoint: it has no file {METADATA}."
+            )
+        return Path(path).absolute().as_uri()
+
+    def remember(self, url: str, job: str, name: str, refused: float) -> None:
+        """Notes where the job runs and its limits.refused, for ``weir status``."""
+        noted = {"url": url, "job": job, "name": name, "refused": refused}
+        self._write(JOB_FILE, noted, replace=True)
+
+    def running(self) -> Mapping[str, Any] | None:
+        """What was last noted; None where nothing was."""
+        return self._read(JOB_FILE)
+
+    def is_begun(self) -> bool:
+        """Whether a job has made this folder."""
+        return sinks_place.read(sinks_place.join(self.path, SECRETS_FILE)) is not None
+
+    def _metadata(self) -> list[tuple[float, str]]:
+        """(time of writing, path) of every _metadata file."""
+        if sinks_place.is_remote(self.path):
+            matched = FileSystems.match(
+                [f"{self.path}/checkpoints/*/*/{METADATA}", f"{self.path}/savepoints/*/{METADATA}"]
+            )
+            return [
+                (float(item.last_updated_in_seconds or 0), item.path)
+                for result in matched
+                for item in result.metadata_list
+            ]
+        folder = Path(self.path)
+        files = [
+            *folder.glob(f"checkpoints/*/chk-*/{METADATA}"),
+            *folder.glob(f"savepoints/*/{METADATA}"),
+        ]
+        found = []
+        for file in files:
+            try:
+                found.append((file.stat().st_mtime, str(file)))
+            except FileNotFoundError:  # Flink has just replaced it by a newer one
+                continue
+        return found
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        data = sinks_place.read(sinks_place.join(self.path, name))
+        if data is None:
+            return None
+        try:
+            value = json.loads(data)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise ConfigError("engine.checkpoints", self.path, f"holds a {name} that is not ours.")
+        return value
+
+    def _write(self, name: str, value: Mapping[str, Any], replace: bool = False) -> None:
+        text = (json.dumps(value, indent=2, sort_keys=True) + "\n").encode()
+        place = sinks_place.join(self.path, name)
+        if replace:
+            sinks_place.replace(place, text)
+        else:
+            sinks_place.put(place, text)

@@ -1,0 +1,109 @@
+"""``weir algorithms``: what this build can run, where it comes from, and which fields it reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from dpcore.aggregates.config import KINDS, Aggregate
+from dpcore.config.section import nearest
+from dpcore.errors import ConfigError
+from dpcore.models.config import ModelConfig
+from dpcore.registry import CONTINUAL_SUMS, MODELS, describe
+from pipelines.terminal import heading, table
+
+SECTIONS = {"algorithm": "aggregates.NAME", "model": "model", "continual_sum": "mechanism"}
+"""Kind -> the section of a config whose fields are told."""
+
+
+def catalogue() -> list[dict[str, Any]]:
+    """Every algorithm, JSON-able: name, kind, title, about, source, noises, fields."""
+    fields = {name: info.description or "" for name, info in Aggregate.model_fields.items()}
+    found: list[dict[str, Any]] = [
+        {
+            "name": "aggregates",
+            "kind": "algorithm",
+            "title": "running and sliding aggregates",
+            "about": f"{', '.join(KINDS)} per key and tick, from one joint noisy sum.",
+            "source": "",
+            "noises": ["gaussian", "discrete_gaussian", "k_norm"],
+            "fields": fields,
+        }
+    ]
+    for name, model in MODELS.items():
+        found.append(
+            {
+                "name": name,
+                "kind": "model",
+                "title": model.title,
+                "about": model.about,
+                "source": model.source,
+                "noises": list(model.noises),
+                "fields": {
+                    field: info.description or ""
+                    for field, info in ModelConfig.model_fields.items()
+                    if model.takes(field)
+                },
+            }
+        )
+    for name in CONTINUAL_SUMS:
+        about = describe(name)
+        found.append(
+            {
+                "name": about.name,
+                "kind": "continual_sum",
+                "title": about.title,
+                "about": about.about,
+                "source": about.source,
+                "noises": list(about.noises),
+                "fields": dict(about.settings),
+            }
+        )
+    return found
+
+
+def one(name: str) -> dict[str, Any]:
+    """The algorithm of that name.
+
+    Raises:
+      ConfigError: there is none, with the nearest name.
+    """
+    found = {entry["name"]: entry for entry in catalogue()}
+    if name not in found:
+        raise ConfigError("NAME", name, f"is not an algorithm here; {nearest(name, list(found))}")
+    return found[name]
+
+
+def render_list(entries: list[dict[str, Any]], out: Console) -> None:
+    """All of them, a line each."""
+    for kind, title, hint in (
+        ("algorithm", "Algorithms", "a section of the config of the same name"),
+        ("model", "Models that learn online", "model.algorithm: NAME"),
+        ("continual_sum", "Mechanisms for running sums", "mechanism.continual_sum: NAME"),
+    ):
+        rows = table("name", "what it is", "noise")
+        for entry in entries:
+            if entry["kind"] == kind:
+                noises = ", ".join(noise.replace("_", " ") for noise in entry["noises"])
+                rows.add_row(entry["name"], entry["title"], noises)
+        out.print(Text.assemble(heading(title), (f"  ({hint})", "dim")))
+        out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+    out.print(Text("\n`weir algorithms NAME` tells more.", style="dim"))
+
+
+def render_one(entry: dict[str, Any], out: Console) -> None:
+    """One of them, with its fields."""
+    out.print(Text.assemble((entry["name"], "bold"), f"  {entry['title']}"))
+    if entry["about"] and entry["about"] != entry["title"]:
+        out.print(Padding(Text(entry["about"]), (1, 0, 0, 2), expand=False))
+    if entry["source"]:
+        out.print(Padding(Text(f"Source: {entry['source']}"), (0, 0, 0, 2), expand=False))
+    rows = table("field", "what it does")
+    section = SECTIONS[entry["kind"]]
+    for name, about in entry["fields"].items():
+        rows.add_row(f"{section}.{name}", Text(about))  # brackets in it are no markup
+    out.print(heading("Fields"))
+    out.print(Padding(rows, (0, 0, 0, 2), expand=False))

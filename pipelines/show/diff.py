@@ -1,0 +1,174 @@
+"""``weir diff A B``: what changes between two plans, field by field, and what follows from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from dpcore.plan import Plan
+from pipelines.config.job import JobConfig
+from pipelines.graph.circumstances import plan_under
+from pipelines.results.compare import ABSENT, changed_fields
+from pipelines.terminal import bytes_text, count, heading, number, span, table
+
+
+def compare(a: JobConfig, b: JobConfig) -> dict[str, Any]:
+    """Two configs -> what differs, JSON-able.
+
+    Raises:
+      ConfigError: one of the two cannot be planned.
+    """
+    plan_a, plan_b = plan_under(a), plan_under(b)
+    facts_a, facts_b = plan_a.to_json(), plan_b.to_json()
+    same = plan_a.digest == plan_b.digest
+    same_layout = facts_a.get("layout") == facts_b.get("layout")
+    return {
+        "fields": changed_fields(a, b),
+        "same_plan": same,
+        "same_state": same and same_layout,
+        "digest": [plan_a.digest, plan_b.digest],
+        "guarantee": [facts_a["guarantee"], facts_b["guarantee"]],
+        "mechanism": [chosen(facts_a), chosen(facts_b)],
+        "state_bytes_per_key": [facts_a["state_bytes_per_key"], facts_b["state_bytes_per_key"]],
+        "expiration": [facts_a["expiration"], facts_b["expiration"]],
+        "releases": changed_releases(facts_a, facts_b),
+        "sums": [inner_noise(facts_a), inner_noise(facts_b)],
+        "meaning": meaning(same, same_layout, plan_a, plan_b),
+    }
+
+
+def changed_releases(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every release of either plan with the worst noise in both (None: not there, or no noise that
+    adds up)."""
+    found: dict[tuple[str, int | None], list[float | None]] = {}
+    there: dict[tuple[str, int | None], list[bool]] = {}
+    for place, facts in enumerate((a, b)):
+        for release in facts["releases"]:
+            spot = (release["name"], release["over"])
+            found.setdefault(spot, [None, None])[place] = release["stddev_worst"]
+            there.setdefault(spot, [False, False])[place] = True
+    return [
+        {
+            "name": name,
+            "over": over,
+            "released": there[name, over],
+            "stddev_worst": pair,
+            "ratio": ratio(pair),
+        }
+        for (name, over), pair in found.items()
+    ]
+
+
+def inner_noise(facts: Mapping[str, Any]) -> dict[str, float]:
+    """Worst noise of the private sums that a model follows: they are not released themselves."""
+    released = {release["name"] for release in facts["releases"]}
+    row = next((row for row in facts["alternatives"] if row["chosen"]), None)
+    named = {} if row is None else row["stddev_worst"]
+    found = {name.partition(" over=")[0]: worst for name, worst in named.items()}
+    return {name: worst for name, worst in found.items() if name not in released}
+
+
+def ratio(pair: list[float | None]) -> float | None:
+    """B over A; None where one is absent or 0."""
+    first, second = pair
+    if first is None or second is None or first == 0:
+        return None
+    return second / first
+
+
+def chosen(facts: Mapping[str, Any]) -> str | None:
+    """Name of the mechanism a plan uses."""
+    return next((row["mechanism"] for row in facts["alternatives"] if row["chosen"]), None)
+
+
+def meaning(same: bool, same_layout: bool, a: Plan, b: Plan) -> list[str]:
+    """What the difference means for someone who wants to move from A to B."""
+    if same and same_layout:
+        return [
+            "The plans are the same: with the same secret and the same events both give the same "
+            "bytes, B can go on from A's folder and state, and running both costs nothing more."
+        ]
+    if same:
+        return [
+            "The releases are the same, key by key: with the same secret, running both costs "
+            "nothing more. The keys or blocks differ, so stored state and a folder of results do "
+            "not carry over: give B a folder of its own."
+        ]
+    epsilon = a.guarantee.epsilon + b.guarantee.epsilon
+    delta = a.guarantee.delta + b.guarantee.delta
+    return [
+        "The plans differ, so noise is not shared: even with one secret, B draws its own.",
+        "State and folders do not carry over: B starts from its first tick in its own folder.",
+        f"An event that both release is protected by both promises together: at most epsilon "
+        f"{number(epsilon)}, delta {delta:g}, within the shorter of the two windows.",
+    ]
+
+
+def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> None:
+    """Prints the comparison for a person."""
+    out.print(Text(f"A = {names[0]}\nB = {names[1]}"))
+    out.print(heading("Fields"))
+    if result["fields"]:
+        rows = table("field", "A", "B")
+        for row in result["fields"]:
+            rows.add_row(row["field"], _shown(row["a"]), _shown(row["b"]))
+        out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+    else:
+        out.print(Text("  none"))
+    out.print(heading("Effects"))
+    rows = table("", "A", "B", "B / A", right=("A", "B", "B / A"))
+    first, second = result["guarantee"]
+    for label, key in (("epsilon", "epsilon"), ("delta", "delta")):
+        rows.add_row(label, f"{first[key]:g}", f"{second[key]:g}", _times(first[key], second[key]))
+    rows.add_row("protected", *(_window(g["window"]) for g in (first, second)), "")
+    rows.add_row("mechanism", *(str(name) for name in result["mechanism"]), "")
+    small, large = result["state_bytes_per_key"]
+    rows.add_row("state per key", bytes_text(small), bytes_text(large), _times(small, large))
+    first, second = result["sums"]
+    for name in dict.fromkeys([*first, *second]):
+        pair = [sums.get(name) for sums in (first, second)]
+        shown = [ABSENT if value is None else number(value) for value in pair]
+        rows.add_row(f"noise of the sum of {name.removesuffix('s')}s", *shown, _ratio_text(pair))
+    for release in result["releases"]:
+        pair = release["stddev_worst"]
+        if all(release["released"]) and pair == [None, None]:
+            continue  # what a model releases has no noise that adds up
+        shown = [
+            ABSENT if not there else "-" if value is None else number(value)
+            for value, there in zip(pair, release["released"], strict=True)
+        ]
+        name = f"noise of {release['name']}, {span(release['over'])}"
+        rows.add_row(name, *shown, _ratio_text(pair))
+    rows.add_row("plan", *(digest[:12] for digest in result["digest"]), "")
+    out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+    out.print(heading("What that means"))
+    for line in result["meaning"]:
+        out.print(Padding(Text(f"- {line}"), (0, 0, 0, 2), expand=False))
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ABSENT
+    if isinstance(value, list) and len(value) > 8:
+        return f"{', '.join(str(item) for item in value[:6])}, ... ({len(value):,})"
+    return str(value)
+
+
+def _ratio_text(pair: list[float | None]) -> str:
+    factor = ratio(pair)
+    return "" if factor is None else f"{factor:.3g} x"
+
+
+def _window(window: int | None) -> str:
+    return "for ever" if window is None else f"for {count(window, 'tick')}"
+
+
+def _times(first: float, second: float) -> str:
+    if first == 0 or not math.isfinite(second / first):
+        return ""
+    return f"{second / first:.3g} x"

@@ -1,0 +1,281 @@
+"""``weir plan`` for a person: the promise in words, what it costs, what else there was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from dpcore.config import durations
+from dpcore.plan import Plan
+from dpcore.plan_config import Aggregate, PlanConfig
+from pipelines.show import plan_model
+from pipelines.terminal import (
+    BAND,
+    LAPLACE_BAND,
+    bytes_text,
+    count,
+    heading,
+    long_time,
+    number,
+    span,
+    table,
+)
+
+EVENTS = 1000
+"""Events for which the error of a mean or variance is shown: it depends on their number."""
+
+AGGREGATE_WORDS = {
+    "count": "events",
+    "sum": "sum of {column}",
+    "mean": "mean of {column}",
+    "variance": "variance of {column}",
+    "histogram": "events by {column}",
+}
+
+
+def render(plan: Plan, out: Console, more: tuple[str, ...] = ()) -> None:
+    """Prints a plan. Reads no data: everything shown is public. more: warnings of the job."""
+    facts = plan.to_json()
+    for part in sections(plan, facts, more):
+        out.print(part)
+
+
+def sections(
+    plan: Plan, facts: Mapping[str, Any], more: tuple[str, ...] = ()
+) -> Iterator[RenderableType]:
+    """The parts of the page, in order."""
+    yield Text.assemble((plan.name, "bold"), f"  plan {plan.digest[:12]}")
+    yield from promise(plan)
+    yield heading("What a release may reveal later")
+    yield _indent(expiration(plan, facts))
+    model = plan.config.model
+    if model is not None:
+        yield heading("The model")
+        yield _indent(plan_model.facts_table(plan, model))
+    yield heading("What is released, and how exact it is")
+    yield _indent(releases(plan, facts))
+    left_open = (
+        release_notes(plan.config) if model is None else plan_model.notes(plan, model, facts)
+    )
+    for note in left_open:
+        yield _indent(Text(note, style="dim"))
+    yield heading("Mechanisms, priced for the same promise")
+    yield _indent(alternatives(plan, facts))
+    yield heading("Size")
+    yield _indent(size(plan, facts))
+    yield heading("Refused, and counted for the operator only")
+    yield _indent(Text("\n".join(f"- {line}" for line in refused(plan))))
+    warnings = (*plan.warnings, *more)
+    if warnings:
+        yield heading("Warnings")
+        yield _indent(Text("\n".join(f"- {line}" for line in warnings), style="yellow"))
+
+
+def promise(plan: Plan) -> Iterator[RenderableType]:
+    """The guarantee in words, and its numbers."""
+    guarantee = plan.guarantee
+    yield heading("The promise")
+    yield _indent(Text(guarantee.statement))
+    window = (
+        "for ever"
+        if guarantee.window is None
+        else f"for {count(guarantee.window, 'tick')} "
+        f"({long_time(guarantee.window * plan.clock.period)})"
+    )
+    rows = table("", "")
+    rows.show_header = False
+    rows.add_row("epsilon, delta", f"{number(guarantee.epsilon)}, {guarantee.delta:g}")
+    rows.add_row("protects", f"one {guarantee.unit} ({guarantee.relation})")
+    rows.add_row("protected", window)
+    horizon = plan.circumstances.id_horizon
+    if guarantee.copies and horizon is not None:
+        told = "; ".join(
+            f"{row.count} copies that count have epsilon {number(row.epsilon)}"
+            for row in guarantee.copies
+        )
+        length = long_time(horizon * plan.clock.period)
+        rows.add_row("an id is remembered", f"for {count(horizon, 'tick')} ({length}); {told}")
+    clock = plan.config.clock
+    ends = f" to {clock.end}" if clock.end else ", without end"
+    rows.add_row("clock", f"a tick every {clock.period} from {clock.start}{ends}")
+    if plan.config.schema_.arrival is not None or clock.delay != "0s":
+        rows.add_row("counts an event", f"that arrives within {clock.delay} of its own time")
+    if plan.where:
+        rows.add_row("of the events where", plan.where)
+    yield Text("")
+    yield _indent(rows)
+
+
+def expiration(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
+    """Epsilon against everything released within n ticks of an event."""
+    rows = table("against all releases within", "that is", "epsilon", "delta", right=("epsilon",))
+    for row in facts["expiration"]:
+        ticks, epsilon = row["ticks"], row["epsilon"]
+        if ticks is None:
+            rows.add_row("for ever", "", number(epsilon), f"{row['delta']:g}")
+            continue
+        shown = "none: no protection" if _unbounded(epsilon) else number(epsilon)
+        rows.add_row(
+            count(ticks, "tick"),
+            long_time(ticks * plan.clock.period),
+            shown,
+            "" if _unbounded(epsilon) else f"{row['delta']:g}",
+        )
+    return rows
+
+
+def releases(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
+    """Every output with the worst error of its noise, in its own unit."""
+    if plan.config.model is not None:
+        return plan_model.releases_table(plan, facts, band(plan))
+    rows = table(
+        "name", "what", "over", "values", "noise (std)", "95 % band",
+        right=("values", "noise (std)", "95 % band"),
+    )  # fmt: skip
+    for release in facts["releases"]:
+        aggregate = plan.config.aggregates.get(release["name"])
+        worst = release["stddev_worst"]
+        scale, suffix = 1.0, ""
+        if aggregate is not None and aggregate.kind in ("mean", "variance"):
+            scale, suffix = 1.0 / EVENTS, "*"
+        rows.add_row(
+            release["name"],
+            what(aggregate),
+            span(release["over"]),
+            f"{release['dimension']:,}",
+            number(None if worst is None else worst * scale) + suffix,
+            f"± {number(None if worst is None else band(plan) * worst * scale)}{suffix}",
+        )
+    return rows
+
+
+def release_notes(config: PlanConfig) -> Iterator[str]:
+    """What the table of releases leaves open."""
+    yield (
+        "The worst error of any tick, from noise alone: values that the clip moves are not in it."
+    )
+    if any(a.kind in ("mean", "variance") for a in config.aggregates.values()):
+        yield f"* at {EVENTS:,} events in the span; with n events it is {EVENTS:,} / n times this."
+
+
+def alternatives(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
+    """Every mechanism that was priced."""
+    rows = table(
+        "", "mechanism", "noise", "error", "state per key", "epsilon at 10 W", "",
+        right=("error", "state per key", "epsilon at 10 W"),
+    )  # fmt: skip
+    for row in facts["alternatives"]:
+        able = row["score"] is not None
+        later = row.get("epsilon_10w")
+        none = able and later is None
+        rows.add_row(
+            ">" if row["chosen"] else "",
+            Text(row["mechanism"], style="bold" if row["chosen"] else ""),
+            str(row.get("noise", "")).replace("_", " "),
+            f"{row['score']:.2f} x" if able else "-",
+            bytes_text(row["state_bytes_per_key"]) if able else "-",
+            ("unbounded" if none else number(later)) if able else "-",
+            Text(row["note"] or ("chosen" if row["chosen"] else ""), style="dim"),
+        )
+    return rows
+
+
+def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
+    """Keys, blocks, ticks, state."""
+    keys, ticks = facts["keys"], facts["ticks"]
+    state = facts["state_bytes_per_key"]
+    rows = table("", "")
+    rows.show_header = False
+    rows.add_row("keys", f"{keys:,}" if keys is not None else "as they are observed")
+    rows.add_row("ticks", f"{ticks:,}" if ticks is not None else "without end")
+    total = f", {bytes_text(state * keys)} in all" if keys else ""
+    rows.add_row("state", f"{bytes_text(state)} per key{total}, {growth(plan)}")
+    rows.add_row("blocks", f"{facts['blocks']:,} (groups of keys that are stepped together)")
+    if keys is not None and ticks is not None:
+        rows.add_row("releases", f"{keys * ticks * len(facts['releases']):,} rows")
+    return rows
+
+
+def growth(plan: Plan) -> str:
+    """What the state depends on."""
+    kept = getattr(plan.program, "row_bytes", 0)
+    return "at most: it grows with the events" if kept else "whatever the number of events"
+
+
+def refused(plan: Plan) -> Iterator[str]:
+    """Which events do not count, and why."""
+    config = plan.config
+    end = f" or after {config.clock.end}" if config.clock.end else ""
+    yield f"events before {config.clock.start}{end}"
+    schema = config.schema_
+    key = None if config.key is None else config.key.column
+    needed = [name for name in (schema.time.column, key, schema.id, schema.unit) if name]
+    yield f"records that cannot be read as such, or not their {' or '.join(needed)}"
+    if config.schema_.arrival is not None:
+        yield f"events that arrive more than {config.clock.delay} after their own time"
+    if config.key is not None and config.key.declared is not None:
+        yield f"events whose {config.key.column} is not one of the declared keys"
+    if config.schema_.id is not None:
+        horizon = plan.circumstances.id_horizon
+        since = "" if horizon is None else f" in the {count(horizon, 'tick')} before"
+        yield f"events whose {config.schema_.id} has been seen before{since}"
+    for name, aggregate in config.aggregates.items():
+        if aggregate.clip is not None:
+            low, high = aggregate.clip
+            yield (
+                f"{name}: values of {aggregate.column} are moved into [{low:g}, {high:g}]; "
+                "missing and non-finite ones count as 0"
+            )
+        elif aggregate.edges is not None:
+            yield (
+                f"{name}: values of {aggregate.column} outside "
+                f"[{aggregate.edges[0]:g}, {aggregate.edges[-1]:g}] add nothing"
+            )
+    if config.model is not None:
+        yield from plan_model.refused(config.model)
+
+
+def what(aggregate: Aggregate | None) -> str:
+    """An aggregate in words."""
+    if aggregate is None:
+        return ""
+    return AGGREGATE_WORDS[aggregate.kind].format(column=aggregate.column)
+
+
+def one_line(plan: Plan) -> str:
+    """The promise in one line, for the end of a run."""
+    guarantee = plan.guarantee
+    window = (
+        "for ever"
+        if guarantee.window is None
+        else f"for {durations.show_duration(guarantee.window * plan.clock.period)}"
+    )
+    horizon = plan.circumstances.id_horizon
+    again = (
+        f"; a copy more than {count(horizon, 'tick')} after its event is another event"
+        if guarantee.copies and horizon is not None
+        else ""
+    )
+    return (
+        f"epsilon {number(guarantee.epsilon)}, delta {guarantee.delta:g}, "
+        f"one {guarantee.unit} protected {window}{again}"
+    )
+
+
+def band(plan: Plan) -> float:
+    """Half the width of a 95 % band in standard deviations of the noise that the plan uses."""
+    noise = next((a.noise for a in plan.alternatives if a.chosen), "gaussian")
+    return LAPLACE_BAND if noise == "k_norm" else BAND
+
+
+def _indent(part: RenderableType) -> RenderableType:
+    return Padding(part, (0, 0, 0, 2), expand=False)
+
+
+def _unbounded(epsilon: float | None) -> bool:
+    return epsilon is None or math.isinf(epsilon)

@@ -1,0 +1,231 @@
+"""``weir status``: how a job on Flink fares, or what is in a folder of results."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from dpcore.errors import ConfigError
+from pipelines.config.sections import Limits
+from pipelines.engines.flink_rest import FlinkRest
+from pipelines.engines.processes import EngineFailed
+from pipelines.results.files import HELD_FOLDER, result_files
+from pipelines.results.result import COUNTERS
+from pipelines.results.run import Run
+from pipelines.runners.flink_counters import counters_of, metrics_of
+from pipelines.runners.state_folder import StateFolder, local
+from pipelines.show.alarms import alarms_of
+from pipelines.terminal import bytes_text, count, heading, table
+from transforms.runtime.reasons import by_field, words
+
+OURS = "weir-"
+"""How the jobs are named that ``weir run`` submits."""
+NEVER = -(1 << 62)
+
+
+def of_flink(
+    url: str, wanted: str | None = None, limit: float | None = None
+) -> list[dict[str, Any]]:
+    """Our jobs on a cluster, newest first, JSON-able.
+
+    Args:
+      url: of Flink's REST interface. wanted: one job's id; None: all of ours that run, and if none
+        does, the last that did.
+      limit: ``limits.refused`` of the job, its default where nobody knows.
+
+    Raises:
+      ConfigError: Flink does not answer there, or knows no such job.
+    """
+    rest = FlinkRest(url if "://" in url else f"http://{url}")
+    try:
+        jobs = [job for job in rest.jobs() if str(job["name"]).startswith(OURS)]
+        if wanted is not None:
+            jobs = [job for job in jobs if job["jid"] == wanted]
+        live = [job for job in jobs if job["end-time"] < 0]
+        return [job_of(rest, job, limit) for job in live or jobs[:1]]
+    except EngineFailed:
+        raise ConfigError(
+            "--flink-master",
+            url,
+            "does not answer: give HOST:PORT of Flink's REST interface. (An embedded Flink ends "
+            "with its `weir run`.)",
+        ) from None
+
+
+def job_of(rest: FlinkRest, entry: Mapping[str, Any], limit: float | None = None) -> dict[str, Any]:
+    """One job; limit: see ``of_flink``.
+
+    Raises:
+      EngineFailed: Flink does not answer.
+    """
+    job = str(entry["jid"])
+    saved = rest.checkpoints(job)
+    last = saved["latest"]["completed"] or {}
+    running = metrics_of(rest, f"/jobs/{job}/metrics", ["numRestarts"])
+    counts = counters_of(rest, job)
+    return {
+        "name": entry["name"],
+        "job": job,
+        "state": entry["state"],
+        "since": moment(entry["start-time"]),
+        "restarts": int(running.get("numRestarts", 0)),
+        "checkpoints": {
+            "completed": saved["counts"]["completed"],
+            "failed": saved["counts"]["failed"],
+            "last": moment(last.get("latest_ack_timestamp")),
+            "bytes": last.get("state_size"),
+            "milliseconds": last.get("end_to_end_duration"),
+            "place": last.get("external_path"),
+        },
+        "last_tick": counts.pop("last_tick", None),
+        "watermark_lag_seconds": lag_of(rest, job),
+        "alarms": list(alarms_of(counts, Limits().refused if limit is None else limit)),
+        "operator": counts,
+    }
+
+
+def lag_of(rest: FlinkRest, job: str, now: float | None = None) -> float | None:
+    """Seconds that the slowest step's watermark is behind the wall clock; None where none has one.
+
+    Raises:
+      EngineFailed: Flink does not answer.
+    """
+    marks: list[int] = []
+    for vertex in rest.get(f"/jobs/{job}")["vertices"]:
+        path = f"/jobs/{job}/vertices/{vertex['id']}/watermarks"
+        marks += [int(mark["value"]) for mark in rest.get(path)]
+    known = [mark for mark in marks if mark > NEVER]
+    if not known:
+        return None
+    wall = time.time() if now is None else now
+    return max(0.0, round(wall - min(known) / 1000, 3))
+
+
+def moment(milliseconds: int | None) -> str | None:
+    """ISO text; None stays None."""
+    if milliseconds is None or milliseconds < 0:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
+
+
+def of_folder(folder: Path) -> dict[str, Any]:
+    """What is in a folder of results, JSON-able.
+
+    Raises:
+      ConfigError: it is not one.
+    """
+    begun = folder / "_plan.json"
+    if begun.exists() and not result_files(folder):
+        plan = json.loads(begun.read_text())
+        return {
+            "name": plan.get("name"),
+            "folder": str(folder),
+            "last_tick": None,
+            "ticks": plan.get("ticks"),
+            "complete": False,
+            "behind_seconds": None,
+            "held": len(result_files(folder / HELD_FOLDER)),
+        }
+    run = Run.open(folder)
+    end = run.tick_start(run.last_tick + 1) / 1e6
+    return {
+        "name": run.name,
+        "folder": str(folder),
+        "last_tick": run.last_tick,
+        "last_tick_end": datetime.fromtimestamp(end, UTC).isoformat(),
+        "ticks": run.ticks_planned,
+        "complete": run.complete,
+        "behind_seconds": None if run.complete else max(0.0, round(time.time() - end, 1)),
+    }
+
+
+def look(place: str | None, master: str | None) -> list[dict[str, Any]]:
+    """Whatever a user points at.
+
+    Args:
+      place: folder of results, or of checkpoints (engine.checkpoints). master: Flink's REST.
+
+    Raises:
+      ConfigError: neither, or nothing to be seen there.
+    """
+    if master is not None:
+        found = of_flink(master)
+        if not found:
+            raise ConfigError("--flink-master", master, "knows no job that `weir run` started.")
+        return found
+    if place is None:
+        raise ConfigError(
+            "status", None, "needs a folder of results, a folder of checkpoints or --flink-master."
+        )
+    state = StateFolder(local(place))
+    noted = state.running()
+    if noted is None and state.is_begun():
+        raise ConfigError("status", place, "is a folder of checkpoints whose job never ran.")
+    if noted is not None:
+        found = of_flink(noted["url"], noted["job"], noted.get("refused"))
+        if not found:
+            raise ConfigError("status", place, f"was last run as job {noted['job']}, now gone.")
+        return found
+    return [of_folder(Path(local(place)))]
+
+
+def render(found: list[dict[str, Any]], out: Console) -> None:
+    """For people."""
+    for entry in found:
+        out.print(heading(str(entry["name"])))
+        rows = table("", "")
+        rows.show_header = False
+        for name, value in lines_of(entry):
+            rows.add_row(name, value)
+        out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+        for alarm in entry.get("alarms", ()):
+            out.print(Padding(Text(alarm, style="bold red"), (0, 0, 0, 2), expand=False))
+        counts = entry.get("operator") or {}
+        if counts:
+            out.print(Text("  For the operator only: private counts since the job was started"))
+            rows = table("", "", right=("",))
+            rows.show_header = False
+            fields = by_field(counts)
+            for name, value in counts.items():
+                if not by_field({name: value}):
+                    rows.add_row(f"{value:,}", COUNTERS.get(name, name.replace("_", " ")))
+            for (field, reason), value in fields.items():
+                rows.add_row(f"{value:,}", words(field, reason))
+            out.print(Padding(rows, (0, 0, 0, 4), expand=False))
+
+
+def lines_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(what, value) as words."""
+    if "folder" in entry:
+        of = f" of {entry['ticks']:,}" if entry["ticks"] else ""
+        last = entry["last_tick"]
+        found = [
+            ("folder", entry["folder"]),
+            ("released", "nothing yet" if last is None else f"{last + 1:,} ticks{of}"),
+        ]
+        if entry.get("held"):
+            found.append(("held back", f"{count(entry['held'], 'file')}, not published"))
+        if entry["behind_seconds"] is not None:
+            found.append(("last tick ended", f"{entry['behind_seconds']:,.1f} s ago"))
+        found.append(("complete", "yes" if entry["complete"] else "no"))
+        return found
+    saved = entry["checkpoints"]
+    lag, last = entry["watermark_lag_seconds"], entry["last_tick"]
+    size = "" if saved["bytes"] is None else f", {bytes_text(saved['bytes'])}"
+    took = "" if saved["milliseconds"] is None else f", {saved['milliseconds']:,} ms"
+    return [
+        ("job", f"{entry['job']}, {entry['state']} since {entry['since']}"),
+        ("restarts", f"{entry['restarts']:,}"),
+        ("last tick released", "none yet" if last is None else f"{last:,}"),
+        ("watermark behind", "unknown" if lag is None else f"{lag:,.1f} s"),
+        ("checkpoints", f"{saved['completed']:,} whole, {saved['failed']:,} failed{size}{took}"),
+        ("last checkpoint", f"{saved['last'] or 'none'} {saved['place'] or ''}".strip()),
+    ]

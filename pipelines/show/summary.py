@@ -1,0 +1,244 @@
+"""The end of a run: the last releases with error bands, what was counted, what it cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from dpcore.errors import WeirError
+from pipelines.results.files import HELD_FOLDER, result_files
+from pipelines.results.result import COUNTERS, Result
+from pipelines.results.run import Run
+from pipelines.runners.flink_target import HELD
+from pipelines.show.plan import band, one_line
+from pipelines.terminal import BAND, count, heading, number, span, table
+from transforms.runtime.reasons import Refused, refused_by_field
+
+TICKS = 3
+"""Last ticks that are shown of every release; with --wide more."""
+WIDE_TICKS = 12
+KEYS = 5
+"""Keys that are shown; the report draws all of them."""
+BINS = 12
+
+Labels = Mapping[tuple[str, int | None], Sequence[str]]
+
+
+def render(result: Result, out: Console, wide: bool = False) -> None:
+    """Prints the summary; of a run that is held back no released value."""
+    if result.state == HELD:
+        held_back(result, out)
+    elif result.folder is not None and result_files(result.folder):
+        run = Run.open(result.folder)
+        out.print(heading(f"Last releases of {result.plan.name} (value ± 95 % band of the noise)"))
+        rows = last_rows(run, WIDE_TICKS if wide else TICKS)
+        width = band(result.plan)
+        labels = {(output.name, output.over): output.labels for output in run.outputs}
+        made = pivot(rows, width) if wide else long_table(rows, width, labels)
+        out.print(Padding(made, (0, 0, 0, 2), expand=False))
+        hidden = hidden_keys(run)
+        if hidden:
+            out.print(Text(f"  and {count(hidden, 'more key')}", style="dim"))
+    shown = [(n, result.counters[n]) for n in COUNTERS if result.counters.get(n)]
+    if shown:
+        out.print(heading("For the operator only: private counts, not to be passed on"))
+        rows_ = table("", "", right=("",))
+        rows_.show_header = False
+        for name, value in shown:
+            rows_.add_row(f"{value:,}", COUNTERS[name])
+        out.print(Padding(rows_, (0, 0, 0, 2), expand=False))
+    named = [row for row in refused_by_field(result.counters) if row.field]
+    if named and result.state != HELD:
+        out.print(Padding(refused_table(named), (1, 0, 0, 2), expand=False))
+    out.print(heading("Cost"))
+    unseen = "nothing as long as nobody sees it; published: " if result.state == HELD else ""
+    out.print(Text(f"  {unseen}{one_line(result.plan)}"))
+    out.print(
+        Text(
+            "  That is this plan alone: what other plans release of the same events adds to it, "
+            "with the same secret too.",
+            style="dim",
+        )
+    )
+    if result.fresh_secret and result.state != HELD:
+        out.print(
+            Text(
+                "  The secret of this run is gone: another run over the same events costs as much "
+                "again. Keep one with --secret-file.",
+                style="yellow",
+            )
+        )
+    for note in result.notes:
+        out.print(Text(f"  {note}", style="yellow"))
+    events = result.counters.get("events", 0)
+    rate = f", {events / result.seconds:,.0f} events/s" if events and result.seconds > 0 else ""
+    out.print(heading("Where"))
+    out.print(Text(f"  {result.sink}  ({result.seconds:.1f} s{rate})"))
+    if result.dead_letters:
+        out.print(Text(f"  {result.dead_letters}  (refused: source, position, field, reason)"))
+    if result.folder is not None and result.folder.is_dir() and result.state != HELD:
+        out.print(Text(f"  weir report {result.folder}  draws them"))
+
+
+def refused_table(rows: Sequence[Refused]) -> Any:
+    """Fields and what was wrong with them; what became of the records."""
+    made = table("field", "refused", "count", "records", right=("count",))
+    for row in rows:
+        kept = "put aside" if row.put_aside else "kept, the value counts as missing"
+        made.add_row(row.field or "(record)", row.reason.replace("_", " "), f"{row.count:,}", kept)
+    return made
+
+
+def held_back(result: Result, out: Console) -> None:
+    """Says what was refused, and by which field."""
+    assert result.verdict is not None
+    out.print(heading("Held back: what was refused (private counts, for the operator only)"))
+    out.print(Padding(refused_table(result.verdict.rows), (0, 0, 0, 2), expand=False))
+
+
+def failure(result: Result) -> WeirError:
+    """What the operator must know of a run that refused too much."""
+    why = str(result.verdict)
+    if result.state != HELD:
+        return WeirError(f"{why}. {result.sink} publishes as it goes, so the releases are out.")
+    if result.folder is None:
+        return WeirError(
+            f"nothing is shown: {why}. Noise was drawn, but no budget is spent, because nobody has "
+            "seen it. Mend the events or the config; or show it with --set limits.refused=1."
+        )
+    private = f"{result.sink.rstrip('/')}/{HELD_FOLDER}"
+    return WeirError(
+        f"nothing is published: {why}. Noise was drawn, but no budget is spent as long as nobody "
+        f"sees {private}. Mend the events or the config and remove that folder; or publish what is "
+        "in it: the same command with --publish, which reads no data."
+    )
+
+
+def last_rows(run: Run, ticks: int, keys: int = KEYS) -> list[dict[str, Any]]:
+    """Rows of the last ticks of the first keys, in the order of key, name, over, tick."""
+    kept = set(first_keys(run)[:keys])
+    names = ["key", "tick", "tick_start", "name", "over", "value", "stddev"]
+    first = max(0, run.last_tick - ticks + 1)
+    found: list[dict[str, Any]] = []
+    for batch in run.batches(names, first):
+        mask = pc.and_(
+            pc.greater_equal(batch["tick"], first),
+            pc.is_in(batch["key"].cast(pa.string()), pa.array(sorted(kept), pa.string())),
+        )
+        found.extend(batch.filter(mask).to_pylist())
+    order = {(o.name, o.over): i for i, o in enumerate(run.outputs)}
+    found.sort(key=lambda r: (r["key"], order.get((r["name"], r["over"]), 0), r["tick"]))
+    return found
+
+
+def first_keys(run: Run) -> list[str]:
+    """Keys of the last tick, in order."""
+    found: set[str] = set()
+    for batch in run.batches(["key", "tick"], run.last_tick):
+        last = batch.filter(pc.equal(batch["tick"], run.last_tick))
+        found.update(pc.unique(last["key"].cast(pa.string())).to_pylist())
+    return sorted(found)
+
+
+def hidden_keys(run: Run) -> int:
+    """How many keys the table does not show."""
+    return max(0, len(first_keys(run)) - KEYS)
+
+
+def long_table(
+    rows: Sequence[Mapping[str, Any]], width: float = BAND, labels: Labels | None = None
+) -> Any:
+    """One row per key, release and bin; one column per tick.
+
+    Args:
+      rows: of the results, in order. width: of a band, in standard deviations.
+      labels: (name, over) -> names of the components.
+    """
+    keyed = any(row["key"] for row in rows)
+    ticks = sorted({(row["tick"], starts(row["tick_start"])) for row in rows})
+    cells: dict[tuple[str, str, int | None, int], dict[int, str]] = {}
+    sizes: dict[tuple[str, int | None], int] = {}
+    for row in rows:
+        size = len(row["value"])
+        sizes[row["name"], row["over"]] = size
+        for i in range(min(size, BINS)):
+            error = None if row["stddev"] is None else row["stddev"][i]
+            place = (row["key"], row["name"], row["over"], i)
+            cells.setdefault(place, {})[row["tick"]] = one(row["value"][i], error, width)
+    titles = tuple(f"{when}\n(tick {tick:,})" for tick, when in ticks)
+    made = table(*(["key"] if keyed else []), "release", "over", "", *titles, right=titles)
+    for (key, name, over, i), values in cells.items():
+        names = (labels or {}).get((name, over), ())
+        size = sizes[name, over]
+        label = "" if size == 1 else names[i] if i < len(names) else f"{i + 1}"
+        made.add_row(
+            *([key if i == 0 else ""] if keyed else []),
+            name if i == 0 else "",
+            span(over) if i == 0 else "",
+            label if i < BINS - 1 or size <= BINS else f"{label} (of {size:,})",
+            *(values.get(tick, "") for tick, _ in ticks),
+        )
+    return made
+
+
+def pivot(rows: Sequence[Mapping[str, Any]], width: float = BAND) -> Any:
+    """One row per key and tick, one column per release."""
+    keyed = any(row["key"] for row in rows)
+    columns: list[tuple[str, int | None]] = []
+    cells: dict[tuple[str, int], dict[tuple[str, int | None], str]] = {}
+    when: dict[tuple[str, int], str] = {}
+    for row in rows:
+        spot = (row["name"], row["over"])
+        if spot not in columns:
+            columns.append(spot)
+        place = (row["key"], row["tick"])
+        when[place] = starts(row["tick_start"])
+        cells.setdefault(place, {})[spot] = shown(row["value"], row["stddev"], width)
+    titles = [name if over is None else f"{name}\nlast {over}" for name, over in columns]
+    made = table(*(["key"] if keyed else []), "tick", "starts", *titles)
+    for (key, tick), values in sorted(cells.items()):
+        made.add_row(
+            *([key] if keyed else []),
+            f"{tick:,}",
+            when[key, tick],
+            *(values.get(spot, "") for spot in columns),
+        )
+    return made
+
+
+def shown(value: Sequence[float], stddev: Sequence[float] | None, width: float = BAND) -> str:
+    """The components of a value, each with its band."""
+    errors = [None] * len(value) if stddev is None else stddev
+    parts = [one(v, s, width) for v, s in zip(value[:BINS], errors, strict=False)]
+    more = f" ... ({len(value):,} values)" if len(value) > BINS else ""
+    return " | ".join(parts) + more
+
+
+def one(value: float, stddev: float | None, width: float = BAND) -> str:
+    """A number with its 95 % band, rounded to what the noise leaves of it."""
+    if stddev is None or not math.isfinite(stddev) or stddev <= 0 or not math.isfinite(value):
+        return number(value)
+    half = width * stddev
+    decimals = max(0, 1 - math.floor(math.log10(half)))
+    return f"{value:,.{decimals}f} ± {half:,.{decimals}f}"
+
+
+def starts(moment: Any) -> str:
+    """A tick's start, without what is zero."""
+    if not isinstance(moment, datetime):
+        return str(moment)
+    moment = moment.astimezone(UTC)
+    if moment.hour == moment.minute == moment.second == moment.microsecond == 0:
+        return moment.strftime("%Y-%m-%d")
+    text = moment.strftime("%Y-%m-%d %H:%M:%S")
+    if moment.microsecond:
+        return f"{text}.{moment.microsecond // 1000:03d}"
+    return text.removesuffix(":00") if moment.second == 0 else text

@@ -1,0 +1,181 @@
+"""Rules alone: they see a running sum of gradients and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.errors import ConfigError
+from dpcore.geometry.balls import L1Ball, L2Ball
+from dpcore.geometry.box import Box
+from dpcore.geometry.parse import parse_set
+from dpcore.geometry.simplex import Simplex
+from dpcore.models.online.conditional_gradient import ConditionalGradient
+from dpcore.models.online.follow_the_leader import FollowTheLeader
+
+D = 6
+SETS: list[Any] = [L1Ball(2.0, D), Simplex(1.0, D), parse_set({"box": [-1, 1]}, D)]
+POLYTOPE = parse_set({"polytope": {"vertices": [[0, 0], [1, 0], [0, 1], [1.0, 1.0]]}}, 2)
+
+
+def leader_of(rule: Any, sums: Any, played: Any) -> Any:
+    """x*_t = Proj(y_t) by the definition: (K, d)."""
+    t, offset = len(played), getattr(rule, "offset", 0)
+    start = rule.start
+    anchor = np.sum(played, axis=0) if rule.own_curvature else t * np.asarray(rule.centre)
+    return rule.set.project((anchor + offset * start - sums / rule.curvature) / (t + offset))
+
+
+@pytest.mark.parametrize("step", ["line_search", "constant"])
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("index", range(4))
+def test_the_certificate_holds_at_every_step(index: int, own: bool, step: Any) -> None:
+    convex_set = [*SETS, POLYTOPE][index]
+    d = convex_set.dimension
+    rng = np.random.default_rng(index)
+    centre = tuple(rng.uniform(-0.2, 0.2, d))
+    rule = ConditionalGradient(convex_set, 0.5, centre, own, step)
+    k = 8
+    state, sums, played, ratios = rule.init(k), np.zeros((k, d)), [], []
+    drift = rng.normal(size=(k, d)) * np.array([0, 0.1, 0.5, 1, 2, 5, 0.01, 20.0])[:, None]
+    for _ in range(150):
+        played.append(state.x)
+        assert convex_set.contains(state.x, 1e-8).all()
+        noise = rng.normal(size=(k, d)) * np.array([0, 1, 1, 0.1, 3, 10, 0, 0])[:, None]
+        sums = sums + drift
+        state = rule.update(state, sums + noise)
+        best = leader_of(rule, sums + noise, played)
+        distance = np.linalg.norm(played[-1] - best, axis=1)
+        assert (distance <= state.certificate * (1 + 1e-9)).all()
+        ratios.append(distance / np.maximum(state.certificate, 1e-300))
+        after = np.linalg.norm(state.x - best, axis=1)
+        assert (after**2 <= state.gap * (1 + 1e-9)).all()
+    assert np.max(ratios) > 0.2  # and it is not void
+
+
+@pytest.mark.parametrize("convex_set", [*SETS, L2Ball(2.0, D)], ids=lambda one: one.name)
+@pytest.mark.parametrize("own", [False, True])
+def test_the_leader_is_the_projection(convex_set: Any, own: bool) -> None:
+    rng = np.random.default_rng(3)
+    rule = FollowTheLeader(convex_set, 2.0, tuple(rng.normal(size=D)), own)
+    state, played, sums = rule.init(3), [], np.zeros((3, D))
+    for _ in range(40):
+        played.append(state.x)
+        sums += rng.normal(size=(3, D))
+        state = rule.update(state, sums)
+        assert state.x == pytest.approx(leader_of(rule, sums, played), abs=1e-9)
+    assert (state.t == 40).all()
+
+
+def quadratic_regret(rule: Any, ticks: int, optimum: Any, seed: int) -> float:
+    """One loss (1/2) ||x - z_t||^2 a tick, strongly convex by itself, without noise."""
+    rng = np.random.default_rng(seed)
+    z = np.clip(optimum + 0.3 * rng.normal(size=(ticks, len(optimum))), -1, 1)
+    state, sums, cost = rule.init(1), np.zeros((1, len(optimum))), 0.0
+    for target in z:
+        cost += float(np.sum((state.x[0] - target) ** 2)) / 2
+        sums = sums + (state.x - target)
+        state = rule.update(state, sums)
+    best = rule.set.project(z.mean(axis=0)[None])[0]
+    return cost - float(np.sum((z - best) ** 2)) / 2
+
+
+@pytest.mark.parametrize("convex_set", [*SETS, L2Ball(2.0, D)], ids=lambda one: one.name)
+def test_regret_grows_as_the_logarithm_and_projections_are_not_needed(convex_set: Any) -> None:
+    optimum = np.array([0.3, -0.2, 0.1, 0.0, 0.25, 0.05])
+    centre = (0.0,) * D
+    exact = FollowTheLeader(convex_set, 1.0, centre, True)
+    short = quadratic_regret(exact, 400, optimum, 5)
+    long = quadratic_regret(exact, 3200, optimum, 5)
+    assert short >= 0 and long - short < 2.0 * D * 0.09 * np.log(8)
+    if convex_set.name != "l2_ball":
+        free = ConditionalGradient(convex_set, 1.0, centre, True)
+        # The price of C0 ticks at x_1 comes once; what grows with T does not grow faster.
+        once = (
+            free.offset
+            / 2
+            * float(np.sum((convex_set.project(optimum[None])[0] - free.start) ** 2))
+        )
+        free_short = quadratic_regret(free, 400, optimum, 5)
+        free_long = quadratic_regret(free, 3200, optimum, 5)
+        assert free_long <= 1.05 * (long + once)
+        assert free_long - free_short <= 1.05 * (long - short) + 0.25 * once  # (C0 / t)^2 fades
+
+
+def test_without_noise_it_converges_to_the_optimum() -> None:
+    gradient = np.array([[-1.0, 0.5, 0.0, 0.2, -0.1, 0.3]])
+    for convex_set in SETS:
+        for rule in (
+            FollowTheLeader(convex_set, 1.0, (0.0,) * D),
+            ConditionalGradient(convex_set, 1.0, (0.0,) * D),
+        ):
+            state = rule.init(1)
+            for t in range(1, 1500):
+                state = rule.update(state, t * gradient)
+            want = convex_set.project(-gradient)
+            assert np.abs(state.x - want).max() < 0.1  # C0 ticks' worth of x_1 remain
+            if isinstance(rule, ConditionalGradient):
+                t, c = 1499, rule.offset
+                y = (c * rule.start - t * gradient) / (t + c)
+                assert np.abs(state.x - convex_set.project(y)).max() < 1e-3
+
+
+def test_sets_without_a_local_oracle_take_the_general_step() -> None:
+    free = parse_set({"permutations": 3}, 9)
+    rule = ConditionalGradient(free, 1.0, (0.0,) * 9)
+    assert "not guaranteed" in rule.regret and "ln T" in rule.regret
+    cost = np.random.default_rng(1).normal(size=(2, 9))
+    state = rule.init(2)
+    for t in range(1, 200):
+        state = rule.update(state, t * cost)
+        assert free.contains(state.x, 1e-6).all()
+    assert ((state.x * cost).sum(1) < (free.start() * cost).sum(1)).all()
+    with pytest.raises(ConfigError, match="projection"):
+        FollowTheLeader(free, 1.0, (0.0,) * 9)
+    with pytest.raises(ConfigError, match="line_search"):
+        ConditionalGradient(free, 1.0, (0.0,) * 9, step="constant")
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ConfigError, match="follow_the_leader"):
+        ConditionalGradient(L2Ball(1.0, D), 1.0, (0.0,) * D)
+    with pytest.raises(ConfigError, match="centre"):
+        FollowTheLeader(L2Ball(1.0, D), 1.0, (0.0,) * (D + 1))
+    with pytest.raises(ConfigError, match="curvature"):
+        FollowTheLeader(L2Ball(1.0, D), 0.0, (0.0,) * D)
+    assert Box  # the set behind {box: ..}
+
+
+@pytest.mark.parametrize("make", [FollowTheLeader, ConditionalGradient])
+@pytest.mark.parametrize("d", [1, 2, 11, 150])
+def test_iterates_lie_on_a_public_grid_and_rows_stand_alone(make: Any, d: int) -> None:
+    rng = np.random.default_rng(7)
+    k = 37
+    rule = make(L1Ball(3.0, d), 1.0, (0.0,) * d)
+    sums = rng.normal(size=(20, k, d)).cumsum(0) * 3
+    whole, singles = rule.init(k), [rule.init(1) for _ in range(k)]
+    backwards = rule.init(k)
+    for one in sums:
+        whole = rule.update(whole, one)
+        backwards = rule.update(backwards, one[::-1])
+        singles = [rule.update(s, one[i : i + 1]) for i, s in enumerate(singles)]
+    assert (np.concatenate([s.x for s in singles]) == whole.x).all()
+    assert (np.concatenate([s.certificate for s in singles]) == whole.certificate).all()
+    assert (backwards.x[::-1] == whole.x).all()
+    grid = float.fromhex(rule.canonical()["grid"])
+    assert (np.rint(whole.x / grid) * grid == whole.x).all()
+
+
+def test_a_model_starts_at_its_centre_where_the_set_holds_it() -> None:
+    inside, outside = (0.5, 0, 0, 0, 0, -0.25), (3.0, 0, 0, 0, 0, 0)
+    for kind in (FollowTheLeader, ConditionalGradient):
+        rule = kind(SETS[0], 0.3, inside, False)
+        assert np.array_equal(rule.init(3).x, np.repeat([inside], 3, axis=0))
+        nothing = rule.update(rule.init(3), np.zeros((3, D)))
+        np.testing.assert_allclose(nothing.x, np.repeat([inside], 3, axis=0), atol=1e-9)
+        assert np.array_equal(kind(SETS[0], 0.3, outside, False).start, SETS[0].start())
+        assert np.array_equal(kind(SETS[0], 0.3, inside, True).start, SETS[0].start())
+    polytope = ConditionalGradient(POLYTOPE, 0.3, (0.5, 0.25), False)
+    assert np.array_equal(polytope.start, POLYTOPE.start()), "its oracle knows weights of vertices"

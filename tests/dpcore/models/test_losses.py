@@ -1,0 +1,116 @@
+"""Losses: derivatives against differences, convexity, and what a config may say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.errors import ConfigError
+from dpcore.models.losses import (
+    LOSSES,
+    Absolute,
+    Hinge,
+    Huber,
+    LossInfo,
+    PredictionLoss,
+    Quantile,
+    exact_exp,
+    parse_loss,
+    register_loss,
+)
+
+SPECS: list[Any] = [
+    "squared",
+    "absolute",
+    {"quantile": 0.9},
+    {"huber": 0.3},
+    "huber",
+    "logistic",
+    "hinge",
+    {"hinge": 0.1},
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_derivatives_are_differences_of_values(spec: Any) -> None:
+    loss = parse_loss(spec)
+    rng = np.random.default_rng(1)
+    prediction, target = rng.uniform(-4, 4, 4000), rng.uniform(-1, 1, 4000)
+    step = 1e-6
+    slope = (loss.value(prediction + step, target) - loss.value(prediction - step, target)) / (
+        2 * step
+    )
+    smooth = np.abs(prediction - target) > 1e-5
+    assert loss.derivative(prediction, target)[smooth] == pytest.approx(slope[smooth], abs=2e-5)
+    assert (loss.value(prediction, target) >= 0).all()
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_losses_are_convex(spec: Any) -> None:
+    loss = parse_loss(spec)
+    at = np.linspace(-50, 50, 4001)
+    for target in (-1.0, -0.2, 0.0, 0.7):
+        slopes = loss.derivative(at, np.full(at.size, target))
+        assert (np.diff(slopes) >= -1e-15).all()
+
+
+def test_the_exponential_is_right() -> None:
+    x = -np.concatenate([[0.0, 1e-300, 800.0, 1e9], np.logspace(-18, 2.8, 5000)])
+    assert exact_exp(x) == pytest.approx(np.exp(x), rel=4e-16, abs=5e-324)
+    logistic = parse_loss("logistic")
+    margin = np.array([1e4, -1e4, 0.0])
+    assert logistic.value(margin, np.ones(3)) == pytest.approx([0.0, 1e4, np.log(2)])
+    assert logistic.derivative(margin, np.ones(3)) == pytest.approx([0.0, -1.0, -0.5])
+
+
+def test_minimisers_are_what_the_names_say() -> None:
+    y = np.random.default_rng(2).exponential(size=801)
+    at = np.linspace(0, 4, 4001)
+    for loss, best in ((Absolute(), np.median(y)), (Quantile(0.9), np.quantile(y, 0.9))):
+        total = [loss.value(np.full(y.size, p), y).sum() for p in at]
+        assert at[int(np.argmin(total))] == pytest.approx(best, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "cubic",
+        "quantile",
+        {"quantile": 1.0},
+        {"quantile": True},
+        {"quantile": "x"},
+        {"squared": 2.0},
+        {"hinge": 0.0},
+        {"huber": -1.0},
+        {"hinge": 1, "huber": 2},
+        7,
+    ],
+    ids=str,
+)
+def test_bad_losses_are_refused(spec: Any) -> None:
+    with pytest.raises(ConfigError, match="loss"):
+        parse_loss(spec)
+
+
+def test_a_users_own_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True)
+    class Quartic:
+        name: str = "quartic"
+        labels: bool = False
+
+        def value(self, prediction: Any, target: Any) -> Any:
+            return (prediction - target) ** 4 / 4
+
+        def derivative(self, prediction: Any, target: Any) -> Any:
+            return (prediction - target) ** 3
+
+    monkeypatch.setattr("dpcore.models.losses.LOSSES", dict(LOSSES))
+    register_loss("quartic", LossInfo(lambda _: Quartic(), "the fourth power"))
+    assert isinstance(parse_loss("quartic"), PredictionLoss)
+    assert parse_loss("quartic").name == "quartic"
+    with pytest.raises(ConfigError, match="already"):
+        register_loss("squared", LossInfo(lambda _: Quartic(), ""))
+    assert isinstance(Hinge(), PredictionLoss) and isinstance(Huber(1.0), PredictionLoss)

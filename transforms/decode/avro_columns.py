@@ -1,0 +1,99 @@
+"""Fields of Avro records, as they are on the wire -> columns, each value by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.decode.avro_schema import Branch, Field
+from transforms.decode.canonical import Spoilt
+from transforms.decode.columnar_sound import sound
+from transforms.decode.parts import Part, read_parts
+from transforms.decode.schema import EventSchema
+
+_PLAIN = {
+    "boolean": pa.bool_(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+}
+
+
+def columns_of(
+    records: Sequence[Mapping[str, Any]], fields: Mapping[str, Field], schema: EventSchema
+) -> tuple[dict[str, Any], Spoilt]:
+    """Needed columns. Of a field of one type, as Arrow has it; of several, each read as its own.
+
+    Args:
+      records: (n,) by the names on the wire.
+      fields: by the names in the file.
+      schema: the roles of columns.
+
+    Returns:
+      raw columns for ``assemble``, and where values of them are spoilt.
+    """
+    raw: dict[str, Any] = {}
+    spoilt: dict[str, Any] = {}
+    for name in schema.needed:
+        if name not in fields:
+            raw[name] = pa.nulls(len(records))
+            continue
+        tag, branches = fields[name]
+        values = [record[tag] for record in records]
+        if len(branches) > 1:
+            parts = _parts(values, branches)
+            read_parts(parts, len(values), schema, name, raw, spoilt)
+            continue
+        branch = next(iter(branches.values()), None)
+        part = Part(None, pa.nulls(len(values))) if branch is None else _part(branch, None, values)
+        raw[name] = part.values
+        if part.lost is not None:
+            spoilt[name] = part.lost
+    return raw, spoilt
+
+
+def _parts(values: Sequence[Any], branches: Mapping[str, Branch]) -> list[Part]:
+    kinds = [None if value is None else next(iter(value)) for value in values]
+    parts = []
+    for tag, branch in branches.items():
+        rows = [at for at, kind in enumerate(kinds) if kind == tag]
+        if rows:
+            parts.append(_part(branch, np.array(rows), [values[at][tag] for at in rows]))
+    return parts
+
+
+def _part(branch: Branch, rows: Any, values: Sequence[Any]) -> Part:
+    if branch.kind in _PLAIN:
+        return Part(rows, pa.array(values, _PLAIN[branch.kind]))
+    if branch.kind == "string":
+        # Whether it is UTF-8 is asked of each value later.
+        return Part(rows, pa.array(values, pa.binary()).view(pa.string()))
+    if branch.kind == "timestamp":
+        return Part(rows, pa.array(values, pa.int64()).view(pa.timestamp(branch.unit, "UTC")))
+    if branch.kind == "local-timestamp":
+        return Part(rows, pa.array(values, pa.int64()).view(pa.timestamp(branch.unit)))
+    if branch.kind == "date":
+        held = [None if v is None else max(-(2**31), min(v, 2**31 - 1)) for v in values]
+        return Part(rows, pa.array(held, pa.int32()).view(pa.date32()))
+    if branch.kind == "decimal":
+        read = [None if value is None else _decimal(value, branch.scale) for value in values]
+        return Part(rows, pa.array(read, pa.float64()))
+    if branch.kind == "enum":
+        places = pa.array(values, pa.int64())
+        symbols = pa.array(branch.symbols, pa.string())
+        found = sound(pa.DictionaryArray.from_arrays(places, symbols, safe=False))
+        assert found is not None
+        return Part(rows, found.values, found.lost)
+    there = [None if value is None else {} for value in values]
+    return Part(rows, pa.array(there, pa.struct([])))
+
+
+def _decimal(value: bytes, scale: int) -> float:
+    number = int.from_bytes(value, "big", signed=True)
+    try:
+        return number / 10**scale
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")

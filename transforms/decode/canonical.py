@@ -1,0 +1,229 @@
+"""Raw columns of any format -> canonical batches of events and dead letters. One place for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpcore.errors import ConfigError
+from transforms.decode.cast import (
+    Bad,
+    is_bytes,
+    is_text,
+    plain,
+    to_boolean,
+    to_number,
+    to_presence,
+    to_text,
+)
+from transforms.decode.schema import EventSchema, Kind, Stamp
+from transforms.decode.time import to_time
+from transforms.runtime.dead_letters import dead_letters, reason_code
+
+TIME, ARRIVAL = "@time", "@arrival"
+KEY_TYPE = pa.dictionary(pa.int32(), pa.string())
+Rows = NDArray[np.bool_]
+Spoilt = Mapping[str, Rows]
+"""Column -> (n,) bool: where a reader met a value that cannot be read, and left a null."""
+
+_VALUES: dict[Kind, tuple[str, pa.DataType]] = {
+    "number": ("not_a_number", pa.float64()),
+    "text": ("not_text", pa.string()),
+    "boolean": ("not_a_boolean", pa.bool_()),
+    "any": ("not_text", pa.bool_()),
+}
+"""Kind -> the reason of values that are not of it, and the canonical type."""
+NONE_SPOILT: Spoilt = {}
+
+
+class Decoded(NamedTuple):
+    """Events and dead letters of one batch; either may be None."""
+
+    events: pa.RecordBatch | None
+    dead: pa.RecordBatch | None
+
+
+class _Refused:
+    """Collects which rows are put aside, and which values of the others cannot be read."""
+
+    def __init__(self, n: int, spoilt: Spoilt) -> None:
+        self.gone: Rows = np.zeros(n, dtype=bool)
+        self._spoilt = spoilt
+        self._found: list[tuple[str, str, Rows]] = []
+        self._values: list[tuple[str, str, Rows]] = []
+
+    def records(self, reason: str, field: str, bad: Bad) -> None:
+        """Rows whose time, key, id or unit is bad; each goes for the first reason found."""
+        if bad is not None and (rows := bad & ~self.gone).any():
+            self._found.append((reason, field, rows))
+            self.gone |= rows
+
+    def values(self, reason: str, field: str, bad: Bad) -> None:
+        """Values that count as missing."""
+        if bad is not None:
+            self._values.append((reason, field, bad))
+
+    def spoilt(self, column: str, bad: Bad = None) -> Bad:
+        """What the reader and the cast could not read of a column."""
+        known = self._spoilt.get(column)
+        return bad if known is None else known if bad is None else known | bad
+
+    def letters(self, source: str, positions: NDArray[np.int64]) -> pa.RecordBatch | None:
+        """By position, then in the order of columns; None if there are none."""
+        kept = ((reason, field, bad & ~self.gone) for reason, field, bad in self._values)
+        found = [
+            (reason, field, rows) for reason, field, rows in [*self._found, *kept] if rows.any()
+        ]
+        if not found:
+            return None
+        at = [np.flatnonzero(rows) for _, _, rows in found]
+        order = np.argsort(np.concatenate(at), kind="stable")
+        sizes = [len(rows) for rows in at]
+        names = list(dict.fromkeys(field for _, field, _ in found))
+        codes = np.array([reason_code(reason) for reason, _, _ in found], dtype=np.int8)
+        fields = np.array([names.index(field) for _, field, _ in found], dtype=np.int32)
+        return dead_letters(
+            source,
+            positions[np.concatenate(at)[order]],
+            np.repeat(codes, sizes)[order],
+            pa.DictionaryArray.from_arrays(
+                pa.array(np.repeat(fields, sizes)[order]), pa.array(names, pa.string())
+            ),
+        )
+
+
+def assemble(
+    raw: Mapping[str, Any],
+    positions: NDArray[np.int64],
+    schema: EventSchema,
+    source: str,
+    spoilt: Spoilt = NONE_SPOILT,
+    empty_is_null: bool = False,
+) -> Decoded:
+    """Raw columns by their own names -> canonical columns.
+
+    Args:
+      raw: every needed column, each (n,) of whatever type the reader gave. A reader that knows of
+        values of several types in a column of times gives these under TIME and ARRIVAL.
+      positions: (n,) int64, line or row numbers.
+      schema: the roles of columns.
+      source: path or topic.
+      spoilt: values that the reader could not read already; they are null in ``raw``.
+      empty_is_null: an empty text is a missing one (CSV cannot tell them apart).
+
+    Raises:
+      ConfigError: a column's type cannot play its role, and the schema is strict.
+    """
+    refused = _Refused(len(positions), spoilt)
+    columns: dict[str, Any] = {}
+    name = schema.time.column
+    given = TIME if TIME in raw else name
+    times, present = _times(raw[given], schema.time, source)
+    bad = refused.spoilt(given, _rows(pc.and_(present, times.is_null())))
+    refused.records("unreadable_time", name, bad)
+    refused.records("missing_time", name, _rows(times.is_null()))
+    columns["@time"] = times
+    for role, column, reason in (
+        ("@key", schema.key, "unreadable_key"),
+        ("@id", schema.id, "unreadable_id"),
+        ("@unit", schema.unit, "unreadable_unit"),
+    ):
+        if column is not None:
+            read = _key if role == "@key" else _identity
+            kind = KEY_TYPE if role == "@key" else pa.string()
+            with_values = partial(read, raw[column], column, schema, source, empty_is_null)
+            columns[role], bad = _leniently(with_values, raw[column], kind, schema)
+            refused.records(reason, column, refused.spoilt(column, bad))
+    if schema.arrival is not None:
+        name = schema.arrival.column
+        given = ARRIVAL if ARRIVAL in raw else name
+        arrivals, present = _times(raw[given], schema.arrival, source)
+        columns["@arrival"] = arrivals
+        bad = refused.spoilt(given, _rows(pc.and_(present, arrivals.is_null())))
+        refused.values("not_a_time", name, bad)
+    columns["@position"] = pa.array(positions)
+    for name, kind in schema.columns.items():
+        reason, canonical = _VALUES[kind]
+        with_values = partial(_user, raw[name], kind, schema, name, source, empty_is_null)
+        columns[name], bad = _leniently(with_values, raw[name], canonical, schema)
+        refused.values(reason, name, refused.spoilt(name, bad))
+    batch = pa.RecordBatch.from_arrays(
+        list(columns.values()), names=list(columns), metadata={"source": source}
+    )
+    if refused.gone.any():
+        batch = batch.filter(pa.array(~refused.gone))
+    return Decoded(batch if batch.num_rows else None, refused.letters(source, positions))
+
+
+def _rows(values: Any) -> Bad:
+    """A column of bool as rows; None where none is marked."""
+    rows: Rows = values.to_numpy(zero_copy_only=False)
+    return rows if rows.any() else None
+
+
+def _times(values: Any, stamp: Stamp, source: str) -> tuple[pa.TimestampArray, Any]:
+    """Times, null where there is none that can be read; and where there is any value."""
+    given = plain(values)
+    present = to_presence(given)[0].is_valid()
+    return to_time(given, stamp, source), present
+
+
+def _leniently(
+    read: Callable[[], tuple[Any, Bad]], values: Any, kind: pa.DataType, schema: EventSchema
+) -> tuple[Any, Bad]:
+    """Reads; on a stream, where a column is what some sender made of it, a wrong type is bad."""
+    try:
+        return read()
+    except ConfigError:
+        if schema.time.strict:
+            raise
+    bad = to_presence(values)[0].is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_float64(kind):
+        return pa.array(np.full(len(values), np.nan)), bad
+    return pa.nulls(len(values), kind), bad
+
+
+def _key(
+    values: Any, column: str, schema: EventSchema, source: str, empty_is_null: bool
+) -> tuple[Any, Bad]:
+    field = schema.field_of(column)
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+        if isinstance(values, pa.ChunkedArray):
+            values = plain(values)
+    encoded = pa.types.is_dictionary(values.type)
+    if encoded and is_text(values.type.value_type):
+        names, bad = to_text(values.dictionary, field, column, source, empty_is_null)
+        if bad is None and names.null_count == 0:
+            indices = values.indices.cast(pa.int32())
+            return pa.DictionaryArray.from_arrays(indices, names), None
+    text, bad = to_text(values, field, column, source, empty_is_null)
+    return text.dictionary_encode().cast(KEY_TYPE), bad
+
+
+def _identity(
+    values: Any, column: str, schema: EventSchema, source: str, empty_is_null: bool
+) -> tuple[Any, Bad]:
+    values = plain(values)
+    if is_bytes(values.type):
+        return values.cast(pa.binary()), None
+    return to_text(values, schema.field_of(column), column, source, empty_is_null)
+
+
+def _user(
+    values: Any, kind: Kind, schema: EventSchema, column: str, source: str, empty_is_null: bool
+) -> tuple[Any, Bad]:
+    field = schema.field_of(column)
+    if kind == "number":
+        return to_number(values, field, column, source)
+    if kind == "text":
+        return to_text(values, field, column, source, empty_is_null)
+    if kind == "boolean":
+        return to_boolean(values, field, column, source)
+    return to_presence(values)

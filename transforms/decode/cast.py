@@ -1,0 +1,206 @@
+"""Columns of any type -> numbers, text and booleans; what cannot be read is marked, never raised.
+
+Every function returns the column, without what cannot be read, and a mask of where that was (None
+where all could). Messages of parsers are dropped on the way: they quote content.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpcore.errors import ConfigError
+from transforms.decode.type_words import type_word
+
+Bad = NDArray[np.bool_] | None
+
+MISSING = (
+    "",
+    "#N/A",
+    "#N/A N/A",
+    "#NA",
+    "-1.#IND",
+    "-1.#QNAN",
+    "-NaN",
+    "-nan",
+    "1.#IND",
+    "1.#QNAN",
+    "N/A",
+    "NA",
+    "NULL",
+    "NaN",
+    "n/a",
+    "nan",
+    "null",
+)
+"""Spellings of a missing number in text."""
+
+_NUMBER = r"(?i)^[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity|nan(\([0-9a-z_]*\))?)$"
+_TRUE = pa.array(["true", "1"])
+_FALSE = pa.array(["false", "0"])
+
+
+def fault(field: str, column: str, remedy: str) -> ConfigError:
+    """The error for a column whose type cannot play its role."""
+    return ConfigError(field, column, remedy)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type holds text."""
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether a type holds bytes."""
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+
+
+def plain(values: Any) -> Any:
+    """Chunks and dictionaries away."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+        if isinstance(values, pa.ChunkedArray):
+            values = pa.concat_arrays(values.chunks)
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return values
+
+
+def cast_or_null(values: Any, target: pa.DataType) -> Any:
+    """Casts; what cannot be cast becomes null. Cheap while almost everything can be."""
+    try:
+        return values.cast(target)
+    except pa.ArrowInvalid:
+        if len(values) == 1:
+            return pa.nulls(1, target)
+    half = len(values) // 2
+    return pa.concat_arrays(
+        [cast_or_null(values.slice(0, half), target), cast_or_null(values.slice(half), target)]
+    )
+
+
+def to_number(values: Any, field: str = "", column: str = "", source: str = "") -> tuple[Any, Bad]:
+    """Any numeric column, or text of numbers -> float64, NaN where missing, never -0."""
+    values = plain(values)
+    kind = values.type
+    bad: Bad = None
+    if pa.types.is_null(kind):
+        return pa.array(np.full(len(values), np.nan)), None
+    if is_text(kind):
+        values, bad = _number_text(values.cast(pa.string()))
+    elif pa.types.is_boolean(kind):
+        values = values.cast(pa.int8()).cast(pa.float64())
+    elif pa.types.is_integer(kind):
+        values = values.cast(pa.float64(), safe=False)
+    elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        values = values.cast(pa.float64())
+    else:
+        raise fault(
+            field, column, f"is of type {type_word(kind)} in {source}, which holds no numbers."
+        )
+    # -0 is 0, however it is spelled.
+    return pc.add(pc.fill_null(values, float("nan")), 0.0), bad
+
+
+def _number_text(text: Any) -> tuple[Any, Bad]:
+    none = pa.scalar(None, pa.string())
+    text = pc.ascii_trim(text, " \t")
+    text = pc.if_else(pc.is_in(text, value_set=pa.array(MISSING)), none, text)
+    try:
+        return text.cast(pa.float64()), None
+    except pa.ArrowInvalid:
+        readable = pc.if_else(pc.match_substring_regex(text, _NUMBER), text, none)
+    numbers = cast_or_null(readable, pa.float64())
+    bad = pc.and_(text.is_valid(), numbers.is_null()).to_numpy(zero_copy_only=False)
+    return numbers, bad if bad.any() else None
+
+
+def to_text(
+    values: Any, field: str = "", column: str = "", source: str = "", empty_is_null: bool = False
+) -> tuple[Any, Bad]:
+    """Text, whole numbers, booleans, dates and times -> string, checked UTF-8; null where missing.
+
+    Bytes are read as UTF-8. Numbers with a fraction have no single spelling and are refused.
+    """
+    values = plain(values)
+    kind = values.type
+    bad: Bad = None
+    if pa.types.is_null(kind):
+        return values.cast(pa.string()), None
+    if is_text(kind) or is_bytes(kind):
+        values, bad = _checked(values)
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
+        values = values.cast(pa.string())
+    else:
+        raise fault(
+            field,
+            column,
+            f"is of type {type_word(kind)} in {source}; text or whole numbers are needed.",
+        )
+    if empty_is_null:
+        values = pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)
+    return values, bad
+
+
+def _checked(values: Any) -> tuple[pa.StringArray, Bad]:
+    """UTF-8 or null: nothing later may stumble over a byte and quote it."""
+    raw = values.cast(pa.binary())
+    try:
+        return raw.cast(pa.string()), None
+    except pa.ArrowInvalid:
+        bad = np.array([not _is_utf8(value) for value in raw.to_pylist()], dtype=bool)
+    return pc.if_else(pa.array(bad), pa.scalar(None, pa.binary()), raw).cast(pa.string()), bad
+
+
+def _is_utf8(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def to_boolean(values: Any, field: str = "", column: str = "", source: str = "") -> tuple[Any, Bad]:
+    """Booleans, or text true, false, 1, 0 in any case -> bool, null where missing."""
+    values = plain(values)
+    kind = values.type
+    if pa.types.is_null(kind):
+        return values.cast(pa.bool_()), None
+    if pa.types.is_boolean(kind):
+        return values, None
+    if not is_text(kind):
+        raise fault(
+            field,
+            column,
+            f"is of type {type_word(kind)} in {source}, which holds no true or false.",
+        )
+    text, spoilt = _checked(values)
+    text = pc.utf8_lower(pc.ascii_trim(text, " \t"))
+    true, false = (pc.is_in(text, value_set=names) for names in (_TRUE, _FALSE))
+    known = pc.or_(true, false)
+    bad = pc.and_not(pc.not_equal(pc.fill_null(text, ""), ""), known)
+    bad_rows = bad.to_numpy(zero_copy_only=False)
+    if spoilt is not None:
+        bad_rows = bad_rows | spoilt
+    result = pc.if_else(known, true, pa.scalar(None, pa.bool_()))
+    return result, bad_rows if bad_rows.any() else None
+
+
+def to_presence(values: Any) -> tuple[Any, Bad]:
+    """True where there is a value, null where there is none."""
+    values = plain(values)
+    missing = pc.is_null(values, nan_is_null=True)
+    if is_text(values.type):
+        missing = pc.or_(missing, pc.fill_null(pc.equal(values.cast(pa.binary()), b""), True))
+    return pc.if_else(missing, pa.scalar(None, pa.bool_()), pa.scalar(True)), None

@@ -1,0 +1,217 @@
+"""Parquet and Arrow IPC: needed columns only, one row group or record batch after the other.
+
+A row group or a batch whose framing is broken is put aside as malformed, one dead letter for each
+record that it held; a bad value costs its own record at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transforms.decode.canonical import Decoded, assemble
+from transforms.decode.columnar_sound import sound
+from transforms.decode.schema import EventSchema
+from transforms.runtime.dead_letters import WHOLE_FILE, dead_letters
+
+BATCH_ROWS = 2**18
+
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, IndexError, OverflowError)
+"""What readers raise on broken files, beside failures of the system. Never shown: it may quote."""
+
+
+class Groups(NamedTuple):
+    """What a file's footer says.
+
+    Attributes:
+      columns: names in order.
+      rows: number of rows of each group.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[int, ...]
+
+
+def is_broken(error: Exception) -> bool:
+    """Whether an error of a reader speaks of the file's content, not of disk or network.
+
+    A failure of the system carries its number, and must not be taken for bad data.
+    """
+    return isinstance(error, _UNREADABLE) and getattr(error, "errno", None) is None
+
+
+def whole_file(source: str) -> Decoded:
+    """The dead letter of a file whose number of records cannot be known."""
+    return Decoded(None, dead_letters(source, np.array([WHOLE_FILE]), "malformed"))
+
+
+def lost_rows(source: str, first: int, count: int) -> Decoded:
+    """The dead letters of ``count`` records from row ``first`` on."""
+    positions = np.arange(first, first + count, dtype=np.int64)
+    return Decoded(None, dead_letters(source, positions, "malformed"))
+
+
+def parquet_groups(file: Any) -> Groups | None:
+    """Row groups of a Parquet file; None if its footer cannot be read."""
+    try:
+        with pq.ParquetFile(file) as parquet:
+            meta = parquet.metadata
+            rows = tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
+            return Groups(tuple(parquet.schema_arrow.names), rows)
+    except _UNREADABLE as error:
+        if not is_broken(error):
+            raise
+        return None
+
+
+def decode_parquet(
+    file: Any,
+    schema: EventSchema,
+    source: str,
+    groups: Sequence[int] | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> Iterator[Decoded]:
+    """Row groups -> canonical batches.
+
+    Args:
+      file: path, file object or Arrow buffer.
+      schema: the roles of columns.
+      source: path, for positions and messages.
+      groups: which row groups; None reads all.
+      batch_rows: rows a batch.
+
+    Raises:
+      ConfigError: a needed column is not there, or its type cannot play its role.
+    """
+    found = parquet_groups(file)
+    if found is None:
+        yield whole_file(source)
+        return
+    schema.require(found.columns, source)
+    columns = list(schema.needed)
+    firsts = np.concatenate([[0], np.cumsum(found.rows)]).tolist()
+    with pq.ParquetFile(file, read_dictionary=_dictionaries(schema)) as parquet:
+        for group in range(len(found.rows)) if groups is None else groups:
+            at, end = firsts[group], firsts[group + 1]
+            try:
+                batches = parquet.iter_batches(
+                    batch_rows, row_groups=[group], columns=columns, use_threads=False
+                )
+                for batch in _guarded(batches):
+                    yield _decode(batch, at, schema, source)
+                    at += batch.num_rows
+            except _Broken:
+                pass
+            if at < end:
+                yield lost_rows(source, at, end - at)
+
+
+class _Broken(Exception):
+    """A reader gave up; carries nothing of what it said."""
+
+
+def _guarded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    while True:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except _UNREADABLE as error:
+            if not is_broken(error):
+                raise
+            raise _Broken from None
+        yield batch
+
+
+def _dictionaries(schema: EventSchema) -> list[str]:
+    """Keys arrive as dictionaries, unless the column has to play another role too."""
+    if schema.key is None or schema.key in schema.columns or schema.key == schema.time.column:
+        return []
+    return [schema.key]
+
+
+def _decode(batch: pa.RecordBatch, first: int, schema: EventSchema, source: str) -> Decoded:
+    raw: dict[str, Any] = {}
+    spoilt: dict[str, Any] = {}
+    for name in schema.needed:
+        there = name in batch.schema.names
+        found = sound(batch.column(name) if there else pa.nulls(batch.num_rows))
+        if found is None:
+            return lost_rows(source, first, batch.num_rows)
+        raw[name] = found.values
+        if found.lost is not None:
+            spoilt[name] = found.lost
+    positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
+    return assemble(raw, positions, schema, source, spoilt)
+
+
+def decode_arrow(file: Any, schema: EventSchema, source: str) -> Iterator[Decoded]:
+    """Arrow IPC, file or stream -> canonical batches; one decoded batch a record batch.
+
+    A batch of a file that cannot be read loses an unknown number of rows: it leaves one dead letter
+    at the position where it would have begun. A stream ends there.
+
+    Args:
+      file: Arrow file object or buffer.
+      schema: the roles of columns.
+      source: path or topic.
+
+    Raises:
+      ConfigError: a needed column is not there, or its type cannot play its role.
+    """
+    try:
+        reader: Any = pa.ipc.open_file(file)
+        batches, names = _file_batches(reader), reader.schema.names
+    except _UNREADABLE:
+        _rewind(file)
+        try:
+            reader = pa.ipc.open_stream(file)
+            batches, names = _stream_batches(reader), reader.schema.names
+        except _UNREADABLE:  # names that are not UTF-8 too
+            yield whole_file(source)
+            return
+    schema.require(names, source)
+    at = 0
+    for batch in batches:
+        if batch is None:
+            yield lost_rows(source, at, 1)
+            at += 1
+            continue
+        for start in range(0, batch.num_rows, BATCH_ROWS):
+            part = batch.slice(start, BATCH_ROWS)
+            yield _decode(part, at, schema, source)
+            at += part.num_rows
+
+
+def _file_batches(reader: Any) -> Iterator[pa.RecordBatch | None]:
+    for i in range(reader.num_record_batches):
+        try:
+            batch = reader.get_batch(i)
+        except _UNREADABLE as error:
+            if not is_broken(error):
+                raise
+            batch = None
+        yield batch
+
+
+def _stream_batches(reader: Any) -> Iterator[pa.RecordBatch | None]:
+    while True:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        except _UNREADABLE as error:
+            if not is_broken(error):
+                raise
+            yield None
+            return
+        yield batch
+
+
+def _rewind(file: Any) -> None:
+    if hasattr(file, "seek"):
+        file.seek(0)

@@ -1,0 +1,116 @@
+"""Columns as they come from outside: what frames a batch told from what one record says.
+
+Offsets and the sizes of buffers frame a batch: where they are broken, nobody can tell which bytes
+belong to which record, and the batch is lost. Everything else is some record's value. A date in the
+middle of a day, a decimal beyond its precision and text that is not UTF-8 are left to whoever reads
+the column; a value that points outside of its batch becomes null, and counts as spoilt.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from transforms.decode.cast import Bad, is_bytes, is_text
+
+_VIEW = np.dtype([("size", "<i4"), ("prefix", "<i4"), ("buffer", "<i4"), ("offset", "<i4")])
+_INLINE = 12
+"""Bytes of a view that holds its value itself."""
+
+
+class Sound(NamedTuple):
+    """A column that can be read.
+
+    Attributes:
+      values: (n,) the column; null where a value pointed outside.
+      lost: (n,) bool, where that was, or None.
+    """
+
+    values: pa.Array
+    lost: Bad
+
+
+def sound(values: pa.Array) -> Sound | None:
+    """Checks a column; None if what frames it is broken.
+
+    Args:
+      values: (n,) of any type, as an Arrow or Parquet reader gives it: nothing about it is known.
+    """
+    try:
+        if pa.types.is_dictionary(values.type):
+            return _of_dictionary(values)
+        if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
+            values.validate()
+            return _of_views(values)
+        if _has_offsets(values.type):
+            # As bytes: text that is not UTF-8 is one record's.
+            _as_bytes(values).validate(full=True)
+        else:
+            # Of what is nested only the top is ever read: whether a value is there.
+            values.validate()
+    except (pa.ArrowException, ValueError, IndexError, OverflowError):
+        return None
+    return Sound(values, None)
+
+
+def _has_offsets(kind: pa.DataType) -> bool:
+    return (is_text(kind) or is_bytes(kind)) and not pa.types.is_fixed_size_binary(kind)
+
+
+def _as_bytes(values: pa.Array) -> pa.Array:
+    if pa.types.is_string(values.type):
+        return values.view(pa.binary())
+    if pa.types.is_large_string(values.type):
+        return values.view(pa.large_binary())
+    return values
+
+
+def _of_dictionary(values: pa.DictionaryArray) -> Sound | None:
+    """The dictionary is the batch's; an index into it is its record's."""
+    indices = values.indices
+    indices.validate()
+    dictionary = sound(values.dictionary)
+    if dictionary is None:
+        return None
+    valid = indices.is_valid().to_numpy(zero_copy_only=False)
+    at = indices.fill_null(0).to_numpy()
+    outside = valid & ((at < 0) | (at >= len(dictionary.values)))
+    lost = outside
+    if dictionary.lost is not None:
+        inside = valid & ~outside
+        lost = outside.copy()
+        lost[inside] |= dictionary.lost[at[inside]]
+    if not lost.any() and dictionary.lost is None:
+        return Sound(values, None)
+    kept = pa.array(np.where(outside, 0, at), indices.type, mask=~valid | outside)
+    found = pa.DictionaryArray.from_arrays(kept, dictionary.values)
+    return Sound(found, lost if lost.any() else None)
+
+
+def _of_views(values: pa.Array) -> Sound:
+    """Each view stands for itself: its size, and where its bytes are if they do not fit in it."""
+    buffers = values.buffers()
+    if buffers[1] is None or not len(values):
+        return Sound(values, None)
+    views: NDArray[Any] = np.frombuffer(buffers[1], _VIEW)
+    views = views[values.offset : values.offset + len(values)]
+    size, offset = views["size"].astype(np.int64), views["offset"].astype(np.int64)
+    capacities = np.array([0 if b is None else b.size for b in buffers[2:]] + [0], dtype=np.int64)
+    known = (views["buffer"] >= 0) & (views["buffer"] < len(capacities) - 1)
+    capacity = capacities[np.where(known, views["buffer"], -1)]
+    outside = (size > _INLINE) & ~(known & (offset >= 0) & (offset + size <= capacity))
+    lost = (outside | (size < 0)) & values.is_valid().to_numpy(zero_copy_only=False)
+    # Under a null, too, nothing may point outside.
+    wild = outside | (size < 0)
+    if not wild.any():
+        return Sound(values, None)
+    tamed = views.copy()
+    tamed[wild] = np.zeros((), _VIEW)
+    valid = pa.array(values.is_valid().to_numpy(zero_copy_only=False) & ~wild).buffers()[1]
+    found = pa.Array.from_buffers(
+        values.type, len(values), [valid, pa.py_buffer(tamed.tobytes()), *buffers[2:]]
+    )
+    return Sound(found, lost if lost.any() else None)

@@ -1,0 +1,223 @@
+"""CSV: records under names of columns, which the first line or the config gives.
+
+One record is one line: a quoted field may not hold a line break, unless the chunks are of records
+(``transforms.decode.quoted_text``). Quotes follow RFC 4180 otherwise. A record with another number of
+fields than there are names, with a quote left open, with a carriage return inside, or with a byte
+order mark in front (but for the first), is malformed. A field that is not UTF-8, or no number where
+one is needed, is spoilt, not its record.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+from numpy.typing import NDArray
+
+from dpcore.errors import ConfigError
+from transforms.decode.canonical import Decoded, assemble
+from transforms.decode.cast import MISSING
+from transforms.decode.lines import BYTE_ORDER_MARK, Chunk
+from transforms.decode.schema import EventSchema
+from transforms.runtime.dead_letters import dead_letters
+
+_ASCII = bytes.maketrans(bytes(range(128, 256)), b"?" * 128)
+
+
+def parse_header(line: bytes, delimiter: str, source: str, number: int = 1) -> tuple[str, ...]:
+    """The first line of a file -> names of columns.
+
+    Args:
+      number: of the line, from 1.
+
+    Raises:
+      ConfigError: it is not UTF-8 text, or holds a quote that is not closed.
+    """
+    try:
+        text = line.removeprefix(BYTE_ORDER_MARK).decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ConfigError(
+            "source.encoding",
+            "utf-8",
+            f"is not how line {number} of {source} is written, where the header line should be; "
+            "if it is text, say in which encoding, like latin-1 or cp1252.",
+        ) from None
+    try:
+        names = tuple(next(csv.reader([text], delimiter=delimiter, strict=True)))
+    except (csv.Error, StopIteration):
+        names = ()
+    if not names or any("\n" in name for name in names):
+        raise ConfigError(
+            "source.csv",
+            source,
+            f"does not begin with a header: line {number} opens a quote and does not close it. If "
+            "the file has no header, write header: false and columns: [...] in source.",
+        )
+    return names
+
+
+def check_delimiter(delimiter: str) -> None:
+    """Raises ConfigError unless the delimiter is one printable ASCII character or a tab."""
+    good = len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n'
+    if not good or not (delimiter == "\t" or delimiter.isprintable()):
+        raise ConfigError(
+            "source.delimiter", delimiter, 'must be one character, like ",", ";", "|" or a tab.'
+        )
+
+
+def decode_csv(
+    chunks: Iterable[Chunk],
+    header: Sequence[str],
+    schema: EventSchema,
+    source: str,
+    delimiter: str = ",",
+    quoted_newlines: bool = False,
+) -> Iterator[Decoded]:
+    """Lines without the header -> canonical batches.
+
+    Args:
+      chunks: from ``text.chunks``.
+      header: names of columns.
+      schema: the roles of columns.
+      source: path.
+      delimiter: one character.
+      quoted_newlines: the chunks are of records, in which quoted fields may hold newlines.
+
+    Raises:
+      ConfigError: a needed column is not in the header.
+    """
+    schema.require(header, source, ())
+    parser = _Parser(header, schema, delimiter, quoted_newlines)
+    for chunk in chunks:
+        if len(chunk.too_long):
+            yield Decoded(None, dead_letters(source, chunk.too_long, "too_long"))
+        if not len(chunk):
+            continue
+        bad = _stray_returns(chunk, quoted_newlines) | _stray_marks(chunk)
+        for i in range(len(chunk) - 1, -1, -1):
+            # What follows tells that a quote was left open. Nothing follows the last line.
+            if not bad[i] and parser.is_closed(chunk.line(i)):
+                break
+            bad[i] = True
+        raw = parser.columns(chunk, bad)
+        if bad.any():
+            dead = dead_letters(source, chunk.numbers[bad], "malformed")
+            yield Decoded(None, dead)
+        if not bad.all():
+            yield assemble(raw, chunk.numbers[~bad], schema, source, empty_is_null=True)
+
+
+class _Parser:
+    def __init__(
+        self, header: Sequence[str], schema: EventSchema, delimiter: str, quoted_newlines: bool
+    ) -> None:
+        # Positions instead of names: a name may be odd, empty, or there twice.
+        self._names = [f"c{i}" for i in range(len(header))]
+        self._wanted = {name: f"c{list(header).index(name)}" for name in schema.needed}
+        self._options = {"delimiter": delimiter, "newlines_in_values": quoted_newlines}
+        texts = {schema.time.column, schema.key, schema.id, schema.unit}
+        texts.add(schema.arrival.column if schema.arrival else None)
+        self._types: dict[str, pa.DataType] = {
+            self._wanted[name]: pa.float64()
+            for name, kind in schema.columns.items()
+            if kind == "number" and name not in texts
+        }
+        mark = re.escape(delimiter.encode())
+        field = rb'(?:"(?:[^"]|"")*+"(?!")[^%b]*|[^"%b][^%b]*|)' % (mark, mark, mark)
+        self._closed = re.compile(rb"%b(?:%b%b)*+" % (field, mark, field), re.DOTALL)
+
+    def is_closed(self, line: bytes) -> bool:
+        """Whether a record leaves no quote open."""
+        return b'"' not in line or self._closed.fullmatch(line) is not None
+
+    def columns(self, chunk: Chunk, bad: NDArray[np.bool_]) -> dict[str, Any]:
+        """Columns of the lines that are not bad; marks further bad lines in ``bad``."""
+        if chunk.not_utf8().any():
+            # Arrow cannot name a line to be skipped that is not UTF-8: find those without it.
+            self._read(replace(chunk, data=chunk.data.translate(_ASCII)), bad, {})
+        try:
+            table = self._read(chunk, bad, self._types)
+        except pa.ArrowInvalid:
+            table = self._read(chunk, bad, {})
+        return {name: table.column(at) for name, at in self._wanted.items()}
+
+    def _read(self, chunk: Chunk, bad: NDArray[np.bool_], types: dict[str, pa.DataType]) -> Any:
+        table, lost = self._parse(chunk, ~bad, types)
+        given = len(bad) - int(bad.sum())
+        if table.num_rows + len(lost) != given:
+            # A quote left open has swallowed lines: find it, and read again without.
+            quoted = np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == 34)
+            for i in np.unique(chunk.line_of(quoted)).tolist():
+                if i >= 0 and not bad[i] and not self.is_closed(chunk.line(i)):
+                    bad[i] = True
+            table, lost = self._parse(chunk, ~bad, types)
+        places = np.flatnonzero(~bad)
+        bad[places[lost]] = True
+        return table
+
+    def _parse(
+        self, chunk: Chunk, keep: NDArray[np.bool_], types: dict[str, pa.DataType]
+    ) -> tuple[Any, NDArray[np.int64]]:
+        """Reads lines; also says which of them (in order) have another number of fields."""
+        data = chunk.data if keep.all() and not len(chunk.too_long) else chunk.select(keep)
+        lost: list[int] = []
+
+        def skip(row: Any) -> str:
+            lost.append(row.number - 1)
+            return "skip"
+
+        wanted = list(dict.fromkeys(self._wanted.values()))
+        if not keep.any():
+            return pa.table({name: pa.array([], pa.string()) for name in wanted}), np.array([], int)
+        table = arrow_csv.read_csv(
+            pa.BufferReader(data),
+            read_options=arrow_csv.ReadOptions(
+                use_threads=False, block_size=len(data) + 1, column_names=self._names
+            ),
+            parse_options=arrow_csv.ParseOptions(**self._options, invalid_row_handler=skip),
+            convert_options=arrow_csv.ConvertOptions(
+                check_utf8=False,
+                include_columns=wanted,
+                column_types={name: types.get(name, pa.string()) for name in wanted},
+                null_values=list(MISSING),
+                strings_can_be_null=False,
+            ),
+        )
+        return table, np.array(lost, dtype=np.int64)
+
+
+def _stray_returns(chunk: Chunk, quoted_newlines: bool) -> NDArray[np.bool_]:
+    """Lines with a carriage return that ends nothing: other readers would end a record there.
+
+    In front of a newline inside a record it ends a line of a quoted field.
+    """
+    bad = np.zeros(len(chunk), dtype=bool)
+    data = chunk.data
+    if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
+        return bad
+    at = np.flatnonzero(np.frombuffer(data, np.uint8) == 13)
+    lines = chunk.line_of(at)
+    inside = (lines >= 0) & (at < chunk.ends[lines])
+    if quoted_newlines:
+        following = np.frombuffer(data + b"\0", np.uint8)[at + 1]
+        inside &= following != 10
+    bad[lines[inside]] = True
+    return bad
+
+
+def _stray_marks(chunk: Chunk) -> NDArray[np.bool_]:
+    """Lines that begin with a byte order mark, which Arrow drops at the start of its input only."""
+    bad = np.zeros(len(chunk), dtype=bool)
+    at = -1 if chunk.data.isascii() else chunk.data.find(BYTE_ORDER_MARK)
+    while at >= 0:
+        line = int(chunk.line_of(np.array([at]))[0])
+        if line >= 0 and chunk.starts[line] == at:
+            bad[line] = True
+        at = chunk.data.find(BYTE_ORDER_MARK, at + 1)
+    return bad

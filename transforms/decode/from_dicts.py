@@ -1,0 +1,121 @@
+"""Python values as events: for notebooks and small jobs. Files and messages come as batches.
+
+An event is a mapping, or a value with named fields (see python_events). A value an event costs a
+hundred times what a row of a batch does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.windowed_value import WindowedValue
+
+from transforms.decode.canonical import Decoded, assemble
+from transforms.decode.first_look import SEEN, Evidence, FirstLook
+from transforms.decode.formats import emit
+from transforms.decode.mappings import columns_of
+from transforms.decode.python_events import check_elements, pick
+from transforms.decode.schema import EventSchema
+from transforms.runtime.dead_letters import DEAD, dead_letters
+
+ROWS = 1 << 16
+LOOKED_AT = 1_000
+"""Events of a bundle that are read again where there is a doubt."""
+SOURCE = "rows"
+
+
+class FromRows(beam.DoFn):
+    """Mappings and values with named fields -> canonical batches; what cannot be read, or is no
+    such value, is tagged "dead".
+
+    Batches that are there already pass by. Positions count within a bundle.
+
+    Args:
+      schema: the roles of columns.
+      look: what to count of each bundle, tagged "seen"; None counts nothing.
+    """
+
+    def __init__(self, schema: EventSchema, look: FirstLook | None = None) -> None:
+        self._schema, self._look = schema, look
+        self._held: list[dict[str, Any] | None] = []
+        self._first = 0
+        self._stamp: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_held": [], "_first": 0, "_stamp": None}
+
+    def start_bundle(self) -> None:
+        """Drops what an abandoned bundle left."""
+        self._held, self._first, self._stamp = [], 0, None
+
+    def process(self, event: Any, stamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
+        """Gathers events."""
+        if isinstance(event, pa.RecordBatch):
+            if self._look is not None:
+                yield TaggedOutput(SEEN, Evidence({"unseen": 1}))
+            yield event
+            return
+        self._held.append(pick(event, self._schema.needed))
+        self._stamp = stamp if self._stamp is None else min(stamp, self._stamp)
+        if len(self._held) >= ROWS:
+            yield from self._decoded()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Sends on what is left, at the earliest time of its events."""
+        if not self._held:
+            return
+        stamp = self._stamp
+        for found in self._decoded():
+            if isinstance(found, TaggedOutput):
+                yield TaggedOutput(found.tag, WindowedValue(found.value, stamp, [GlobalWindow()]))
+            else:
+                yield WindowedValue(found, stamp, [GlobalWindow()])
+
+    def _decoded(self) -> Iterator[Any]:
+        held, first = self._held, self._first
+        self._held, self._first, self._stamp = [], first + len(held), None
+        decoded = list(_decode(held, first, self._schema))
+        if self._look is not None:
+            yield TaggedOutput(SEEN, _seen(decoded, self._look, held[:LOOKED_AT]))
+        yield from emit(iter(decoded))
+
+
+def _seen(
+    decoded: Sequence[Decoded], look: FirstLook, held: Sequence[dict[str, Any] | None]
+) -> Evidence:
+    """What a bundle shows; where that leaves a doubt, also what else would fit its first events."""
+    found = sum(map(look.evidence, decoded), Evidence())
+    return found + look.tried(look.doubts(found), lambda other: _decode(held, 0, other))
+
+
+def _decode(
+    held: Sequence[dict[str, Any] | None], first: int, schema: EventSchema
+) -> Iterator[Decoded]:
+    """Fields of events -> batches; None is no event. first: position of the first."""
+    events = [event for event in held if event is not None]
+    good = np.array([event is not None for event in held], dtype=bool)
+    positions = np.arange(first, first + len(held), dtype=np.int64)
+    if len(events) < len(held):
+        yield Decoded(None, dead_letters(SOURCE, positions[~good], "malformed"))
+    if events:
+        columns, spoilt = columns_of(events, schema)
+        yield assemble(columns, positions[good], schema, SOURCE, spoilt)
+
+
+def from_rows(events: Any, schema: EventSchema, look: FirstLook | None = None) -> Any:
+    """Adds FromRows: collections ``.events``, ``.dead``, and with a look ``.seen``.
+
+    Raises:
+      ConfigError: the type of the elements says that they are no events, or lacks a column.
+    """
+    check_elements(events.element_type, schema)
+    kinds = {DEAD: pa.RecordBatch} | ({} if look is None else {SEEN: Evidence})
+    return events | "FromRows" >> beam.ParDo(FromRows(schema, look)).with_output_types(
+        pa.RecordBatch, **kinds
+    ).with_outputs(*kinds, main="events")

@@ -1,0 +1,194 @@
+"""Messages of one pull -> canonical batches, a few big ones; nothing that a message says can raise.
+
+A dead letter's source is ``subscription#message id``: it stays the same when the message comes
+again. Its position counts within the message (lines from 1, rows from 0); -1 is all of it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from transforms.decode.canonical import Decoded
+from transforms.decode.formats import ONE_LINE, concatenate, decode_payload
+from transforms.decode.lines import BYTE_ORDER_MARK, LINE_BYTES, chunks
+from transforms.decode.ndjson import decode_ndjson
+from transforms.decode.schema import EventSchema
+from transforms.decode.time import UTC_MICROSECONDS
+from transforms.runtime.dead_letters import SOURCE, WHOLE_FILE, dead_letters
+
+Ints = NDArray[np.int64]
+
+
+class Message(NamedTuple):
+    """One message.
+
+    Attributes:
+      id: given by the server; the same when it is delivered again.
+      data: the payload.
+      arrival: when it arrived, microseconds since 1970 in stream time.
+    """
+
+    id: str
+    data: bytes
+    arrival: int
+
+
+class MessageDecoder:
+    """Decodes the messages of a subscription. Never raises for what they hold.
+
+    Events get the columns ``@source`` (see above) and ``@arrival``: the declared column's, else
+    the message's.
+
+    Args:
+      form: json, ndjson, avro or arrow.
+      schema: the roles of columns.
+      source: the subscription.
+      line_bytes: longest line allowed in json and ndjson.
+    """
+
+    def __init__(
+        self, form: str, schema: EventSchema, source: str, line_bytes: int = LINE_BYTES
+    ) -> None:
+        self._form, self._schema, self._source = form, schema.lenient(), source
+        self._line_bytes = line_bytes
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether events have ids, so that a second delivery shows."""
+        return self._schema.id is not None
+
+    def decode(self, messages: Sequence[Message]) -> list[Decoded]:
+        """One pull -> batches, in the order of the messages where they share their columns."""
+        full = [message for message in messages if not _is_blank(message.data)]
+        empty = [message for message in messages if _is_blank(message.data)]
+        found = [self._lost(message) for message in empty]
+        if self._form in ("json", "ndjson"):
+            try:
+                return [*found, *self._lines(full)]
+            except Exception:
+                # Whatever one message led a parser to: alone, it can hurt no other.
+                pass
+        return [*found, *self._apart(full)]
+
+    def _lines(self, messages: Sequence[Message]) -> list[Decoded]:
+        """All lines of all messages at once."""
+        if not messages:
+            return []
+        pieces, counts = [], []
+        for message in messages:
+            data = message.data.removeprefix(BYTE_ORDER_MARK)
+            if self._form == "json":
+                data = data.translate(ONE_LINE)
+            if not data.endswith(b"\n"):
+                data += b"\n"
+            pieces.append(data)
+            counts.append(data.count(b"\n"))
+        ends = np.cumsum(counts)
+        starts = ends - counts
+        text = chunks(io.BytesIO(b"".join(pieces)).read, line_bytes=self._line_bytes)
+        found = []
+        for events, dead in decode_ndjson(text, self._schema, self._source):
+            if dead is not None:
+                lines = dead.column("position").to_numpy()
+                rows = np.searchsorted(ends, lines)
+                reasons = dead.column("reason").indices.to_numpy().astype(np.int8)
+                names = self._sources(messages, rows)
+                dead = dead_letters(names, lines - starts[rows], reasons, dead.column("field"))
+            if events is not None:
+                lines = events.column("@position").to_numpy()
+                rows = np.searchsorted(ends, lines)
+                events = self._marked(events, messages, rows, lines - starts[rows])
+            found.append(Decoded(events, dead))
+        return found
+
+    def _apart(self, messages: Sequence[Message]) -> list[Decoded]:
+        """Message by message; what has the same columns becomes one batch."""
+        found: list[Decoded] = []
+        alike: dict[Any, list[tuple[int, pa.RecordBatch]]] = {}
+        for place, message in enumerate(messages):
+            try:
+                parts = list(self._one(message))
+            except Exception:
+                # Types that cannot play their role, columns that are not there, and whatever a
+                # parser is led to: its text may quote the message, so nothing of it is kept.
+                parts = [self._lost(message)]
+            for events, dead in parts:
+                if dead is not None:
+                    found.append(Decoded(None, dead))
+                if events is not None:
+                    alike.setdefault(str(events.schema), []).append((place, events))
+        for group in alike.values():
+            batch = concatenate([events for _, events in group])
+            sizes = [events.num_rows for _, events in group]
+            rows = np.repeat([place for place, _ in group], sizes)
+            positions = batch.column("@position").to_numpy()
+            found.append(Decoded(self._marked(batch, messages, rows, positions), None))
+        return found
+
+    def _one(self, message: Message) -> Iterator[Decoded]:
+        source = self._name(message)
+        for events, dead in decode_payload(
+            message.data, self._form, self._schema, self._source, self._line_bytes
+        ):
+            if dead is not None:
+                codes = dead.column("reason").indices.to_numpy().astype(np.int8)
+                positions = dead.column("position").to_numpy()
+                dead = dead_letters(source, positions, codes, dead.column("field"))
+            yield Decoded(events, dead)
+
+    def _marked(
+        self, events: pa.RecordBatch, messages: Sequence[Message], rows: Ints, positions: Ints
+    ) -> pa.RecordBatch:
+        """Events with the message each came from (rows, (n,)), and when they arrived."""
+        stamps = np.array([message.arrival for message in messages], dtype=np.int64)[rows]
+        arrivals: Any = pa.array(stamps).view(UTC_MICROSECONDS)
+        columns = dict(zip(events.schema.names, events.columns, strict=True))
+        if "@arrival" in columns:
+            arrivals = pc.coalesce(columns["@arrival"], arrivals)
+        columns["@arrival"] = arrivals
+        columns["@position"] = pa.array(np.ascontiguousarray(positions))
+        columns[SOURCE] = self._sources(messages, rows)
+        return pa.RecordBatch.from_arrays(
+            list(columns.values()), names=list(columns), metadata={"source": self._source}
+        )
+
+    def _sources(self, messages: Sequence[Message], rows: Ints) -> pa.DictionaryArray:
+        used, places = np.unique(rows, return_inverse=True)
+        names = [self._name(messages[row]) for row in used.tolist()]
+        return pa.DictionaryArray.from_arrays(
+            pa.array(places.astype(np.int32)), pa.array(names, pa.string())
+        )
+
+    def _name(self, message: Message) -> str:
+        return f"{self._source}#{message.id}"
+
+    def _lost(self, message: Message) -> Decoded:
+        at = np.array([WHOLE_FILE])
+        return Decoded(None, dead_letters(self._name(message), at, "malformed"))
+
+
+def _is_blank(data: bytes) -> bool:
+    return not data or data.isspace()
+
+
+def earliest(decoded: Sequence[Decoded], messages: Sequence[Message]) -> int | None:
+    """The earliest arrival in a pull, microseconds since 1970 in stream time; None of nothing.
+
+    That of events where there are any: a declared column says it better than the message.
+    """
+    found = [
+        pc.min(events.column("@arrival")).cast(pa.int64()).as_py()
+        for events, _ in decoded
+        if events is not None and events.num_rows
+    ]
+    return min(found or [message.arrival for message in messages], default=None)
+
+
+__all__ = ["Message", "MessageDecoder", "earliest"]

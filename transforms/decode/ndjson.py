@@ -1,0 +1,197 @@
+"""NDJSON: one JSON object a line. A field that is not there is null; other fields are ignored.
+
+A chunk of clean lines is read by Arrow at once. As soon as one line is bad, each is read on its
+own, and its columns are made of what was read: no line is parsed twice. What becomes of a line
+never depends on its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from transforms.decode.canonical import Decoded, assemble
+from transforms.decode.json_lines import read_arrow, read_objects
+from transforms.decode.lines import Chunk
+from transforms.decode.mappings import typed_columns
+from transforms.decode.schema import EventSchema, Stamp
+from transforms.runtime.dead_letters import dead_letters
+
+_OPEN, _CLOSE = ord("{"), ord("}")
+_BLANK = 2
+_LOOKED_AT = 16
+_TRIED = 1_000
+_BATCH_LINES = 2**16
+_ALL_DIGITS = 2.0**53
+"""Below, a float holds every digit of a whole number."""
+
+_FIXED = {"number": pa.float64(), "boolean": pa.bool_()}
+_GUESSES: dict[type, pa.DataType] = {int: pa.int64(), float: pa.float64()}
+_ROWS = 256
+"""Rows at a time before they become columns: too few for the collector of garbage to care."""
+
+
+def decode_ndjson(chunks: Iterable[Chunk], schema: EventSchema, source: str) -> Iterator[Decoded]:
+    """Lines -> canonical batches.
+
+    Args:
+      chunks: from ``text.chunks``.
+      schema: the roles of columns.
+      source: path or topic.
+    """
+    # Of what type a value is is up to its record: it is never an error of the config.
+    schema = schema.lenient()
+    for chunk in chunks:
+        if len(chunk.too_long):
+            yield Decoded(None, dead_letters(source, chunk.too_long, "too_long"))
+        if len(chunk):
+            yield from _decode(chunk, schema, source)
+
+
+def _decode(chunk: Chunk, schema: EventSchema, source: str) -> Iterator[Decoded]:
+    shape = _not_an_object(chunk)
+    lost = (shape != 0) & (shape != _BLANK)
+    if lost.any():
+        yield Decoded(None, dead_letters(source, chunk.numbers[lost], "malformed"))
+    keep = shape == 0
+    if not keep.any():
+        return
+    table = _at_once(chunk, keep, schema)
+    if table is None:
+        yield from _one_by_one(chunk, keep, schema, source)
+    else:
+        raw = {name: table.column(name) for name in schema.needed}
+        yield assemble(raw, chunk.numbers[keep], schema, source)
+
+
+def _not_an_object(chunk: Chunk) -> NDArray[np.int8]:
+    """(n,): 0 = begins and ends like an object, 1 = does not, 2 = only white space."""
+    buffer = np.frombuffer(chunk.data, dtype=np.uint8)
+    shape = ((buffer[chunk.starts] != _OPEN) | (buffer[chunk.ends - 1] != _CLOSE)).astype(np.int8)
+    for i in np.flatnonzero(shape).tolist():
+        line = chunk.line(i).strip(b" \t\r")
+        if not line:
+            shape[i] = _BLANK
+        elif line[:1] == b"{" and line[-1:] == b"}":
+            shape[i] = 0
+    return shape
+
+
+def _at_once(chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema) -> pa.Table | None:
+    """The lines to keep by Arrow, or None if one of them does not fit."""
+    types = _types(chunk, keep, schema)
+    if types is None:
+        return None
+    # Where bad lines are many the first thousand hold one, and the others need not be copied.
+    some = keep & (np.cumsum(keep) <= _TRIED)
+    if _arrow(chunk, some, types) is None:
+        return None
+    table = _arrow(chunk, keep, types)
+    if table is None or not all(map(_is_exact, (table.column(s.column) for s in _stamps(schema)))):
+        return None
+    return table
+
+
+def _stamps(schema: EventSchema) -> tuple[Stamp, ...]:
+    return tuple(stamp for stamp in (schema.time, schema.arrival) if stamp is not None)
+
+
+def _is_exact(times: Any) -> bool:
+    """Whether no whole number has lost a digit because others of its column have fractions."""
+    if not pa.types.is_floating(times.type):
+        return True
+    return not pc.any(pc.greater_equal(pc.abs(times), _ALL_DIGITS)).as_py()
+
+
+def _arrow(chunk: Chunk, keep: NDArray[np.bool_], types: dict[str, pa.DataType]) -> pa.Table | None:
+    count = int(keep.sum())
+    whole = count == len(chunk) and not len(chunk.too_long)
+    data = chunk.data if whole else chunk.select(keep)
+    try:
+        if not data.isascii():
+            data.decode()
+        table = read_arrow(data, types)
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        return None
+    return table if table.num_rows == count else None
+
+
+def _types(
+    chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema
+) -> dict[str, pa.DataType] | None:
+    """Types to read by: the schema's, and where it leaves a choice, those of most first records.
+
+    A guess decides how fast a chunk is read, never what is read: at a value of another type than
+    its column's Arrow gives up. None if Arrow must not read the chunk: a column that may hold
+    anything would be of one type, and so would times that play another role too.
+    """
+    times = {stamp.column for stamp in _stamps(schema)}
+    texts = {schema.key, schema.id, schema.unit}
+    if "any" in schema.columns.values() or len(times) < len(_stamps(schema)):
+        return None
+    if times & (texts | set(schema.columns)):
+        return None
+    first = _first_records(chunk, keep)
+    types = {}
+    for name in schema.needed:
+        kind = schema.columns.get(name, "text")
+        if name in texts and kind == "boolean":
+            return None
+        if name in texts or name in times or kind == "text":
+            kinds = Counter(type(row[name]) for row in first if row.get(name) is not None)
+            most = kinds.most_common(1)[0][0] if kinds else str
+            types[name] = _GUESSES.get(most if name in times or most is int else str, pa.string())
+        else:
+            types[name] = _FIXED[kind]
+    return types
+
+
+def _first_records(chunk: Chunk, keep: NDArray[np.bool_]) -> list[dict[str, Any]]:
+    records = []
+    for i in np.flatnonzero(keep)[:_LOOKED_AT].tolist():
+        try:
+            records.append(orjson.loads(chunk.line(i)))
+        except orjson.JSONDecodeError:
+            continue
+    return records
+
+
+def _one_by_one(
+    chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema, source: str
+) -> Iterator[Decoded]:
+    """The lines to keep, each parsed once. Holds no more than some ten thousand of them."""
+    kept = np.flatnonzero(keep)
+    for begin in range(0, len(kept), _BATCH_LINES):
+        places = kept[begin : begin + _BATCH_LINES]
+        columns, lost = _read(chunk, places, schema.needed)
+        numbers = chunk.numbers[places]
+        if lost:
+            yield Decoded(None, dead_letters(source, numbers[lost], "malformed"))
+            numbers = np.delete(numbers, lost)
+        if len(numbers):
+            raw, spoilt = typed_columns(columns, schema)
+            yield assemble(raw, numbers, schema, source, spoilt)
+
+
+def _read(
+    chunk: Chunk, places: NDArray[np.int64], names: Sequence[str]
+) -> tuple[dict[str, list[Any]], list[int]]:
+    """Columns of the objects at some lines, and which of the lines are no JSON."""
+    data, lost = chunk.data, []
+    columns: list[list[Any]] = [[] for _ in names]
+    starts, ends = chunk.starts[places].tolist(), chunk.ends[places].tolist()
+    for begin in range(0, len(starts), _ROWS):
+        stop = begin + _ROWS
+        lines = [data[a:b] for a, b in zip(starts[begin:stop], ends[begin:stop], strict=True)]
+        values, gone = read_objects(lines, names)
+        lost += [begin + at for at in gone]
+        for column, some in zip(columns, zip(*values, strict=True), strict=bool(values)):
+            column += some
+    return dict(zip(names, columns, strict=True)), lost

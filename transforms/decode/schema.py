@@ -1,0 +1,221 @@
+"""What an event looks like: which columns carry its time, key and id, and what else is read."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from dpcore.errors import ConfigError
+from transforms.decode import header_test
+from transforms.select.predicate import Predicate
+
+Kind = Literal["number", "text", "boolean", "any"]
+"""number: float64, NaN where missing; text: string; boolean: bool; any: only if it is there."""
+
+EPOCH_MICROSECONDS = {
+    "epoch_s": 1_000_000.0,
+    "epoch_ms": 1_000.0,
+    "epoch_us": 1.0,
+    "epoch_ns": 0.001,
+}
+"""Formats of numbers that count since 1970-01-01T00:00:00Z, with the microseconds in one unit."""
+
+_DIRECTIVES = frozenset("YmdHMSybBaApIzf%")
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """A column of times.
+
+    Attributes:
+      column: name of the column.
+      format: None reads timestamps, dates and ISO 8601 text; ``epoch_s``, ``epoch_ms``,
+        ``epoch_us`` and ``epoch_ns`` read numbers since 1970; anything else is strptime directives.
+      zone: IANA zone of times that carry none. A local time that a change of clocks makes twice is
+        read as the earlier of the two; one that it skips is read as the moment of the change.
+      field: dotted path of the setting, for messages.
+      strict: a column whose type holds no times of this format is an error of the config. Else,
+        as on a stream, where a column is what some sender made of it, its times are missing.
+    """
+
+    column: str
+    format: str | None = None
+    zone: str = "UTC"
+    field: str = "schema.time"
+    strict: bool = True
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in EPOCH_MICROSECONDS:
+            _check_format(self.format, f"{self.field}.format")
+        if self.zone != "UTC":
+            try:
+                ZoneInfo(self.zone)
+            except (OSError, ValueError, KeyError):
+                raise ConfigError(
+                    f"{self.field}.zone",
+                    self.zone,
+                    "is not a time zone known here; name one like UTC or Europe/Berlin.",
+                ) from None
+
+
+def _check_format(text: str, name: str) -> None:
+    used = re.findall(r"%(.?)", text.replace("%%", ""), flags=re.DOTALL)
+    wrong = [letter for letter in used if letter not in _DIRECTIVES]
+    if wrong:
+        raise ConfigError(
+            name,
+            text,
+            f"has the directive %{wrong[0]}; allowed are "
+            f"{', '.join('%' + letter for letter in sorted(_DIRECTIVES - {'%'}))} (for zone names "
+            "use zone:, for numbers since 1970 epoch_s, epoch_ms, epoch_us or epoch_ns).",
+        )
+    if not used:
+        raise ConfigError(
+            name,
+            text,
+            "must hold strptime directives like %Y%m%d, or be epoch_s, epoch_ms, epoch_us or "
+            "epoch_ns; leave it out for ISO 8601 text and columns of timestamps.",
+        )
+    if "%f" in text and text.count(".%f") != text.count("%f"):
+        raise ConfigError(name, text, "must have %f right behind a dot, like %S.%f.")
+
+
+@dataclass(frozen=True)
+class EventSchema:
+    """The columns of an event, by role.
+
+    Attributes:
+      time: when the event happened.
+      key: column to group by, or None.
+      id: column of event ids, or None.
+      unit: column that says whom an event belongs to, or None.
+      arrival: when the message arrived, or None.
+      columns: user columns that a predicate or a program reads -> how they are read.
+      fields: user column -> the setting that names it, for messages.
+    """
+
+    time: Stamp
+    key: str | None = None
+    id: str | None = None
+    unit: str | None = None
+    arrival: Stamp | None = None
+    columns: Mapping[str, Kind] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """Columns to read, each once, in a fixed order."""
+        roles = [self.time.column, self.key, self.id, self.unit]
+        roles.append(self.arrival.column if self.arrival else None)
+        return tuple(dict.fromkeys([*(name for name in roles if name is not None), *self.columns]))
+
+    def lenient(self) -> EventSchema:
+        """The same columns for a stream: what a message holds is never an error of the config."""
+        arrival = None if self.arrival is None else replace(self.arrival, strict=False)
+        return replace(self, time=replace(self.time, strict=False), arrival=arrival)
+
+    def field_of(self, column: str) -> str:
+        """The setting that names a column."""
+        roles = {
+            self.time.column: f"{self.time.field}.column",
+            self.key: "key.column",
+            self.id: "schema.id",
+            self.unit: "schema.unit",
+        }
+        if self.arrival is not None:
+            roles.setdefault(self.arrival.column, f"{self.arrival.field}.column")
+        return roles.get(column) or self.fields.get(column, "aggregates")
+
+    def require(
+        self, available: Iterable[str], source: str, rows: Sequence[Sequence[str]] | None = None
+    ) -> None:
+        """Raises ConfigError if a needed column is not there, or is there twice.
+
+        On a stream a message may lack a column: its values are missing, as a field of JSON may be.
+
+        Args:
+          available: names of columns. They are listed only if they pass the header test.
+          source: path or topic.
+          rows: of a text, records below its header, for the test.
+        """
+        names = list(available)
+        for column in self.needed:
+            if names.count(column) == 1 or (not self.time.strict and column not in names):
+                continue
+            state = "is not a column of" if column not in names else "is there twice in"
+            doubt = header_test.doubt(names, rows)
+            if doubt is not None:
+                told = f"its names are not listed, as they may be none ({doubt})."
+            else:
+                near = difflib.get_close_matches(column, names, n=1)
+                hint = f"did you mean {near[0]}? Its" if near and column not in names else "its"
+                told = f"{hint} columns are {', '.join(names)}."
+            raise ConfigError(self.field_of(column), column, f"{state} {source}; {told}")
+
+    @classmethod
+    def build(
+        cls,
+        time: Stamp,
+        *,
+        key: str | None = None,
+        id: str | None = None,
+        unit: str | None = None,
+        arrival: Stamp | None = None,
+        where: str | None = None,
+        numbers: Iterable[str] = (),
+        named: Mapping[str, str] | None = None,
+    ) -> EventSchema:
+        """Plain values -> schema; the predicate says how its columns are read.
+
+        Args:
+          named: column among ``numbers`` -> the setting that names it; aggregates without it.
+
+        Raises:
+          ConfigError: the predicate compares a column with text that the program adds up.
+        """
+        columns: dict[str, Kind] = dict.fromkeys(numbers, "number")
+        fields = dict(named or {})
+        if where is not None:
+            for column, kind in Predicate.parse(where).kinds.items():
+                fields.setdefault(column, "where" if column not in columns else "aggregates")
+                if columns.setdefault(column, kind) != kind and kind != "any":
+                    raise ConfigError(
+                        "where",
+                        where,
+                        f"reads the column {column} as {kind}, but it is read as a number "
+                        "elsewhere; compare it with numbers.",
+                    )
+        return cls(time, key, id, unit, arrival, columns, fields)
+
+    @classmethod
+    def from_config(cls, config: Any, numbers: Iterable[str]) -> EventSchema:
+        """A plan's config (``schema_``, ``where``, ``key``) and the columns its program reads."""
+        schema = config.schema_
+        arrival = schema.arrival
+        return cls.build(
+            Stamp(schema.time.column, schema.time.format, schema.time.zone or "UTC"),
+            key=config.key.column if config.key is not None else None,
+            id=schema.id,
+            unit=schema.unit,
+            arrival=None
+            if arrival is None
+            else Stamp(arrival.column, arrival.format, arrival.zone or "UTC", "schema.arrival"),
+            where=config.where,
+            numbers=numbers,
+            named=model_fields(getattr(config, "model", None)),
+        )
+
+
+def model_fields(model: Any) -> dict[str, str]:
+    """Column of a model -> the setting that names it."""
+    if model is None:
+        return {}
+    return {
+        **dict.fromkeys(model.features, "model.features"),
+        **dict.fromkeys(model.targets, "model.target"),
+    }

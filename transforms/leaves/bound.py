@@ -1,0 +1,38 @@
+"""From a canonical record batch to bounded lattice rows: columns out, dpcore's bound, counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpcore.program import Bounded, Program
+from transforms.runtime import counters
+
+
+def numbers(column: pa.Array) -> NDArray[np.float64]:
+    """A numeric or bool column as (n,) float64, NaN where it is missing; a view when it can be."""
+    if not pa.types.is_float64(column.type):
+        if pa.types.is_boolean(column.type):
+            column = column.cast(pa.int8())
+        column = column.cast(pa.float64(), safe=False)
+    if column.null_count:
+        column = pc.fill_null(column, float("nan"))
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def columns_of(batch: pa.RecordBatch, program: Program) -> Mapping[str, NDArray[np.float64]]:
+    """The columns that the program reads, each (n,) float64."""
+    return {name: numbers(batch.column(name)) for name in program.columns}
+
+
+def bound(batch: pa.RecordBatch, program: Program) -> Bounded:
+    """Clips every event of a batch; counts what was clipped for the operator."""
+    bounded = program.bound(columns_of(batch, program), batch.num_rows)
+    counters.add("clipped", bounded.clipped)
+    counters.add("non_finite", bounded.non_finite)
+    counters.add("out_of_range", bounded.out_of_range)
+    return bounded

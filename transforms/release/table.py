@@ -1,0 +1,197 @@
+"""Releases: the only batches that may reach a sink, and the columns they have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpcore.leaves.clock import Clock
+from dpcore.plan import Plan
+from dpcore.program import Released
+
+UTC = pa.timestamp("us", tz="UTC")
+NUMBERS = pa.list_(pa.field("element", pa.float64(), nullable=True))
+
+RELEASE_SCHEMA = pa.schema(
+    [
+        ("release", pa.string()),
+        ("key", pa.string()),
+        ("tick", pa.int64()),
+        ("tick_start", UTC),
+        ("tick_end", UTC),
+        ("name", pa.string()),
+        ("over", pa.int64()),
+        ("value", NUMBERS),
+        ("stddev", NUMBERS),
+        ("epsilon", pa.float64()),
+        ("delta", pa.float64()),
+        ("window", pa.int64()),
+        ("plan", pa.string()),
+    ]
+)
+"""One row per key, tick, name and over. Null ``over``: since the start; ``window``: for ever."""
+
+SHAPES = 32
+"""Shapes of strides whose shared columns are remembered."""
+
+MARK = b"weir.release"
+_SPAN = b"weir.span"
+
+
+def in_flight(field: pa.Field) -> pa.Field:
+    """Inside a pipeline every column but the lists is dictionary-encoded."""
+    if pa.types.is_list(field.type):
+        return field
+    wide = field.name in ("key", "tick", "tick_start", "tick_end")
+    return field.with_type(pa.dictionary(pa.int32() if wide else pa.int8(), field.type))
+
+
+IN_FLIGHT_SCHEMA = pa.schema([in_flight(field) for field in RELEASE_SCHEMA])
+
+
+def is_release(batch: Any) -> bool:
+    """Whether a batch was made here: marked, and of the columns of a release."""
+    return (
+        isinstance(batch, pa.RecordBatch)
+        and MARK in (batch.schema.metadata or {})
+        and batch.schema.equals(IN_FLIGHT_SCHEMA)
+    )
+
+
+def span_of(batch: pa.RecordBatch) -> tuple[int, int, int]:
+    """(block, first tick, number of ticks) that a batch covers, rows or not."""
+    block, first, ticks = (int(x) for x in batch.schema.metadata[_SPAN].split())
+    return block, first, ticks
+
+
+class ReleaseWriter:
+    """Turns what a program solved into batches; remembers the columns that strides share.
+
+    Args:
+      plan: gives name, digest, guarantee and clock.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        promise = plan.guarantee
+        self._clock = plan.clock
+        self._constants: dict[str, pa.Array] = {
+            "release": pa.array([plan.name], pa.string()),
+            "epsilon": pa.array([promise.epsilon], pa.float64()),
+            "delta": pa.array([promise.delta], pa.float64()),
+            "window": pa.array([promise.window], pa.int64()),
+            "plan": pa.array([plan.digest], pa.string()),
+        }
+        self._shared = lru_cache(maxsize=SHAPES)(self._columns)
+
+    def batch(
+        self,
+        block: int,
+        first_tick: int,
+        ticks: int,
+        keys: Sequence[bytes],
+        released: Sequence[Released],
+    ) -> pa.RecordBatch:
+        """One batch: outputs in their order, inside one ticks in order, inside one keys in order.
+
+        Args:
+          released: arrays (ticks, K, m); none where K is 0.
+        """
+        if not keys:
+            released = ()
+        names = tuple((one.name, one.over) for one in released)
+        columns, tick = self._shared(ticks, tuple(keys), names)
+        edges = tick_edges(self._clock, first_tick, ticks)
+        numbers = pa.array(np.arange(first_tick, first_tick + ticks, dtype=np.int64))
+        columns = columns | {
+            "tick": _coded(tick, numbers),
+            "tick_start": _coded(tick, edges.slice(0, ticks)),
+            "tick_end": _coded(tick, edges.slice(1, ticks)),
+            "value": lists([one.value for one in released]),
+            "stddev": lists(
+                [
+                    None if one.stddev is None else np.broadcast_to(one.stddev, one.value.shape)
+                    for one in released
+                ],
+                [one.value.shape[0] * one.value.shape[1] for one in released],
+            ),
+        }
+        span = f"{block} {first_tick} {ticks}".encode()
+        return pa.RecordBatch.from_arrays(
+            [columns[field.name] for field in IN_FLIGHT_SCHEMA],
+            schema=IN_FLIGHT_SCHEMA.with_metadata({MARK: b"1", _SPAN: span}),
+        )
+
+    def _columns(
+        self, ticks: int, keys: tuple[bytes, ...], names: tuple[tuple[str, int | None], ...]
+    ) -> tuple[dict[str, pa.Array], pa.Array]:
+        """Columns that are the same for every stride of this shape, and each row's tick in it."""
+        cells, outputs = ticks * len(keys), len(names)
+        zeros = pa.array(np.zeros(outputs * cells, dtype=np.int8))
+        tick = np.tile(np.repeat(np.arange(ticks, dtype=np.int32), len(keys)), outputs)
+        key = np.tile(np.arange(len(keys), dtype=np.int32), outputs * ticks)
+        output = np.repeat(np.arange(outputs, dtype=np.int8), cells)
+        columns = {
+            "key": _coded(pa.array(key), pa.array([k.decode() for k in keys], pa.string())),
+            "name": _distinct(output, [name for name, _ in names], pa.string()),
+            "over": _distinct(output, [over for _, over in names], pa.int64()),
+        }
+        for name, value in self._constants.items():
+            columns[name] = _coded(zeros, value)
+        return columns, pa.array(tick)
+
+
+def tick_edges(clock: Clock, first_tick: int, ticks: int) -> pa.Array:
+    """(ticks + 1,) timestamps: starts, and the end of the last."""
+    micros = clock.start + clock.period * np.arange(first_tick, first_tick + ticks + 1)
+    return pa.array(micros.astype(np.int64)).view(UTC)
+
+
+def _distinct(index: NDArray[np.int8], values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """A dictionary column of one value an output; outputs may share values."""
+    words = list(dict.fromkeys(values))
+    place = np.array([words.index(value) for value in values] or [0], dtype=np.int8)
+    return _coded(pa.array(place[index]), pa.array(words, kind))
+
+
+def _coded(index: pa.Array, values: pa.Array) -> pa.DictionaryArray:
+    """A dictionary column; a null among the values becomes a null row."""
+    if values.null_count:
+        table = np.array([i if v else -1 for i, v in enumerate(values.is_valid().to_pylist())])
+        picked = table[index.to_numpy()]
+        index = pa.array(picked, index.type, mask=picked < 0)
+        values = values.fill_null(0) if not pa.types.is_string(values.type) else values
+    return pa.DictionaryArray.from_arrays(index, values)
+
+
+def lists(arrays: Sequence[NDArray[np.float64] | None], cells: Sequence[int] = ()) -> pa.ListArray:
+    """Arrays (n, K, m), or None for n * K null rows, as one column of lists.
+
+    Args:
+      cells: n * K of each array; needed where one is None.
+    """
+    flat: list[NDArray[np.float64]] = []
+    lengths: list[NDArray[np.int32]] = []
+    missing: list[NDArray[np.bool_]] = []
+    for place, array in enumerate(arrays):
+        n = cells[place] if array is None else array.shape[0] * array.shape[1]
+        size = 0 if array is None else array.shape[2]
+        flat.append(np.zeros(0) if array is None else np.ascontiguousarray(array).reshape(-1))
+        lengths.append(np.full(n, size, dtype=np.int32))
+        missing.append(np.full(n, array is None))
+    total = sum(len(part) for part in lengths)
+    offsets = np.zeros(total + 1, dtype=np.int32)
+    if total:
+        np.cumsum(np.concatenate(lengths), out=offsets[1:])
+    mask = np.concatenate(missing) if missing else np.zeros(0, dtype=bool)
+    values = np.concatenate(flat) if flat else np.zeros(0)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets),
+        pa.array(values),
+        type=NUMBERS,
+        mask=pa.array(mask) if mask.any() else None,
+    )

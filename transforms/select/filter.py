@@ -1,0 +1,202 @@
+"""Filter and assign: which events count, and to which key and tick each of them belongs.
+
+In this order: the public predicate, the clock's range, lateness, known keys. An event that the
+predicate leaves out is counted and gone; all others that do not count become dead letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpcore.errors import ConfigError
+from dpcore.leaves.clock import Clock
+from transforms.runtime import counters
+from transforms.runtime.dead_letters import DEAD, SOURCE, dead_letters, reason_code, tally_dead
+from transforms.select.predicate import Predicate
+
+BEFORE_START = reason_code("before_start")
+AFTER_END = reason_code("after_end")
+LATE = reason_code("late")
+UNKNOWN_KEY = reason_code("unknown_key")
+_KEPT = np.int8(-1)
+
+
+class Assigned(NamedTuple):
+    """What became of a batch.
+
+    Attributes:
+      events: the rows that count, with "@tick" int64.
+      dead: dead letters, or None.
+      filtered: how many rows the predicate left out.
+    """
+
+    events: pa.RecordBatch
+    dead: pa.RecordBatch | None
+    filtered: int
+
+
+def declared_keys(plan: Any) -> pa.StringArray | None:
+    """The plan's declared keys; None when keys are discovered."""
+    if plan.keys.observed or not plan.keys.declared:
+        return None
+    return pa.array(sorted(plan.keys.declared), pa.string())
+
+
+class Assign:
+    """The pure part: batches in, batches out. Built once per worker from the public plan.
+
+    Args:
+      plan: has ``clock``, ``keys`` and ``where``.
+      keep: user columns and canonical ones ("@time", "@id", ...) that something downstream needs;
+        "@position", "@source" if it is there and, with a key column, "@key" always stay.
+    """
+
+    def __init__(self, plan: Any, keep: Iterable[str]) -> None:
+        self._clock: Clock = plan.clock
+        self._where = None if plan.where is None else Predicate.parse(plan.where)
+        self._column: str | None = plan.keys.column
+        self._declared = declared_keys(plan)
+        names = [*(["@key"] if self._column is not None else []), SOURCE, "@position", *keep]
+        self._keep = tuple(dict.fromkeys(names))
+
+    def __call__(self, batch: pa.RecordBatch) -> Assigned:
+        """One batch of decoded events -> those that count, with key and tick.
+
+        Raises:
+          ConfigError: a batch of something else.
+        """
+        if not {"@time", "@position"} <= set(batch.schema.names):
+            raise ConfigError(
+                "events",
+                "RecordBatch",
+                "has no columns @time and @position, so it is no batch of decoded events; give "
+                "its rows, batch.to_pylist(), or decode it with transforms.decode.canonical.assemble.",
+            )
+        given = batch.num_rows
+        if self._where is not None:
+            batch = batch.filter(self._where.mask(batch))
+        filtered = given - batch.num_rows
+        reasons, ticks = self._ticks(batch)
+        keys = self._keys(batch, reasons)
+        columns = {name: batch.column(name) for name in self._keep if name in batch.schema.names}
+        if keys is not None:
+            columns["@key"] = keys
+        columns["@tick"] = pa.array(ticks)
+        events = pa.RecordBatch.from_arrays(
+            list(columns.values()), names=list(columns), metadata=batch.schema.metadata
+        )
+        kept = reasons == _KEPT
+        if kept.all():
+            return Assigned(_compact(events), None, filtered)
+        gone = ~kept
+        positions = batch.column("@position").to_numpy()[gone]
+        return Assigned(
+            _compact(events.filter(pa.array(kept))),
+            dead_letters(
+                _source(batch, gone), positions, reasons[gone], self._fields(reasons[gone])
+            ),
+            filtered,
+        )
+
+    def _fields(self, reasons: NDArray[np.int8]) -> pa.DictionaryArray:
+        """Which column the reasons speak of: that of unknown keys."""
+        unknown = pa.array((reasons == UNKNOWN_KEY).astype(np.int32))
+        return pa.DictionaryArray.from_arrays(unknown, pa.array(["", self._column or ""]))
+
+    def _ticks(self, batch: pa.RecordBatch) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+        times = batch.column("@time").view(pa.int64()).to_numpy()
+        ticks = self._clock.tick_of(times)
+        reasons = np.full(len(times), _KEPT, dtype=np.int8)
+        reasons[ticks < 0] = BEFORE_START
+        if self._clock.ticks is not None:
+            reasons[ticks >= self._clock.ticks] = AFTER_END
+        if "@arrival" in batch.schema.names:
+            arrivals = batch.column("@arrival").view(pa.int64())
+            waited = pc.greater(pc.subtract(arrivals, pa.array(times)), self._clock.delay)
+            late = pc.fill_null(waited, False).to_numpy(zero_copy_only=False)
+            reasons[late & (reasons == _KEPT)] = LATE
+        return reasons, ticks
+
+    def _keys(self, batch: pa.RecordBatch, reasons: NDArray[np.int8]) -> Any:
+        """The keys as a dictionary column (None without a key column); marks unknown ones."""
+        if self._column is None:
+            return None
+        keys = batch.column("@key")
+        if not pa.types.is_dictionary(keys.type):
+            keys = keys.dictionary_encode()
+        # One slot more than there are keys: where null keys point to.
+        names = keys.dictionary
+        null = len(names)
+        known = np.ones(null + 1, dtype=bool)
+        known[null] = False
+        if self._declared is not None:
+            found = pc.is_in(names, value_set=self._declared)
+            known[:null] = found.to_numpy(zero_copy_only=False)
+        if not known[:null].all() or keys.null_count:
+            slots = pc.fill_null(keys.indices, null).to_numpy()
+            reasons[~known[slots] & (reasons == _KEPT)] = UNKNOWN_KEY
+        return keys
+
+
+def _source(batch: pa.RecordBatch, rows: NDArray[np.bool_]) -> Any:
+    if SOURCE in batch.schema.names:
+        return batch.column(SOURCE).filter(pa.array(rows))
+    return (batch.schema.metadata or {}).get(b"source", b"").decode()
+
+
+def _compact(events: pa.RecordBatch) -> pa.RecordBatch:
+    """Leaves no key in the dictionary that no event has: listing it must show live keys only."""
+    if "@key" not in events.schema.names:
+        return events
+    keys = events.column("@key")
+    slots = keys.indices.to_numpy()
+    used = np.bincount(slots, minlength=len(keys.dictionary)) > 0
+    if used.all():
+        return events
+    places = (np.cumsum(used) - 1).astype(np.int32)
+    compact = pa.DictionaryArray.from_arrays(
+        pa.array(places[slots]), keys.dictionary.filter(pa.array(used))
+    )
+    at = events.schema.get_field_index("@key")
+    return events.set_column(at, events.schema.field(at), compact)
+
+
+class FilterAssign(beam.DoFn):
+    """Thin shell around ``Assign``: events on the main output, dead letters tagged "dead".
+
+    Args:
+      plan: the public plan.
+      keep: columns that something downstream needs; see ``Assign``.
+    """
+
+    def __init__(self, plan: Any, keep: Iterable[str]) -> None:
+        self._plan = plan
+        self._columns = tuple(keep)
+        self._assign: Assign | None = None
+        if plan.where is not None:
+            Predicate.parse(plan.where)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_assign": None}
+
+    def setup(self) -> None:
+        """Builds the tables once per worker."""
+        self._assign = Assign(self._plan, self._columns)
+
+    def process(self, element: pa.RecordBatch) -> Iterator[Any]:
+        """One batch of decoded events."""
+        assert self._assign is not None
+        events, dead, filtered = self._assign(element)
+        counters.add("filtered", filtered)
+        if dead is not None:
+            tally_dead(dead)
+            yield beam.pvalue.TaggedOutput(DEAD, dead)
+        if events.num_rows:
+            yield events

@@ -1,0 +1,297 @@
+"""The folder sink: collects aligned ranges of ticks and writes each once, whole and sorted."""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam import coders
+from apache_beam.transforms import userstate
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
+from numpy.typing import NDArray
+
+from dpcore.errors import WeirError
+from transforms.release.table import is_release, span_of
+from transforms.runtime import counters
+from transforms.runtime.coders import batch_from_bytes, batch_to_bytes
+from transforms.sinks import formats, place
+from transforms.sinks.sorted_table import Sorted, sorted_table
+
+STEP_NAME = "WriteFolder"
+PARTS_STATE = "parts"
+SEEN_STATE = "seen"
+DONE_STATE = "done"
+END_TIMER = "end"
+# Runners find stored state by these names: they never change (tests hold them to a file).
+
+TOGETHER = 1 << 26
+"""Bytes that a bundle gathers before it sends them on (64 MB)."""
+
+_PART = struct.Struct("<qqqq")
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Which ticks a file covers, and which blocks it waits for.
+
+    Attributes:
+      every: ticks a file. total: ticks of the clock, None without end. blocks: the live ones.
+    """
+
+    every: int
+    total: int | None
+    blocks: tuple[int, ...]
+
+    def of(self, tick: int) -> int:
+        """The range that a tick lies in."""
+        return tick // self.every
+
+    def first(self, index: int) -> int:
+        """First tick of a range."""
+        return index * self.every
+
+    def size(self, index: int) -> int:
+        """Ticks of a range; the last one of a clock that ends may be shorter."""
+        left = self.every if self.total is None else self.total - self.first(index)
+        return min(self.every, left)
+
+
+def releases_only(batch: Any) -> pa.RecordBatch:
+    """The gate of every sink.
+
+    Raises:
+      WeirError: it is no batch of releases. The message does not show what it is.
+    """
+    if not is_release(batch):
+        raise WeirError("a sink takes releases only: connect it to the output of PrivateReleases.")
+    return batch
+
+
+class ToRange(beam.DoFn):
+    """Release batches -> (range, parts as bytes), those of a bundle together.
+
+    A batch never crosses a range: Tick cuts strides there.
+    """
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = ranges
+        self._held: dict[int, list[bytes]] = {}
+        self._stamps: dict[int, Timestamp] = {}
+        self._size = 0
+
+    def start_bundle(self) -> None:
+        """Drops what an abandoned bundle left."""
+        self._held, self._stamps, self._size = {}, {}, 0
+
+    def process(
+        self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
+    ) -> Iterator[WindowedValue]:
+        """Batches that only say "no key here" travel too: a file waits for every block."""
+        block, first, ticks = span_of(releases_only(batch))
+        index = self._ranges.of(first)
+        if self._ranges.of(first + ticks - 1) != index:
+            raise WeirError(
+                "a batch of releases crosses two files: sink.every differs from Tick's."
+            )
+        data = batch_to_bytes(batch)
+        self._stamps[index] = max(stamp, self._stamps.get(index, stamp))
+        self._held.setdefault(index, []).append(_PART.pack(block, first, ticks, len(data)) + data)
+        self._size += len(data)
+        if self._size > TOGETHER:
+            yield from self._flush()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Sends on what is left."""
+        yield from self._flush()
+
+    def _flush(self) -> Iterator[WindowedValue]:
+        for index, parts in self._held.items():
+            element = index, b"".join(parts)
+            yield WindowedValue(element, self._stamps[index], [GlobalWindow()])
+        self._held, self._stamps, self._size = {}, {}, 0
+
+
+def parts_of(payload: bytes) -> Iterator[tuple[int, int, int, memoryview]]:
+    """(block, first tick, ticks, batch as bytes) of everything in an element."""
+    view, at = memoryview(payload), 0
+    while at < len(view):
+        block, first, ticks, size = _PART.unpack_from(view, at)
+        at += _PART.size
+        yield block, first, ticks, view[at : at + size]
+        at += size
+
+
+def batches_of(payloads: Sequence[bytes]) -> list[pa.RecordBatch]:
+    """All batches of several elements."""
+    return [batch_from_bytes(data) for payload in payloads for *_, data in parts_of(payload)]
+
+
+class Writer(ABC):
+    """Writes sorted tables of one range somewhere. ``write`` returns rows that contradict it."""
+
+    @abstractmethod
+    def write(self, first: int, last: int, ready: Sorted) -> int:
+        """Writes ticks first .. last once."""
+
+    def compare(self, first: int, last: int, again: Sorted) -> int:
+        """Rows of a repeat, after the write, that differ from what was written."""
+        return 0
+
+
+@dataclass(frozen=True)
+class FolderWriter(Writer):
+    """Files of a folder. A file that is there is never replaced.
+
+    Attributes:
+      folder: path or bucket. form: parquet, csv or ndjson.
+    """
+
+    folder: str
+    form: str
+
+    def write(self, first: int, last: int, ready: Sorted) -> int:
+        """See Writer."""
+        path = place.join(self.folder, place.file_name(first, last, self.form))
+        content = formats.FORMATS[self.form](ready.table)
+        if place.put(path, content):
+            return 0
+        return differences(place.read(path), content, self.form, whole=True)
+
+    def compare(self, first: int, last: int, again: Sorted) -> int:
+        """See Writer."""
+        path = place.join(self.folder, place.file_name(first, last, self.form))
+        content = formats.FORMATS[self.form](again.table)
+        return differences(place.read(path), content, self.form, whole=False)
+
+
+def differences(there: bytes | None, mine: bytes, form: str, whole: bool) -> int:
+    """Rows of a file that is computed again which differ from the one that is there.
+
+    Args:
+      there: the file's bytes, None where there is none: then nothing differs.
+      whole: whether both must hold the same rows; else the second may hold some of them.
+    """
+    if there is None or there == mine:
+        return 0
+    kept, again = formats.row_texts(there, form), formats.row_texts(mine, form)
+    wrong = sum(kept.get(key, value) != value for key, value in again.items())
+    return wrong + (len(kept.keys() ^ again.keys()) if whole else len(again.keys() - kept.keys()))
+
+
+class RangeDoFn(beam.DoFn):
+    """(range, bytes) -> names of what was written; waits until every block gave every tick."""
+
+    PARTS = userstate.BagStateSpec(PARTS_STATE, coders.BytesCoder())
+    SEEN = userstate.ReadModifyWriteStateSpec(SEEN_STATE, coders.BytesCoder())
+    DONE = userstate.ReadModifyWriteStateSpec(DONE_STATE, coders.VarIntCoder())
+    END = userstate.TimerSpec(END_TIMER, TimeDomain.WATERMARK)
+
+    def __init__(self, ranges: Ranges, writer: Writer) -> None:
+        self._ranges, self._writer = ranges, writer
+        self._place = {block: row for row, block in enumerate(ranges.blocks)}
+
+    def process(
+        self,
+        element: tuple[int, bytes],
+        parts: Any = beam.DoFn.StateParam(PARTS),  # noqa: B008
+        seen: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008
+        done: Any = beam.DoFn.StateParam(DONE),  # noqa: B008
+        end: Any = beam.DoFn.TimerParam(END),  # noqa: B008
+    ) -> Iterator[tuple[int, int]]:
+        """Keeps a part; writes when it was the last one that was missing."""
+        index, payload = element
+        written = done.read()
+        if written:
+            ready = sorted_table(batches_of([payload]))
+            last = self._ranges.first(index) + int(written) - 1
+            self._alarm(self._writer.compare(self._ranges.first(index), last, ready))
+            return
+        covered = self._covered(index, seen.read())
+        for block, first, ticks, _ in parts_of(payload):
+            at = first - self._ranges.first(index)
+            covered[self._place[block], at : at + ticks] = True
+        parts.add(payload)
+        if covered.all():
+            yield self._write(index, list(parts.read()), covered)
+            parts.clear()
+            seen.clear()
+            done.write(covered.shape[1])
+            if self._ranges.total is None:
+                end.clear()
+            return
+        seen.write(np.packbits(covered).tobytes())
+        if self._ranges.total is None:
+            end.set(GlobalWindow().max_timestamp())
+
+    @userstate.on_timer(END)
+    def on_end(
+        self,
+        index: Any = beam.DoFn.KeyParam,
+        parts: Any = beam.DoFn.StateParam(PARTS),  # noqa: B008
+        seen: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008
+        done: Any = beam.DoFn.StateParam(DONE),  # noqa: B008
+    ) -> Iterator[tuple[int, int]]:
+        """A drain: writes the ticks that every block has released, under their own name."""
+        held = list(parts.read())
+        if done.read() or not held:
+            return
+        covered = self._covered(index, seen.read())
+        whole = covered.all(axis=0)
+        ticks = int(np.argmin(whole)) if not whole.all() else len(whole)
+        if ticks:
+            yield self._write(index, held, covered[:, :ticks])
+            done.write(ticks)
+        parts.clear()
+
+    def _covered(self, index: int, packed: bytes | None) -> NDArray[np.bool_]:
+        """(blocks, ticks of the range): what has come."""
+        shape = len(self._ranges.blocks), self._ranges.size(index)
+        if packed is None:
+            return np.zeros(shape, dtype=bool)
+        bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), count=shape[0] * shape[1])
+        return bits.reshape(shape).astype(bool)
+
+    def _write(
+        self, index: int, held: Sequence[bytes], covered: NDArray[np.bool_]
+    ) -> tuple[int, int]:
+        first = self._ranges.first(index)
+        last = first + covered.shape[1] - 1
+        ready = sorted_table(batches_of(held))
+        if last < first + self._ranges.size(index) - 1:
+            ready = Sorted(formats.up_to(ready.table, last), ready.divergent)
+        self._alarm(ready.divergent + self._writer.write(first, last, ready))
+        counters.add("files")
+        return first, last
+
+    def _alarm(self, rows: int) -> None:
+        """Two releases of the same thing that differ: an operator must look."""
+        counters.add("divergent", rows)
+
+
+@beam.typehints.with_input_types(pa.RecordBatch)
+@beam.typehints.with_output_types(tuple[int, int])
+class WriteRanges(beam.PTransform):
+    """Release batches -> (first, last tick) of everything that was written."""
+
+    def __init__(self, ranges: Ranges, writer: Writer) -> None:
+        super().__init__()
+        self._ranges, self._writer = ranges, writer
+
+    def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
+        """Keyed by range of ticks, in the global window."""
+        return (
+            releases
+            | "ToRange" >> beam.ParDo(ToRange(self._ranges)).with_output_types(tuple[int, bytes])
+            | "Global" >> beam.WindowInto(GlobalWindows())
+            | "Write"
+            >> beam.ParDo(RangeDoFn(self._ranges, self._writer)).with_output_types(tuple[int, int])
+        )

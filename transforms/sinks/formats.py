@@ -1,0 +1,166 @@
+"""How a sorted table becomes the bytes of a file: Parquet, CSV or NDJSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from transforms.release.table import RELEASE_SCHEMA
+from transforms.sinks.sorted_table import file_table
+
+CODED = [f.name for f in RELEASE_SCHEMA if not pa.types.is_list(f.type)] + ["stddev.list.element"]
+_ROWS = 1 << 16
+
+
+def parquet(table: pa.Table) -> bytes:
+    """Parquet with the types of RELEASE_SCHEMA; repeated values are dictionary-encoded."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        file_table(table),
+        sink,
+        use_dictionary=CODED,
+        compression="snappy",
+        store_schema=False,
+        write_statistics=["tick", "key", "name", "over"],
+    )
+    return bytes(memoryview(sink.getvalue()))
+
+
+def csv(table: pa.Table) -> bytes:
+    """CSV with a header; lists are JSON text, null is empty, times are ISO 8601."""
+    columns = {
+        name: texts(column) for name, column in zip(table.schema.names, table.columns, strict=True)
+    }
+    out = io.BytesIO()
+    options = pa.csv.WriteOptions(include_header=True, quoting_style="needed")
+    pa.csv.write_csv(pa.table(columns), out, options)
+    return out.getvalue()
+
+
+def ndjson(table: pa.Table) -> bytes:
+    """One JSON object a line, in the order of the columns."""
+    lines: list[bytes] = []
+    for start in range(0, table.num_rows, _ROWS):
+        lines.append("".join(json_lines(table.slice(start, _ROWS))).encode())
+    return b"".join(lines)
+
+
+def json_lines(table: pa.Table) -> list[str]:
+    """Rows as JSON objects, each with its line end."""
+    pieces: list[Any] = []
+    for place, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):
+        pieces.append(("{" if place == 0 else ",") + json.dumps(name) + ":")
+        pieces.append(json_values(column))
+    pieces.append("}\n")
+    scalars = [pa.scalar(p, pa.string()) if isinstance(p, str) else p for p in pieces]
+    joined = pc.binary_join_element_wise(*scalars, pa.scalar("", pa.string()))
+    return list(joined.to_pylist())
+
+
+def json_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column as JSON texts."""
+    value_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_list(column.type):
+        return pa.chunked_array([json_lists(chunk) for chunk in column.chunks], pa.string())
+    if pa.types.is_string(value_type):
+        return over_dictionary(column, lambda words: [json.dumps(word) for word in words])
+    text = texts(column)
+    if pa.types.is_timestamp(value_type):
+        text = pc.binary_join_element_wise('"', text, '"', "")
+    return finite(text)
+
+
+def texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column as text; nulls stay nulls."""
+    if pa.types.is_list(column.type):
+        return pa.chunked_array([json_lists(c, null=None) for c in column.chunks], pa.string())
+    value_type = column.type.value_type
+    if pa.types.is_timestamp(value_type):
+        return over_dictionary(column, lambda times: [iso(time) for time in times])
+    if pa.types.is_floating(value_type):
+        return over_dictionary(column, lambda numbers: [repr(number) for number in numbers])
+    return over_dictionary(column, lambda values: [str(value) for value in values])
+
+
+def iso(time: Any) -> str:
+    """A UTC time as text, microseconds only where there are some."""
+    return str(time.replace(tzinfo=None).isoformat()) + "Z"
+
+
+def over_dictionary(
+    column: pa.ChunkedArray, text: Callable[[Sequence[Any]], list[str]]
+) -> pa.ChunkedArray:
+    """Writes the distinct values of a dictionary column as text, once each."""
+    chunks = [
+        pa.array(text(chunk.dictionary.to_pylist()), pa.string()).take(chunk.indices)
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, pa.string())
+
+
+def json_lists(column: pa.ListArray, null: str | None = "null") -> pa.Array:
+    """Lists of numbers as JSON lists; what is not finite is null."""
+    offsets = column.offsets.to_numpy()
+    numbers = column.values.to_numpy()
+    bits, where = np.unique(numbers.view(np.int64), return_inverse=True)  # -0.0 is not 0.0
+    distinct = bits.view(np.float64)
+    words = np.array(
+        [repr(x) if np.isfinite(x) else "null" for x in distinct.tolist()] or [""], dtype=object
+    )
+    parts = pa.array(words[where] if len(distinct) else [], pa.string())
+    lists = pa.ListArray.from_arrays(pa.array(offsets), parts)
+    text = pc.binary_join_element_wise("[", pc.binary_join(lists, ","), "]", "")
+    if column.null_count:
+        text = pc.if_else(column.is_valid(), text, pa.scalar(null, pa.string()))
+    return text
+
+
+def finite(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    """JSON knows no infinity: null instead."""
+    odd = pc.is_in(text, pa.array(["inf", "-inf", "nan"]))
+    return pc.fill_null(pc.if_else(odd, pa.scalar(None, pa.string()), text), "null")
+
+
+def row_texts(content: bytes, form: str) -> dict[str, str]:
+    """A file's rows as (what is released -> its values), to compare two files of one format."""
+    if form == "ndjson":
+        rows = [json.loads(line) for line in content.decode().splitlines()]
+    else:
+        source = pa.BufferReader(content)
+        types = {name: pa.string() for name in RELEASE_SCHEMA.names}
+        convert = pa.csv.ConvertOptions(column_types=types)
+        table = (
+            pq.read_table(source)
+            if form == "parquet"
+            else pa.csv.read_csv(source, convert_options=convert)
+        )
+        rows = table.to_pylist()
+    named = ("release", "key", "tick", "name", "over")
+    return {
+        repr([row[name] for name in named]): repr([row["value"], row["stddev"]]) for row in rows
+    }
+
+
+def up_to(table: pa.Table, last: int) -> pa.Table:
+    """Rows of ticks up to ``last``."""
+    ticks = np.concatenate(
+        [np.asarray(chunk.dictionary.take(chunk.indices)) for chunk in table["tick"].chunks]
+        or [np.zeros(0, dtype=np.int64)]
+    )
+    return table.filter(pa.array(ticks <= last))
+
+
+FORMATS: dict[str, Callable[[pa.Table], bytes]] = {
+    "parquet": parquet,
+    "csv": csv,
+    "ndjson": ndjson,
+}
+"""Format -> bytes of a sorted table."""

@@ -1,0 +1,176 @@
+"""Releases to a Pub/Sub topic, with an id that a consumer can drop copies by.
+
+A retry, a restart or a resume publishes again what it released before, with the same ids: keep the
+first message of an id. An id says what a message is about, not what it says: release, plan, tick,
+and which keys and names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from dpcore.errors import WeirError
+from transforms.release.table import RELEASE_SCHEMA
+from transforms.runtime import counters
+from transforms.runtime.coders import batch_to_bytes
+from transforms.runtime.pubsub_client import PATIENCE, emulator, patiently, publisher
+from transforms.sinks.folder import releases_only
+from transforms.sinks.formats import json_lines
+from transforms.sinks.sorted_table import file_table, sorted_table
+
+ROWS = 500
+"""Rows of one message."""
+CALL_MESSAGES = 1_000
+CALL_BYTES = 8 << 20
+"""What one call may hold: the server takes 1,000 messages and 10 MB."""
+
+FORMATS = ("ndjson", "arrow")
+
+
+class Outgoing(NamedTuple):
+    """A message to be published."""
+
+    data: bytes
+    attributes: dict[str, str]
+
+
+def to_messages(batch: pa.RecordBatch, layout: str, form: str) -> Iterator[Outgoing]:
+    """A release batch -> messages of one tick and at most ROWS rows each.
+
+    Cut by tick because a replay may step other numbers of ticks at once, and must make the same
+    messages.
+
+    Args:
+      batch: releases. layout: of the plan, hex. form: ndjson or arrow.
+    """
+    table = sorted_table([releases_only(batch)]).table
+    if not table.num_rows:
+        return
+    ticks = table["tick"].to_numpy()
+    edges = [0, *(np.flatnonzero(np.diff(ticks)) + 1).tolist(), table.num_rows]
+    for first, stop in zip(edges, edges[1:], strict=False):
+        for part, start in enumerate(range(first, stop, ROWS)):
+            some = table.slice(start, min(ROWS, stop - start))
+            tick = int(ticks[start])
+            name = some["release"][0].as_py()
+            attributes = {
+                "id": message_id(some, name, layout, tick, part),
+                "release": name,
+                "first_tick": str(tick),
+                "last_tick": str(tick),
+            }
+            yield Outgoing(encode(some, form), attributes)
+
+
+def message_id(rows: pa.Table, release: str, layout: str, tick: int, part: int) -> str:
+    """32 hexadecimal digits of what the message is about."""
+    digest = hashlib.blake2b(f"{release}\0{layout}\0{tick}\0{part}".encode(), digest_size=16)
+    for name in ("key", "name", "over"):
+        for value in rows[name].to_pylist():
+            digest.update(f"\0{value}".encode())
+    return digest.hexdigest()
+
+
+def encode(rows: pa.Table, form: str) -> bytes:
+    """Rows as lines of JSON, or as an Arrow stream of RELEASE_SCHEMA."""
+    if form == "ndjson":
+        return "".join(json_lines(rows)).encode()
+    plain = file_table(rows).cast(RELEASE_SCHEMA).combine_chunks()
+    return batch_to_bytes(plain.to_batches()[0])
+
+
+class Publish(beam.DoFn):
+    """Elements -> a topic. A bundle is done when the server has all of its messages.
+
+    Args:
+      topic: its full name.
+      make: element -> messages.
+      count: the tally of published messages.
+    """
+
+    def __init__(self, topic: str, make: Callable[[Any], Iterator[Outgoing]], count: str) -> None:
+        self._topic, self._make, self._count = topic, make, count
+        self._host = emulator()
+        self._client: Any = None
+        self._held: list[Outgoing] = []
+        self._bytes = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_client": None, "_held": [], "_bytes": 0}
+
+    def setup(self) -> None:
+        """Connects."""
+        self._client = publisher(self._host)
+
+    def start_bundle(self) -> None:
+        """Drops what an abandoned bundle left."""
+        self._held, self._bytes = [], 0
+
+    def process(self, element: Any) -> None:
+        """Gathers; a long bundle publishes in between."""
+        for message in self._make(element):
+            size = len(message.data) + 300
+            if self._held and self._bytes + size > CALL_BYTES:
+                self._flush()
+            self._held.append(message)
+            self._bytes += size
+            if len(self._held) >= CALL_MESSAGES:
+                self._flush()
+
+    def finish_bundle(self) -> None:
+        """Publishes what is left."""
+        if self._held:
+            self._flush()
+
+    def _flush(self) -> None:
+        publish(self._client, self._topic, self._held)
+        counters.add(self._count, len(self._held))
+        self._held, self._bytes = [], 0
+
+
+def publish(client: Any, topic: str, messages: Sequence[Outgoing]) -> None:
+    """One call; tries for ten minutes while the server is away.
+
+    Raises:
+      WeirError: it failed; names the kind of error only.
+    """
+    from google.pubsub_v1.types import PubsubMessage
+
+    wire = [PubsubMessage(data=data, attributes=attributes) for data, attributes in messages]
+    try:
+        client.publish(topic=topic, messages=wire, retry=patiently(PATIENCE), timeout=30.0)
+    except Exception as error:  # the client's errors are many, and quote what was sent
+        raise WeirError(f"publishing to {topic} failed: {type(error).__name__}.") from None
+
+
+class _Make(NamedTuple):
+    layout: str
+    form: str
+
+    def __call__(self, batch: pa.RecordBatch) -> Iterator[Outgoing]:
+        return to_messages(batch, self.layout, self.form)
+
+
+@beam.typehints.with_input_types(pa.RecordBatch)
+class PublishReleases(beam.PTransform):
+    """Publishes releases on any runner. Attributes: id, release, first_tick, last_tick.
+
+    Args:
+      topic: projects/P/topics/T.
+      layout: of the plan, hex.
+      form: ndjson or arrow.
+    """
+
+    def __init__(self, topic: str, layout: str, form: str = "ndjson") -> None:
+        super().__init__()
+        self._topic, self._make = topic, _Make(layout, form)
+
+    def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
+        """Release batches -> messages."""
+        return releases | "Publish" >> beam.ParDo(Publish(self._topic, self._make, "published"))

@@ -1,0 +1,161 @@
+"""Many release batches of one range of ticks -> one sorted table in the columns of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from transforms.release.table import IN_FLIGHT_SCHEMA, NUMBERS, RELEASE_SCHEMA
+
+Ints = NDArray[np.int64]
+
+TEXT = ("key", "name")
+"""Columns of text that rows are sorted by."""
+
+
+class Sorted(NamedTuple):
+    """Attributes:
+    table: IN_FLIGHT_SCHEMA, rows sorted by (tick, key bytes, name, over), each of them once.
+    divergent: rows that came a second time with another value; the first is kept.
+    """
+
+    table: pa.Table
+    divergent: int
+
+
+def sorted_table(batches: Sequence[pa.RecordBatch]) -> Sorted:
+    """Joins batches; ``over`` sorts since-the-start first, then by length."""
+    plain = [batch.replace_schema_metadata(None) for batch in batches if batch.num_rows]
+    if not plain:
+        return Sorted(IN_FLIGHT_SCHEMA.empty_table(), 0)
+    table = pa.Table.from_batches(plain).unify_dictionaries().combine_chunks()
+    named = {name: chunk_of(table[name]) for name in table.schema.names}
+    for name in TEXT:
+        named[name] = in_order(named[name])
+    columns = list(named.values())
+    code, size = row_codes(named)
+    order, repeats = first_of_each(code, size)
+    divergent = 0
+    if len(repeats):
+        divergent = count_divergent(named, code, order, repeats)
+    if np.array_equal(order, np.arange(len(code))):
+        return Sorted(pa.table(columns, schema=IN_FLIGHT_SCHEMA), divergent)
+    return Sorted(pa.table([take(one, order) for one in columns], IN_FLIGHT_SCHEMA), divergent)
+
+
+def chunk_of(column: pa.ChunkedArray) -> pa.Array:
+    """The one chunk of a combined column."""
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def in_order(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """A column of text whose dictionary is sorted by bytes, whatever order it came together in."""
+    rank, _ = ranks(column)
+    words = sorted({word.encode() for word in column.dictionary.to_pylist()})
+    index = pa.array(rank - 1, column.indices.type)
+    return pa.DictionaryArray.from_arrays(index, pa.array(words, pa.binary()).cast(pa.string()))
+
+
+def row_codes(columns: dict[str, pa.Array]) -> tuple[Ints, int]:
+    """(n,) codes that sort as (tick, key, name, over), and a number above all of them.
+
+    Args:
+      columns: by name; those in TEXT with sorted dictionaries.
+    """
+    code = np.zeros(len(columns["tick"]), dtype=np.int64)
+    size = 1
+    for name in ("tick", "key", "name", "over"):
+        if name in TEXT:  # sorted by in_order: indices are ranks
+            rank, count = columns[name].indices.to_numpy(), max(1, len(columns[name].dictionary))
+        else:
+            rank, count = ranks(columns[name])
+        code *= count
+        code += rank
+        size *= count
+    return code, size
+
+
+def ranks(column: pa.DictionaryArray) -> tuple[Ints, int]:
+    """(n,) ranks of the values of a dictionary column, null lowest, and how many there are."""
+    values = column.dictionary.to_pylist()
+    words = [value.encode() if isinstance(value, str) else value for value in values]
+    place = {word: i + 1 for i, word in enumerate(sorted(set(words)))}
+    table = np.array([0, *(place[word] for word in words)], dtype=np.int64)
+    index = column.indices
+    if index.null_count:
+        index = index.fill_null(-1)
+    return table[index.to_numpy(zero_copy_only=False).astype(np.int64) + 1], len(place) + 1
+
+
+def first_of_each(code: Ints, size: int) -> tuple[Ints, Ints]:
+    """Rows in order of their codes, the first of each; and the rows that are left over."""
+    n = len(code)
+    if size <= 4 * n + 1024:
+        order = np.full(size, n, dtype=np.int64)
+        order[code[::-1]] = np.arange(n - 1, -1, -1)  # the last write is the first row
+        order = order[order < n]
+        if len(order) == n:
+            return order, np.zeros(0, dtype=np.int64)
+        kept = np.zeros(n, dtype=bool)
+        kept[order] = True
+        return order, np.flatnonzero(~kept)
+    order = np.argsort(code, kind="stable")
+    fresh = np.concatenate([[True], np.diff(code[order]) != 0])
+    return order[fresh], order[~fresh]
+
+
+def count_divergent(columns: dict[str, pa.Array], code: Ints, order: Ints, repeats: Ints) -> int:
+    """How many repeated rows differ from the row that is kept, in value or error."""
+    kept = order[np.searchsorted(code[order], code[repeats])]
+    differs = np.zeros(len(repeats), dtype=bool)
+    for name in ("value", "stddev"):
+        mine = take(columns[name], repeats).to_pylist()
+        first = take(columns[name], kept).to_pylist()
+        differs |= np.array([a != b for a, b in zip(mine, first, strict=True)], dtype=bool)
+    return int(differs.sum())
+
+
+def take(column: pa.Array, order: Ints) -> pa.Array:
+    """Rows of a column in an order: dictionaries stay, lists of one length move as one."""
+    if pa.types.is_dictionary(column.type):
+        if len(column.dictionary) == 1 and len(order) <= len(column) and not column.null_count:
+            return column.slice(0, len(order))
+        if column.null_count:
+            return pa.DictionaryArray.from_arrays(
+                pc.take(column.indices, pa.array(order)), column.dictionary
+            )
+        index = column.indices.to_numpy(zero_copy_only=False)[order]
+        return pa.DictionaryArray.from_arrays(pa.array(index), column.dictionary)
+    offsets = column.offsets.to_numpy()
+    lengths = np.diff(offsets)
+    width = int(lengths[0]) if len(lengths) else 0
+    if column.null_count or not width or np.any(lengths != width):
+        return pc.take(column, pa.array(order))
+    values = column.values.to_numpy()[offsets[0] : offsets[-1]].reshape(-1, width)[order]
+    return pa.ListArray.from_arrays(
+        pa.array(np.arange(len(order) + 1, dtype=np.int32) * width),
+        pa.array(values.reshape(-1)),
+        type=NUMBERS,
+    )
+
+
+def file_table(table: pa.Table) -> pa.Table:
+    """In-flight columns -> the columns of a file; text stays dictionary-encoded."""
+    columns, fields = [], []
+    for field, column in zip(RELEASE_SCHEMA, table.columns, strict=True):
+        array = column
+        if pa.types.is_dictionary(column.type) and not pa.types.is_string(field.type):
+            array = pa.chunked_array([decoded(chunk) for chunk in column.chunks], type=field.type)
+        columns.append(array)
+        fields.append(field.with_type(array.type))
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def decoded(column: pa.DictionaryArray) -> pa.Array:
+    """A dictionary column of numbers or times as plain values."""
+    return column.dictionary.take(column.indices)

@@ -1,0 +1,196 @@
+"""Sinks: the only way out of a pipeline, and releases are all they take."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dpcore.plan import Plan
+from transforms.release.table import RELEASE_SCHEMA
+from transforms.sinks import place
+from transforms.sinks.folder import FolderWriter, Ranges, Writer, WriteRanges, releases_only
+from transforms.sinks.formats import texts
+from transforms.sinks.held import HeldWriter, twice
+from transforms.sinks.sorted_table import Sorted
+
+BIGQUERY_TYPES = {
+    "tick": "INTEGER",
+    "tick_start": "TIMESTAMP",
+    "tick_end": "TIMESTAMP",
+    "over": "INTEGER",
+    "window": "INTEGER",
+    "epsilon": "FLOAT",
+    "delta": "FLOAT",
+    "value": "FLOAT",
+    "stddev": "FLOAT",
+}
+"""Everything else is STRING."""
+
+
+def ranges_of(plan: Plan, every: int) -> Ranges:
+    """Files of a plan's releases."""
+    return Ranges(every, plan.clock.ticks, plan.keys.live_blocks)
+
+
+def files_of(plan: Plan, every: int, form: str) -> list[str]:
+    """Names of all files of a plan's releases, in order; the plan's clock must have an end."""
+    ranges = ranges_of(plan, every)
+    assert ranges.total is not None
+    firsts = range(0, ranges.total, every)
+    return [
+        place.file_name(first, first + ranges.size(ranges.of(first)) - 1, form) for first in firsts
+    ]
+
+
+@beam.typehints.with_input_types(pa.RecordBatch)
+class WriteFolder(beam.PTransform):
+    """Files of aligned ranges of ticks, sorted by (tick, key, name, over), moved into place whole.
+
+    Releases (first, last tick) of each file. Does not write ``_plan.json`` or ``_COMPLETE``: see
+    sinks_place.prepare and finish, which the launcher calls before and after the run. Held back,
+    it writes into ``_held`` of the folder: see sinks_held.publish.
+
+    Args:
+      plan: says which ticks and blocks to wait for.
+      folder: path, or a bucket that Beam's FileSystems know.
+      form: parquet, csv or ndjson.
+      every: ticks a file covers.
+      hold: whether the files wait in ``_held``; then one that contradicts what is there fails.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: str,
+        form: str = "parquet",
+        every: int = 128,
+        hold: bool = False,
+    ) -> None:
+        super().__init__()
+        self._ranges = ranges_of(plan, every)
+        self._writer: Writer = FolderWriter(str(folder), form)
+        if hold:
+            self._writer = HeldWriter(str(folder), form, twice(plan))
+
+    def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
+        """Release batches -> (first, last tick)."""
+        return releases | "Ranges" >> WriteRanges(self._ranges, self._writer)
+
+
+@dataclass(frozen=True)
+class TableWriter(Writer):
+    """A table for people on standard output.
+
+    Attributes:
+      hold: whether it waits in this process for ``print_held``.
+    """
+
+    hold: bool = False
+
+    def write(self, first: int, last: int, ready: Sorted) -> int:
+        """See Writer."""
+        if self.hold:
+            _waiting[first] = "".join(table_lines(ready.table))
+            return 0
+        sys.stdout.write("".join(table_lines(ready.table)))
+        sys.stdout.flush()
+        return 0
+
+
+_waiting: dict[int, str] = {}
+"""First tick of a range -> its table: what runs in this process have not shown yet."""
+
+
+def forget_held() -> None:
+    """Drops what was not shown; call before a run."""
+    _waiting.clear()
+
+
+def print_held() -> None:
+    """Shows what waited, in order of ticks."""
+    for first in sorted(_waiting):
+        sys.stdout.write(_waiting[first])
+    sys.stdout.flush()
+    forget_held()
+
+
+def table_lines(table: pa.Table) -> Iterator[str]:
+    """Aligned rows: tick start, key, name, over, value, stddev."""
+    shown = ["tick_start", "key", "name", "over", "value", "stddev"]
+    columns = [texts(table[name]).fill_null("all" if name == "over" else "") for name in shown]
+    lines = [tuple(shown), *zip(*(column.to_pylist() for column in columns), strict=True)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(shown))]
+    for line in lines:
+        padded = [word.ljust(width) for word, width in zip(line, widths, strict=True)]
+        yield "  ".join(padded).rstrip() + "\n"
+
+
+@beam.typehints.with_input_types(pa.RecordBatch)
+class WriteTable(beam.PTransform):
+    """Prints releases as a table, range by range of ticks.
+
+    Args:
+      plan: says which ticks and blocks to wait for. every: ticks of a table.
+      hold: whether it waits for ``print_held``, on a runner in this process.
+    """
+
+    def __init__(self, plan: Plan, every: int = 128, hold: bool = False) -> None:
+        super().__init__()
+        self._ranges = ranges_of(plan, every)
+        self._writer = TableWriter(hold)
+
+    def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
+        """Release batches -> (first, last tick)."""
+        return releases | "Ranges" >> WriteRanges(self._ranges, self._writer)
+
+
+def to_records(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Rows as BigQuery takes them: times as text; no list instead of null, no infinity."""
+    for row in releases_only(batch).to_pylist():
+        for name in ("tick_start", "tick_end"):
+            row[name] = row[name].isoformat()
+        row["stddev"] = row["stddev"] or []
+        yield row
+
+
+def bigquery_schema() -> dict[str, Any]:
+    """RELEASE_SCHEMA in BigQuery's words."""
+    return {
+        "fields": [
+            {
+                "name": field.name,
+                "type": BIGQUERY_TYPES.get(field.name, "STRING"),
+                "mode": "REPEATED" if pa.types.is_list(field.type) else "NULLABLE",
+            }
+            for field in RELEASE_SCHEMA
+        ]
+    }
+
+
+@beam.typehints.with_input_types(pa.RecordBatch)
+class WriteBigQuery(beam.PTransform):
+    """Appends releases to a table through Beam's connector; a retry may append a row again.
+
+    Readers keep one row of each (release, key, tick, name, over): repeats are identical.
+    """
+
+    def __init__(self, table: str) -> None:
+        super().__init__()
+        self._table = table
+
+    def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
+        """Release batches -> rows."""
+        from apache_beam.io.gcp.bigquery import BigQueryDisposition, WriteToBigQuery
+
+        records = releases | "Records" >> beam.FlatMap(to_records).with_output_types(dict)
+        return records | "Append" >> WriteToBigQuery(
+            self._table,
+            schema=bigquery_schema(),
+            create_disposition=BigQueryDisposition.CREATE_IF_NEEDED,
+            write_disposition=BigQueryDisposition.WRITE_APPEND,
+        )

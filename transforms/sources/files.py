@@ -1,0 +1,314 @@
+"""A source made of files: check, split, decode. Works wherever Beam has a file system.
+
+Splits are row groups (Parquet) or runs of whole lines (big text files); of other formats a file is
+one split. Only splits are ever redistributed; batches stay where they are decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.errors import ConfigError
+from transforms.decode.avro import decode_avro
+from transforms.decode.canonical import Decoded, assemble
+from transforms.decode.columnar import decode_arrow, decode_parquet, parquet_groups, whole_file
+from transforms.decode.csv import check_delimiter, decode_csv
+from transforms.decode.encoding import UTF_8, check_encoding, width_of
+from transforms.decode.formats import FORMATS
+from transforms.decode.lines import CHUNK_BYTES, LINE_BYTES
+from transforms.decode.ndjson import decode_ndjson
+from transforms.decode.schema import EventSchema
+from transforms.decode.text_form import TextForm
+from transforms.runtime import counters
+from transforms.sources import matching
+from transforms.sources.csv_head import Head, check_head, csv_head
+from transforms.sources.text_file import TextFile, behind, first_lines
+from transforms.sources.wrong_format import kind_of, kind_of_text
+
+SPLIT_BYTES = 64 * 2**20
+SPLIT_ROWS = 2**21
+ALL = -1
+"""End of a split that goes to the end of its file."""
+
+_TEXT = ("csv", "ndjson")
+_CHECKED_FILES = 8
+_BLOCK = 4 * 2**20
+_SOMEWHERE = 1 << 40
+"""A number of a line that is behind every header."""
+
+
+class Split(NamedTuple):
+    """A part of a file that one worker decodes.
+
+    Attributes:
+      path: of the file.
+      start: first byte (text) or row group (Parquet).
+      end: behind the last one; ALL goes to the end of the file.
+      first: number of the first line, for text.
+      size: bytes that this split stands for in the progress.
+    """
+
+    path: str
+    start: int
+    end: int
+    first: int
+    size: int
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Which files, and how to read them.
+
+    Attributes:
+      form: csv, ndjson, parquet, arrow or avro. Text may be compressed (.gz, .bz2, .xz).
+      path: a path, a folder (with a slash at its end) or a glob.
+      delimiter: of CSV.
+      line_bytes: longest line of a text.
+      columns: of CSV without a header, in order; None where there is one.
+      encoding: of CSV.
+      quoted_newlines: whether quoted fields of CSV may hold newlines.
+      chunk_bytes: how much of a text to decode at a time; no result depends on it.
+    """
+
+    form: str
+    path: str
+    delimiter: str = ","
+    line_bytes: int = LINE_BYTES
+    columns: tuple[str, ...] | None = None
+    encoding: str = UTF_8
+    quoted_newlines: bool = False
+    chunk_bytes: int = CHUNK_BYTES
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMATS:
+            raise ConfigError("source", self.form, f"is no format; use {', '.join(FORMATS)}.")
+        check_delimiter(self.delimiter)
+
+    @property
+    def text(self) -> TextForm:
+        """How a text is written."""
+        if self.form != "csv":
+            return TextForm(line_bytes=self.line_bytes)
+        return TextForm(
+            self.delimiter,
+            self.line_bytes,
+            self.columns,
+            check_encoding(self.encoding),
+            self.quoted_newlines,
+        )
+
+    @property
+    def field(self) -> str:
+        """The setting that holds the path."""
+        return f"source.{self.form}"
+
+    def match(self) -> tuple[matching.File, ...]:
+        """The files, in order of their paths. Raises ConfigError if there is none."""
+        return matching.match(self.path, self.field)
+
+    def check(self, matched: tuple[matching.File, ...], schema: EventSchema) -> None:
+        """Holds names and types of columns of a file against the schema. Reads no event.
+
+        Looks at the first file that can be read; the others are checked as they are decoded.
+
+        Raises:
+          ConfigError: a column is missing or of a wrong type, or the files are of another format.
+        """
+        full = [file for file in matched if file.size][:_CHECKED_FILES]
+        for file in full:
+            if self._check_one(file.path, schema):
+                return
+        if full:
+            raise ConfigError(
+                self.field, full[0].path, f"cannot be read as {self.form}; is it another format?"
+            )
+
+    def _check_one(self, path: str, schema: EventSchema) -> bool:
+        if not (self.form in _TEXT and matching.is_compressed(path)):
+            start = matching.first_bytes(path, 16)
+            self._refuse(path, kind_of(start, self.form, self.text.encoding))
+        if self.form in _TEXT:
+            first = first_lines(path, self.text).lines
+            self._refuse(path, kind_of_text(first[0][:256], self.form) if first else None)
+        if self.form == "ndjson":
+            return True
+        if self.form == "csv":
+            try:
+                check_head(path, self.field, self.text, schema)
+            except matching.Unreadable:
+                return False
+            return True
+        if self.form == "avro":
+            header = matching.avro_header(path)
+            if header is not None:
+                schema.require(header.fields, path)
+            return header is not None
+        found = matching.arrow_schema(self.form, path)
+        if found is None:
+            return False
+        schema.require(found.names, path)
+        empty = {name: pa.nulls(0, found.field(name).type) for name in schema.needed}
+        assemble(empty, np.zeros(0, dtype=np.int64), schema, path)
+        return True
+
+    def _refuse(self, path: str, other: str | None) -> None:
+        if other is not None:
+            raise ConfigError(self.field, path, f"holds {other}.")
+
+    def splits(self, file: matching.File) -> Iterator[Split]:
+        """Cuts a file into parts that can be decoded apart."""
+        if not file.size:
+            return
+        if self.form == "parquet":
+            yield from _row_groups(file)
+        elif self._can_be_cut(file.path) and file.size > SPLIT_BYTES:
+            yield from _line_runs(file)
+        else:
+            yield Split(file.path, 0, ALL, 1, file.size)
+
+    def _can_be_cut(self, path: str) -> bool:
+        """Whether every byte of a newline ends a record, wherever one begins to read."""
+        if self.form not in _TEXT or matching.is_compressed(path):
+            return False
+        return not self.text.quoted_newlines and width_of(self.text.encoding) == 1
+
+    def parts(self, file: matching.File, count: int) -> Iterator[Split]:
+        """Up to so many places inside a file to read from, the last first; few formats have some.
+
+        Numbers of lines are not known there.
+        """
+        places = range(count - 1, 0, -1)
+        if self.form == "parquet":
+            with _open_arrow(file.path) as opened:
+                groups = parquet_groups(opened)
+            n = len(groups.rows) if groups is not None else 0
+            for group in sorted({n * place // count for place in places} - {0}, reverse=True):
+                yield Split(file.path, group, group + 1, 0, 0)
+        elif self._can_be_cut(file.path):
+            for place in places:
+                begin = _behind_newline(file, file.size * place // count)
+                if begin is not None:
+                    yield Split(file.path, begin, ALL, _SOMEWHERE, 0)
+
+    def decode(self, split: Split, schema: EventSchema) -> Iterator[Decoded]:
+        """A split -> canonical batches; counts the bytes it reads."""
+        path = split.path
+        if self.form in _TEXT:
+            yield from self._decode_text(split, schema)
+            return
+        if self.form == "parquet":
+            groups = None if split.end == ALL else range(split.start, split.end)
+            with _open_arrow(path) as file:
+                yield from decode_parquet(file, schema, path, groups)
+        elif self.form == "arrow":
+            with _open_arrow(path) as file:
+                yield from decode_arrow(file, schema, path)
+        else:
+            with matching.open_raw(path) as raw:
+                yield from decode_avro(raw, schema, path)
+        counters.add("bytes", split.size)
+
+    def _decode_text(self, split: Split, schema: EventSchema) -> Iterator[Decoded]:
+        head = Head((), 0, ())
+        if self.form == "csv":
+            try:
+                found = csv_head(split.path, self.text)
+            except matching.Unreadable:
+                found = None
+                yield whole_file(split.path)
+            if found is None:
+                counters.add("bytes", split.size)
+                return
+            head = found
+        with matching.open_raw(split.path) as raw:
+            if split.start:
+                raw.seek(split.start)
+            size = None if split.end == ALL else split.end - split.start
+            moved = _Moved(raw, split)
+            text = TextFile(raw, split.path, self.text, not split.start, size, moved.tell)
+            whole = text.chunks(split.first, self.form == "csv", chunk_bytes=self.chunk_bytes)
+            pieces = behind(whole, head.number)
+            if self.form == "csv":
+                yield from decode_csv(
+                    pieces,
+                    head.names,
+                    schema,
+                    split.path,
+                    self.delimiter,
+                    self.quoted_newlines,
+                )
+            else:
+                yield from decode_ndjson(pieces, schema, split.path)
+            moved.end()
+            if text.broken:
+                yield whole_file(split.path)
+
+
+class _Moved:
+    """Counts stored bytes of a split as they are read."""
+
+    def __init__(self, raw: BinaryIO, split: Split) -> None:
+        self._raw = raw
+        self._counted = split.start
+        self._end = split.start + split.size
+
+    def tell(self) -> None:
+        """Takes note of how far the file was read."""
+        self._to(self._raw.tell())
+
+    def end(self) -> None:
+        """Takes note of its end."""
+        self._to(self._end)
+
+    def _to(self, at: int) -> None:
+        counters.add("bytes", max(0, at - self._counted))
+        self._counted = max(at, self._counted)
+
+
+def _open_arrow(path: str) -> Any:
+    return pa.memory_map(path) if matching.is_local(path) else matching.open_raw(path)
+
+
+def _row_groups(file: matching.File) -> Iterator[Split]:
+    with _open_arrow(file.path) as opened:
+        groups = parquet_groups(opened)
+    if groups is None or not groups.rows:
+        yield Split(file.path, 0, ALL, 0, file.size)
+        return
+    count, start, rows = len(groups.rows), 0, 0
+    for i, more in enumerate(groups.rows):
+        rows += more
+        if rows >= SPLIT_ROWS or i == count - 1:
+            size = file.size * (i + 1) // count - file.size * start // count
+            yield Split(file.path, start, i + 1, 0, size)
+            start, rows = i + 1, 0
+
+
+def _behind_newline(file: matching.File, at: int) -> int | None:
+    """Where the first line begins that begins behind an offset; None if it is far."""
+    with matching.open_raw(file.path) as raw:
+        raw.seek(at)
+        found = raw.read(_BLOCK).find(b"\n")
+    return None if found < 0 or at + found + 1 >= file.size else at + found + 1
+
+
+def _line_runs(file: matching.File) -> Iterator[Split]:
+    """Cuts behind a newline after every SPLIT_BYTES, counting lines on the way."""
+    start, first, at, line = 0, 1, 0, 1
+    with matching.open_raw(file.path) as raw:
+        while block := raw.read(_BLOCK):
+            due = start + SPLIT_BYTES - at
+            cut = block.find(b"\n", max(0, due)) + 1 if due < len(block) else 0
+            if cut:
+                line_here = line + block.count(b"\n", 0, cut)
+                yield Split(file.path, start, at + cut, first, at + cut - start)
+                start, first = at + cut, line_here
+            line += block.count(b"\n")
+            at += len(block)
+    if at > start:
+        yield Split(file.path, start, at, first, at - start)

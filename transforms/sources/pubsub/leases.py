@@ -1,0 +1,110 @@
+"""Messages that were sent on and wait for their bundle to be safe: kept, then acknowledged.
+
+Pub/Sub gives a message again when its ack deadline passes, so the deadline is moved on until the
+runner says that the bundle is safe, or until that is not to be expected any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from transforms.runtime import counters
+from transforms.runtime.pubsub_client import patiently
+
+CALL = 1_000
+"""Ack ids of one call: well below the 512 KiB that a call may have."""
+GIVEN_UP = 1_800.0
+"""Seconds after which a bundle that nobody declared safe is left to come again."""
+ACK_SECONDS = 60.0
+"""How long an acknowledgement is tried; what fails comes again, and its ids are known."""
+
+_log = logging.getLogger("weir.pubsub")
+
+
+class Leases:
+    """What one reader holds. Thread-safe; a daemon thread moves the deadlines on.
+
+    Args:
+      client: a SubscriberClient.
+      subscription: its full name.
+      seconds: the subscription's ack deadline.
+    """
+
+    def __init__(self, client: Any, subscription: str, seconds: int) -> None:
+        self._client, self._subscription, self._seconds = client, subscription, seconds
+        self._held: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hold(self, ids: Sequence[str]) -> None:
+        """Keeps messages from now on."""
+        now = time.monotonic()
+        with self._lock:
+            self._held.update(dict.fromkeys(ids, now))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
+                self._thread.start()
+
+    def acknowledge(self, ids: Sequence[str]) -> None:
+        """The messages are safe with the runner: the server may forget them."""
+        with self._lock:
+            for one in ids:
+                self._held.pop(one, None)
+        for start in range(0, len(ids), CALL):
+            self._client.acknowledge(
+                subscription=self._subscription,
+                ack_ids=list(ids[start : start + CALL]),
+                retry=patiently(ACK_SECONDS),
+                timeout=10.0,
+            )
+
+    def give_back(self, ids: Sequence[str] | None = None) -> None:
+        """Lets messages (all, without ids) come again now; they never were safe with the runner."""
+        with self._lock:
+            gone = list(self._held) if ids is None else list(ids)
+            for one in gone:
+                self._held.pop(one, None)
+        self._modify(gone, 0)
+
+    def close(self) -> None:
+        """Moves no deadline on any more."""
+        self._closed.set()
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._seconds / 3):
+            self.extend()
+
+    def extend(self) -> None:
+        """Moves on the deadlines of what has been held for a while; gives up what is hopeless."""
+        now = time.monotonic()
+        with self._lock:
+            lost = [one for one, since in self._held.items() if now - since > GIVEN_UP]
+            for one in lost:
+                del self._held[one]
+            due = [one for one, since in self._held.items() if now - since > self._seconds / 4]
+        if lost:
+            counters.add("leases_given_up", len(lost))
+        self._modify(due, self._seconds)
+
+    def _modify(self, ids: Sequence[str], seconds: int) -> None:
+        for start in range(0, len(ids), CALL):
+            try:
+                self._client.modify_ack_deadline(
+                    subscription=self._subscription,
+                    ack_ids=list(ids[start : start + CALL]),
+                    ack_deadline_seconds=seconds,
+                    retry=None,
+                    timeout=5.0,
+                )
+            except Exception as error:
+                # The server is away. What it gives again is a repeat, which its id shows.
+                _log.warning("ack deadlines could not be moved: %s", type(error).__name__)
+                return

@@ -1,0 +1,323 @@
+"""One reader of a subscription: always one question on its way, its answers kept until safe.
+
+The question waits at the server for its first message. While it waits, short ones that do not wait
+are sent beside it: only their answers tell a silent stream from a slow server.
+
+Readers live in the worker process, not in a DoFn: a runner makes and drops DoFns as it likes, but
+between two turns of a reader in the same process nothing has been lost. A turn that does not follow
+the last one here means that the job started, or went back to a checkpoint: what was sent on since
+then comes again, so it is given back and the watermark is held for one ack deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from transforms.decode.messages import Message
+from transforms.runtime import counters
+from transforms.runtime.pubsub_client import subscriber
+from transforms.runtime.stream_time import PRESENT, StreamTime
+from transforms.sources.pubsub.acks import Confirmations
+from transforms.sources.pubsub.leases import Leases
+from transforms.sources.pubsub.watermark import Frontier
+
+MESSAGES = 1_000
+"""Messages of one answer, at most: what the server allows."""
+BYTES = 8 << 20
+"""Bytes of one answer, about, at most: Pub/Sub's own answers hold 10 MB."""
+FIRST = 100
+"""Messages of the first answer: how large they are is not known yet."""
+QUESTION = 30.0
+"""Seconds that a question waits for its first message."""
+PROBE = 0.2
+"""Seconds that a question waits before a short one goes beside it, and between short ones."""
+LONGEST_PAUSE = 5.0
+"""Seconds between questions while the server is away, at most."""
+
+_log = logging.getLogger("weir.pubsub")
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What to read, and how.
+
+    Attributes:
+      name: projects/P/subscriptions/S.
+      ack_seconds: its ack deadline.
+      slack: microseconds until a published message can be pulled, at most.
+      timestamp: attribute that says when a message arrived, in place of its publish time: RFC 3339,
+        or milliseconds since 1970.
+      stream: what wall time stands for. host: an emulator; None is Google's.
+    """
+
+    name: str
+    ack_seconds: int = 10
+    slack: int = 500_000
+    timestamp: str | None = None
+    stream: StreamTime = PRESENT
+    host: str | None = None
+
+
+class Pulled(NamedTuple):
+    """One answer.
+
+    Attributes:
+      messages: what it holds. ids: their ack ids. full: as many as were asked for.
+    """
+
+    messages: list[Message]
+    ids: list[str]
+    full: bool
+
+
+@dataclass
+class Question:
+    """A call to the server.
+
+    Attributes:
+      call: future of the answer. asked: wall time, microseconds. count: messages asked for.
+      done: its answer was taken.
+    """
+
+    call: Any
+    asked: int
+    count: int
+    done: bool = False
+
+
+class Reader:
+    """See above.
+
+    Args:
+      subscription: what to read.
+      later: whether to believe a bundle safe one checkpoint later than the runner says.
+      client: a SubscriberClient, for tests. now: wall seconds since 1970, for tests.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        later: bool = False,
+        client: Any = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._from, self._now = subscription, now
+        self._client = client or subscriber(subscription.host)
+        self.leases = Leases(self._client, subscription.name, subscription.ack_seconds)
+        self.confirmations = Confirmations(self.leases.acknowledge, later)
+        self.frontier = self._new_frontier()
+        self._ask_server = pull_call(self._client)
+        self._open: Question | None = None
+        self._probe: Question | None = None
+        self._next_probe = 0
+        self._next_turn: int | None = None
+        self._mean = BYTES / FIRST
+        self._failures = 0
+        self._closed = False
+
+    def _new_frontier(self) -> Frontier:
+        hold = self._from.ack_seconds * 1_000_000
+        return Frontier(self._from.stream, self._from.slack, hold, self.wall())
+
+    def wall(self) -> int:
+        """Microseconds since 1970."""
+        return int(self._now() * 1e6)
+
+    def begin(self, turn: int) -> None:
+        """A turn begins; one that is not the next is a start."""
+        if turn != self._next_turn:
+            self.confirmations.restart()
+            self.leases.give_back()
+            self.frontier = self._new_frontier()
+        self._next_turn = turn + 1
+
+    def take(self, wait: float) -> Pulled | None:
+        """The next answer, or None if there was none within ``wait`` seconds."""
+        if self._open is None:
+            self._open = self._ask(False)
+        probe = self._probe
+        if probe is not None and probe.call.done():
+            self._probe = None
+            # What the open question got by now is older than what the short one did not get.
+            pulled = self._answer(probe, 0.0, says_silence=not self._open.call.done())
+            if pulled is not None:
+                return pulled
+        pulled = self._answer(self._open, wait)
+        if self._open.done:
+            self._next_probe = self.wall() + int(PROBE * 1e6)
+            self._open = None if self._failures else self._ask(False)
+        elif self._probe is None and self.wall() >= self._next_probe:
+            self._next_probe = self.wall() + int(PROBE * 1e6)
+            self._probe = self._ask(True)
+        return pulled
+
+    def reached(self) -> int | None:
+        """The frontier, but not past what a short question may be bringing."""
+        cap = None
+        if self._probe is not None:
+            cap = self._from.stream.at(self._probe.asked - self._from.slack)
+        return self.frontier.at(self.wall(), cap)
+
+    def _answer(self, question: Question, wait: float, says_silence: bool = True) -> Pulled | None:
+        """What a question brought; None if nothing yet, or nothing at all (then it is done)."""
+        import grpc
+
+        try:
+            answer = question.call.result(timeout=wait)
+        except grpc.FutureTimeoutError:
+            return None
+        except (grpc.RpcError, grpc.FutureCancelledError) as error:
+            question.done = True
+            self._note_failure(error)
+            return None
+        question.done, self._failures = True, 0
+        found = answer.received_messages
+        if not found:
+            if says_silence:
+                self.frontier.silent(question.asked)
+            return None
+        messages = [self._message(one.message) for one in found]
+        size = sum(len(message.data) for message in messages)
+        self._mean = max(1.0, (self._mean + size / len(messages)) / 2)
+        counters.add("messages", len(messages))
+        counters.add("bytes", size)
+        return Pulled(messages, [one.ack_id for one in found], len(found) >= question.count)
+
+    def is_well(self) -> bool:
+        """Whether the last answer was one."""
+        return not self._failures
+
+    @property
+    def pause(self) -> float:
+        """Seconds to wait before the next turn: longer while the server is away."""
+        if self._failures:
+            return float(min(LONGEST_PAUSE, 0.1 * 2 ** min(self._failures, 10)))
+        return 0.05
+
+    def close(self) -> None:
+        """Reads no more: what nobody took is given back, what was sent on may be acknowledged."""
+        self._closed = True
+        for question in (self._open, self._probe):
+            if question is None or question.done or question.call.cancel():
+                continue
+            if question.call.exception() is None:
+                found = question.call.result().received_messages
+                self.leases.give_back([one.ack_id for one in found])
+        self._open = self._probe = None
+        self.leases.close()
+
+    def _ask(self, at_once: bool) -> Question:
+        count = min(MESSAGES, max(1, round(BYTES / self._mean)))
+        asked = self.wall()
+        question = Question(self._ask_server(self._from.name, count, at_once), asked, count)
+        question.call.add_done_callback(self._hold)
+        return question
+
+    def _hold(self, call: Any) -> None:
+        """As soon as they are here: a turn may be long in coming."""
+        if call.cancelled() or call.exception() is not None:
+            return
+        ids = [one.ack_id for one in call.result().received_messages]
+        if ids and not self._closed:
+            self.leases.hold(ids)
+
+    def _note_failure(self, error: Any) -> None:
+        import grpc
+
+        code = error.code() if isinstance(error, grpc.Call) else None
+        if code == grpc.StatusCode.DEADLINE_EXCEEDED:  # it waited, and nothing came
+            return
+        if code == grpc.StatusCode.RESOURCE_EXHAUSTED:  # an answer too large, or too many of them
+            self._mean *= 2
+        self._failures += 1
+        self.frontier.failed(self.wall())
+        counters.add("source_errors")
+        name = "UNKNOWN" if code is None else code.name
+        if self._failures & (self._failures - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
+            _log.warning("%s cannot be read (%s); trying on", self._from.name, name)
+
+    def _message(self, message: Any) -> Message:
+        stamp = None
+        if self._from.timestamp is not None:
+            stamp = read_stamp(message.attributes.get(self._from.timestamp))
+        if stamp is None:
+            published = message.publish_time
+            stamp = self._from.stream.at(published.seconds * 1_000_000 + published.nanos // 1000)
+        return Message(message.message_id, message.data, stamp)
+
+
+def read_stamp(text: str | None) -> int | None:
+    """RFC 3339, or milliseconds since 1970 -> microseconds since 1970; None if it is neither."""
+    if not text:
+        return None
+    try:
+        if text.lstrip("-").isdigit():
+            found = int(text) * 1000
+        else:
+            moment = datetime.fromisoformat(text)
+            found = None if moment.tzinfo is None else int(moment.timestamp() * 1e6)
+    except (ValueError, OverflowError):
+        return None
+    return found if found is not None and abs(found) < 1 << 58 else None
+
+
+def pull_call(client: Any) -> Callable[[str, int, bool], Any]:
+    """(subscription, count, at once) -> future of an answer, as plain protocol messages."""
+    from google.pubsub_v1.types import PullRequest, PullResponse
+
+    pull = client.transport.grpc_channel.unary_unary(
+        "/google.pubsub.v1.Subscriber/Pull",
+        request_serializer=PullRequest.serialize,
+        response_deserializer=PullResponse.pb().FromString,
+    )
+
+    def ask(subscription: str, count: int, at_once: bool) -> Any:
+        request = PullRequest(
+            subscription=subscription, max_messages=count, return_immediately=at_once
+        )
+        route = (("x-goog-request-params", f"subscription={subscription}"),)
+        return pull.future(request, timeout=QUESTION, metadata=route)
+
+    return ask
+
+
+class _Shelf:
+    """Readers of this process, by run and number, each with its users."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readers: dict[tuple[str, int], Reader] = {}
+        self._users: dict[str, int] = {}
+
+    def join(self, run: str) -> None:
+        """A DoFn of a run is set up."""
+        with self._lock:
+            self._users[run] = self._users.get(run, 0) + 1
+
+    def leave(self, run: str) -> None:
+        """A DoFn of a run is gone; with the last one its readers close."""
+        with self._lock:
+            self._users[run] -= 1
+            if self._users[run]:
+                return
+            del self._users[run]
+            closing = [self._readers.pop(key) for key in list(self._readers) if key[0] == run]
+        for reader in closing:
+            reader.close()
+
+    def reader(self, run: str, number: int, subscription: Subscription, later: bool) -> Reader:
+        """The reader of a run with this number; made if this process has none."""
+        with self._lock:
+            found = self._readers.get((run, number))
+            if found is None:
+                found = self._readers[run, number] = Reader(subscription, later)
+            return found
+
+
+SHELF = _Shelf()

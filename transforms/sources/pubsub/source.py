@@ -1,0 +1,207 @@
+"""Reading a Pub/Sub subscription on any runner: a splittable DoFn of few, big elements.
+
+A turn of a reader pulls for a fraction of a second, sends on each answer as one or a few record
+batches, moves its watermark and lets go. Messages are acknowledged when the runner says that the
+bundle is safe (on Flink: after a checkpoint). So none is lost; one may come again, and its id shows
+it: a stream without ``schema.id`` counts it twice after a crash.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Duration, Timestamp
+
+from dpcore.leaves.clock import Clock
+from transforms.decode.formats import emit
+from transforms.decode.messages import MessageDecoder, earliest
+from transforms.runtime.dead_letters import DEAD
+from transforms.runtime.flink_quirks import on_flink
+from transforms.sources.pubsub.drain import HASTES
+from transforms.sources.pubsub.reader import SHELF, Reader, Subscription
+from transforms.sources.pubsub.restriction import TurnProvider
+from transforms.sources.pubsub.watermark import BACKLOG
+
+TURN, LONG_TURN = 0.2, 2.0
+"""Seconds that a turn goes on pulling: a fiftieth of a tick, within these bounds."""
+WAIT = 0.05
+"""Seconds that a turn waits for an answer; an open question outlives it."""
+
+_TRACKER = beam.DoFn.RestrictionParam(TurnProvider())
+_WATERMARK = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
+
+
+class PullDoFn(beam.DoFn):
+    """Number of a reader, as text -> batches of events; dead letters tagged "dead".
+
+    As text, because Flink's runner names the coder of (element, restriction) after the element's
+    coder alone: two splittable DoFns over elements of one type, this and the Clock's, would get one
+    coder, and which of the two is left to chance.
+
+    Args:
+      subscription: what to read.
+      decoder: of its messages.
+      clock: the public clock: its delay is what the watermark stays behind, its end the end.
+      flink: whether the runner is Flink's, which drains without saying so (see haste) and declares
+        bundles safe too early (see pubsub_confirm).
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        decoder: MessageDecoder,
+        clock: Clock,
+        flink: bool = False,
+    ) -> None:
+        self._from, self._decoder, self._clock = subscription, decoder, clock
+        self._flink = flink
+        tick = clock.period / subscription.stream.speed / 1e6
+        self._turn = min(max(TURN, tick / 50), LONG_TURN)
+        self._run = uuid.uuid4().hex
+
+    def setup(self) -> None:
+        """Readers stay as long as a DoFn of the run is there."""
+        SHELF.join(self._run)
+
+    def teardown(self) -> None:
+        """See setup."""
+        SHELF.leave(self._run)
+
+    @beam.DoFn.unbounded_per_element()
+    def process(
+        self,
+        number: str,
+        finalizer: Any = beam.DoFn.BundleFinalizerParam,  # has to come before the tracker
+        tracker: Any = _TRACKER,
+        watermark: Any = _WATERMARK,
+    ) -> Iterator[Any]:
+        """One turn."""
+        later = self._flink and self._decoder.has_ids
+        reader = SHELF.reader(self._run, int(number), self._from, later)
+        reader.begin(tracker.current_restriction().number)
+        began = reader.confirmations.began()
+        haste = HASTES.of(f"{self._run} {number}", self._flink)
+        finalizer.register(haste.safe)  # also where nothing was pulled: runners expect something
+        if haste.drains() and tracker.try_claim(None):
+            return
+        stamp = watermark.current_watermark() or _floor(self._clock.start)
+        ids: list[str] = []
+        until = time.monotonic() + self._turn
+        while True:
+            pulled = reader.take(WAIT)
+            if pulled is None:
+                if self._turn > TURN and reader.is_well() and time.monotonic() < until:
+                    continue  # fewer turns: each costs Flink's runner memory
+                break
+            if not tracker.try_claim(len(ids)):
+                reader.leases.give_back(pulled.ids)
+                break
+            ids += pulled.ids
+            decoded = self._decoder.decode(pulled.messages)
+            for found in emit(iter(decoded)):
+                yield stamped(found, stamp)
+            first = earliest(decoded, pulled.messages)
+            if first is not None:
+                reader.frontier.answered(reader.wall(), first, pulled.full)
+            if time.monotonic() >= until:
+                break
+        finalizer.register(partial(reader.confirmations.safe, began, ids))
+        reached = self._reached(reader)
+        if reached > stamp:
+            watermark.set_watermark(reached)
+        elif watermark.current_watermark() is None:
+            watermark.set_watermark(stamp)
+        if self._is_over(reader, stamp) and tracker.try_claim(None):
+            return
+        tracker.defer_remainder(Duration.of(haste.wait(0 if ids else reader.pause)))
+
+    def _reached(self, reader: Reader) -> Timestamp:
+        """The watermark: the frontier less the delay, from the start of the clock on.
+
+        Never within the last 2 ms of a tick, whose timer may be set a little early (see runner).
+        """
+        at = reader.reached()
+        start, period = self._clock.start, self._clock.period
+        if at is None or at - self._clock.delay <= start:
+            return _floor(start)
+        past = at - self._clock.delay - start
+        if past % period >= period - 2000:
+            past = max(0, past - 2000)
+        return _floor(start + past)
+
+    def _is_over(self, reader: Reader, told: Timestamp) -> bool:
+        """Whether every tick of the clock is behind the reader and nothing is left to read.
+
+        All that was read is acknowledged by then, as no later turn would do it. Where messages
+        never cease, a minute behind the end is enough. The runner must have been
+        told so by an earlier turn: a job that ends at the moment at which its last timers are due
+        may end without them.
+        """
+        clock, wall = self._clock, reader.wall()
+        at = reader.reached()
+        if clock.ticks is None or at is None or reader.frontier.is_held(wall):
+            return False
+        end = clock.tick_start(clock.ticks)
+        if told.micros <= end:
+            return False
+        hold = int(self._from.ack_seconds * 1e6 * self._from.stream.speed)
+        past = at - clock.delay - end
+        if reader.frontier.is_idle() and not len(reader.leases):
+            return past >= hold
+        return past >= BACKLOG * self._from.stream.speed
+
+
+def stamped(found: Any, stamp: Timestamp) -> Any:
+    """An output of ``emit`` at an event time."""
+    if isinstance(found, beam.pvalue.TaggedOutput):
+        return beam.pvalue.TaggedOutput(found.tag, TimestampedValue(found.value, stamp))
+    return TimestampedValue(found, stamp)
+
+
+def _floor(micros: int) -> Timestamp:
+    """Runners keep milliseconds."""
+    return Timestamp(micros=micros // 1000 * 1000)
+
+
+class Read(NamedTuple):
+    """PCollections of canonical batches and of dead letters."""
+
+    events: Any
+    dead: Any
+
+
+class ReadSubscription(beam.PTransform):
+    """A subscription -> ``Read(events, dead)``. Keeps no order.
+
+    Args:
+      subscription: what to read.
+      decoder: of its messages.
+      clock: the public clock.
+      readers: how many read side by side; more than one are spread over workers.
+    """
+
+    def __init__(
+        self, subscription: Subscription, decoder: MessageDecoder, clock: Clock, readers: int = 1
+    ) -> None:
+        super().__init__()
+        self._from, self._decoder, self._clock = subscription, decoder, clock
+        self._readers = readers
+
+    def expand(self, pipeline: Any) -> Read:
+        """Readers, Spread, Pull."""
+        numbers = [str(number) for number in range(self._readers)]
+        readers = pipeline | "Readers" >> beam.Create(numbers, reshuffle=False)
+        if self._readers > 1:
+            readers = readers | "Spread" >> beam.Reshuffle()
+        found = readers | "Pull" >> beam.ParDo(
+            PullDoFn(self._from, self._decoder, self._clock, on_flink(pipeline.pipeline))
+        ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(DEAD, main="events")
+        return Read(found.events, found[DEAD])

@@ -1,0 +1,143 @@
+"""The text of a file: unpacked, as UTF-8, without its byte order mark, whatever it is stored as."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from transforms.decode.encoding import UTF_8, Recoded
+from transforms.decode.lines import BYTE_ORDER_MARK, Chunk, chunks
+from transforms.decode.quoted_text import quoted_chunks
+from transforms.decode.text_form import TextForm
+from transforms.sources import matching
+
+_BEGIN = 2**13
+
+
+class TextFile:
+    """Reads a file, or a part of it that begins behind a newline.
+
+    Args:
+      raw: as stored, at the part's beginning. path: says how it is compressed.
+      form: how it is written.
+      whole: whether this is the file's beginning, where a mark may stand.
+      size: stored bytes of the part; None goes to the end.
+      moved: called after each read.
+
+    Attributes:
+      broken: a compressed file turned out to be damaged: its text ends early.
+    """
+
+    def __init__(
+        self,
+        raw: BinaryIO,
+        path: str,
+        form: TextForm,
+        whole: bool = True,
+        size: int | None = None,
+        moved: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.broken = False
+        self._file = matching.unpacked(raw, path)
+        self._left = size
+        self._moved = moved
+        self._form = form
+        self._begins = whole
+        self._text: Callable[[int], bytes] = self._stored
+        if form.encoding != UTF_8:
+            self._text = Recoded(self._stored, form.encoding, form.line_bytes).read
+
+    def chunks(self, first: int, quoted: bool, **sizes: int) -> Iterator[Chunk]:
+        """Chunks of lines, or of records where quoted fields may hold newlines.
+
+        Args:
+          first: number of the first line.
+          quoted: whether the text is CSV. sizes: ``chunk_bytes``, for tests and short looks.
+        """
+        cap = self._form.line_bytes
+        if quoted and self._form.quoted_newlines:
+            return quoted_chunks(self.read, self._form.delimiter, first, line_bytes=cap, **sizes)
+        return chunks(self.read, first, line_bytes=cap, **sizes)
+
+    def read(self, n: int) -> bytes:
+        """About n bytes; none at the end."""
+        data = self._text(n)
+        if self._begins:
+            self._begins = False
+            while data and len(data) < len(BYTE_ORDER_MARK) and (more := self._text(n)):
+                data += more
+            data = data.removeprefix(BYTE_ORDER_MARK) or self._text(n)
+        return data
+
+    def _stored(self, n: int) -> bytes:
+        try:
+            data: bytes = self._file.read(n if self._left is None else min(n, self._left))
+        except Exception as error:
+            if not matching.is_broken_archive(error):
+                raise
+            self.broken, data = True, b""
+        if self._left is not None:
+            self._left -= len(data)
+        if data:
+            self._moved()
+        return data
+
+
+class First(NamedTuple):
+    """The first lines of a text that are not blank.
+
+    Attributes:
+      lines: without their ends, in UTF-8 as far as they could be decoded.
+      numbers: of these lines, from 1.
+      too_long: the text begins with a line over the cap; only its number is there.
+      broken: the text is damaged.
+    """
+
+    lines: tuple[bytes, ...]
+    numbers: tuple[int, ...]
+    too_long: bool
+    broken: bool
+
+
+def first_lines(path: str, form: TextForm, count: int = 1, quoted: bool = False) -> First:
+    """Looks at the beginning of a text."""
+    found: list[bytes] = []
+    numbers: list[int] = []
+    with matching.open_raw(path) as raw:
+        text = TextFile(raw, path, form)
+        for chunk in text.chunks(1, quoted, chunk_bytes=_BEGIN):
+            if (
+                not found
+                and len(chunk.too_long)
+                and not any(line.strip() for line in chunk.lines())
+            ):
+                return First((), (int(chunk.too_long[0]),), True, text.broken)
+            for line, at in zip(chunk.lines(), chunk.numbers.tolist(), strict=True):
+                if found or line.strip():
+                    found.append(line)
+                    numbers.append(at)
+            if len(found) >= count:
+                break
+        return First(tuple(found[:count]), tuple(numbers[:count]), False, text.broken)
+
+
+def behind(pieces: Iterator[Chunk], number: int) -> Iterator[Chunk]:
+    """Chunks without the lines up to a number."""
+    for chunk in pieces:
+        at = int(np.searchsorted(chunk.numbers, number, side="right"))
+        if not at:
+            yield chunk
+            continue
+        cut = int(chunk.starts[at]) if at < len(chunk) else len(chunk.data)
+        yield Chunk(
+            chunk.data[cut:],
+            chunk.starts[at:] - cut,
+            chunk.ends[at:] - cut,
+            chunk.numbers[at:],
+            chunk.too_long[chunk.too_long > number],
+        )
+
+
+__all__ = ["First", "TextFile", "behind", "first_lines"]

@@ -1,0 +1,209 @@
+"""Heartbeats: what tells every block which ticks are over, whether or not data came.
+
+A heartbeat is (block, last announced tick). Its event time lies inside that tick and the watermark
+of the source follows the public clock, so a timer at the end of a tick never fires before its
+heartbeat is there.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
+from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
+from apache_beam.transforms.core import RestrictionProvider
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Duration, Timestamp
+
+from dpcore.errors import ConfigError
+from dpcore.leaves.clock import Clock
+from transforms.runtime.coders import kind_of, pack, unpack
+from transforms.runtime.flink_quirks import on_flink
+from transforms.runtime.stream_time import PRESENT, StreamTime
+from transforms.sources.pubsub.drain import HASTES
+
+KIND = b"H"
+FOREVER = 1 << 50
+"""More ticks than any stream will see."""
+LONGEST_NAP = 1.0
+"""Seconds between looks at the wall clock, at most."""
+LONGEST_ON_FLINK = 30
+"""The same where whole seconds of a nap are kept, and every look costs memory (see runner)."""
+
+
+def encode(last_tick: int) -> bytes:
+    """A heartbeat's payload."""
+    return pack(KIND, [np.array([last_tick], dtype=np.int64)])
+
+
+def decode(data: bytes) -> int:
+    """The last announced tick."""
+    return int(unpack(KIND, data)[0][0])
+
+
+def is_heartbeat(data: bytes) -> bool:
+    """Whether a payload is a heartbeat; else it is a partial leaf."""
+    return kind_of(data) == KIND
+
+
+def beats(blocks: Sequence[int], clock: Clock, last_tick: int) -> Iterator[TimestampedValue]:
+    """One heartbeat a block, all announcing the same tick."""
+    stamp = Timestamp(micros=(clock.tick_start(last_tick + 1) - 1) // 1000 * 1000)
+    for block in blocks:
+        yield TimestampedValue((block, encode(last_tick)), stamp)
+
+
+class Announce(beam.DoFn):
+    """Bounded input: announces the whole clock at once."""
+
+    def __init__(self, blocks: Sequence[int], clock: Clock) -> None:
+        self._blocks, self._clock = tuple(blocks), clock
+
+    def process(self, _: bytes) -> Iterator[TimestampedValue]:
+        """One heartbeat a block."""
+        ticks = self._clock.ticks
+        assert ticks is not None
+        yield from beats(self._blocks, self._clock, ticks - 1)
+
+
+class TickProvider(RestrictionProvider):
+    """A restriction is a range of ticks that are still to be announced."""
+
+    def initial_restriction(self, element: int) -> OffsetRange:
+        """All ticks. element: how many there are."""
+        return OffsetRange(0, element)
+
+    def create_tracker(self, restriction: OffsetRange) -> OffsetRestrictionTracker:
+        """See OffsetRestrictionTracker."""
+        return OffsetRestrictionTracker(restriction)
+
+    def restriction_size(self, element: int, restriction: OffsetRange) -> int:
+        """Ticks left."""
+        return int(restriction.size())
+
+    def truncate(self, element: int, restriction: OffsetRange) -> None:
+        """A drain announces nothing more."""
+        return None
+
+
+_TRACKER = beam.DoFn.RestrictionParam(TickProvider())
+_WATERMARK = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
+
+
+class Follow(beam.DoFn):
+    """Unbounded input: announces a tick when stream time passes its end plus the clock's delay.
+
+    Needs no data, so a silent stream ticks on. All overdue ticks of one look are one heartbeat, so
+    a job that starts behind catches up at once. A drain announces nothing more.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[int],
+        clock: Clock,
+        now: Callable[[], float] = time.time,
+        stream: StreamTime = PRESENT,
+        hidden_drain: bool = False,
+    ) -> None:
+        self._blocks, self._clock, self._now = tuple(blocks), clock, now
+        self._stream = stream
+        self._run, self._hidden_drain = uuid.uuid4().hex, hidden_drain
+
+    @beam.DoFn.unbounded_per_element()
+    def process(
+        self,
+        element: int,
+        finalizer: Any = beam.DoFn.BundleFinalizerParam,  # has to come before the tracker
+        tracker: Any = _TRACKER,
+        watermark: Any = _WATERMARK,
+    ) -> Iterator[TimestampedValue]:
+        """Announces what is over, then naps until the next tick ends."""
+        clock = self._clock
+        restriction = tracker.current_restriction()
+        haste = HASTES.of(self._run, self._hidden_drain)
+        finalizer.register(haste.safe)
+        if haste.drains() and tracker.try_claim(restriction.stop - 1):
+            return
+        present = self._stream.at(int(self._now() * 1e6)) - clock.delay
+        over = min((present - clock.start) // clock.period, restriction.stop)
+        if over > restriction.start:
+            if not tracker.try_claim(over - 1):
+                return
+            yield from beats(self._blocks, clock, over - 1)
+        reached = max(over, restriction.start)
+        watermark.set_watermark(Timestamp(micros=clock.tick_start(reached) // 1000 * 1000))
+        if reached < restriction.stop:
+            wait = (clock.tick_start(reached + 1) - present) / self._stream.speed / 1e6
+            tracker.defer_remainder(Duration.of(haste.wait(self._nap(wait))))
+
+    def _nap(self, wait: float) -> float:
+        """Seconds until the next look, of those until the next tick ends."""
+        if self._hidden_drain and wait >= 3:
+            return min(int(wait) - 1, LONGEST_ON_FLINK) + 0.05
+        return min(max(wait, 0.001), LONGEST_NAP)
+
+
+@beam.typehints.with_output_types(tuple[int, bytes])
+class Heartbeats(beam.PTransform):
+    """Announces ticks to every block that may hold a key.
+
+    Args:
+      blocks: which blocks. clock: the public clock.
+      bounded: announce the whole clock at once; needs ``clock.end``.
+      now: wall time in seconds since 1970, for tests.
+      stream: what wall time stands for.
+
+    Raises:
+      ConfigError: bounded input and a clock without end: nobody could say which ticks are over.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[int],
+        clock: Clock,
+        bounded: bool,
+        now: Callable[[], float] = time.time,
+        stream: StreamTime = PRESENT,
+    ) -> None:
+        super().__init__()
+        if bounded and clock.ticks is None:
+            raise ConfigError(
+                "clock.end",
+                None,
+                "is needed where the source is made of files: the last tick is public, so it "
+                "cannot be read off the data. Set the end of the period that the files cover.",
+            )
+        self._blocks, self._clock, self._bounded = blocks, clock, bounded
+        self._now, self._stream = now, stream
+
+    def expand(self, begin: Any) -> beam.PCollection[tuple[int, bytes]]:
+        """Pipeline -> (block, heartbeat)."""
+        if self._bounded:
+            return (
+                begin
+                | "Start" >> beam.Impulse()
+                | "Announce"
+                >> beam.ParDo(Announce(self._blocks, self._clock)).with_output_types(
+                    tuple[int, bytes]
+                )
+            )
+        ticks = self._clock.ticks or FOREVER
+        return (
+            begin
+            | "Start" >> beam.Create([ticks], reshuffle=False)
+            | "Follow"
+            >> beam.ParDo(
+                Follow(
+                    self._blocks,
+                    self._clock,
+                    self._now,
+                    self._stream,
+                    on_flink(begin.pipeline),
+                )
+            ).with_output_types(tuple[int, bytes])
+        )

@@ -1,0 +1,218 @@
+"""Tick: the one stateful DoFn. Per block it gathers partial leaves and steps announced ticks.
+
+**Threat model.** Only this transform draws noise; its state holds clean sums and needs the same
+protection as the input. What it emits is private. A released tick is never opened again: what
+comes behind it is ``overdue``, counted and dead-lettered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam import coders
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms import userstate
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.window import GlobalWindows
+
+from dpcore.leaves.clock import Clock
+from dpcore.leaves.keys import Keys
+from dpcore.plan import Plan
+from dpcore.program import Program
+from transforms.leaves import partial, rows
+from transforms.release.noisy import TICKS, NoisyStride
+from transforms.runtime import counters
+from transforms.runtime.coders import kind_of
+from transforms.runtime.dead_letters import DEAD, dead_letters, tally_dead
+from transforms.runtime.flink_quirks import AT_ONCE, on_flink
+from transforms.runtime.windowing import to_timestamp
+from transforms.tick import heartbeats as heartbeat
+from transforms.tick.block import Stepper
+from transforms.tick.noise_source import NoiseSource
+
+STEP_NAME = "Tick"
+MACHINE_STATE = "machine"
+PENDING_STATE = "pending"
+NEXT_STATE = "next"
+ANNOUNCED_STATE = "announced"
+TIMER = "tick"
+# Runners find stored state by these names: they never change (tests hold them to a file).
+
+AHEAD = 64
+"""Timers that one heartbeat sets, at most."""
+LETTERS = 1 << 16
+"""Overdue letters that one partial leaf brings, at most; the counter is exact."""
+NO_SOURCE = ""
+NO_POSITION = -1
+
+
+class TickDoFn(beam.DoFn):
+    """(block, heartbeat or partial leaf) -> NoisyStride; tagged output: dead letters.
+
+    Args:
+      program, clock, keys: of the plan. layout: the plan's layout, hex.
+      noise: where noise comes from; it carries a reference to the secret, never the value.
+      every: ticks that a sink's file covers; no stride crosses a multiple of it.
+      ahead: timers that one heartbeat sets (1 for bounded input, where all data comes first).
+      early: microseconds by which a timer is set before the end that it stands for, where the
+        runner fires it later than at its time.
+    """
+
+    MACHINE = userstate.ReadModifyWriteStateSpec(MACHINE_STATE, coders.BytesCoder())
+    PENDING = userstate.BagStateSpec(PENDING_STATE, coders.BytesCoder())
+    NEXT = userstate.ReadModifyWriteStateSpec(NEXT_STATE, coders.VarIntCoder())
+    ANNOUNCED = userstate.ReadModifyWriteStateSpec(ANNOUNCED_STATE, coders.VarIntCoder())
+    TIMER = userstate.TimerSpec(TIMER, TimeDomain.WATERMARK)
+
+    def __init__(
+        self,
+        program: Program,
+        clock: Clock,
+        keys: Keys,
+        layout: str,
+        noise: NoiseSource,
+        every: int,
+        ahead: int,
+        early: int = 0,
+    ) -> None:
+        self._program, self._clock, self._keys = program, clock, keys
+        self._layout, self._noise, self._every = bytes.fromhex(layout), noise, every
+        self._ahead, self._early = ahead, early
+
+    def process(
+        self,
+        element: tuple[int, bytes],
+        pending: Any = beam.DoFn.StateParam(PENDING),  # noqa: B008
+        next_tick: Any = beam.DoFn.StateParam(NEXT),  # noqa: B008
+        announced: Any = beam.DoFn.StateParam(ANNOUNCED),  # noqa: B008
+        timer: Any = beam.DoFn.TimerParam(TIMER),  # noqa: B008
+    ) -> Iterator[TaggedOutput]:
+        """Keeps a partial leaf for its ticks, or sets timers for newly announced ones."""
+        _, payload = element
+        if heartbeat.is_heartbeat(payload):
+            last, before = heartbeat.decode(payload), _or(announced.read(), -1)
+            if last > before:
+                announced.write(last)
+                for tick in self._timers(before + 1, last):
+                    end = self._clock.tick_start(tick + 1) - self._early
+                    timer.set(to_timestamp(end), dynamic_timer_tag=str(tick))
+            return
+        first = _or(next_tick.read(), 0)
+        if partial.tick_range(payload)[0] >= first:
+            pending.add(payload)
+            return
+        overdue, rest = split_overdue(payload, first)
+        if rest is not None:
+            pending.add(rest)
+        yield TaggedOutput(DEAD, overdue_letters(overdue))
+
+    def _timers(self, first: int, last: int) -> list[int]:
+        """Ticks of [first, last] whose end gets a timer: ends of strides, and the last one."""
+        stride = TICKS
+        while (last - first) // stride >= self._ahead:
+            stride *= 2
+        ends = range((first // stride + 1) * stride - 1, last, stride)
+        return [*ends, last] if self._ahead > 1 else [last]
+
+    @userstate.on_timer(TIMER)
+    def on_tick(
+        self,
+        block: Any = beam.DoFn.KeyParam,
+        fired: Any = beam.DoFn.TimestampParam,
+        machine: Any = beam.DoFn.StateParam(MACHINE),  # noqa: B008
+        pending: Any = beam.DoFn.StateParam(PENDING),  # noqa: B008
+        next_tick: Any = beam.DoFn.StateParam(NEXT),  # noqa: B008
+        announced: Any = beam.DoFn.StateParam(ANNOUNCED),  # noqa: B008
+    ) -> Iterator[NoisyStride]:
+        """Steps through every announced tick that is over by the time the timer stands for."""
+        first = _or(next_tick.read(), 0)
+        moment = fired.micros + self._early
+        over = (moment - self._clock.start) // self._clock.period
+        stop = min(over, _or(announced.read(), -1) + 1)
+        if stop <= first:
+            return
+        stepper = Stepper(
+            self._program,
+            self._noise,
+            self._layout,
+            block,
+            self._every,
+            () if self._keys.observed else self._keys.block_keys(block),
+            self._keys.observed,
+        )
+        stepper.load(machine.read(), first)
+        later: list[bytes] = []
+        for item in stepper.advance(list(pending.read()), first, stop):
+            if isinstance(item, bytes):
+                later.append(item)
+            else:
+                yield item
+        pending.clear()
+        for payload in later:
+            pending.add(payload)
+        machine.write(stepper.dump(stop))
+        next_tick.write(stop)
+        counters.show("last_tick", stop - 1)
+        if self._ahead > 1:
+            counters.show("watermark_lag_ms", int(time.time() * 1e3) - moment // 1000)
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else int(value)
+
+
+def split_overdue(payload: bytes, first: int) -> tuple[int, bytes | None]:
+    """How many events of a leaf lie before tick ``first``, and what is left of it."""
+    if kind_of(payload) == rows.KIND:
+        return rows.count_rows(payload), None
+    leaf = partial.decode(payload)
+    cut = int(np.searchsorted(leaf.ticks, first))
+    rest = partial.encode(leaf.take(slice(cut, None))) if cut < len(leaf.ticks) else None
+    return int(leaf.counts[:cut].sum()), rest
+
+
+def overdue_letters(count: int) -> pa.RecordBatch:
+    """Letters of events that came behind a released tick; summed events have no position."""
+    shown = min(count, LETTERS)
+    batch = dead_letters(NO_SOURCE, np.full(shown, NO_POSITION, dtype=np.int64), "overdue")
+    tally_dead(batch)
+    counters.add("overdue", count - shown)
+    return batch
+
+
+class Tick(beam.PTransform):
+    """(block, bytes) of heartbeats and partial leaves -> noisy strides and dead letters.
+
+    Returns a tuple of PCollections: ``.noisy`` and ``.dead``. Keeps no order between blocks.
+    """
+
+    def __init__(self, plan: Plan, noise: NoiseSource, every: int, bounded: bool) -> None:
+        super().__init__()
+        self._plan, self._noise, self._every, self._bounded = plan, noise, every, bounded
+
+    def expand(self, pieces: beam.PCollection[tuple[int, bytes]]) -> Any:
+        """Re-windows to the global window: state is per key and window."""
+        plan = self._plan
+        dofn = TickDoFn(
+            plan.program,
+            plan.clock,
+            plan.keys,
+            plan.layout,
+            self._noise,
+            self._every,
+            1 if self._bounded else AHEAD,
+            AT_ONCE if on_flink(pieces.pipeline) else 0,
+        )
+        return (
+            pieces
+            | "Global" >> beam.WindowInto(GlobalWindows())
+            | "Step"
+            >> beam.ParDo(dofn)
+            .with_output_types(NoisyStride, dead=pa.RecordBatch)
+            .with_outputs(DEAD, main="noisy")
+        )
