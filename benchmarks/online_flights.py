@@ -6,10 +6,10 @@ Every flight from New York City in 2013 that landed (327,346), one model a carri
 forecast in the hour in which it leaves its gate and learned from when it is down. Weir forecasts
 with the last model released before that hour (it has seen landings up to the end of the hour but
 one before); river's models, event by event, with all landings before that hour: one hour fresher.
-Features: ``gate`` is examples/flights/flights.yaml; ``timetable`` leaves out the delay at the gate, so that
-only a timetable is left, and no public guess. River's models are not private, and those with a
-standard scaler learn it from the data. Errors in minutes. Speed: seconds of this process, one
-core, learning and (river) forecasting; Weir's includes bounding, sorting and noise, in memory.
+Features: ``gate`` is examples/flights/flights.yaml; ``timetable`` leaves out the delay at the gate,
+so that only a timetable is left, and no public guess. River's models are not private, and those
+with a standard scaler learn it from the data. Errors in minutes. Speed: seconds of this process,
+one core, learning and (river) forecasting; Weir's includes bounding, sorting and noise, in memory.
 ``--settings`` adds a grid of clips and curvatures at epsilon = 1, to show what they matter.
 Writes benchmarks/results/online_flights.csv. About three minutes; river (``pip install river``) is
 left out where it is not installed.

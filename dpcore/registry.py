@@ -89,7 +89,7 @@ SOLVERS: Mapping[str, Any] = _Registry(
         "noisy_sgd": "dpcore.models.solvers.noisy_sgd:NoisySgd",
     }
 )
-"""Name in the config (model.solver) -> private batch solver; see dpcore/models/solvers/solver.py."""
+"""Name in the config (model.solver) -> private batch solver; dpcore/models/solvers/solver.py."""
 
 COMMON = ("algorithm", "features", "target", "intercept", "ranges", "set")
 """Fields of the model section that every model reads."""

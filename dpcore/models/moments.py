@@ -107,8 +107,8 @@ class Moments:
 
     Formal guarantees:
       Unit: one event, a row of whole numbers with ||x||_2 <= reach and ||y||_2 <= height in units
-        of 2^bits (``row_norms`` of dpcore/models/regression/rows.py enforce it after the rounding), so
-        that products are exact and nothing is rounded behind the bound.
+        of 2^bits (``row_norms`` of dpcore/models/regression/rows.py enforce it after the rounding),
+        so that products are exact and nothing is rounded behind the bound.
       Sensitivity: ``sensitivity``, in units of ``scales``.
 
     Attributes:

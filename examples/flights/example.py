@@ -65,7 +65,7 @@ def example(config: Path, cache: Path, out: Console) -> int:
         "   It is forecast when it leaves its gate, from its delay there, its distance, the\n"
         "   scheduled hour and the day of the year: all known by then."
     )
-    results = folder / "flights-out"
+    results = folder / "out"
     if forget(results, "flights"):
         out.print(f"   The releases of the last time in {results} are removed.")
     steps = (

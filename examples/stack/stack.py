@@ -35,7 +35,7 @@ from pipelines.feed.topic import create
 from pipelines.terminal import console
 from transforms.runtime.secret import SecretRef
 
-CONFIG = Path(__file__).resolve().parents[1] / "examples" / "live.yaml"
+CONFIG = Path(__file__).with_name("live.yaml")
 PROJECT = "weir-stack"
 TOPIC = f"projects/{PROJECT}/topics/events"
 SUBSCRIPTION = f"projects/{PROJECT}/subscriptions/events"
@@ -285,7 +285,7 @@ def main(
     \b
       make stack
       make stack STACK="--rate 2000 --out live-out"
-      make stack STACK="examples/flights/flights.yaml --from examples/flights/flights.csv --speed 3600"
+      make stack STACK="examples/flights/flights.yaml --from examples/flights/flights.csv"
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     temporary = None if out else tempfile.TemporaryDirectory(prefix="weir-live-")

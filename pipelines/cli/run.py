@@ -144,6 +144,7 @@ def run(
     debug = bool(click.get_current_context().find_root().params.get("debug"))
     with discreet(debug, log_format):
         if dry_run:
+            from pipelines.graph.checks import with_secret
             from pipelines.runners.dataflow_request import request
 
             click.echo(json.dumps(request(with_secret(job, secret), beam), indent=2))
