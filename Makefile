@@ -7,7 +7,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := dpcore transforms pipelines tests benchmarks
+PACKAGES := dpcore transforms pipelines weir examples tests benchmarks
 
 # Counts what pip collects: one moving line on a terminal, one line at the end elsewhere.
 PROGRESS := awk -v tty="$$([ -t 2 ] && echo 1 || echo 0)" \

@@ -5,4 +5,4 @@ All other metadata is in pyproject.toml.
 
 from setuptools import find_packages, setup
 
-setup(packages=find_packages(include=["dpcore*", "transforms*", "pipelines*"]))
+setup(packages=find_packages(include=["dpcore*", "transforms*", "pipelines*", "weir*"]))

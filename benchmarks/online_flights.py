@@ -39,7 +39,7 @@ from pipelines.graph.checks import plan_of
 Floats = NDArray[np.float64]
 
 RESULTS = Path(__file__).parent / "results"
-CONFIG = Path(__file__).parents[1] / "examples" / "flights.yaml"
+CONFIG = Path(__file__).parents[1] / "examples" / "flights" / "flights.yaml"
 GATE = "dep_delay, "
 GUESS = "  centre: [1, 0, 0, 0, 0, 0, 0]"
 LEARNERS = ("online.conditional_gradient", "online.follow_the_leader")

@@ -27,7 +27,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def shop() -> JobConfig:
-    return load(ROOT / "examples" / "shop.yaml")
+    return load(ROOT / "examples" / "shop" / "shop.yaml")
 
 
 def test_config_in_the_readme_plans() -> None:

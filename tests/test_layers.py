@@ -1,4 +1,5 @@
-"""Holds the direction of imports, and keeps files, time and randomness where they belong."""
+"""Holds the direction of imports between layers and between rooms, and keeps files, time and
+randomness where they belong."""
 
 from __future__ import annotations
 
@@ -9,12 +10,31 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("dpcore", "transforms", "pipelines")
+PACKAGES = ("dpcore", "transforms", "pipelines", "weir")
 MAY_IMPORT = {
     "dpcore": {"dpcore"},
     "transforms": {"dpcore", "transforms"},
     "pipelines": {"dpcore", "transforms", "pipelines"},
+    "weir": {"dpcore", "transforms", "pipelines", "weir"},
 }
+
+ROOMS = {
+    "dpcore": """
+        errors arrays accounting noise leaves config continual program canonical registry
+        geometry pricing aggregates models models.solvers models.regression models.online
+        models.erm plan_config plan simulate
+    """.split(),
+    "transforms": """
+        runtime leaves select decode sources sources.pubsub release tick sinks private_releases
+    """.split(),
+    "pipelines": """
+        terminal config results engines graph runners run feed init report show cli
+    """.split(),
+    "weir": ["__init__", "__main__"],
+}
+"""Rooms of a layer, in the order in which they may import each other: only what stands before. A
+file that lies at the top of a layer is a room of its own. docs/architecture.md tells what each is
+for."""
 FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 IMPURE = {
@@ -76,12 +96,58 @@ def within(module: str, parent: str) -> bool:
 
 
 def layer_faults(package: str, tree: ast.AST) -> list[str]:
-    ours = {*PACKAGES, "tests", "benchmarks"} - MAY_IMPORT[package]
+    ours = {*PACKAGES, "tests", "benchmarks", "examples"} - MAY_IMPORT[package]
     return [
         f"line {line}: {package} imports {module}"
         for line, module in imports(tree)
         if module.split(".")[0] in ours
     ]
+
+
+def room_of(module: str) -> tuple[str, str]:
+    """Layer and room of a module of ours: the longest name of a room that it begins with."""
+    layer, _, rest = module.partition(".")
+    fitting = [room for room in ROOMS[layer] if within(rest, room)]
+    return layer, max(fitting, key=len, default="")
+
+
+def room_faults(module: str, tree: ast.AST) -> list[str]:
+    """Imports of rooms that come later, by a module of ours."""
+    layer, mine = room_of(module)
+    if not mine:
+        return [f"{module} lies in no room"]
+    order, found = ROOMS[layer], []
+    for line, imported in imports(tree):
+        if imported.split(".")[0] == layer and within(imported, layer):
+            theirs = room_of(imported)[1]
+            if not theirs or order.index(theirs) > order.index(mine):
+                found.append(f"line {line}: {mine} imports {imported}")
+    return found
+
+
+def modules_of_ours() -> dict[str, Path]:
+    """Dotted name -> file of every module."""
+    found = {}
+    for path in FILES:
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def circles(arrows: dict[str, set[str]]) -> list[str]:
+    """Names that can be reached from themselves."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        left = list(arrows.get(start, ()))
+        while left:
+            name = left.pop()
+            if name not in seen:
+                seen.add(name)
+                left += arrows.get(name, ())
+        return seen
+
+    return sorted(name for name in arrows if name in reached(name))
 
 
 def purity_faults(tree: ast.AST, prints: bool = False) -> list[str]:
@@ -126,6 +192,45 @@ def randomness_faults(tree: ast.AST, allowed: set[str] | None = None) -> list[st
 def test_imports_never_point_back(path: Path) -> None:
     package = path.relative_to(ROOT).parts[0]
     assert layer_faults(package, ast.parse(path.read_text())) == []
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.name != "__init__.py"], ids=name_of)
+def test_rooms_import_only_rooms_before_them(path: Path) -> None:
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    assert room_faults(module, ast.parse(path.read_text())) == []
+
+
+def test_no_file_reaches_itself_through_its_imports() -> None:
+    ours = modules_of_ours()
+    arrows: dict[str, set[str]] = {}
+    for name, path in ours.items():
+        for _, imported in imports(ast.parse(path.read_text())):
+            target = imported if imported in ours else imported.rpartition(".")[0]
+            if target in ours and target != name:
+                arrows.setdefault(name, set()).add(target)
+    assert circles(arrows) == []
+
+
+def test_every_room_is_on_the_map() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = [(layer, room) for layer, names in ROOMS.items() for room in names]
+    missing = [
+        f"{layer}/{room}"
+        for layer, room in rooms
+        if f"`{layer}/{room.replace('.', '/')}" not in text
+    ]
+    assert missing == []
+
+
+def test_a_climbing_import_is_seen() -> None:
+    code = ast.parse("from transforms.tick.tick import Tick")
+    assert room_faults("transforms.decode.csv", code)
+    assert not room_faults("transforms.sinks.folder", code)
+    assert room_faults("transforms.attic.box", code) == ["transforms.attic.box lies in no room"]
+
+
+def test_a_circle_is_seen() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if "dpcore" in p.parts], ids=name_of)

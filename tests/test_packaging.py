@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("dpcore", "transforms", "pipelines")
+PACKAGES = ("dpcore", "transforms", "pipelines", "weir")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -29,7 +29,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.mktemp("packaging")
     tree = base / "tree"
     tree.mkdir()
-    for name in (*PACKAGES, "tests"):
+    for name in (*PACKAGES, "tests", "examples"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree / name)
@@ -65,7 +65,11 @@ def test_wheel_holds_every_module_and_no_tests(wheel: Path) -> None:
         for path in (ROOT / package).rglob("*.py")
     }
     assert expected <= names
-    assert not [name for name in names if name.split("/")[0] in {"tests", "benchmarks", "deploy"}]
+    assert not [
+        name
+        for name in names
+        if name.split("/")[0] in {"tests", "benchmarks", "deploy", "examples"}
+    ]
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == set(PACKAGES)
 
@@ -94,7 +98,7 @@ def test_installed_command_runs_away_from_the_tree(installed: Path) -> None:
 
 
 def test_installed_packages_come_from_the_wheel(installed: Path) -> None:
-    code = "import dpcore, transforms, pipelines; print(dpcore.__file__, pipelines.__file__)"
+    code = "import dpcore, transforms, pipelines, weir; print(dpcore.__file__, weir.__file__)"
     environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -101,9 +101,7 @@ def demo(config: Path, cache: Path, out: Console) -> int:
 def weir(command: Sequence[str]) -> int:
     """One command of ours in a process of its own, on this terminal."""
     sys.stdout.flush()
-    return subprocess.run(
-        [sys.executable, "-m", "pipelines.cli.main", *command], check=False
-    ).returncode
+    return subprocess.run([sys.executable, "-m", "weir", *command], check=False).returncode
 
 
 def forget(results: Path, name: str = "shop") -> bool:

@@ -198,7 +198,7 @@ class Stack:
         run = Process(
             "weir run",
             [
-                *(sys.executable, "-m", "pipelines.cli.main", "run", str(self._config), *settings),
+                *(sys.executable, "-m", "weir", "run", str(self._config), *settings),
                 *("--runner", "flink", "--flink-master", self.cluster.master, "--detach"),
                 f"--max_parallelism={MAX_PARALLELISM}",
             ],
@@ -221,7 +221,7 @@ class Stack:
         self.feed = Process(
             "weir feed",
             [
-                *(sys.executable, "-m", "pipelines.cli.main", "feed", str(self._config), *settings),
+                *(sys.executable, "-m", "weir", "feed", str(self._config), *settings),
                 *("--to", TOPIC, *what),
             ],
             self._folder / "feed.log",

@@ -48,6 +48,7 @@ SERVICE = {
         },
         "command": TEXTS,
         "entrypoint": TEXTS,
+        "working_dir": {"type": "string"},
         "environment": {"type": "object", "additionalProperties": {"type": "string"}},
         "volumes": TEXTS,
         "ports": TEXTS,
@@ -124,6 +125,12 @@ def test_images_are_those_of_the_manifests() -> None:
     assert not latest
 
 
+def here(path: str) -> Path:
+    """Where a file of the services lies in the checkout: they mount its examples."""
+    assert "../examples:/weir/examples:ro" in SERVICES["submit"]["volumes"]
+    return ROOT / Path(path).relative_to("/weir")
+
+
 @pytest.mark.parametrize("service", ["submit", "feed"])
 def test_commands_are_those_of_weir(service: str) -> None:
     command, config, *rest = words(service)
@@ -131,13 +138,13 @@ def test_commands_are_those_of_weir(service: str) -> None:
     beams = {"--environment_type", "--environment_config"}
     names = {word.partition("=")[0] for word in rest if word.startswith("--")}
     assert names <= options | beams
-    assert (ROOT / "examples" / Path(config).name).exists()
+    assert here(config).exists()
 
 
 def test_job_plans_and_its_places_are_mounted() -> None:
     rest = words("submit")
     sets = tuple(rest[place + 1] for place, word in enumerate(rest) if word == "--set")
-    job = load(ROOT / "examples" / Path(rest[1]).name, sets)
+    job = load(here(rest[1]), sets)
     plan_of(job)
     assert job.secret is not None and job.sink is not None and job.source is not None
     mounts = [v.split(":")[1] for v in SERVICES["submit"]["volumes"]]

@@ -338,7 +338,7 @@ def test_pubsub_sinks_are_described_too() -> None:
 
 
 def test_learners_job_is_described_too() -> None:
-    config = ROOT / "examples" / "flights.yaml"
+    config = ROOT / "examples" / "flights" / "flights.yaml"
     changes = (
         f"source={{pubsub: {{subscription: {SUBSCRIPTION}}}}}",
         f"secret={{gcp: {SECRET}}}",

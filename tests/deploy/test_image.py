@@ -146,7 +146,14 @@ def test_image_builds_where_an_engine_answers(tmp_path: Path) -> None:
     found = engine()
     if found is None:
         wanted = {source for s in read(IMAGE) if s.word == "COPY" for source in s.words[:-1]}
-        assert {"pyproject.toml", "dpcore", "transforms", "pipelines", "deploy/entry"} <= wanted
+        assert {
+            "pyproject.toml",
+            "dpcore",
+            "transforms",
+            "pipelines",
+            "weir",
+            "deploy/entry",
+        } <= wanted
         assert os.access(ROOT / "deploy" / "entry", os.X_OK)
         return
     tag = f"weir-test:{uuid.uuid4().hex[:8]}"

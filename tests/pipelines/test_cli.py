@@ -145,7 +145,7 @@ def test_a_foreign_folder_is_refused_by_run(weir: Weir, small: Path) -> None:
 
 def test_exit_codes_of_the_real_process(small: Path) -> None:
     def call(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pipelines.cli.main", *words]
+        command = [sys.executable, "-m", "weir", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     good = call("plan", str(small), "--json")

@@ -66,7 +66,7 @@ def test_a_flight_is_an_event_when_it_is_down(tmp_path: Path) -> None:
 
 
 def test_the_config_is_about_these_flights() -> None:
-    job = load(ROOT / "examples" / "flights.yaml")
+    job = load(ROOT / "examples" / "flights" / "flights.yaml")
     assert job.model is not None and job.model.features == FEATURES
     plan = plan_of(job)
     assert plan.keys.declared == CARRIERS
@@ -78,7 +78,7 @@ def test_the_config_is_about_these_flights() -> None:
 def test_without_noise_is_the_plan_without_noise() -> None:
     from dpcore.noise.constant import NoNoise
 
-    plan = plan_of(load(ROOT / "examples" / "flights.yaml"))
+    plan = plan_of(load(ROOT / "examples" / "flights" / "flights.yaml"))
     made = some()
     found = truth.without_noise(plan, made)
     assert found.shape == (data.HOURS, len(CARRIERS), 7)

@@ -1,0 +1,82 @@
+"""Weir: differentially private releases from live streams, on Apache Beam.
+
+This is the public face: what is imported from ``weir`` stays where it is; what lies in the packages
+behind it (``dpcore``, ``transforms``, ``pipelines``) may move between versions.
+
+    >>> from weir import Plan
+    >>> plan = Plan.from_yaml('''
+    ... name: visits
+    ... schema: {time: at}
+    ... clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-08T00:00:00Z}
+    ... privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+    ... aggregates: {visits: {count: events}}
+    ... ''')
+    >>> plan.guarantee.epsilon, plan.clock.ticks
+    (1.0, 7)
+
+Names are looked up when they are used: planning and simulating import no Beam.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpcore.accounting.guarantee import Guarantee
+    from dpcore.errors import ConfigError, WeirError
+    from dpcore.plan import Plan
+    from dpcore.plan_config import PlanConfig
+    from dpcore.simulate import Events, Simulated, simulate
+    from transforms.private_releases import PrivateReleases, Releases
+    from transforms.release.table import RELEASE_SCHEMA
+    from transforms.runtime.secret import SecretRef as Secret
+
+_PLACES = {
+    "ConfigError": "dpcore.errors:ConfigError",
+    "Events": "dpcore.simulate:Events",
+    "Guarantee": "dpcore.accounting.guarantee:Guarantee",
+    "Plan": "dpcore.plan:Plan",
+    "PlanConfig": "dpcore.plan_config:PlanConfig",
+    "PrivateReleases": "transforms.private_releases:PrivateReleases",
+    "RELEASE_SCHEMA": "transforms.release.table:RELEASE_SCHEMA",
+    "Releases": "transforms.private_releases:Releases",
+    "Secret": "transforms.runtime.secret:SecretRef",
+    "Simulated": "dpcore.simulate:Simulated",
+    "WeirError": "dpcore.errors:WeirError",
+    "simulate": "dpcore.simulate:simulate",
+}
+
+__all__ = [
+    "RELEASE_SCHEMA",
+    "ConfigError",
+    "Events",
+    "Guarantee",
+    "Plan",
+    "PlanConfig",
+    "PrivateReleases",
+    "Releases",
+    "Secret",
+    "Simulated",
+    "WeirError",
+    "simulate",
+]
+
+__version__ = version("weir")
+
+
+def __getattr__(name: str) -> Any:
+    """Looks up a public name where it lies."""
+    if name not in _PLACES:
+        raise AttributeError(
+            f"module 'weir' has no attribute {name!r}; it has {', '.join(__all__)}."
+        )
+    module, _, attribute = _PLACES[name].partition(":")
+    found = getattr(import_module(module), attribute)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
