@@ -19,17 +19,55 @@ MAY_IMPORT = {
 }
 
 ROOMS = {
-    "dpcore": """
-        errors arrays accounting noise leaves config continual program canonical registry
-        geometry pricing aggregates models models.solvers models.regression models.online
-        models.erm plan_config plan simulate
-    """.split(),
-    "transforms": """
-        runtime leaves select decode sources sources.pubsub release tick sinks private_releases
-    """.split(),
-    "pipelines": """
-        terminal config results engines graph runners run feed init report show cli
-    """.split(),
+    "dpcore": [
+        "errors",
+        "arrays",
+        "accounting",
+        "noise",
+        "leaves",
+        "config",
+        "continual",
+        "program",
+        "canonical",
+        "registry",
+        "geometry",
+        "pricing",
+        "aggregates",
+        "models",
+        "models.solvers",
+        "models.regression",
+        "models.online",
+        "models.erm",
+        "plan_config",
+        "plan",
+        "simulate",
+    ],
+    "transforms": [
+        "runtime",
+        "leaves",
+        "select",
+        "decode",
+        "sources",
+        "sources.pubsub",
+        "release",
+        "tick",
+        "sinks",
+        "private_releases",
+    ],
+    "pipelines": [
+        "terminal",
+        "config",
+        "results",
+        "engines",
+        "graph",
+        "runners",
+        "feed",
+        "run",
+        "init",
+        "report",
+        "show",
+        "cli",
+    ],
     "weir": ["__init__", "__main__"],
 }
 """Rooms of a layer, in the order in which they may import each other: only what stands before. A

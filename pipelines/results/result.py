@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.plan import Plan
-from pipelines.run.verdict import Verdict
+from pipelines.results.verdict import Verdict
 
 COUNTERS = {
     "events": "events read",

@@ -15,8 +15,8 @@ from pipelines.config.job import JobConfig
 from pipelines.config.sections import needed
 from pipelines.graph.checks import check_folders, check_runner, plan_of, with_secret
 from pipelines.results.result import Result
+from pipelines.results.verdict import judge
 from pipelines.run.progress import Progress
-from pipelines.run.verdict import judge
 from pipelines.run.watch import Watch, counters, total_of
 from pipelines.runners.flink_target import DONE, HELD, RUNNING, STOPPED, Ended, FlinkTarget
 from pipelines.terminal import console
@@ -92,7 +92,7 @@ def run(
     fresh = job.secret is None
     said = []
     if new:
-        from pipelines.results import new_folder
+        from pipelines.run import new_folder
 
         job, note = new_folder.beside(job, plan)
         said += [] if note is None else [note]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pipelines.run.verdict import judge
+from pipelines.results.verdict import judge
 from transforms.runtime.reasons import MISSING, VALUES, by_field
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.config.job import load
 from pipelines.graph.checks import plan_of
-from pipelines.results.new_folder import beside
+from pipelines.run.new_folder import beside
 from tests.pipelines.conftest import Weir
 
 

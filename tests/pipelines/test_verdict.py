@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.config.job import JobConfig
 from pipelines.config.schema import json_schema
-from pipelines.run.verdict import judge
+from pipelines.results.verdict import judge
 from transforms.runtime.reasons import counter_of
 
 DONE = {"ticks_released": 24}

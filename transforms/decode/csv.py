@@ -1,10 +1,10 @@
 """CSV: records under names of columns, which the first line or the config gives.
 
 One record is one line: a quoted field may not hold a line break, unless the chunks are of records
-(``transforms.decode.quoted_text``). Quotes follow RFC 4180 otherwise. A record with another number of
-fields than there are names, with a quote left open, with a carriage return inside, or with a byte
-order mark in front (but for the first), is malformed. A field that is not UTF-8, or no number where
-one is needed, is spoilt, not its record.
+(``transforms.decode.quoted_text``). Quotes follow RFC 4180 otherwise. A record with another number
+of fields than there are names, with a quote left open, with a carriage return inside, or with a
+byte order mark in front (but for the first), is malformed. A field that is not UTF-8, or no number
+where one is needed, is spoilt, not its record.
 """
 
 from __future__ import annotations

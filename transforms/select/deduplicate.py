@@ -2,9 +2,9 @@
 
 Ids become keyed 128-bit hashes (the key is derived from the secret in ``setup``; without it nobody
 can choose ids that collide). Eight shards remember them, each as sorted arrays in one state cell,
-within a stated horizon (``transforms.select.seen_ids`` has the rule, and what it means for neighbours). Of
-copies that arrive together the one of the first cell with the smallest content is kept, whatever
-their order; of copies that arrive apart, the first.
+within a stated horizon (``transforms.select.seen_ids`` has the rule, and what it means for
+neighbours). Of copies that arrive together the one of the first cell with the smallest content is
+kept, whatever their order; of copies that arrive apart, the first.
 """
 
 from __future__ import annotations

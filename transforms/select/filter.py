@@ -77,7 +77,8 @@ class Assign:
                 "events",
                 "RecordBatch",
                 "has no columns @time and @position, so it is no batch of decoded events; give "
-                "its rows, batch.to_pylist(), or decode it with transforms.decode.canonical.assemble.",
+                "its rows, batch.to_pylist(), or decode it with "
+                "transforms.decode.canonical.assemble.",
             )
         given = batch.num_rows
         if self._where is not None:
