@@ -163,8 +163,10 @@ def assemble(
 
 def _rows(values: Any) -> Bad:
     """A column of bool as rows; None where none is marked."""
+    if not values.true_count:
+        return None
     rows: Rows = values.to_numpy(zero_copy_only=False)
-    return rows if rows.any() else None
+    return rows
 
 
 def _times(values: Any, stamp: Stamp, source: str) -> tuple[pa.TimestampArray, Any]:

@@ -109,8 +109,10 @@ def to_number(values: Any, field: str = "", column: str = "", source: str = "") 
         raise fault(
             field, column, f"is of type {type_word(kind)} in {source}, which holds no numbers."
         )
+    if values.null_count:
+        values = pc.fill_null(values, float("nan"))
     # -0 is 0, however it is spelled.
-    return pc.add(pc.fill_null(values, float("nan")), 0.0), bad
+    return pc.add(values, 0.0), bad
 
 
 def _number_text(text: Any) -> tuple[Any, Bad]:

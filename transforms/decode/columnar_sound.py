@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transforms.decode.cast import Bad, is_bytes, is_text
@@ -75,6 +76,8 @@ def _of_dictionary(values: pa.DictionaryArray) -> Sound | None:
     dictionary = sound(values.dictionary)
     if dictionary is None:
         return None
+    if dictionary.lost is None and _all_inside(indices, len(dictionary.values)):
+        return Sound(values, None)
     valid = indices.is_valid().to_numpy(zero_copy_only=False)
     at = indices.fill_null(0).to_numpy()
     outside = valid & ((at < 0) | (at >= len(dictionary.values)))
@@ -88,6 +91,13 @@ def _of_dictionary(values: pa.DictionaryArray) -> Sound | None:
     kept = pa.array(np.where(outside, 0, at), indices.type, mask=~valid | outside)
     found = pa.DictionaryArray.from_arrays(kept, dictionary.values)
     return Sound(found, lost if lost.any() else None)
+
+
+def _all_inside(indices: pa.Array, size: int) -> bool:
+    """Whether every index is one into a dictionary of that size; a fast look at most columns."""
+    ends = pc.min_max(indices)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    return least is None or (least >= 0 and most < size)
 
 
 def _of_views(values: pa.Array) -> Sound:
