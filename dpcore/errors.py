@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
+
+SECRET_FORM = r"[0-9a-fA-F]{64}|[0-9A-Za-z+/]{43}="
+"""How 32 secret bytes are written down: as hexadecimal digits or in base64."""
 
 
 class WeirError(Exception):
@@ -15,15 +19,20 @@ class ConfigError(WeirError):
 
     Attributes:
       field: dotted path of the setting, for example ``privacy.epsilon``.
-      value: what was given (public by construction: settings are never private).
+      value: what was given. Settings are public, but for a secret given in place of where it is
+        kept: what is written like one is left out, here and in the text, whatever stands around it.
       remedy: what is allowed, and what to do.
     """
 
     def __init__(self, field: str, value: Any, remedy: str) -> None:
         self.field = field
-        self.value = value
+        self.value = _without_secrets(value) if isinstance(value, str) else value
         self.remedy = remedy
-        super().__init__(f"{field} = {value!r}: {remedy}")
+        super().__init__(_without_secrets(f"{field} = {value!r}: {remedy}"))
+
+
+def _without_secrets(text: str) -> str:
+    return re.sub(SECRET_FORM, "...", text)
 
 
 class CodecError(WeirError):

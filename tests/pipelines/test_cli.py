@@ -13,6 +13,8 @@ from dpcore.registry import CONTINUAL_SUMS, MODELS
 from pipelines.cli.main import main
 from tests.pipelines.conftest import Weir
 
+SECRET = "0f1e2d3c4b5a6978" * 4
+
 COMMANDS = [
     "init", "plan", "rehearse", "run", "status", "report", "feed", "diff", "algorithms", "schema",
 ]  # fmt: skip
@@ -192,3 +194,24 @@ def test_a_defect_is_told_without_its_text(weir: Weir, monkeypatch: pytest.Monke
     result = weir("schema")
     assert result.exit_code == 1
     assert "ValueError" in result.stderr and "PRIVATE" not in result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--secret-file", SECRET),
+        ("run", "--set", f"secret.file={SECRET}"),
+        ("run", "--set", f"secret={SECRET}"),
+        ("run", "--set", f"secrets={SECRET}"),
+        ("run", "--set", f"secret.key={SECRET}"),
+        ("run", "--set", f"secret.kubernetes=weir/{SECRET}"),
+        ("plan", "--set", f"secret={SECRET}"),
+    ],
+)
+def test_a_secret_in_the_wrong_place_is_never_quoted(
+    weir: Weir, small: Path, words: tuple[str, ...]
+) -> None:
+    refused = weir(words[0], small, *words[1:])
+    assert refused.exit_code == 2 and "secret" in refused.stderr
+    assert SECRET[:16] not in refused.stderr + refused.stdout
+    assert not (small.parent / "out").exists()

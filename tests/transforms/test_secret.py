@@ -58,6 +58,23 @@ def test_a_file_that_others_can_read_is_warned_about(
     assert "chmod 600" in caplog.text and SECRET.hex() not in caplog.text
 
 
+@pytest.mark.parametrize("text", [SECRET.hex(), SECRET.hex().upper(), base64.b64encode(b"?" * 32)])
+@pytest.mark.parametrize("around", ["{}", "/some/folder/{}", "job/{}", " {}\n"])
+def test_a_secret_in_place_of_its_place_is_never_quoted(text: str | bytes, around: str) -> None:
+    text = text if isinstance(text, str) else text.decode()
+    for place in ("file", "env", "gcp", "kubernetes"):
+        with pytest.raises(ConfigError, match="looks like the secret itself") as caught:
+            SecretRef(**{place: around.format(text)})
+        assert text not in repr(caught.value) and text not in str(caught.value.value)
+
+
+def test_errors_leave_out_what_is_written_like_a_secret() -> None:
+    text = SECRET.hex()
+    for value in (text, f"c/{text}", [text], {"file": text}, Path(text)):
+        error = ConfigError("secret", value, f"is not mounted at /run/{text}.")
+        assert text not in str(error) and text not in str(error.args)
+
+
 def test_exactly_one_place() -> None:
     for fields in ({}, {"file": "a", "env": "b"}):
         with pytest.raises(ConfigError, match="exactly one"):

@@ -16,7 +16,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpcore.errors import ConfigError
+from dpcore.errors import SECRET_FORM, ConfigError
 
 BYTES = 32
 MOUNTS = "/var/run/secrets/weir"
@@ -109,8 +109,8 @@ class SecretRef:
 
 
 def _is_secret(text: str) -> bool:
-    """Whether a text has one of the forms in which a secret is written down, and no other use."""
-    return re.fullmatch(r"[0-9a-fA-F]{64}|[0-9A-Za-z+/]{43}=", text.strip()) is not None
+    """Whether a text is a secret written down, alone or taken for a file's name in some folder."""
+    return re.search(rf"(?:^|/)(?:{SECRET_FORM})$", text.strip()) is not None
 
 
 def _parse(field: str, where: str, content: bytes) -> bytes:
