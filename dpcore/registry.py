@@ -43,7 +43,7 @@ _FILES = {
 }
 
 
-class _Registry(Mapping[str, Any]):
+class Registry(Mapping[str, Any]):
     """Name -> class; a file is imported when its class is first asked for."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
@@ -64,7 +64,7 @@ FACTS = ("name", "signed")
 """What a continual sum must state in its own class: none is inherited, none has a default."""
 
 
-class _Sums(_Registry):
+class _Sums(Registry):
     """Continual sums, each with its privacy facts.
 
     Raises:
@@ -83,7 +83,7 @@ CONTINUAL_SUMS: Mapping[str, Any] = _Sums(_FILES)
 """Name in the config (mechanism.continual_sum) -> subclass of ContinualSum."""
 
 
-SOLVERS: Mapping[str, Any] = _Registry(
+SOLVERS: Mapping[str, Any] = Registry(
     {
         "noisy_projected_gradient": "dpcore.models.solvers.noisy_gradient:NoisyGradient",
         "noisy_sgd": "dpcore.models.solvers.noisy_sgd:NoisySgd",

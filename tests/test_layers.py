@@ -56,6 +56,8 @@ ROOMS = {
     ],
     "pipelines": [
         "terminal",
+        "doors",
+        "sources",
         "config",
         "results",
         "engines",

@@ -30,6 +30,11 @@ class Section(BaseModel):
     )
 
 
+def as_tuple(value: Any) -> Any:
+    """A list as a tuple: YAML knows lists only. For ``BeforeValidator``."""
+    return tuple(value) if isinstance(value, list) else value
+
+
 SectionType = TypeVar("SectionType", bound=Section)
 
 
@@ -37,6 +42,14 @@ def refusal(field: str, value: Any, remedy: str) -> PydanticCustomError:
     """What a validator raises: ``field`` is relative to the section that is being checked."""
     return PydanticCustomError(
         "weir", "{remedy}", {"field": field, "value": value, "remedy": remedy}
+    )
+
+
+def unknown(field: str, value: Any, allowed: Sequence[str]) -> PydanticCustomError:
+    """What a validator raises for a name that is no field: told before everything else."""
+    remedy = f"is not a field; {nearest(field, allowed)}"
+    return PydanticCustomError(
+        "weir_unknown", "{remedy}", {"field": field, "value": value, "remedy": remedy}
     )
 
 
@@ -49,9 +62,24 @@ def validate(section: type[SectionType], data: Mapping[str, Any], at: str = "") 
     try:
         return section.model_validate(dict(data))
     except ValidationError as failed:
-        errors = failed.errors(include_url=False)
-    errors.sort(key=lambda error: error["type"] != "extra_forbidden")
-    raise _convert(section, errors[0], at)
+        found = _first(failed)
+    raise _convert(section, found, at)
+
+
+def nested(section: type[SectionType], data: Mapping[str, Any]) -> SectionType:
+    """As ``validate``, for a validator of the section around it: raises what that raises."""
+    try:
+        return section.model_validate(dict(data))
+    except ValidationError as failed:
+        found = _first(failed)
+    wrong = _convert(section, found, "", whole="")
+    raise refusal(wrong.field, wrong.value, wrong.remedy)
+
+
+def _first(failed: ValidationError) -> Any:
+    """The error to tell: a name that is no field comes before everything else."""
+    errors = failed.errors(include_url=False)
+    return min(errors, key=lambda error: error["type"] not in ("extra_forbidden", "weir_unknown"))
 
 
 def nearest(name: str, allowed: Sequence[str]) -> str:
@@ -66,14 +94,15 @@ def field_names(section: type[BaseModel]) -> list[str]:
     return [info.alias or name for name, info in section.model_fields.items()]
 
 
-def _convert(section: type[BaseModel], error: Any, at: str) -> ConfigError:
+def _convert(section: type[BaseModel], error: Any, at: str, whole: str = "config") -> ConfigError:
+    """What pydantic says -> what we say. whole: field of an error of the section itself."""
     path = [str(part) for part in error["loc"]]
     kind, value = error["type"], _short(error["input"])
     context = error.get("ctx", {})
-    if kind == "weir":
+    if kind in ("weir", "weir_unknown"):
         dotted = ".".join(filter(None, [at, *path, context["field"]]))
-        return ConfigError(dotted or "config", _short(context["value"]), context["remedy"])
-    dotted = ".".join(filter(None, [at, *path])) or "config"
+        return ConfigError(dotted or whole, _short(context["value"]), context["remedy"])
+    dotted = ".".join(filter(None, [at, *path])) or whole
     if kind == "extra_forbidden":
         parent = _section_at(section, path[:-1])
         names = field_names(parent) if parent else []

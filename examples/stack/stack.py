@@ -27,11 +27,11 @@ from examples.stack.replay import LEAD, Prepared, Replay
 from examples.stack.view import Shown, View, save_picture
 from pipelines.cli.base import FAILED, REFUSED
 from pipelines.config.job import JobConfig, load
-from pipelines.config.sections import PubSubSource
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.processes import EngineFailed, Process
 from pipelines.engines.pubsub import PubSubServer
 from pipelines.feed.topic import create
+from pipelines.sources.pubsub import PubSubSource, SubscriptionConfig
 from pipelines.terminal import console
 from transforms.runtime.secret import SecretRef
 
@@ -164,7 +164,8 @@ class Stack:
 
     def _make_topic(self) -> None:
         os.environ["PUBSUB_EMULATOR_HOST"] = self.pubsub.host
-        create(TOPIC, PubSubSource(subscription=SUBSCRIPTION, ack_deadline=f"{ACK_DEADLINE}s"))
+        section = SubscriptionConfig(subscription=SUBSCRIPTION, ack_deadline=f"{ACK_DEADLINE}s")
+        create(TOPIC, PubSubSource(pubsub=section))
 
     def _settings(self) -> list[str]:
         """``--set`` of the job: what of the config belongs to this machine and this hour."""

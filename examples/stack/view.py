@@ -24,6 +24,7 @@ from pipelines.config.job import JobConfig, load
 from pipelines.results.files import ResultFile, read_file, result_files
 from pipelines.results.run import SCALED, Output, Run, shown_of
 from pipelines.terminal import NARROWEST, console, number, table
+from transforms.runtime.stream_time import PRESENT
 
 KEYS = 16
 """Keys that fit on a screen."""
@@ -133,7 +134,7 @@ class View:
         if self.last_tick >= 0:
             text.append(f"   tick {self.last_tick:,} ended {durations.show_timestamp(self._end)}")
             source = self._job.source
-            if source is not None and source.pubsub is not None and source.pubsub.replay is None:
+            if source is not None and not source.bounded and source.stream == PRESENT:
                 text.append(f", {max(0.0, time.time() - self._end / 1e6):.1f} s ago")
         return text
 

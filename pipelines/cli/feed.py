@@ -92,35 +92,35 @@ def feed(
     from pipelines.config.job import load
     from pipelines.feed import feed as command
     from pipelines.feed.synthetic import Shares
-    from pipelines.feed.targets import open_target
+    from pipelines.feed.targets import LINES, open_target
     from pipelines.feed.topic import create as topic_create
+    from transforms.runtime.stream_time import PRESENT
 
     job = load(config, sets)
     shares = Shares(late, duplicate, malformed)
     if speed is not None and recorded is None:
         raise ConfigError("--speed", speed, "is for a recorded stream (--from); use --rate.")
     topic = to.startswith("projects/")
-    source = None if job.source is None else job.source.pubsub
-    stream = None if source is None or source.replay is None else source.to_stream()
+    source = job.source
+    stream = None if source is None or source.stream == PRESENT else source.stream
     if stream is not None and recorded is not None and rate is None:
         speed = speed or stream.speed
         if speed != stream.speed:
-            raise ConfigError(
-                "--speed", speed, f"is not source.pubsub.replay.speed, {stream.speed:g}: keep one."
-            )
+            replay = f"{source.field if source else 'source'}.replay.speed"
+            raise ConfigError("--speed", speed, f"is not {replay}, {stream.speed:g}: keep one.")
     pace = command.Pace(rate, speed)
     live = times == "now" or (times is None and topic and job.clock.end is None)
     live = live and recorded is None
     for note in command.notes(job, shares, live, recorded is not None):
         click.echo(f"weir: note: {note}", err=True)
-    if form is None and to == "-" and job.source is not None and job.source.kind == "csv":
-        form = "csv"
-    if topic and source is not None:
-        form = form or source.payload
+    if form is None and source is not None and to == "-":
+        form = source.form if source.form in LINES else None
+    if form is None and source is not None and topic:
+        form = source.payload
     if create and topic:
         for made in topic_create(to, source):
             click.echo(f"weir: {made}", err=True)
-    text = job.source.text_form() if job.source is not None and job.source.csv else None
+    text = None if source is None else source.text_form()
     target = open_target(to, form, per_message, text)
     if topic and speed is not None and recorded is not None and stream is None:
         stream = command.replay_from(command.first_moment(recorded, job), speed)

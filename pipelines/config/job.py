@@ -20,11 +20,11 @@ from pipelines.config.sections import (
     DeadLetters,
     Deduplicate,
     Engine,
-    Limits,
     Secret,
     Sink,
-    Source,
 )
+from pipelines.sources.limits import Limits
+from pipelines.sources.registry import SOURCES, AnySource
 
 _PLACEHOLDER = re.compile(r"<[A-Z]+>\Z")
 
@@ -32,7 +32,7 @@ _PLACEHOLDER = re.compile(r"<[A-Z]+>\Z")
 class JobConfig(PlanConfig):
     """One config file."""
 
-    source: Source | None = Field(
+    source: AnySource | None = Field(
         default=None, description="Where events come from.", examples=["{csv: purchases.csv}"]
     )
     deduplicate: Deduplicate | None = Field(
@@ -179,7 +179,10 @@ def _no_placeholders(value: Any, path: str = "") -> None:
 
 def _anchor(data: dict[str, Any], folder: Path) -> None:
     """Makes the relative paths of a config relative to its own folder, in place."""
-    for section, names in PATHS.items():
+    source = data.get("source")
+    kinds = [name for name in source if name in SOURCES] if isinstance(source, dict) else []
+    paths = {**PATHS, "source": [path for kind in kinds for path in SOURCES[kind].paths]}
+    for section, names in paths.items():
         fields = data.get(section)
         for name in names if isinstance(fields, dict) else ():
             value = fields.get(name)

@@ -57,9 +57,9 @@ def read_batches(path: Path, config: JobConfig) -> Iterator[pa.RecordBatch]:
 
 
 def _csv(path: Path, config: JobConfig) -> Iterator[pa.RecordBatch]:
-    """CSV, written as the config's own source if that is CSV too."""
+    """CSV, written as the texts of the config's own source."""
     source = config.source
-    text = source.text_form() if source is not None and source.csv is not None else TextForm()
+    text = TextForm() if source is None else source.text_form()
     parse = pyarrow.csv.ParseOptions(
         delimiter=text.delimiter, newlines_in_values=text.quoted_newlines
     )

@@ -26,6 +26,8 @@ SUFFIXES = {
     ".feather": "arrow",
     ".avro": "avro",
 }
+LINES = ("csv", "ndjson")
+"""Formats that a terminal can show."""
 
 
 class Target(Protocol):
@@ -69,13 +71,13 @@ def open_target(
         handle = Path(where).open("wb")  # noqa: SIM115 - the target closes it
     except OSError as error:
         raise ConfigError("--to", where, f"cannot be written: {error.strerror}.") from None
-    if form in ("csv", "ndjson"):
+    if form in LINES:
         return LineTarget(handle, form, text)
     return BinaryTarget(handle, form)
 
 
 def _text_format(form: str) -> str:
-    if form not in ("csv", "ndjson"):
+    if form not in LINES:
         raise ConfigError("--format", form, "must be csv or ndjson on standard output.")
     return form
 

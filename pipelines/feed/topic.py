@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from dpcore.errors import ConfigError
-from pipelines.config.sections import PubSubSource
 from pipelines.feed.rows import avro_schema, lines_of, spoilt
+from pipelines.sources.source import Source
 from transforms.runtime.coders import batch_to_bytes
-from transforms.runtime.pubsub_client import emulator, publisher, subscriber
+from transforms.runtime.pubsub_client import emulator, publisher
 from transforms.sinks.pubsub import CALL_BYTES, CALL_MESSAGES, Outgoing, publish
 
 PAYLOADS = ("json", "ndjson", "avro", "arrow")
@@ -78,8 +78,8 @@ def encode(batch: pa.RecordBatch, payload: str, broken: Sequence[bool]) -> bytes
     return out.getvalue()
 
 
-def create(topic: str, source: PubSubSource | None) -> list[str]:
-    """Makes a topic, and the subscription of a job to it, where they are not there yet.
+def create(topic: str, source: Source | None) -> list[str]:
+    """Makes a topic, and what a job reads it by, where they are not there yet.
 
     Args:
       topic: projects/P/topics/T.
@@ -96,13 +96,4 @@ def create(topic: str, source: PubSubSource | None) -> list[str]:
         made.append(f"made the topic {topic}")
     except AlreadyExists:
         pass
-    if source is None:
-        return made
-    seconds = source.ack_seconds
-    request = {"name": source.subscription, "topic": topic, "ack_deadline_seconds": seconds}
-    try:
-        subscriber(emulator()).create_subscription(request=request, timeout=30)
-        made.append(f"made the subscription {source.subscription}")
-    except AlreadyExists:
-        pass
-    return made
+    return made if source is None else [*made, *source.subscribe(topic)]

@@ -15,7 +15,6 @@ from pipelines.config.sections import needed
 from pipelines.results import plan_file, secret_marks
 from transforms.private_releases import PrivateReleases
 from transforms.runtime.secret import SecretRef
-from transforms.runtime.stream_time import PRESENT, StreamTime
 from transforms.sinks import held, place
 from transforms.sinks.dead_letters import PublishDead, WriteDead
 from transforms.sinks.pubsub import PublishReleases
@@ -41,18 +40,6 @@ def rotation_of(job: JobConfig, plan: Plan) -> tuple[tuple[int, SecretRef], ...]
         return ()
     entries = zip(job.secret.ticks(plan.clock), job.secret.rotate, strict=True)
     return tuple((tick, SecretRef(**{entry.kind: entry.value})) for tick, entry in entries)
-
-
-def is_bounded(job: JobConfig) -> bool:
-    """Whether all events are there from the start."""
-    return bool(needed("source", job.source).kind != "pubsub")
-
-
-def stream_of(job: JobConfig) -> StreamTime:
-    """What wall time stands for: the present, or a moment of a stream that is replayed."""
-    if job.source is None or job.source.pubsub is None:
-        return PRESENT
-    return job.source.pubsub.to_stream()
 
 
 def marks_of(job: JobConfig, plan: Plan, secret: SecretRef) -> dict[str, str] | None:
@@ -117,7 +104,7 @@ def prepare(job: JobConfig, plan: Plan, secret: SecretRef | None = None) -> bool
     begun = place.prepare(sink.path, plan_file.plan_json(job, plan), field)
     if secret is not None:
         secret_marks.keep(sink.path, field, marks_of(job, plan, secret))
-    if is_bounded(job):
+    if needed("source", job.source).bounded:
         place.make_held(sink.path)
     return begun
 
@@ -132,7 +119,9 @@ def finish(job: JobConfig, plan: Plan) -> None:
     if sink.kind == "stdout":
         print_held()
     elif sink.path is not None:
-        wanted = files_of(plan, sink.every, sink.kind) if is_bounded(job) else []
+        wanted = (
+            files_of(plan, sink.every, sink.kind) if needed("source", job.source).bounded else []
+        )
         held.publish(sink.path, wanted, held.twice(plan))
 
 
@@ -195,14 +184,12 @@ def build(
     Raises:
       ConfigError: what cannot be built: no source, no sink, files without ``clock.end``.
     """
-    sink = needed("sink", job.sink)
+    source, sink = needed("source", job.source), needed("sink", job.sink)
     refuse_mixed(job)
     dead: list[Any] = []
-    bounded = is_bounded(job) if events is None else True
+    bounded = source.bounded if events is None else True
     if events is None:
-        from pipelines.graph.sources import ReadEvents
-
-        read = pipeline | "Read" >> ReadEvents(job, plan)
+        read = pipeline | "Read" >> source.open(plan, job.limits)
         events = read.events
         dead.append(read.dead)
     found = events | "Release" >> PrivateReleases(
@@ -211,7 +198,7 @@ def build(
         bounded=bounded,
         every=sink.every,
         rotate=rotation_of(job, plan),
-        stream=stream_of(job),
+        stream=source.stream,
     )
     dead.append(found.dead)
     letters = tuple(dead) | "DeadLetters" >> beam.Flatten()
@@ -228,11 +215,9 @@ __all__ = [
     "dead_sink_of",
     "finish",
     "in_process_runner",
-    "is_bounded",
     "marks_of",
     "prepare",
     "rotation_of",
     "secret_of",
     "sink_of",
-    "stream_of",
 ]

@@ -21,16 +21,9 @@ def plan_of(job: JobConfig) -> Plan:
     from transforms.decode.schema import EventSchema
 
     plan = plan_under(job)
-    schema = EventSchema.from_config(plan.config, plan.program.columns)
-    if job.source is not None and job.source.columns is not None:
-        schema.require(job.source.columns, "source.columns")
-    if job.source is not None and job.source.pubsub is None and plan.clock.end is None:
-        raise ConfigError(
-            "clock.end",
-            None,
-            "is missing; files end, so say until when the clock runs, like "
-            "`end: 2025-01-01T00:00:00Z`.",
-        )
+    EventSchema.from_config(plan.config, plan.program.columns)
+    if job.source is not None:
+        job.source.check_plan(plan)
     return plan
 
 
@@ -67,13 +60,7 @@ def check_runner(job: JobConfig, runner: str) -> None:
     """
     source = needed("source", job.source)
     needed("sink", job.sink)
-    if source.pubsub is not None and runner == "direct":
-        raise ConfigError(
-            "--runner",
-            runner,
-            "ends with its input, and a subscription has no end: --runner prism on a laptop (run "
-            "make prism first), --runner flink or dataflow in production.",
-        )
+    source.check_runner(runner)
     if runner != "direct" and job.secret is None:
         raise ConfigError(
             "secret",

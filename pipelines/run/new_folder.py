@@ -21,11 +21,10 @@ def beside(job: JobConfig, plan: Plan) -> tuple[JobConfig, str | None]:
     Raises:
       ConfigError: no run over files into a folder.
     """
-    from pipelines.graph import build
     from transforms.sinks import place
 
     sink = needed("sink", job.sink)
-    if not build.is_bounded(job) or sink.path is None:
+    if not needed("source", job.source).bounded or sink.path is None:
         raise ConfigError("--new", None, "is for runs over files into a folder.")
     base = sink.path.rstrip("/") or sink.path
     taken: list[str] = []

@@ -26,15 +26,15 @@ def publish(job: JobConfig, plan: Plan) -> Result:
     from transforms.sinks import held
     from transforms.sinks.transforms import files_of
 
-    sink, began = needed("sink", job.sink), time.monotonic()
-    if not build.is_bounded(job) or sink.path is None:
+    source, sink, began = needed("source", job.source), needed("sink", job.sink), time.monotonic()
+    if not source.bounded or sink.path is None:
         raise ConfigError(
             "--publish",
             None,
             "is for runs over files into a folder; "
             + (
                 "a stream publishes as it goes."
-                if not build.is_bounded(job)
+                if not source.bounded
                 else f"sink.{sink.kind} holds nothing back for later."
             ),
         )

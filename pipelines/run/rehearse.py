@@ -17,12 +17,13 @@ from pathlib import Path
 from dpcore.config import durations
 from dpcore.errors import ConfigError
 from pipelines.config.job import JobConfig
-from pipelines.config.sections import FILE_FORMATS, Sink, Source
+from pipelines.config.sections import Sink
 from pipelines.feed import feed
 from pipelines.feed.synthetic import OPEN_TICKS, Shares
 from pipelines.feed.targets import open_target
 from pipelines.results.result import Result
 from pipelines.run.run import run
+from pipelines.sources.registry import source_of
 
 NOTE = "Made-up events under a secret of this rehearsal alone: nothing here is about anyone."
 
@@ -50,7 +51,7 @@ def rehearse(job: JobConfig, out: Path | None, events: int, seed: int, shares: S
         made = made_up(job, Path(place), folder)
         notes = (NOTE, *feed.notes(made, shares, False, False), *(_open(job)))
         assert made.source is not None and made.source.path is not None
-        target = open_target(made.source.path, made.source.kind)
+        target = open_target(made.source.path, made.source.form)
         pace = feed.Pace()
         feed.feed(made, target, events=events, seed=seed, shares=shares, pace=pace)
         result = run(made, "direct", rehearsal=True)
@@ -63,11 +64,7 @@ def made_up(job: JobConfig, place: Path, folder: Path) -> JobConfig:
     Args:
       place: folder of the events. folder: of the releases.
     """
-    form = "csv" if job.source is None else job.source.kind
-    if job.source is not None and job.source.pubsub is not None:
-        payload = job.source.pubsub.payload
-        form = "ndjson" if payload == "json" else payload
-    assert form in FILE_FORMATS
+    form = "csv" if job.source is None else job.source.form
     sink = "parquet" if job.sink is None or job.sink.path is None else job.sink.kind
     every = {} if job.sink is None else {"every": job.sink.every}
     clock = job.clock
@@ -76,7 +73,7 @@ def made_up(job: JobConfig, place: Path, folder: Path) -> JobConfig:
         end = durations.show_timestamp(first.tick_start(OPEN_TICKS))
         clock = clock.model_copy(update={"end": end})
     changed = {
-        "source": Source(**{form: str(place / f"events.{form}")}),
+        "source": source_of(form, str(place / f"events.{form}")),
         "sink": Sink(**{sink: str(folder)}, **every),
         "clock": clock,
         "secret": None,

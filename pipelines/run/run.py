@@ -40,21 +40,6 @@ class RunFailed(WeirError):
     """A run that began and did not end well. Its text names a step and a kind of error, no data."""
 
 
-def _ask_for_subscription(job: JobConfig) -> None:
-    """Refuses a subscription that is not there, before a cluster is asked to read it.
-
-    Raises:
-      ConfigError: it does not exist, or its ack deadline is not the config's.
-    """
-    from pipelines.graph.sources import check_subscription
-
-    source = needed("source", job.source)
-    if source.pubsub is not None:
-        note = check_subscription(source.pubsub)
-        if note is not None:
-            _log.warning(note)
-
-
 def run(
     job: JobConfig,
     runner: str,
@@ -105,7 +90,8 @@ def run(
     from transforms.runtime.secret import SecretRef
     from transforms.sinks import transforms
 
-    streaming = not build.is_bounded(job)
+    source = needed("source", job.source)
+    streaming = not source.bounded
     secret = build.secret_of(job) or SecretRef.fresh()
     rotation = build.rotation_of(job, plan)
     if runner == "direct":
@@ -125,8 +111,9 @@ def run(
             refuse_restart(job, state, on_flink.resumed)
             if not state.begin(job, plan, [(0, secret), *rotation]):
                 _log.warning(UNREADABLE)
-    if streaming and runner in ("prism", "flink"):
-        _ask_for_subscription(job)
+    if runner != "dataflow":
+        for note in source.check():
+            _log.warning(note)
     options = options_for(runner, flags, streaming)
     if runner == "dataflow":
         dataflow.settle(options, job.name)
@@ -140,7 +127,7 @@ def run(
     transforms.forget_held()
     began = time.monotonic()
     watch = Watch(tally.snapshot)
-    with Progress(out, watch, lambda: total_of(job, plan)):
+    with Progress(out, watch, lambda: total_of(source, plan)):
         if on_flink is not None:
             ended = _on_flink(on_flink, pipeline, watch, lambda: is_complete(job, plan, False))
         else:
@@ -196,7 +183,7 @@ def refuse_restart(job: JobConfig, state: Any, resumed: str | None) -> None:
 def as_they_go(job: JobConfig) -> tuple[str, ...]:
     """What to be warned of before a run over files whose sink holds nothing back."""
     sink = job.sink
-    if job.source is None or job.source.pubsub is not None or sink is None:
+    if job.source is None or not job.source.bounded or sink is None:
         return ()
     if sink.kind not in ("bigquery", "pubsub"):
         return ()
@@ -220,12 +207,11 @@ def is_complete(job: JobConfig, plan: Plan, unseen: bool = True) -> bool:
     Args:
       unseen: the answer for a sink that cannot be looked into.
     """
-    from pipelines.graph import build
     from transforms.sinks import place as sinks_place
     from transforms.sinks.transforms import files_of
 
     sink = needed("sink", job.sink)
-    if build.is_bounded(job) or sink.path is None:
+    if needed("source", job.source).bounded or sink.path is None:
         return unseen
     if plan.clock.ticks is None:
         return False
@@ -234,7 +220,7 @@ def is_complete(job: JobConfig, plan: Plan, unseen: bool = True) -> bool:
 
 def said_of(ended: Ended, job: JobConfig) -> tuple[str, ...]:
     """What a user should know about how a job on Flink ended."""
-    if ended.how == RUNNING and job.source is not None and job.source.pubsub is None:
+    if ended.how == RUNNING and job.source is not None and job.source.bounded:
         return (
             f"Runs on {ended.url} as job {ended.job}. Its releases are held back: when it has "
             "ended, look at its counters there, and publish them with --publish.",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from dpcore.plan import Plan
-from pipelines.config.job import JobConfig
 from pipelines.run.progress import Total
+from pipelines.sources.source import Source
 
 
 class Watch:
@@ -42,31 +42,12 @@ class Watch:
         return self._there
 
 
-def total_of(job: JobConfig, plan: Plan) -> Total:
+def total_of(source: Source, plan: Plan) -> Total:
     """How much there is to read and to step, as far as that is cheap to know."""
-    rows: int | None = None
-    size: int | None = None
-    source = job.source
-    if source is not None and source.path is not None:
-        try:
-            paths = files_of(source.path)
-            size = sum(path.stat().st_size for path in paths)
-            if source.kind == "parquet":
-                import pyarrow.parquet as pq
-
-                rows = sum(pq.read_metadata(path).num_rows for path in paths)
-        except Exception:  # the run itself will say what is wrong with the files
-            return Total(ticks=plan.clock.ticks, blocks=len(plan.keys.live_blocks))
+    rows, size = None, None
+    with contextlib.suppress(Exception):  # the run itself will say what is wrong with the files
+        rows, size = source.amount()
     return Total(rows, size, plan.clock.ticks, len(plan.keys.live_blocks))
-
-
-def files_of(pattern: str) -> list[Path]:
-    """Local files of a path or glob; none for a bucket."""
-    if "://" in pattern:
-        return []
-    import glob
-
-    return [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
 
 
 def counters(result: Any, here: Mapping[str, int]) -> dict[str, int]:

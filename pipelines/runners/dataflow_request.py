@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipelines.config.job import JobConfig
+from pipelines.config.sections import needed
 
 
 def request(job: JobConfig, flags: Sequence[str]) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def pipeline_of(job: JobConfig, flags: Sequence[str], dry: bool = False) -> tupl
     check_runner(job, "dataflow")
     dataflow.check_job(job)
     plan = plan_of(job)
-    options = options_for("dataflow", flags, streaming=not build.is_bounded(job))
+    options = options_for("dataflow", flags, streaming=not needed("source", job.source).bounded)
     dataflow.settle(options, job.name, dry)
     pipeline = beam.Pipeline(options=options)
     build.build(pipeline, plan, job, build.secret_of(job))

@@ -14,7 +14,6 @@ from rich.padding import Padding
 from rich.text import Text
 
 from dpcore.errors import ConfigError
-from pipelines.config.sections import Limits
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed
 from pipelines.results.files import HELD_FOLDER, result_files
@@ -23,6 +22,7 @@ from pipelines.results.run import Run
 from pipelines.runners.flink_counters import counters_of, metrics_of
 from pipelines.runners.state_folder import StateFolder, local
 from pipelines.show.alarms import alarms_of
+from pipelines.sources.limits import Limits
 from pipelines.terminal import bytes_text, count, heading, table
 from transforms.runtime.reasons import by_field, words
 

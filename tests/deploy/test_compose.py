@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 from pipelines.cli.main import main
 from pipelines.config.job import load
 from pipelines.graph.checks import plan_of
+from pipelines.sources.pubsub import PubSubSource
 from tests.deploy.dockerfile import read
 from transforms.runtime.secret import MOUNTS
 
@@ -157,9 +158,8 @@ def test_job_plans_and_its_places_are_mounted() -> None:
     for name, service in SERVICES.items():
         if service["image"].startswith("flink:"):
             assert not [v for v in service.get("volumes", ()) if v.startswith("secret:")], name
-    source = job.source.pubsub
-    assert source is not None
-    assert f'"{source.subscription.replace("subscriptions", "topics")}"' in str(
+    assert isinstance(job.source, PubSubSource)
+    assert f'"{job.source.pubsub.subscription.replace("subscriptions", "topics")}"' in str(
         SERVICES["ready"]["command"]
     )
 

@@ -13,6 +13,7 @@ import hcl2
 import pytest
 
 from pipelines.config.job import loads
+from pipelines.sources.pubsub import PubSubSource
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "pubsub"
@@ -184,7 +185,7 @@ privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 1d}
 aggregates: {purchases: {count: events}}
 """
     job = loads("\n".join(sections) + rest)
-    assert job.source is not None and job.source.pubsub is not None
+    assert isinstance(job.source, PubSubSource)
     assert job.source.pubsub.subscription == "projects/acme-data/subscriptions/shop-weir"
 
 

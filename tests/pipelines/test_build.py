@@ -135,4 +135,4 @@ def test_references(folder: Path) -> None:
     assert build.secret_of(job, "other.key") == SecretRef(file=str(Path("other.key").absolute()))
     plain = load(folder / "job.yaml", ["secret=null"])
     assert build.secret_of(plain) is None
-    assert build.is_bounded(job)
+    assert job.source is not None and job.source.bounded

@@ -10,8 +10,9 @@ import pytest
 from dpcore.errors import ConfigError
 from pipelines.config.job import JobConfig, load
 from pipelines.graph import build
-from pipelines.graph.circumstances import PUBLICATION, horizon_of, plan_under
+from pipelines.graph.circumstances import horizon_of, plan_under
 from pipelines.results import plan_file
+from pipelines.sources.source import PUBLICATION
 from pipelines.terminal import number
 from tests.pipelines.conftest import Weir
 from transforms.private_releases import PrivateReleases
@@ -24,11 +25,13 @@ def job_of(small: Path, *sets: str) -> JobConfig:
 
 
 def test_a_horizon_is_a_streams_and_rounded_up(small: Path) -> None:
-    stream = job_of(small, STREAM, "deduplicate.horizon=90m")
-    assert horizon_of(stream, plan_under(stream).clock) == 2
-    files = job_of(small, "deduplicate.horizon=90m")
-    assert horizon_of(files, plan_under(files).clock) is None
-    assert horizon_of(job_of(small, STREAM), plan_under(files).clock) is None
+    def ticks(*sets: str) -> int | None:
+        job = job_of(small, *sets)
+        return horizon_of(job.source, job.deduplicate, plan_under(job).clock)
+
+    assert ticks(STREAM, "deduplicate.horizon=90m") == 2
+    assert ticks("deduplicate.horizon=90m") is None
+    assert ticks(STREAM) is None
 
 
 def test_the_statement_tells_the_horizon_that_the_graph_keeps(small: Path) -> None:

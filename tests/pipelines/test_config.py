@@ -13,12 +13,12 @@ from pipelines.config.job import JobConfig, load, loads
 from pipelines.config.sections import (
     DeadLetters,
     Deduplicate,
-    Limits,
-    PubSubSource,
     Secret,
     Sink,
-    Source,
 )
+from pipelines.sources.limits import Limits
+from pipelines.sources.pubsub import SubscriptionConfig
+from pipelines.sources.registry import SOURCES
 from tests.pipelines.conftest import SMALL, Weir
 
 
@@ -156,7 +156,11 @@ def test_a_job_goes_round() -> None:
 
 
 @pytest.mark.parametrize(
-    "section", [JobConfig, Source, PubSubSource, Sink, Secret, DeadLetters, Deduplicate, Limits]
+    "section",
+    [
+        *(JobConfig, SubscriptionConfig, Sink, Secret, DeadLetters, Deduplicate, Limits),
+        *SOURCES.values(),
+    ],
 )
 def test_every_field_has_a_description_and_an_example(section: Any) -> None:
     for name, info in section.model_fields.items():

@@ -17,13 +17,12 @@ import pytest
 from dpcore.config import yaml
 from dpcore.errors import ConfigError, WeirError
 from pipelines.config.job import JobConfig, loads
-from pipelines.config.sections import Replay
 from pipelines.feed.feed import Clockwork, Pace, feed, first_moment, notes, setting
 from pipelines.feed.synthetic import Shares, batches, uniforms
 from pipelines.feed.targets import open_target
 from pipelines.feed.topic import TopicTarget
 from pipelines.graph.checks import plan_of
-from pipelines.graph.sources import ReadEvents
+from pipelines.sources.pubsub import Replay
 from tests.pipelines.conftest import SMALL, Weir
 from transforms.decode.messages import Message, MessageDecoder
 from transforms.decode.schema import EventSchema
@@ -367,7 +366,8 @@ def test_csv_is_written_and_read_back_as_the_config_says(
     assert list(csv.reader(again.read_text(encoding).splitlines(), delimiter=";")) == rows
     job = loads(config.read_text(), folder=tmp_path)
     plan = plan_of(job)
-    read = ReadEvents(job, plan)
+    assert job.source is not None
+    read = job.source.open(plan, job.limits)
     assert [
         (events.num_rows, letters)
         for file in read._files

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.graph import first_files
 from tests.pipelines.conftest import Weir
+from transforms.sources import first_files
 
 TEXT = """\
 name: ratings

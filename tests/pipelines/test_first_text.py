@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.graph import first_text
-from pipelines.graph.first_text import Signs, signs_of
 from tests.pipelines.conftest import Weir
 from transforms.decode.first_look import Evidence
 from transforms.decode.text_form import TextForm
+from transforms.sources import first_text
+from transforms.sources.first_text import Signs, signs_of
 
 TEXT = """\
 name: visits

@@ -1,6 +1,6 @@
 """Every reader is fed files made of secrets; whatever a command leaves behind is searched for them.
 
-A new format joins by being in ``FILE_FORMATS``: it needs a writer in ``secret_files``.
+A new format joins by being in ``FORMATS``: it needs a writer in ``secret_files``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from pipelines.config.sections import FILE_FORMATS
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.secret_files import COLUMNS, FOREIGN, MAIL, NAME, NUMBER, WORDS, WRITERS, wrong
 from tests.pipelines.secret_files import folder as files_of
 from tests.runners.secrets_search import forms_of, search
+from transforms.decode.formats import FORMATS
 
 FORMS = [form for word in WORDS for form in forms_of(word.encode())]
 FORMS += [form for form in (word.encode("latin-1") for word in WORDS) if form not in FORMS]
@@ -56,10 +56,10 @@ def config(place: Path, form: str, path: Path, more: str = "") -> Path:
 
 
 def test_every_format_has_a_writer() -> None:
-    assert set(WRITERS) == set(FILE_FORMATS)
+    assert set(WRITERS) == set(FORMATS)
 
 
-@pytest.mark.parametrize("form", FILE_FORMATS)
+@pytest.mark.parametrize("form", FORMATS)
 def test_the_search_finds_what_it_looks_for(form: str, tmp_path: Path) -> None:
     for name, data in files_of(form).items():
         (tmp_path / name).write_bytes(data)
@@ -68,7 +68,7 @@ def test_the_search_finds_what_it_looks_for(form: str, tmp_path: Path) -> None:
     assert found == set(files_of(form)) - packed
 
 
-@pytest.mark.parametrize("form", FILE_FORMATS)
+@pytest.mark.parametrize("form", FORMATS)
 def test_a_run_over_broken_files_tells_nothing(
     weir: Weir, form: str, tmp_path: Path, events: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_run_over_a_file_without_a_header(weir: Weir, tmp_path: Path, events: 
     assert search([tmp_path], FORMS) == []
 
 
-@pytest.mark.parametrize("form", FILE_FORMATS)
+@pytest.mark.parametrize("form", FORMATS)
 def test_what_is_refused_is_refused_without_its_words(
     weir: Weir, form: str, tmp_path: Path, events: Path
 ) -> None:
@@ -135,7 +135,7 @@ def test_what_is_refused_is_refused_without_its_words(
     assert search([tmp_path], FORMS) == []
 
 
-@pytest.mark.parametrize("form", FILE_FORMATS)
+@pytest.mark.parametrize("form", FORMATS)
 def test_init_and_feed_write_nothing_down(
     weir: Weir, form: str, tmp_path: Path, events: Path
 ) -> None:

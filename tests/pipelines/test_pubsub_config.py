@@ -12,11 +12,12 @@ from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from pipelines.config.job import JobConfig, loads
 from pipelines.graph import build
-from pipelines.graph.sources import ReadEvents, ReadPubSub, subscription_of
+from pipelines.sources.pubsub import PubSubSource
 from tests.pipelines.conftest import SMALL
 from transforms.runtime.stream_time import PRESENT
 from transforms.sinks.dead_letters import PublishDead
 from transforms.sinks.pubsub import PublishReleases
+from transforms.sources.pubsub.read import ReadPubSub
 
 SUB = "projects/acme-shop/subscriptions/purchases"
 STREAM = SMALL.replace("source: {csv: events.csv}", f"source: {{pubsub: {{subscription: {SUB}}}}}")
@@ -55,13 +56,16 @@ def test_what_is_refused(text: str, field: str, says: str) -> None:
 def test_what_a_subscription_is_read_by(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:1")
     job = stream("source.pubsub.timestamp=sent", "source.pubsub.ack_deadline=2m")
-    assert job.source is not None and job.source.pubsub is not None
-    found = subscription_of(job.source.pubsub)
+    assert isinstance(job.source, PubSubSource)
+    found = job.source.subscription()
     assert (found.name, found.ack_seconds, found.slack) == (SUB, 120, 500_000)
     assert (found.timestamp, found.host, found.stream) == ("sent", "localhost:1", PRESENT)
-    assert build.stream_of(job) == PRESENT == build.stream_of(loads(SMALL))
+    plain = loads(SMALL).source
+    assert plain is not None and job.source.stream == PRESENT == plain.stream
     text = "{origin: 2024-01-01T00:00:00Z, started: 2026-01-01T00:00:00Z, speed: 24}"
-    replayed = build.stream_of(stream(f"source.pubsub.replay={text}"))
+    again = stream(f"source.pubsub.replay={text}").source
+    assert again is not None
+    replayed = again.stream
     assert replayed.at(replayed.started + 1_000_000) == replayed.origin + 24_000_000
 
 
@@ -71,7 +75,8 @@ def test_dataflow_gets_its_own_connector(runner: str) -> None:
     plan = Plan.from_config(job.plan_config())
     pipeline = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions(["--streaming"]))
     pipeline.options.view_as(StandardOptions).runner = runner or None
-    transform = ReadEvents(job, plan)
+    assert job.source is not None
+    transform = job.source.open(plan, job.limits)
     assert isinstance(transform, ReadPubSub)
     read = pipeline | "Read" >> transform
     assert read.events.element_type is pa.RecordBatch and read.dead is not None

@@ -17,9 +17,8 @@ from click.testing import CliRunner
 
 from dpcore.errors import ConfigError
 from pipelines.cli.main import main
-from pipelines.config.sections import PubSubSource
 from pipelines.engines.pubsub import PubSubServer
-from pipelines.graph.sources import check_subscription
+from pipelines.sources import pubsub
 from tests.pipelines.conftest import SMALL
 from tests.runners.messages import Post
 from tests.transforms.test_sinks import batch
@@ -82,16 +81,23 @@ def test_dead_letters_reach_their_topic_without_content(pubsub_server: PubSubSer
         ]
 
 
-def test_a_subscription_is_looked_up_before_a_job_starts(pubsub_server: PubSubServer) -> None:
+def test_a_subscription_is_looked_up_before_a_job_starts(
+    pubsub_server: PubSubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(name: str, **more: str) -> list[str]:
+        section = pubsub.SubscriptionConfig(subscription=name, **more)
+        return list(pubsub.PubSubSource(pubsub=section).check())
+
     with Post(pubsub_server.host, "looked-up", ack_deadline=30) as post:
         with pytest.raises(ConfigError, match=r"ack_deadline.*write 30s"):
-            check_subscription(PubSubSource(subscription=post.subscription))
-        good = PubSubSource(subscription=post.subscription, ack_deadline="30s")
-        assert check_subscription(good) is None
+            asked(post.subscription)
+        assert asked(post.subscription, ack_deadline="30s") == []
         with pytest.raises(ConfigError, match="does not exist"):
-            check_subscription(PubSubSource(subscription=post.subscription + "-not"))
+            asked(post.subscription + "-not")
         pubsub_server.down()
-        assert "cannot be looked up" in str(check_subscription(good, 2.0))
+        monkeypatch.setattr(pubsub, "ANSWER", 2.0)
+        (note,) = asked(post.subscription, ack_deadline="30s")
+        assert "cannot be looked up" in note
 
 
 def test_a_recorded_stream_is_fed_at_its_speed_into_what_it_makes(

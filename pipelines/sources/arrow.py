@@ -1,0 +1,18 @@
+"""Events from Arrow IPC."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from pipelines.sources.files import Files
+
+
+class ArrowSource(Files):
+    """Arrow IPC files or streams."""
+
+    kind: ClassVar[str] = "arrow"
+    paths: ClassVar[tuple[str, ...]] = ("arrow",)
+
+    arrow: str = Field(description="Arrow IPC files or streams.", examples=["events.arrow"])

@@ -1,0 +1,18 @@
+"""Events from Avro."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from pipelines.sources.files import Files
+
+
+class AvroSource(Files):
+    """Avro container files."""
+
+    kind: ClassVar[str] = "avro"
+    paths: ClassVar[tuple[str, ...]] = ("avro",)
+
+    avro: str = Field(description="Avro container files.", examples=["events.avro"])

@@ -1,0 +1,48 @@
+"""Sources that are files: a path or glob, and a format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from dpcore.plan import Plan
+from pipelines.sources.limits import Limits
+from pipelines.sources.source import Source, schema_of
+
+
+class Files(Source):
+    """Files of one format. They are looked at when they are opened."""
+
+    bounded: ClassVar[bool] = True
+    named_columns: ClassVar[bool] = True
+    """Whether headers name the columns; where records do, names are only known by reading."""
+
+    @property
+    def form(self) -> str:
+        return self.kind
+
+    @property
+    def path(self) -> str:
+        return str(self.value)
+
+    def local(self) -> list[Path]:
+        """Files on this machine; none for a bucket."""
+        if "://" in self.path:
+            return []
+        import glob
+
+        return [Path(name) for name in sorted(glob.glob(self.path, recursive=True))]
+
+    def amount(self) -> tuple[int | None, int | None]:
+        return None, sum(path.stat().st_size for path in self.local())
+
+    def open(self, plan: Plan, limits: Limits) -> Any:
+        """See transforms.sources.read_files.ReadFiles."""
+        from transforms.decode.first_look import FirstLook
+        from transforms.sources.files import FileSource
+        from transforms.sources.read_files import ReadFiles
+
+        source = FileSource(self.form, self.path, *self.text_form(limits.line_bytes))
+        schema = schema_of(plan)
+        look = FirstLook(plan, schema, named=self.named_columns) if limits.first_look else None
+        return ReadFiles(source, schema, look)

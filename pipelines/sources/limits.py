@@ -1,0 +1,41 @@
+"""Caps on what a source may do to the rest."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from dpcore.config.section import Section, refusal
+
+
+class Limits(Section):
+    """Caps that keep one bad input from hurting the rest."""
+
+    line_bytes: int = Field(
+        default=1 << 20,
+        description="A longer line is dead-lettered as too_long, unread.",
+        examples=[1048576],
+    )
+    first_look: bool = Field(
+        default=True,
+        description="Whether a run over files is refused when none of its first records has a "
+        "column that is read, a declared key, or a time inside the clock.",
+        examples=[False],
+    )
+    refused: float = Field(
+        default=0.5,
+        json_schema_extra={"minimum": 0, "maximum": 1},
+        description="Share of the records, from 0 to 1, that may be refused, and of each field's "
+        "values that may be unreadable: beyond it the releases of a run over files are held back "
+        "until `weir run --publish`, and a stream is shown in red.",
+        examples=[0.01],
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not 64 <= self.line_bytes <= 1 << 28:
+            raise refusal("line_bytes", self.line_bytes, "must be from 64 to 268435456 bytes.")
+        if not 0 <= self.refused <= 1:
+            raise refusal("refused", self.refused, "must be a share from 0 to 1, like 0.5.")
+        return self

@@ -1,0 +1,19 @@
+"""Events from lines of JSON."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from pipelines.sources.files import Files
+
+
+class NdjsonSource(Files):
+    """One JSON object a line."""
+
+    kind: ClassVar[str] = "ndjson"
+    paths: ClassVar[tuple[str, ...]] = ("ndjson",)
+    named_columns: ClassVar[bool] = False
+
+    ndjson: str = Field(description="One JSON object a line.", examples=["events-*.ndjson"])

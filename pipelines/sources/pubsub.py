@@ -1,0 +1,215 @@
+"""Events from a Pub/Sub subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dpcore.config import durations
+from dpcore.config.promise import Duration, Timestamp
+from dpcore.config.section import Section, refusal
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from pipelines.doors.door import check_name
+from pipelines.sources.limits import Limits
+from pipelines.sources.source import Source, schema_of
+from transforms.runtime.stream_time import PRESENT, StreamTime
+
+ANSWER = 10.0
+"""Seconds to wait for a server that is asked for the subscription."""
+
+
+class Replay(Section):
+    """A recorded stream fed anew: stream time = origin + speed * (wall time - started)."""
+
+    origin: Timestamp = Field(
+        description="Event time at which the replay starts.", examples=["2013-01-01T05:00:00Z"]
+    )
+    started: Timestamp = Field(
+        description="Wall time at which it starts; `weir feed` prints it.",
+        examples=["2026-01-01T12:00:00Z"],
+    )
+    speed: float = Field(default=1.0, description="Times real time.", examples=[24])
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not 0 < self.speed < float("inf"):
+            raise refusal("speed", self.speed, "must be a finite number above 0, like 24.")
+        return self
+
+    def to_stream(self) -> StreamTime:
+        """In microseconds."""
+        return StreamTime(
+            durations.timestamp(self.origin), durations.timestamp(self.started), self.speed
+        )
+
+
+class SubscriptionConfig(Section):
+    """Events from a Pub/Sub subscription.
+
+    An event's arrival stamp, by which it is late or not, is the column schema.arrival, else the
+    attribute ``timestamp``, else the time at which its message was published.
+    """
+
+    subscription: str = Field(
+        description="The subscription to read.", examples=["projects/acme/subscriptions/purchases"]
+    )
+    payload: Literal["json", "ndjson", "avro", "arrow"] = Field(
+        default="ndjson",
+        description="What a message holds: one JSON object, lines of JSON, an Avro container, or "
+        "an Arrow stream.",
+        examples=["ndjson"],
+    )
+    readers: int = Field(default=1, description="How many readers pull side by side.", examples=[2])
+    ack_deadline: Duration = Field(
+        default="10s",
+        description="The subscription's ack deadline: for so long after a start releases wait, "
+        "because messages that were received and not acknowledged come again that late.",
+        examples=["10s"],
+    )
+    slack: Duration = Field(
+        default="500ms",
+        description="How long a published message may take until it can be pulled.",
+        examples=["500ms"],
+    )
+    timestamp: str | None = Field(
+        default=None,
+        description="Attribute that says when a message arrived: RFC 3339, or milliseconds since "
+        "1970.",
+        examples=["sent_at"],
+    )
+    id: str | None = Field(
+        default=None,
+        description="On Dataflow, the attribute whose value is the same for every copy of a "
+        "message. Elsewhere schema.id tells copies apart.",
+        examples=["message_id"],
+    )
+    replay: Replay | None = Field(
+        default=None,
+        description="Stream time of a recorded stream that is fed anew.",
+        examples=["{origin: 2013-01-01T05:00:00Z, started: 2026-01-01T12:00:00Z, speed: 24}"],
+    )
+
+    @property
+    def ack_seconds(self) -> int:
+        """The ack deadline."""
+        return durations.duration(self.ack_deadline) // 1_000_000
+
+    def to_stream(self) -> StreamTime:
+        """What wall time stands for."""
+        return PRESENT if self.replay is None else self.replay.to_stream()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not 1 <= self.readers <= 256:
+            raise refusal("readers", self.readers, "must be from 1 to 256.")
+        deadline = durations.duration(self.ack_deadline)
+        if deadline % 1_000_000 or not 10_000_000 <= deadline <= 600_000_000:
+            raise refusal(
+                "ack_deadline", self.ack_deadline, "must be from 10s to 600s, in whole seconds."
+            )
+        if durations.duration(self.slack) < 100_000:
+            raise refusal("slack", self.slack, "must be 100ms or longer.")
+        check_name("subscription", self.subscription, "subscriptions")
+        return self
+
+
+class PubSubSource(Source):
+    """A Pub/Sub subscription."""
+
+    kind: ClassVar[str] = "pubsub"
+    bounded: ClassVar[bool] = False
+    noun: ClassVar[str] = "a subscription"
+
+    pubsub: SubscriptionConfig = Field(
+        description="A Pub/Sub subscription.",
+        examples=["{subscription: projects/acme/subscriptions/purchases}"],
+    )
+
+    @property
+    def form(self) -> str:
+        return "ndjson" if self.pubsub.payload == "json" else self.pubsub.payload
+
+    @property
+    def payload(self) -> str:
+        return self.pubsub.payload
+
+    @property
+    def stream(self) -> StreamTime:
+        return self.pubsub.to_stream()
+
+    def open(self, plan: Plan, limits: Limits) -> Any:
+        """See transforms.sources.pubsub.read.ReadPubSub."""
+        from transforms.decode.messages import MessageDecoder
+        from transforms.sources.pubsub.read import ReadPubSub
+
+        section = self.pubsub
+        decoder = MessageDecoder(
+            section.payload, schema_of(plan), section.subscription, limits.line_bytes
+        )
+        return ReadPubSub(self.subscription(), decoder, plan.clock, section.readers, section.id)
+
+    def subscription(self) -> Any:
+        """As its reader takes it, with the emulator that this process is told to use, if any."""
+        from transforms.runtime.pubsub_client import emulator
+        from transforms.sources.pubsub.reader import Subscription
+
+        return Subscription(
+            name=self.pubsub.subscription,
+            ack_seconds=self.pubsub.ack_seconds,
+            slack=durations.duration(self.pubsub.slack),
+            timestamp=self.pubsub.timestamp,
+            stream=self.stream,
+            host=emulator(),
+        )
+
+    def check(self) -> Iterator[str]:
+        """Asks for the subscription; it may be reachable for workers though it is not from here.
+
+        Raises:
+          ConfigError: there is none of that name, or its ack deadline is longer than the config's.
+        """
+        from google.api_core import exceptions
+        from google.auth.exceptions import GoogleAuthError
+
+        from transforms.runtime.pubsub_client import emulator, subscriber
+
+        name, deadline = self.pubsub.subscription, self.pubsub.ack_deadline
+        try:
+            found = subscriber(emulator()).get_subscription(
+                subscription=name, timeout=ANSWER, retry=None
+            )
+        except exceptions.NotFound:
+            raise ConfigError(
+                "source.pubsub.subscription",
+                name,
+                "does not exist; create it (and its topic), or correct the name.",
+            ) from None
+        except (exceptions.GoogleAPIError, GoogleAuthError) as error:
+            yield (
+                f"{name} cannot be looked up from here ({type(error).__name__}); "
+                f"source.pubsub.ack_deadline is taken to be {deadline}."
+            )
+            return
+        if found.ack_deadline_seconds * 1_000_000 > durations.duration(deadline):
+            raise ConfigError(
+                "source.pubsub.ack_deadline",
+                deadline,
+                f"is shorter than the subscription's: write {found.ack_deadline_seconds}s.",
+            )
+
+    def subscribe(self, topic: str) -> Iterator[str]:
+        """Makes the subscription to a topic."""
+        from google.api_core.exceptions import AlreadyExists
+
+        from transforms.runtime.pubsub_client import emulator, subscriber
+
+        name, seconds = self.pubsub.subscription, self.pubsub.ack_seconds
+        request = {"name": name, "topic": topic, "ack_deadline_seconds": seconds}
+        try:
+            subscriber(emulator()).create_subscription(request=request, timeout=30)
+        except AlreadyExists:
+            return
+        yield f"made the subscription {name}"

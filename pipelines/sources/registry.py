@@ -1,0 +1,35 @@
+"""The kinds of sources by name: a further one is a file beside this one and a line here. Another
+package adds one by an entry point in the group ``weir.sources``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pipelines.doors.registry import Doors, OneKind
+from pipelines.sources.source import Source
+
+SOURCES = Doors(
+    "source",
+    {
+        "csv": "pipelines.sources.csv:CsvSource",
+        "ndjson": "pipelines.sources.ndjson:NdjsonSource",
+        "parquet": "pipelines.sources.parquet:ParquetSource",
+        "arrow": "pipelines.sources.arrow:ArrowSource",
+        "avro": "pipelines.sources.avro:AvroSource",
+        "pubsub": "pipelines.sources.pubsub:PubSubSource",
+    },
+    "weir.sources",
+)
+
+AnySource = Annotated[Source, OneKind(SOURCES)]
+"""A source of any kind, as a field of a section."""
+
+
+def source_of(kind: str, value: object) -> Source:
+    """A source of a kind, all else as usual."""
+    found = OneKind(SOURCES).read({kind: value})
+    assert isinstance(found, Source)
+    return found
+
+
+__all__ = ["SOURCES", "AnySource", "source_of"]

@@ -1,0 +1,128 @@
+"""What every kind of source is: a section of a job, and how its events are read."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from pipelines.doors.door import Door
+from pipelines.sources.limits import Limits
+from transforms.decode.lines import LINE_BYTES
+from transforms.decode.text_form import TextForm
+from transforms.runtime.stream_time import PRESENT, StreamTime
+
+if TYPE_CHECKING:
+    from transforms.decode.schema import EventSchema
+
+PUBLICATION = (
+    "Whether and when a run is published is not covered: it may depend on how many records were "
+    "refused."
+)
+
+
+class Source(Door):
+    """Where events come from.
+
+    A subclass states ``kind`` and ``bounded``, has a field of its kind's name, and opens itself.
+    """
+
+    role: ClassVar[str] = "source"
+    bounded: ClassVar[bool]
+    """Whether all events are there from the start."""
+    noun: ClassVar[str] = "a stream"
+    """What it is called where it has no end."""
+
+    @abstractmethod
+    def open(self, plan: Plan, limits: Limits) -> Any:
+        """The PTransform from a pipeline to ``events`` (canonical batches) and ``dead`` (batches of
+        dead letters). Beam is imported here, because it takes seconds.
+
+        Raises:
+          ConfigError: what is there cannot be what the config says; before anything runs.
+        """
+
+    @property
+    def form(self) -> str:
+        """How its records are written: csv, ndjson, parquet, arrow or avro."""
+        return "ndjson"
+
+    @property
+    def payload(self) -> str | None:
+        """What its messages hold; None where it has none."""
+        return None
+
+    @property
+    def path(self) -> str | None:
+        """Path or glob of its files; None where it has none."""
+        return None
+
+    @property
+    def stream(self) -> StreamTime:
+        """What wall time stands for: the present, or a moment of a stream that is replayed."""
+        return PRESENT
+
+    def text_form(self, line_bytes: int = LINE_BYTES) -> TextForm:
+        """How its texts are written."""
+        return TextForm(line_bytes=line_bytes)
+
+    def caveats(self, limits: Limits) -> Iterator[str]:
+        """Sentences on what the promise does not cover where events come from here."""
+        if self.bounded:
+            yield PUBLICATION
+
+    def check_plan(self, plan: Plan) -> None:
+        """Refuses a plan that it cannot serve. Reads nothing.
+
+        Raises:
+          ConfigError: what ends, under a clock that does not.
+        """
+        if self.bounded and plan.clock.end is None:
+            raise ConfigError(
+                "clock.end",
+                None,
+                "is missing; files end, so say until when the clock runs, like "
+                "`end: 2025-01-01T00:00:00Z`.",
+            )
+
+    def check_runner(self, runner: str) -> None:
+        """Refuses a runner that it cannot be read on.
+
+        Raises:
+          ConfigError: a stream on the direct runner.
+        """
+        if not self.bounded and runner == "direct":
+            raise ConfigError(
+                "--runner",
+                runner,
+                f"ends with its input, and {self.noun} has no end: --runner prism on a laptop (run "
+                "make prism first), --runner flink or dataflow in production.",
+            )
+
+    def check(self) -> Iterator[str]:
+        """Asks whoever serves a stream, before a runner near it does. Yields what to warn of.
+
+        Raises:
+          ConfigError: it is not there, or not as the config says.
+        """
+        return iter(())
+
+    def amount(self) -> tuple[int | None, int | None]:
+        """Records and bytes that there are to read, as far as that is cheap to know."""
+        return None, None
+
+    def subscribe(self, topic: str) -> Iterator[str]:
+        """Makes what it reads a topic by, if that is not there. Yields what was made."""
+        return iter(())
+
+
+def schema_of(plan: Plan) -> EventSchema:
+    """The roles of the columns that a plan reads."""
+    from transforms.decode.schema import EventSchema
+
+    return EventSchema.from_config(plan.config, plan.program.columns)
+
+
+__all__ = ["PUBLICATION", "Source", "schema_of"]

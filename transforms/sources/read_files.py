@@ -1,0 +1,101 @@
+"""Reading files: they are matched, checked, split, spread over workers and decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+
+from transforms.decode.first_look import FirstLook
+from transforms.decode.formats import emit
+from transforms.decode.schema import EventSchema
+from transforms.runtime.dead_letters import DEAD
+from transforms.sources import matching
+from transforms.sources.files import FileSource, Split
+from transforms.sources.first_files import look_at_files
+
+
+class SplitFiles(beam.DoFn):
+    """Files -> splits."""
+
+    def __init__(self, source: FileSource) -> None:
+        self._source = source
+
+    def process(self, element: tuple[str, int]) -> Iterator[tuple[str, int, int, int, int]]:
+        """One file."""
+        for split in self._source.splits(matching.File(*element)):
+            yield (split.path, split.start, split.end, split.first, split.size)
+
+
+class DecodeSplits(beam.DoFn):
+    """Splits -> batches of events; dead letters tagged "dead"."""
+
+    def __init__(self, source: FileSource, schema: EventSchema) -> None:
+        self._source = source
+        self._schema = schema
+
+    def process(self, element: tuple[str, int, int, int, int]) -> Iterator[Any]:
+        """One split."""
+        return emit(self._source.decode(Split(*element), self._schema))
+
+
+class Read(NamedTuple):
+    """PCollections of canonical batches and of dead letters."""
+
+    events: Any
+    dead: Any
+
+
+class ReadFiles(beam.PTransform):
+    """Files -> ``Read(events, dead)``. Order across splits is not preserved.
+
+    Args:
+      source: which files.
+      schema: the roles of columns.
+      look: what the first records must have; None looks at none.
+
+    Raises:
+      ConfigError: no file, a missing column, a column or a file of a wrong type, or records of
+        which none fits; before anything runs.
+    """
+
+    def __init__(
+        self, source: FileSource, schema: EventSchema, look: FirstLook | None = None
+    ) -> None:
+        super().__init__()
+        self._source = source
+        self._schema = schema
+        self._files = source.match()
+        source.check(self._files, schema)
+        if look is not None:
+            look_at_files(source, self._files, look)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files: what the tally "bytes" reaches at the end."""
+        return sum(file.size for file in self._files)
+
+    def expand(self, pipeline: Any) -> Read:
+        """Files, Split, Spread, Decode."""
+        splits = (
+            pipeline
+            | "Files" >> beam.Create([tuple(file) for file in self._files])
+            | "Split"
+            >> beam.ParDo(SplitFiles(self._source)).with_output_types(
+                tuple[str, int, int, int, int]
+            )
+        )
+        decoded = (
+            splits
+            | "Spread" >> beam.Reshuffle()
+            | "Decode"
+            >> beam.ParDo(DecodeSplits(self._source, self._schema))
+            .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
+            .with_outputs(DEAD, main="events")
+        )
+        return Read(decoded.events, decoded[DEAD])
+
+
+__all__ = ["DecodeSplits", "Read", "ReadFiles", "SplitFiles"]
