@@ -37,7 +37,7 @@ LOOK = 1.0
 END_OF_TIME = 9_223_371_950_454_775
 """Milliseconds: a watermark from here on says that nothing will ever come (Beam's last moment)."""
 _REFUSED = re.compile(
-    r"(?:dpcore\.errors\.(?:ConfigError|CodecError)|transforms\.sinks_held\.Contradicted): "
+    r"(?:dpcore\.errors\.(?:ConfigError|CodecError)|transforms\.sinks\.held\.Contradicted): "
     r"([^\n\[]{1,1000})"
 )
 
