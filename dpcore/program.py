@@ -6,17 +6,15 @@ Every algorithm (aggregates now, learners and regressions later) is one Program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
 
 from numpy.typing import NDArray
 
 from dpcore.accounting.guarantee import Loss
 from dpcore.arrays import Floats, Ints, State
-from dpcore.noise.noise import Noise
-
-NoiseOf = Callable[[int], Noise]
-"""Part index -> the keyed noise of that part for this stride (parts never share noise)."""
+from dpcore.noise.noise import NoiseOf as NoiseOf
+from dpcore.training import Training
 
 
 class Bounded(NamedTuple):
@@ -77,7 +75,14 @@ class Program(Protocol):
 
     @property
     def leaf(self) -> Literal["sum", "rows"]:
-        """What a leaf is: an exact vector sum, or a block of clipped rows."""
+        """What a leaf is: an exact vector sum, or a block of clipped rows (``RowProgram``)."""
+
+    @property
+    def training(self) -> Training | None:
+        """How models are fitted to rows, where that is what is released; None: ``step`` does all.
+
+        What it describes, done in one place, is ``step``.
+        """
 
     @property
     def dimension(self) -> int:
@@ -115,3 +120,28 @@ class Program(Protocol):
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release, JSON-able; floats as hex strings."""
+
+
+class RowProgram(Program, Protocol):
+    """A Program with ``leaf == "rows"``.
+
+    ``bound`` gives (n_events, width) rows of ``dtype``; ``step`` takes one RowLeaf a tick in a
+    tuple.
+    """
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row."""
+
+    @property
+    def dtype(self) -> Any:
+        """float64 or int64."""
+
+    @property
+    def cap(self) -> int:
+        """Rows that a key and tick may hold, part of the plan."""
+
+
+def takes_rows(program: Program) -> TypeGuard[RowProgram]:
+    """Whether a program's leaves are rows."""
+    return program.leaf == "rows"

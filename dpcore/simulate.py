@@ -18,7 +18,7 @@ from dpcore.noise.key_ring import KeyRing
 from dpcore.noise.noise import Noise
 from dpcore.noise.prf import KeyedNoise
 from dpcore.plan import Plan
-from dpcore.program import Released
+from dpcore.program import Released, takes_rows
 
 STRIDE = 128
 
@@ -116,7 +116,8 @@ def row_leaves(
     plan: Plan, bound: Bound, members: list[int], hashes: NDArray[np.uint64]
 ) -> dict[int, RowLeaf]:
     """Tick -> capped rows of some of the keys; ticks without any row are left out."""
-    program: Any = plan.program
+    program = plan.program
+    assert takes_rows(program)
     local = np.full(len(bound.names), -1, dtype=np.int64)
     local[members] = np.arange(len(members))
     keys = local[bound.keys]
@@ -136,10 +137,10 @@ LeavesOf = Callable[[int, int], Any]
 
 def leaves_for(plan: Plan, bound: Bound, ticks: int, secret: bytes) -> Callable[..., LeavesOf]:
     """Keys (their places) -> their leaves by stride."""
-    if plan.program.leaf == "sum":
+    program = plan.program
+    if not takes_rows(program):
         sums = sum_leaves(plan, bound, ticks)
         return lambda members: lambda start, stop: sums[start:stop, members]
-    program: Any = plan.program
     hashes = event_hashes(secret, plan.digest, bound.rows, bound.times, bound.ids)
 
     def of(members: list[int]) -> LeavesOf:

@@ -11,6 +11,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from dpcore.errors import ConfigError, at_least_one
 from dpcore.plan import Plan
+from dpcore.program import takes_rows
 from transforms.decode.first_look import FirstLook
 from transforms.decode.first_look_gate import Gate
 from transforms.decode.from_dicts import from_rows
@@ -28,7 +29,9 @@ from transforms.select.deduplicate import Deduplicate
 from transforms.select.filter import FilterAssign
 from transforms.tick.heartbeats import Heartbeats
 from transforms.tick.noise_source import KeyedNoiseSource, NoiseSource
-from transforms.tick.tick import Tick
+from transforms.tick.tick import JOBS, Tick
+from transforms.train.assemble import Assemble
+from transforms.train.train import Train
 
 
 class Releases(NamedTuple):
@@ -46,7 +49,7 @@ class Releases(NamedTuple):
 def needed_columns(plan: Plan) -> tuple[str, ...]:
     """Columns that are read behind the filter."""
     ids = ("@id",) if plan.config.schema_.id is not None else ()
-    times = ("@time",) if plan.program.leaf == "rows" else ()
+    times = ("@time",) if takes_rows(plan.program) else ()
     return (*plan.program.columns, *ids, *times)
 
 
@@ -111,7 +114,7 @@ class PrivateReleases(beam.PTransform):
         self._beats = Heartbeats(plan.keys.live_blocks, plan.clock, bounded, stream=stream)
 
     def expand(self, events: Any) -> Releases:
-        """Filter, Assign, Deduplicate, Bound, Leaf, Tick, Solve."""
+        """Filter, Assign, Deduplicate, Bound, Leaf, Tick, Solve; Train where models are fitted."""
         plan, dead = self._plan, []
         _check_input(events, self._bounded)
         if not self._bounded:
@@ -131,7 +134,7 @@ class PrivateReleases(beam.PTransform):
         kept = assigned.events
         dead.append(assigned.dead)
         if plan.config.schema_.id is not None:
-            of_rows = plan.digest if plan.program.leaf == "rows" else None
+            of_rows = plan.digest if takes_rows(plan.program) else None
             unique = kept | "Deduplicate" >> Deduplicate(
                 self._secret,
                 plan.clock,
@@ -149,14 +152,19 @@ class PrivateReleases(beam.PTransform):
             | "Tick" >> Tick(plan, self._noise, self._every, self._bounded)
         )
         dead.append(ticked[DEAD])
-        releases = ticked.noisy | "Solve" >> Solve(plan)
+        noisy, training = ticked.noisy, plan.program.training
+        if training is not None:
+            train = Train(plan, training, self._noise, self._bounded)
+            models = ticked[JOBS] | "Train" >> train
+            noisy = (noisy, models) | "Assemble" >> Assemble(plan, training)
+        releases = noisy | "Solve" >> Solve(plan)
         if look is not None:
             releases = releases | "FirstLook" >> Gate(look, rows.seen)
         return Releases(releases, tuple(dead) | "Dead" >> beam.Flatten())
 
     def _leaf(self) -> beam.PTransform:
         plan = self._plan
-        if plan.program.leaf == "rows":
+        if takes_rows(plan.program):
             return RowLeaves(plan.program, plan.keys, plan.clock, self._secret, plan.digest)
         return Leaf(plan.program, plan.keys, plan.clock)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,7 @@ class Aggregates:
     parts: tuple[Part, ...]
 
     leaf: Literal["sum", "rows"] = "sum"
+    training: ClassVar[None] = None
 
     @property
     def dimension(self) -> int:

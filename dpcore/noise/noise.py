@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,6 +43,10 @@ class Noise(Protocol):
     ) -> Ints:
         """Exact discrete Gaussians, coordinate i with parameter sigma^2 = variances[i]: (m, K, d)
         int64."""
+
+
+NoiseOf = Callable[[int], Noise]
+"""Part index -> the keyed noise of that part for this stride (parts never share noise)."""
 
 
 def label(level: NDArray[Any] | int, index: NDArray[Any] | int) -> Digests:

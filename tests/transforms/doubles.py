@@ -32,6 +32,7 @@ class CountSum:
 
     sigma: float = 4.0
     leaf: Literal["sum", "rows"] = "sum"
+    training: None = None
     dimension: int = 2
     columns: tuple[str, ...] = ("v",)
 

@@ -7,7 +7,7 @@ same result (dpcore/leaves/rows.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol, cast
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -19,7 +19,7 @@ from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
 from dpcore.leaves.row_hash import content_hashes, row_key
 from dpcore.leaves.rows import RowLeaf
-from dpcore.program import Program
+from dpcore.program import RowProgram
 from transforms.leaves.bound import bound
 from transforms.leaves.columns import HIGH, LOW
 from transforms.leaves.sums import KeyIndex
@@ -33,28 +33,6 @@ ROWS = 1 << 20
 """Rows that a bundle gathers before it sends them on."""
 
 Ints = NDArray[np.int64]
-
-
-class RowProgram(Program, Protocol):
-    """A Program with ``leaf == "rows"``.
-
-    ``bound`` gives (n_events, width) rows of ``dtype``; ``step`` takes one RowLeaf a tick in a
-    tuple.
-
-    Attributes:
-      width: numbers in a row. dtype: float64 or int64.
-      cap: rows a key and tick may hold, part of the plan.
-    """
-
-    width: int
-    dtype: Any
-    cap: int
-
-
-def row_program(program: Program) -> RowProgram:
-    """A program that takes rows, typed as one."""
-    assert program.leaf == "rows"
-    return cast(RowProgram, program)
 
 
 def encode(tick: int, leaf: RowLeaf, names: tuple[bytes, ...]) -> bytes:
@@ -84,7 +62,7 @@ class RowLeafDoFn(beam.DoFn):
     """
 
     def __init__(
-        self, program: Program, keys: Keys, clock: Clock, secret: SecretRef, digest: str
+        self, program: RowProgram, keys: Keys, clock: Clock, secret: SecretRef, digest: str
     ) -> None:
         self._program, self._keys, self._clock = program, keys, clock
         self._secret, self._digest, self._key = secret, digest, b""
@@ -153,7 +131,7 @@ class RowLeafDoFn(beam.DoFn):
             local = index.rows[keys]
             n_keys = len(self._keys.block_keys(int(index.blocks[keys[0]])))
         leaf = RowLeaf.from_events(local, rows, times, hashes, n_keys)
-        kept, dropped = leaf.capped(row_program(self._program).cap)
+        kept, dropped = leaf.capped(self._program.cap)
         counters.add("over_capacity", dropped)
         return encode(tick, kept, names)
 
@@ -164,7 +142,7 @@ class RowLeaves(beam.PTransform):
     """Bounded rows of events, keyed by block. Keeps no order; leaves are in canonical order."""
 
     def __init__(
-        self, program: Program, keys: Keys, clock: Clock, secret: SecretRef, digest: str
+        self, program: RowProgram, keys: Keys, clock: Clock, secret: SecretRef, digest: str
     ) -> None:
         super().__init__()
         self._dofn = RowLeafDoFn(program, keys, clock, secret, digest)

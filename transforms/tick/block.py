@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.arrays import State, arrays_of, concatenate
 from dpcore.errors import CodecError
@@ -12,6 +16,7 @@ from transforms.runtime import counters
 from transforms.runtime.coders import (
     NO_MARK,
     header_of,
+    kind_of,
     pack,
     pack_names,
     restore,
@@ -20,8 +25,11 @@ from transforms.runtime.coders import (
 )
 from transforms.tick.noise_source import NoiseSource
 from transforms.tick.pending import Pile, pile_of
+from transforms.train import jobs
+from transforms.train.jobs import Numbered
 
-KIND = b"M"
+KIND, GATHERED = b"M", b"G"
+"""Kinds of stored state: what is released is made of it, or models are fitted elsewhere."""
 
 
 class Stepper:
@@ -49,6 +57,7 @@ class Stepper:
         self._block, self._every, self._observed = block, every, observed
         self._keys = tuple(keys)
         self._state: State | None = None
+        self._sent = 0
 
     def load(self, data: bytes | None, first: int) -> None:
         """Takes stored state, or starts afresh without.
@@ -61,9 +70,9 @@ class Stepper:
             that this build does not know.
         """
         if data is None:
-            self._state = self._program.init(len(self._keys)) if self._keys else None
+            self._state = self._init(len(self._keys)) if self._keys else None
             return
-        offsets, joined, *arrays = unpack(KIND, data, self._layout)
+        arrays = self._unpacked(data)
         mark = header_of(data).mark
         if mark not in (NO_MARK, self._noise.mark(first)):
             raise CodecError(
@@ -71,31 +80,61 @@ class Stepper:
                 "noise of two secrets on the same data gives the data away. Go on with the secret "
                 "of that run; a new one goes under secret.rotate, from a tick that is still ahead."
             )
-        self._keys = tuple(unpack_names(offsets, joined))
-        self._state = restore(self._program.init(1), arrays) if self._keys else None
+        self._keys = tuple(unpack_names(*arrays[:2]))
+        self._state = restore(self._init(1), arrays[2:]) if self._keys else None
+
+    def _init(self, n_keys: int) -> State:
+        training = self._program.training
+        return self._program.init(n_keys) if training is None else training.gathered(n_keys)
+
+    def _unpacked(self, data: bytes) -> list[NDArray[Any]]:
+        """Names of keys and the state's arrays."""
+        if self._program.training is None:
+            return unpack(KIND, data, self._layout)
+        if kind_of(data) == KIND:
+            raise CodecError(
+                "stored state is of a build that fitted models within Tick; this build fits them "
+                "in a step of their own (Train) and cannot go on from it: go on with the build "
+                "that wrote it, or start a new run."
+            )
+        sent, *arrays = unpack(GATHERED, data, self._layout)
+        self._sent = int(sent[0])
+        return arrays
 
     def dump(self, stop: int) -> bytes:
         """State to store, after every tick before ``stop``."""
         arrays = [] if self._state is None else arrays_of(self._state)
+        arrays = [*pack_names(self._keys), *arrays]
         mark = self._noise.mark(stop)
-        return pack(KIND, [*pack_names(self._keys), *arrays], self._layout, mark)
+        if self._program.training is None:
+            return pack(KIND, arrays, self._layout, mark)
+        sent = np.array([self._sent], dtype=np.int64)
+        return pack(GATHERED, [sent, *arrays], self._layout, mark)
+
+    def send(self, sent: Numbered) -> bytes:
+        """A job as bytes."""
+        training = self._program.training
+        assert training is not None
+        mark = self._noise.mark(sent.job.tick + 1)
+        return jobs.encode(sent, training.form, self._layout, mark)
 
     def advance(
         self, payloads: Sequence[bytes], first: int, stop: int
-    ) -> Iterator[NoisyStride | bytes]:
+    ) -> Iterator[NoisyStride | Numbered | bytes]:
         """Steps through [first, stop), every tick whether or not data came.
 
         Args:
           payloads: partial leaves of ticks >= first; what lies at or behind ``stop`` is given back.
 
         Yields:
-          Payloads that are for later, as bytes, and then NoisyStrides in order of ticks.
+          Payloads that are for later, as bytes, and then NoisyStrides in order of ticks; where
+          models are fitted elsewhere, each behind its jobs.
         """
         pile = pile_of(self._program, payloads, stop)
         yield from pile.later
         born = self._admit(pile)
         for low, high in self._cut(first, stop, list(born)):
-            yield self._step(low, high, born.get(low, ()), pile)
+            yield from self._step(low, high, born.get(low, ()), pile)
 
     def _admit(self, pile: Pile) -> dict[int, tuple[bytes, ...]]:
         """Rows for new keys: behind the old ones, in order of (tick, bytes); rows never move.
@@ -121,16 +160,26 @@ class Stepper:
             width = max(1, len(self._keys)) * self._program.dimension
             yield from boundaries(low, high, self._every, width)
 
-    def _step(self, low: int, high: int, born: tuple[bytes, ...], pile: Pile) -> NoisyStride:
+    def _step(
+        self, low: int, high: int, born: tuple[bytes, ...], pile: Pile
+    ) -> Iterator[NoisyStride | Numbered]:
         if born:
-            fresh = self._program.init(len(born))
+            fresh = self._init(len(born))
             self._state = fresh if self._state is None else concatenate([self._state, fresh])
             self._keys += born
         n, n_keys = high - low, len(self._keys)
         counters.add("ticks_released", n)
         if not n_keys:
-            return NoisyStride(self._block, low, n, (), ())
+            yield NoisyStride(self._block, low, n, (), ())
+            return
         noise = self._noise.noise_of(self._keys, low)
         leaves = pile.leaves(low, high, n_keys)
-        self._state, noisy = self._program.step(self._state, leaves, noise)
-        return NoisyStride(self._block, low, n, self._keys, noisy)
+        training, noisy = self._program.training, ()
+        if training is None:
+            self._state, noisy = self._program.step(self._state, leaves, noise)
+        else:
+            self._state, found = training.jobs(self._state, leaves, noise)
+            for job in found:
+                yield Numbered(self._block, self._sent, self._keys, job)
+                self._sent += 1
+        yield NoisyStride(self._block, low, n, self._keys, noisy)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpcore.leaves.rows import RowLeaf
 from dpcore.plan import CAPACITY
-from dpcore.program import Program
+from dpcore.program import Program, RowProgram, takes_rows
 from transforms.leaves import partial
 from transforms.leaves import rows as row_leaf
 from transforms.leaves.partial import PartialLeaf
@@ -41,7 +41,7 @@ class Pile(Protocol):
 
 def pile_of(program: Program, payloads: Sequence[bytes], stop: int) -> Pile:
     """The pile that fits a program's kind of leaf."""
-    if program.leaf == "rows":
+    if takes_rows(program):
         return RowPile(program, payloads, stop)
     return SumPile(program, payloads, stop)
 
@@ -122,8 +122,8 @@ class SumPile:
 class RowPile:
     """Clipped rows. A leaf is one RowLeaf a tick, capped, in canonical order."""
 
-    def __init__(self, program: Program, payloads: Sequence[bytes], stop: int) -> None:
-        self._program = row_leaf.row_program(program)
+    def __init__(self, program: RowProgram, payloads: Sequence[bytes], stop: int) -> None:
+        self._program = program
         self.later: list[bytes] = []
         self._parts: dict[int, list[tuple[RowLeaf, tuple[bytes, ...]]]] = {}
         for data in payloads:

@@ -1,8 +1,9 @@
 """Tick: the one stateful DoFn. Per block it gathers partial leaves and steps announced ticks.
 
-**Threat model.** Only this transform draws noise; its state holds clean sums and needs the same
-protection as the input. What it emits is private. A released tick is never opened again: what
-comes behind it is ``overdue``, counted and dead-lettered.
+**Threat model.** Only this transform and Train draw noise; its state holds clean sums and needs the
+same protection as the input. What it emits is private, but for the jobs of Train, which hold rows.
+A released tick is never opened again: what comes behind it is ``overdue``, counted and
+dead-lettered.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from transforms.runtime.windowing import to_timestamp
 from transforms.tick import heartbeats as heartbeat
 from transforms.tick.block import Stepper
 from transforms.tick.noise_source import NoiseSource
+from transforms.train.jobs import lane_of
 
 STEP_NAME = "Tick"
 MACHINE_STATE = "machine"
@@ -47,12 +49,16 @@ AHEAD = 64
 """Timers that one heartbeat sets, at most."""
 LETTERS = 1 << 16
 """Overdue letters that one partial leaf brings, at most; the counter is exact."""
+JOBS = "jobs"
+"""Tag of what is fitted off the path of ticks."""
 NO_SOURCE = ""
 NO_POSITION = -1
 
 
 class TickDoFn(beam.DoFn):
     """(block, heartbeat or partial leaf) -> NoisyStride; tagged output: dead letters.
+
+    Where models are fitted elsewhere strides have no arrays, and jobs are tagged output too.
 
     Args:
       program, clock, keys: of the plan. layout: the plan's layout, hex.
@@ -128,7 +134,7 @@ class TickDoFn(beam.DoFn):
         pending: Any = beam.DoFn.StateParam(PENDING),  # noqa: B008
         next_tick: Any = beam.DoFn.StateParam(NEXT),  # noqa: B008
         announced: Any = beam.DoFn.StateParam(ANNOUNCED),  # noqa: B008
-    ) -> Iterator[NoisyStride]:
+    ) -> Iterator[NoisyStride | TaggedOutput]:
         """Steps through every announced tick that is over by the time the timer stands for."""
         first = _or(next_tick.read(), 0)
         moment = fired.micros + self._early
@@ -150,8 +156,10 @@ class TickDoFn(beam.DoFn):
         for item in stepper.advance(list(pending.read()), first, stop):
             if isinstance(item, bytes):
                 later.append(item)
-            else:
+            elif isinstance(item, NoisyStride):
                 yield item
+            else:
+                yield TaggedOutput(JOBS, (lane_of(block), stepper.send(item)))
         pending.clear()
         for payload in later:
             pending.add(payload)
@@ -188,7 +196,8 @@ def overdue_letters(count: int) -> pa.RecordBatch:
 class Tick(beam.PTransform):
     """(block, bytes) of heartbeats and partial leaves -> noisy strides and dead letters.
 
-    Returns a tuple of PCollections: ``.noisy`` and ``.dead``. Keeps no order between blocks.
+    Returns a tuple of PCollections: ``.noisy`` and ``.dead``, and ``.jobs`` where models are fitted
+    elsewhere. Keeps no order between blocks.
     """
 
     def __init__(self, plan: Plan, noise: NoiseSource, every: int, bounded: bool) -> None:
@@ -208,11 +217,14 @@ class Tick(beam.PTransform):
             1 if self._bounded else AHEAD,
             AT_ONCE if on_flink(pieces.pipeline) else 0,
         )
+        types: dict[str, Any] = {DEAD: pa.RecordBatch}
+        if plan.program.training is not None:
+            types[JOBS] = tuple[bytes, bytes]
         return (
             pieces
             | "Global" >> beam.WindowInto(GlobalWindows())
             | "Step"
             >> beam.ParDo(dofn)
-            .with_output_types(NoisyStride, dead=pa.RecordBatch)
-            .with_outputs(DEAD, main="noisy")
+            .with_output_types(NoisyStride, **types)
+            .with_outputs(*types, main="noisy")
         )

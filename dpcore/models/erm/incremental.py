@@ -5,43 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting.guarantee import Loss
-from dpcore.arrays import Digests, Floats, Ints
+from dpcore.arrays import Floats, Ints
 from dpcore.leaves.rows import RowLeaf
-from dpcore.models.erm.prefix import Prefix, row_digests
 from dpcore.models.erm.schedule import Schedule
-from dpcore.models.grid import grid_of, to_grid
+from dpcore.models.erm.training import ErmTraining
 from dpcore.models.online.pocg import model_outputs, models
 from dpcore.models.scaling import Scaling
 from dpcore.models.solvers.problem import Problem
-from dpcore.models.solvers.queries import Queries
 from dpcore.models.solvers.solver import BatchSolver
-from dpcore.noise.noise import Noise
 from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+from dpcore.training import Whole, whole_init, whole_step
 
-FIXED = 32
-"""Bytes of state of a key beside its rows and its model: counts, age and digest."""
-
-
-class ErmState(NamedTuple):
-    """State of K keys (clean rows: to be protected).
-
-    Attributes:
-      prefix: the rows so far; its packed arrays hold key after key.
-      chain: (K, 2) uint64, XOR of the digests of all that each key has gathered.
-      age: (K,) int64, ticks since the key's first.
-      theta: (K, d), the model that was released last.
-    """
-
-    prefix: Prefix
-    chain: Digests
-    age: Ints
-    theta: Floats
+FIXED = 40
+"""Bytes of state of a key beside its rows and its model: two counts, age and digest."""
 
 
 @dataclass(frozen=True)
@@ -104,56 +86,23 @@ class IncrementalErm:
         """Rows are kept, not summed."""
         raise TypeError(f"{self.algorithm} takes rows, not sums.")
 
-    def init(self, n_keys: int) -> ErmState:
+    @property
+    def training(self) -> ErmTraining:
+        """What Tick, Train and Assemble do."""
+        return ErmTraining(self.problem, self.solver, self.schedule, self.width)
+
+    def init(self, n_keys: int) -> Whole:
         """No rows, and the set's public start."""
-        start = np.repeat(self.problem.set.start()[None], n_keys, axis=0)
-        return ErmState(
-            Prefix.empty(n_keys, self.width),
-            np.zeros((n_keys, 2), dtype=np.uint64),
-            np.zeros(n_keys, dtype=np.int64),
-            to_grid(start, grid_of(self.problem.set)),
-        )
+        return whole_init(self.training, n_keys)
 
     def step(
-        self, state: ErmState, leaves: tuple[RowLeaf, ...], noise: NoiseOf
-    ) -> tuple[ErmState, tuple[Floats, ...]]:
+        self, state: Whole, leaves: tuple[RowLeaf, ...], noise: NoiseOf
+    ) -> tuple[Whole, tuple[Floats, ...]]:
         """A stride -> new state, and theta (n, K, d) released at each tick.
 
         leaves: n row leaves of K keys, one a tick.
         """
-        keyed = noise(0)
-        prefix, theta = state.prefix, state.theta
-        chain, age = state.chain.copy(), state.age + len(leaves)
-        digests = row_digests(leaves, keyed)
-        released = np.empty((len(leaves), *theta.shape))
-        waiting: list[RowLeaf] = []
-        for i, leaf in enumerate(leaves):
-            chain ^= digests[i]
-            waiting.append(leaf)
-            share = self.schedule.share(keyed.first_tick + i)
-            if share is not None:
-                prefix = prefix.with_rows(waiting, self.problem.limit)
-                waiting = []
-                here = keyed.at(keyed.first_tick + i)
-                theta = self.fit(prefix, chain, theta, state.age + i + 1, here, share)
-            released[i] = theta
-        prefix = prefix.with_rows(waiting, self.problem.limit)
-        return ErmState(prefix, chain, age, theta.copy()), (released,)
-
-    def fit(
-        self,
-        prefix: Prefix,
-        chain: Digests,
-        start: Floats,
-        age: Ints,
-        noise: Noise,
-        share: Fraction,
-    ) -> Floats:
-        """One run for all keys: (K, d). noise: of the run's tick."""
-        rows, budget = prefix.design(self.problem.gradients), self.schedule.budget
-        queries = Queries(self.problem, rows, noise, chain, budget, share)
-        strength = np.asarray(self.problem.curvature * age, dtype=np.float64)
-        return self.solver.solve(queries, start, strength)
+        return whole_step(self.training, state, leaves, noise)
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """The model in scaled and in the user's units."""
@@ -176,7 +125,8 @@ class IncrementalErm:
 
     def state_bytes(self) -> int:
         """Bytes of state per key that has as many rows as it may."""
-        return self.problem.limit * self.row_bytes + FIXED + 8 * self.dimension
+        waiting = min(self.problem.limit, self.cap * self.schedule.longest)
+        return (self.problem.limit + waiting) * self.row_bytes + FIXED + 8 * self.dimension
 
     def gradient_stddev(self, share: Fraction) -> float:
         """Stddev of a coordinate of the noise on a sum of gradients, in a run of this share."""

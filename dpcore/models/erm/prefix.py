@@ -61,9 +61,26 @@ class Prefix(NamedTuple):
         leaves = [leaf for leaf in leaves if len(leaf.rows)]
         if not leaves:
             return self
-        keys = np.concatenate([self.keys, *(leaf.keys for leaf in leaves)])
-        rows = np.concatenate([self.rows, *(packed(leaf) for leaf in leaves)])
-        hashes = np.concatenate([self.hashes, *(leaf.id_hash for leaf in leaves)])
+        return self._with(
+            np.concatenate([self.keys, *(leaf.keys for leaf in leaves)]),
+            np.concatenate([self.rows, *(packed(leaf) for leaf in leaves)]),
+            np.concatenate([self.hashes, *(leaf.id_hash for leaf in leaves)]),
+            limit,
+        )
+
+    def joined(self, later: Prefix, limit: int) -> Prefix:
+        """These rows and, of the same keys, those that came after them, within the limit."""
+        if not len(later.rows):
+            return self
+        return self._with(
+            np.concatenate([self.keys, later.keys]),
+            np.concatenate([self.rows, later.rows]),
+            np.concatenate([self.hashes, later.hashes]),
+            limit,
+        )
+
+    def _with(self, keys: Ints, rows: Packed, hashes: Digests, limit: int) -> Prefix:
+        """Rows in order of arrival, as a prefix of the same keys."""
         order = np.argsort(keys, kind="stable")
         counts = np.bincount(keys, minlength=len(self.counts))
         if (counts > limit).any():

@@ -84,6 +84,10 @@ class Schedule:
                 return phase.share
         return None
 
+    def runs(self, first: int, stop: int) -> tuple[int, ...]:
+        """Ticks of [first, stop) with a run, in order."""
+        return tuple(tick for tick in range(first, stop) if self.share(tick) is not None)
+
     def spent(self, ticks: int | None) -> Fraction | None:
         """Most that a record pays within so many ticks of its arrival; None: without bound."""
         total = Fraction(0)
@@ -102,6 +106,12 @@ class Schedule:
         share = float(spent)
         root = math.sqrt(share) if kind == "gdp" else share
         return Loss(kind, self.budget.value * root)
+
+    @property
+    def longest(self) -> int:
+        """Ticks from one run to the next, at most: across a border of phases up to two periods."""
+        every = max(phase.every for phase in self.phases if phase.runs)
+        return every if len(self.phases) == 1 else 2 * every
 
     @property
     def largest(self) -> Fraction:

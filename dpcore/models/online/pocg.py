@@ -46,6 +46,7 @@ class Pocg:
     intercept: bool
 
     leaf: ClassVar[Literal["sum", "rows"]] = "rows"
+    training: ClassVar[None] = None
     dtype: ClassVar[Any] = np.float64
 
     @property

@@ -77,6 +77,7 @@ class Pqftl:
     intercept: bool
 
     leaf: ClassVar[Literal["sum", "rows"]] = "sum"
+    training: ClassVar[None] = None
 
     @property
     def dimension(self) -> int:

@@ -65,6 +65,7 @@ class Learner:
     algorithm: str
 
     leaf: ClassVar[Literal["sum", "rows"]] = "rows"
+    training: ClassVar[None] = None
     dtype: ClassVar[Any] = np.float64
 
     @property

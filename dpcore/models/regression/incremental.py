@@ -61,6 +61,7 @@ class Incremental:
     algorithm: str
 
     leaf: ClassVar[Literal["sum", "rows"]] = "sum"
+    training: ClassVar[None] = None
 
     @property
     def dimension(self) -> int:

@@ -62,6 +62,7 @@ class Projected:
     notes: tuple[str, ...] = ()
 
     leaf: ClassVar[Literal["sum", "rows"]] = "sum"
+    training: ClassVar[None] = None
 
     @property
     def dimension(self) -> int:

@@ -6,24 +6,43 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from dpcore.accounting.guarantee import Loss
-from dpcore.arrays import Floats
+from dpcore.arrays import Floats, Ints
 from dpcore.models.grid import centre_of, grid_of, to_grid
 from dpcore.models.solvers.problem import Problem
-from dpcore.models.solvers.queries import Queries, gradient_stddev
-from dpcore.models.solvers.solver import COUNT
-from dpcore.models.solvers.steps import steps_for
+from dpcore.models.solvers.queries import Paid, Queries, gradient_stddev
+from dpcore.models.solvers.solver import COUNT, BatchSolver, Run
+from dpcore.models.solvers.steps import Steps, steps_for
 
 DEFAULT = 64
 """Iterations where none are given."""
 
 
+class Descent(NamedTuple):
+    """A run of K keys.
+
+    Attributes:
+      start: (K, d). strength: (K,). counts: (K,), rows of each key as a query told.
+      x: (K, d), where it is. average: (K, d), weighted sum of where it was. weights: (K, 1).
+      done: (1,) int64, iterations. paid: (3,) int64, see ``Paid``.
+    """
+
+    start: Floats
+    strength: Floats
+    counts: Floats
+    x: Floats
+    average: Floats
+    weights: Floats
+    done: Ints
+    paid: Ints
+
+
 @dataclass(frozen=True)
-class NoisyGradient:
+class NoisyGradient(BatchSolver):
     """x_{k+1} = Proj_C(x_k - eta_k (grad F(x_k) + noise)), k = 1 .. T; a weighted average is
     released.
 
@@ -63,25 +82,56 @@ class NoisyGradient:
         """Of a run's budget, for one gradient."""
         return (1 - COUNT) / self.iterations
 
-    def solve(self, queries: Queries, start: Floats, strength: Floats) -> Floats:
+    def carry(self, n_keys: int) -> Descent:
         """See BatchSolver."""
-        problem, grid = self.problem, grid_of(self.problem.set)
-        counts = np.clip(queries.counts(COUNT), 1.0, float(problem.limit))
-        noise = problem.dimension * queries.stddev(self.share) ** 2
-        total = np.full(len(counts), self.iterations, dtype=np.int64)
-        steps = steps_for(counts, problem.lipschitz, strength, problem.set.diameter, noise, total)
+        points, numbers = np.zeros((n_keys, self.problem.dimension)), np.zeros(n_keys)
+        return self._descent(points, numbers, numbers, Paid())
+
+    def begin(self, queries: Queries, start: Floats, strength: Floats) -> Descent:
+        """See BatchSolver."""
+        counts = np.clip(queries.counts(COUNT), 1.0, float(self.problem.limit))
+        return self._descent(start, strength, counts, queries.paid)
+
+    def _descent(self, start: Floats, strength: Floats, counts: Floats, paid: Paid) -> Descent:
+        nothing = np.zeros_like(start), np.zeros((len(start), 1)), np.zeros(1, dtype=np.int64)
+        return Descent(start, strength, counts, start, *nothing, paid.stored)
+
+    def advance(self, queries: Queries, carry: Descent, iterations: int) -> Run:
+        """See BatchSolver."""
+        problem, grid, steps = self.problem, grid_of(self.problem.set), self._steps(queries, carry)
+        start, strength = carry.start, carry.strength
         if not steps.useful.any():
-            return start.copy()
+            return Run(carry, start.copy(), iterations)
         queries.only(steps.useful)
         centre = centre_of(problem.set, problem.centre)
-        x, average, weights = start, np.zeros_like(start), np.zeros((len(start), 1))
-        for k in range(1, self.iterations + 1):
+        x, average, weights = carry.x, carry.average.copy(), carry.weights.copy()
+        done = int(carry.done[0])
+        stop = min(self.iterations, done + iterations)
+        for k in range(done + 1, stop + 1):
             weight = steps.weight(k)
             average += weight * x
             weights += weight
             gradient = queries.gradients(x, self.share) + strength[:, None] * (x - centre)
             x = to_grid(problem.set.project(x - steps.length(k) * gradient), grid)
-        return np.where(steps.useful[:, None], to_grid(average / weights, grid), start)
+        carry = carry._replace(
+            x=x, average=average, weights=weights, done=np.array([stop]), paid=queries.paid.stored
+        )
+        if stop < self.iterations:
+            return Run(carry, None, 0)
+        found = np.where(steps.useful[:, None], to_grid(average / weights, grid), start)
+        return Run(carry, found, iterations - (stop - done))
+
+    def paid(self, carry: Descent) -> Paid:
+        """See BatchSolver."""
+        return Paid.of(carry.paid)
+
+    def _steps(self, queries: Queries, carry: Descent) -> Steps:
+        problem, counts = self.problem, carry.counts
+        noise = problem.dimension * queries.stddev(self.share) ** 2
+        total = np.full(len(counts), self.iterations, dtype=np.int64)
+        return steps_for(
+            counts, problem.lipschitz, carry.strength, problem.set.diameter, noise, total
+        )
 
     def stddev(self, budget: Loss, share: Fraction) -> float:
         """See BatchSolver."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from dpcore.accounting.guarantee import Loss
-from dpcore.arrays import Floats
+from dpcore.arrays import Floats, Ints
 from dpcore.models.grid import centre_of, grid_of, to_grid
 from dpcore.models.solvers.problem import Problem
-from dpcore.models.solvers.queries import Queries, gradient_stddev
-from dpcore.models.solvers.solver import COUNT
+from dpcore.models.solvers.queries import Paid, Queries, gradient_stddev
+from dpcore.models.solvers.solver import COUNT, BatchSolver, Run
 from dpcore.models.solvers.steps import steps_for
 
 DEFAULT = 16
@@ -23,8 +23,29 @@ MOST_BATCHES = 64
 """Of a pass: steps are dear, and more batches than this save little."""
 
 
+class Passes(NamedTuple):
+    """A run of K keys.
+
+    Attributes:
+      start: (K, d). strength: (K,). counts: (K,), rows of each key as a query told.
+      x: (K, d), where it is. average: (K, d), weighted sum of where it was. weights: (K, 1).
+      taken: (K,) int64, steps. place: (2,) int64, pass and batch that come next.
+      paid: (3,) int64, see ``Paid``.
+    """
+
+    start: Floats
+    strength: Floats
+    counts: Floats
+    x: Floats
+    average: Floats
+    weights: Floats
+    taken: Ints
+    place: Ints
+    paid: Ints
+
+
 @dataclass(frozen=True)
-class NoisySgd:
+class NoisySgd(BatchSolver):
     """Noisy SGD: P passes, each over B batches that a secret keyed hash deals anew, a step a batch.
 
     **Formal guarantees**
@@ -65,41 +86,76 @@ class NoisySgd:
         """Of a run's budget, for one pass."""
         return (1 - COUNT) / self.passes
 
-    def solve(self, queries: Queries, start: Floats, strength: Floats) -> Floats:
+    def carry(self, n_keys: int) -> Passes:
         """See BatchSolver."""
-        problem, grid = self.problem, grid_of(self.problem.set)
-        counts = np.clip(queries.counts(COUNT), 1.0, float(problem.limit))
+        points, numbers = np.zeros((n_keys, self.problem.dimension)), np.zeros(n_keys)
+        return self._passes(points, numbers, numbers, Paid())
+
+    def begin(self, queries: Queries, start: Floats, strength: Floats) -> Passes:
+        """See BatchSolver."""
+        counts = np.clip(queries.counts(COUNT), 1.0, float(self.problem.limit))
+        return self._passes(start, strength, counts, queries.paid)
+
+    def _passes(self, start: Floats, strength: Floats, counts: Floats, paid: Paid) -> Passes:
+        zeros, weights = np.zeros_like(start), np.zeros((len(start), 1))
+        taken, place = np.zeros(len(start), dtype=np.int64), np.zeros(2, dtype=np.int64)
+        return Passes(start, strength, counts, start, zeros, weights, taken, place, paid.stored)
+
+    def advance(self, queries: Queries, carry: Passes, iterations: int) -> Run:
+        """See BatchSolver. An iteration is a step of one batch."""
+        problem, grid, start = self.problem, grid_of(self.problem.set), carry.start
         noise = problem.dimension * queries.stddev(self.share) ** 2
-        batches = np.clip(counts * problem.lipschitz / np.sqrt(noise), 1, MOST_BATCHES)
+        batches = np.clip(carry.counts * problem.lipschitz / np.sqrt(noise), 1, MOST_BATCHES)
         batches = batches.astype(np.int64)
         steps = steps_for(
-            counts,
+            carry.counts,
             problem.lipschitz,
-            strength,
+            carry.strength,
             problem.set.diameter,
             noise,
             self.passes * batches,
             batches.astype(np.float64),
         )
         if not steps.useful.any():
-            return start.copy()
+            return Run(carry, start.copy(), iterations)
         queries.only(steps.useful)
         batches = np.where(steps.useful, batches, 1)
+        widest = int(batches.max())
         centre = centre_of(problem.set, problem.centre)
-        done = np.zeros(len(start), dtype=np.int64)
-        x, average, weights = start, np.zeros_like(start), np.zeros((len(start), 1))
-        for number in range(self.passes):
-            for index, batch in enumerate(queries.batches(batches, number, self.share)):
-                active = (index < batches)[:, None]
-                done += active[:, 0]
-                weight = np.where(active, steps.weight(done), 0.0)
+        x, taken = carry.x, carry.taken.copy()
+        average, weights = carry.average.copy(), carry.weights.copy()
+        number, index = carry.place.tolist()
+        while number < self.passes and iterations:
+            stop = min(widest, index + iterations)
+            asked = queries.batches(batches, number, self.share, index)
+            for place, batch in zip(range(index, stop), asked, strict=False):
+                active = (place < batches)[:, None]
+                taken += active[:, 0]
+                weight = np.where(active, steps.weight(taken), 0.0)
                 average += weight * x
                 weights += weight
                 gradient = batch.gradients(x) + steps.strength[:, None] * (x - centre)
-                moved = problem.set.project(x - steps.length(done) * gradient)
+                moved = problem.set.project(x - steps.length(taken) * gradient)
                 x = np.where(active, to_grid(moved, grid), x)
-        average /= np.maximum(weights, 1.0)  # 0 of keys that give back their start
-        return np.where(steps.useful[:, None], to_grid(average, grid), start)
+            iterations -= stop - index
+            number, index = (number + 1, 0) if stop == widest else (number, stop)
+        carry = carry._replace(
+            x=x,
+            average=average,
+            weights=weights,
+            taken=taken,
+            place=np.array([number, index]),
+            paid=queries.paid.stored,
+        )
+        if number < self.passes:
+            return Run(carry, None, 0)
+        mean = average / np.maximum(weights, 1.0)  # 0 of keys that give back their start
+        found = np.where(steps.useful[:, None], to_grid(mean, grid), start)
+        return Run(carry, found, iterations)
+
+    def paid(self, carry: Passes) -> Paid:
+        """See BatchSolver."""
+        return Paid.of(carry.paid)
 
     def stddev(self, budget: Loss, share: Fraction) -> float:
         """See BatchSolver."""

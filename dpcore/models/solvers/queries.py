@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,28 @@ ROOM = 1 << 60
 """Noise stays below this many lattice steps, so that a sum and its noise fit an int64."""
 
 
+class Paid(NamedTuple):
+    """What a run has paid so far.
+
+    Attributes:
+      queries: how many queries and passes. share: of the run's budget.
+    """
+
+    queries: int = 0
+    share: Fraction = Fraction(0)
+
+    @property
+    def stored(self) -> Ints:
+        """(3,): as whole numbers."""
+        return np.array([self.queries, self.share.numerator, self.share.denominator])
+
+    @classmethod
+    def of(cls, stored: Ints) -> Paid:
+        """The inverse of ``stored``."""
+        queries, above, below = stored.tolist()
+        return cls(queries, Fraction(above, below))
+
+
 class Queries:
     """Answers of one run over the rows of K keys, each key within the same budget.
 
@@ -60,6 +83,7 @@ class Queries:
     Args:
       problem: public. rows: of K keys. noise: keyed, of the run's tick. digests: (K, 2), of all
         data of each key so far. budget: of the whole stream. share: of it, for this run.
+      paid: by earlier slices of the same run.
     """
 
     def __init__(
@@ -70,11 +94,17 @@ class Queries:
         digests: Digests,
         budget: Loss,
         share: Fraction,
+        paid: Paid = Paid(),  # noqa: B008
     ) -> None:
         self._problem, self._rows, self._noise = problem, rows, noise
         self._digests = digests[None]
         self._budget, self._share = budget, share
-        self._spent, self._paid = Fraction(0), 0
+        self._paid, self._spent = paid
+
+    @property
+    def paid(self) -> Paid:
+        """What the run has paid so far: what a later slice of it goes on from."""
+        return Paid(self._paid, self._spent)
 
     @property
     def n_keys(self) -> int:
@@ -103,21 +133,24 @@ class Queries:
         """Sums of each key's clipped gradients at x, with noise: (K, d) -> (K, d)."""
         return self._gradients(self._rows, x, share, self._pay(share))
 
-    def batches(self, counts: Ints, number: int, share: Fraction) -> Iterator[_Batch]:
+    def batches(
+        self, counts: Ints, number: int, share: Fraction, first: int = 0
+    ) -> Iterator[_Batch]:
         """One pass: every row is in exactly one batch.
 
         Args:
           counts: (K,) batches of each key, 1 or more; a function of earlier answers.
           number: of the pass; passes differ in how rows are dealt.
           share: of this run's budget, for the whole pass.
+          first: batch to go on from, of the pass that was paid for last; 0 begins one.
 
         Yields:
           Batch after batch, as many as the largest count; each is to be asked once. A key that has
           fewer gets noise alone in the others.
         """
-        level, rows = self._pay(share), self._rows
+        level, rows = self._level if first else self._pay(share), self._rows
         dealt = deal(rows.hashes, number + (self.tick << 20), counts[rows.keys])
-        for batch in range(int(counts.max(initial=1))):
+        for batch in range(first, int(counts.max(initial=1))):
             yield _Batch(self, rows.where(dealt == batch), share, level + batch)
 
     def stddev(self, share: Fraction) -> float:
@@ -144,6 +177,11 @@ class Queries:
             raise WeirError("a solver asked for more than its run's budget.")
         self._spent += share
         self._paid += 1
+        return self._level
+
+    @property
+    def _level(self) -> int:
+        """Level of the noise of what was paid for last."""
         return self._paid << BATCH_BITS
 
 

@@ -199,9 +199,9 @@ def test_batches_are_as_many_as_noise_allows() -> None:
         asked: list[int] = []
 
         class Counting(Queries):
-            def batches(self, counts: Any, number: int, share: Any) -> Any:
+            def batches(self, counts: Any, number: int, share: Any, first: int = 0) -> Any:
                 asked.append(int(counts[0]))  # noqa: B023
-                return super().batches(counts, number, share)
+                return super().batches(counts, number, share, first)
 
         digests = np.ones((1, 2), np.uint64)
         queries = Counting(one, design(one, rows), NoNoise(5), digests, budget, Fraction(1))
