@@ -43,7 +43,7 @@ schema:
 where: kind != "test"
 key: {{column: store, declared: [{keys}]}}
 clock: {{start: {start}, period: 1h, end: {end}, delay: 1h}}
-privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 16}}
+privacy: {{epsilon: {epsilon}, delta: 1e-6, protect_for: 16}}
 {blocks}"""
 SUMS = """\
 aggregates:
@@ -60,7 +60,20 @@ model:
   ranges: {items: [0, 8], hour: [0, 24], amount: [0, 80]}
   cap: 4
 """
-PROGRAMS = {"sums": SUMS, "learner": LEARNER}
+FITS = """\
+model:
+  algorithm: regression.erm
+  features: [items, hour]
+  target: amount
+  ranges: {items: [0, 8], hour: [0, 24], amount: [0, 80]}
+  cap: 4
+  rows: 2000
+  every: 12
+  iterations: 1500
+"""
+PROGRAMS = {"sums": SUMS, "learner": LEARNER, "fits": FITS}
+EPSILON = {"fits": 60.0}
+"""Of programs that learn nothing from so few events at 1."""
 
 Cells = dict[tuple[int, str, str, int | None], tuple[list[float], list[float] | None]]
 """(tick, key, name, over) -> (value, stddev)."""
@@ -79,7 +92,7 @@ class Recording:
     """A stream and a plan over it.
 
     Attributes:
-      program: sums or learner. ticks: hours of the clock. events: before anything is repeated.
+      program: sums, learner or fits. ticks: hours of the clock. events: before anything is repeated.
       seed: of the data. blocks: of the plan, None: the plan's own choice.
     """
 
@@ -98,7 +111,13 @@ class Recording:
     def config(self) -> str:
         """The sections that shape the plan; source, secret and sink are the test's business."""
         blocks = "" if self.blocks is None else f"blocks: {self.blocks}\n"
-        head = HEAD.format(keys=", ".join(KEYS), start=START, end=self.end, blocks=blocks)
+        head = HEAD.format(
+            keys=", ".join(KEYS),
+            start=START,
+            end=self.end,
+            blocks=blocks,
+            epsilon=EPSILON.get(self.program, 1.0),
+        )
         return head + PROGRAMS[self.program]
 
     @cached_property

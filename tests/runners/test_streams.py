@@ -33,7 +33,7 @@ def post(pubsub_server: PubSubServer, request: pytest.FixtureRequest) -> Iterato
         yield made
 
 
-@pytest.mark.parametrize("program", ["sums", "learner"])
+@pytest.mark.parametrize("program", ["sums", "learner", "fits"])
 def test_prism(
     program: str, prism_location: Any, pubsub_server: PubSubServer, post: Post, tmp_path: Path
 ) -> None:
