@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipelines.engines.flink import FlinkCluster
+from tests.runners.fitting import Fitting
 from tests.runners.kills import Siege
 from tests.runners.messages import Pace, Post, over_messages
 from tests.runners.recording import Recording
@@ -20,21 +21,37 @@ that is too busy for the first, the second is tried."""
 
 @contextmanager
 def besieged(
-    cluster: FlinkCluster, host: str, recording: Recording, folder: Path, every: int
+    cluster: FlinkCluster,
+    host: str,
+    recording: Recording | Fitting,
+    folder: Path,
+    every: int,
+    speed: float = HOUR_A_SECOND,
+    published: bool = False,
 ) -> Iterator[tuple[Siege, Post]]:
     """A job that runs and has a checkpoint before its clock starts and any message is there.
 
     Args:
-      host: of the Pub/Sub server. every: ticks of a file.
+      host: of the Pub/Sub server. every: ticks of a file. speed: of the stream.
+      published: into the topic ``out`` of the post, in place of files; it has a subscription.
     """
     often = "engine: {checkpoint_every: 2s}\n"
     for lead in LEADS:
-        pace = Pace.soon(lead, HOUR_A_SECOND)
+        pace = Pace.soon(lead, speed)
         with Post(host, "besieged") as post:
             place = folder / str(lead)
             job = over_messages(
-                place, recording, post, pace, ", readers: 2", every=every, extra=often
+                place,
+                recording,
+                post,
+                pace,
+                ", readers: 2",
+                every=every,
+                extra=often,
+                topic=post.make("out") if published else None,
             )
+            if published:
+                post.subscribe("out")
             with Siege(job, cluster, pace) as siege:
                 siege.settle(1)
                 if time.time() < pace.started - 5:

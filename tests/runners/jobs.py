@@ -17,6 +17,7 @@ from typing import Any, Self
 import pyarrow.parquet as pq
 
 from pipelines.engines.flink import FlinkCluster
+from tests.runners.fitting import Fitting
 from tests.runners.recording import SECRET, Cells, Recording, cells_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,14 +33,16 @@ class Job:
       folder: absolute. recording: what runs. source: the config's ``source``, as YAML.
       extra: further sections of the config. every: ticks a file of releases covers.
       name: of the sink's folder, for several runs of one job.
+      topic: where releases are published, in place of a folder.
     """
 
     folder: Path
-    recording: Recording
+    recording: Recording | Fitting
     source: str
     extra: str = ""
     every: int = 16
     name: str = "out"
+    topic: str | None = None
 
     @property
     def out(self) -> Path:
@@ -66,10 +69,16 @@ class Job:
         config.write_text(
             f"{self.recording.config}source: {self.source}\n"
             f"secret: {{file: {self.secret}}}\n"
-            f"sink: {{parquet: {self.out}, every: {self.every}}}\n"
+            f"sink: {{{self._sink}}}\n"
             f"dead_letters: {{ndjson: {self.dead}}}\n{self.extra}"
         )
         return config
+
+    @property
+    def _sink(self) -> str:
+        if self.topic is not None:
+            return f"pubsub: {self.topic}"
+        return f"parquet: {self.out}, every: {self.every}"
 
     def start(self, runner: str, *flags: str, env: Mapping[str, str] | None = None) -> Running:
         """Starts ``weir run`` and does not wait."""

@@ -69,7 +69,7 @@ model:
   cap: 4
   rows: 2000
   every: 12
-  iterations: 1500
+  iterations: 500
 """
 PROGRAMS = {"sums": SUMS, "learner": LEARNER, "fits": FITS}
 EPSILON = {"fits": 60.0}

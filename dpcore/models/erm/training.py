@@ -20,12 +20,13 @@ from dpcore.noise.noise import NoiseOf
 from dpcore.training import Job, Models, Slice, carried
 
 WORK = 1 << 23
-"""Numbers of rows that a slice reads where a worker has two blocks: a quarter of a second."""
+"""Numbers of rows that a slice reads where few blocks are fitted: a tenth of a second."""
 STEP = 1 << 13
 """What a step costs beside its rows, in such numbers, and what a key adds to it."""
 STEP_OF_KEY = 1 << 8
 ABREAST = 4
-"""Blocks for which slices of ``WORK`` make bundles of half a second on two workers."""
+"""Blocks that have slices of ``WORK``; of more, each has less: a bundle on one of two workers then
+has slices of a quarter of a second in all, however many blocks are fitted."""
 
 
 class Gathered(NamedTuple):

@@ -1,0 +1,118 @@
+"""A fit that takes most of a minute: the stream goes on beside it, and survives a death in it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from pipelines.engines.flink import FlinkCluster
+from pipelines.engines.flink_rest import FlinkRest
+from pipelines.engines.processes import EngineFailed
+from pipelines.engines.pubsub import PubSubServer
+from tests.runners.besieged import besieged
+from tests.runners.fitting import EARLY, LATE, Fitting
+from tests.runners.jobs import differences
+from tests.runners.messages import Pace, Publisher
+from tests.runners.recording import cells_of
+
+HALF_A_SECOND = 7200.0
+"""Speed at which a tick of an hour takes half a second."""
+KILL = 14.0
+"""Seconds into the fit: what was due three seconds before is out by then."""
+
+
+class Checkpoints:
+    """All that a job completes: (wall time of the trigger, seconds) of each."""
+
+    def __init__(self, rest: FlinkRest, job: str) -> None:
+        self._rest, self._job = rest, job
+        self._halt = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._found: dict[int, tuple[float, float]] = {}
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._halt.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._halt.wait(2.0):  # Flink remembers the last ten
+            try:
+                told = self._rest.checkpoints(self._job)["history"]
+            except EngineFailed:
+                continue
+            for one in told:
+                if one["status"] == "COMPLETED":
+                    took = one["trigger_timestamp"] / 1e3, one["end_to_end_duration"] / 1e3
+                    self._found[one["id"]] = took
+
+    def between(self, first: float, last: float) -> Any:
+        """Seconds that each took of those triggered in between."""
+        return np.array([took for at, took in self._found.values() if first < at < last])
+
+
+def released(messages: list[Any]) -> tuple[dict[tuple[int, str], float], list[dict[str, Any]]]:
+    """(tick, key) -> wall time of its first publication; rows, each once. Repeats are the same."""
+    first: dict[str, Any] = {}
+    for message in messages:
+        kept = first.setdefault(message.attributes["id"], message)
+        assert kept.data == message.data, "a release was published again with other bits"
+    rows: list[dict[str, Any]] = []
+    moments: dict[tuple[int, str], float] = {}
+    for message in first.values():
+        for line in message.data.splitlines():
+            rows.append(json.loads(line))
+            moments[rows[-1]["tick"], rows[-1]["key"]] = message.publish_time.timestamp()
+    return moments, rows
+
+
+def test_a_long_fit_delays_no_checkpoint_and_no_other_key_and_survives_a_kill(
+    flink_cluster: FlinkCluster, pubsub_server: PubSubServer, tmp_path: Path
+) -> None:
+    fitting = Fitting()
+    simulating = threading.Thread(target=lambda: fitting.releases)
+    simulating.start()
+    run, rest = fitting.every - 1, flink_cluster.rest
+    given: dict[str, Any] = {"every": 1, "speed": HALF_A_SECOND, "published": True}
+    with besieged(flink_cluster, pubsub_server.host, fitting, tmp_path, **given) as (siege, post):
+        pace: Pace = siege.pace
+        publisher = Publisher(post, fitting, pace, 200)
+        publisher.start()
+        began = pace.wall_of_tick(run + 2)  # the clock announces a tick one tick late
+        with Checkpoints(rest, siege.id) as checkpoints:
+            time.sleep(max(0.0, began + KILL - time.time()))
+            siege.kill_taskmanager(int(fitting.plan.keys.block_of([EARLY.encode()])[0]) % 2)
+            siege.settle(2)
+            publisher.finish()
+            siege.finish()
+        messages = post.drain(post.subscription.replace("-in", "-out"))
+    simulating.join()
+    moments, rows = released(messages)
+    assert not differences(cells_of(rows), fitting.releases)
+
+    def delays(keys: tuple[str, ...], first: int, stop: int) -> Any:
+        """Seconds from when the clock announces a tick to its release."""
+        cells = [(tick, key) for key in keys for tick in range(first, stop)]
+        return np.array([moments[cell] - pace.wall_of_tick(cell[0] + 2) for cell in cells])
+
+    end = moments[run, EARLY]
+    print("fit", end - began)
+    order = [moments[tick, EARLY] for tick in range(run, fitting.ticks)]
+    print(min(order) - began)
+    print("checkpoints", {round(at - began, 1): t for at, t in sorted(checkpoints._found.values())})
+    took = checkpoints.between(began, end)
+    print(took)
+    alone, beside = delays((EARLY,), 10, run), delays(LATE, run + 3, run + 21)
+    print(
+        np.round(np.quantile(alone, [0, 0.5, 0.9, 1]), 2),
+        np.round(np.quantile(beside, [0, 0.5, 0.9, 1]), 2),
+    )
+    assert 0
