@@ -61,6 +61,7 @@ from dpcore.models.regression.ridge import ridge_for
 from dpcore.models.scaling import STEP
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
+from dpcore.training import Job, fit
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -283,16 +284,17 @@ def by_runs(plan: Plan, stream: Stream, ends: Ints, seeds: int) -> tuple[Floats,
     out = np.empty((len(ends), seeds, stream.d))
     (phase,) = program.schedule.phases
     for seed in range(seeds):
-        theta, done = program.init(1).theta, -1
+        models, done = program.training.models(1), -1
         for i, end in enumerate(ends.tolist()):
             seen = end // phase.every * phase.every  # events that the last run saw
             if seen and seen != done:
                 prefix = Prefix(np.array([seen]), packed[:seen], hashes[:seen])
                 noise = KeyedNoise(root, 0, (f"seed {seed}".encode(),), seen - 1)
                 chain, age = rng.integers(1, 2**63, (1, 2)).astype(np.uint64), np.array([seen])
-                theta = program.fit(prefix, chain, theta, age, noise, phase.share)
+                job = Job(seen - 1, chain, age[:, None], prefix)
+                models = fit(program.training, job, prefix, models, lambda part, noise=noise: noise)
                 done = seen
-            out[i, seed] = theta[0]
+            out[i, seed] = models[0][0]
     noise_of = program.gradient_stddev(phase.share)
     return out, np.full(len(ends), noise_of)
 

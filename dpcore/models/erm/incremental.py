@@ -123,10 +123,15 @@ class IncrementalErm:
         """Bytes of state that a row takes: its numbers, and its hash."""
         return 4 * self.width + 16
 
+    @property
+    def waiting(self) -> int:
+        """Rows of a key that wait for the next run, at most; a run adds them to the others."""
+        return min(self.problem.limit, self.cap * self.schedule.longest)
+
     def state_bytes(self) -> int:
         """Bytes of state per key that has as many rows as it may."""
-        waiting = min(self.problem.limit, self.cap * self.schedule.longest)
-        return (self.problem.limit + waiting) * self.row_bytes + FIXED + 8 * self.dimension
+        rows = self.problem.limit + self.waiting
+        return rows * self.row_bytes + FIXED + 8 * self.dimension
 
     def gradient_stddev(self, share: Fraction) -> float:
         """Stddev of a coordinate of the noise on a sum of gradients, in a run of this share."""
@@ -139,8 +144,8 @@ class IncrementalErm:
         mebibytes = limit * self.row_bytes / 2**20
         return (
             f"Rows are kept: each adds {self.row_bytes} bytes to the state of its key, up to "
-            f"{limit:,} rows ({mebibytes:,.1f} MiB); of more, a keyed hash keeps {limit:,} of all "
-            "so far.",
+            f"{limit:,} rows ({mebibytes:,.1f} MiB) and {self.waiting:,} since the last fit; of "
+            f"more, a keyed hash keeps {limit:,} of all so far.",
             self._runs(),
         )
 

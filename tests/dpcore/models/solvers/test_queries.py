@@ -16,7 +16,7 @@ from dpcore.models.gradients import Gradients
 from dpcore.models.losses import parse_loss
 from dpcore.models.solvers.design import Design
 from dpcore.models.solvers.problem import Problem
-from dpcore.models.solvers.queries import Queries, deal
+from dpcore.models.solvers.queries import Paid, Queries, deal
 from dpcore.noise.constant import NoNoise
 from dpcore.noise.noise import k_norm_variance
 from dpcore.noise.prf import KeyedNoise, RootKey
@@ -264,3 +264,32 @@ def test_a_set_that_does_not_project_is_refused() -> None:
     gradients = Gradients(parse_loss("squared"), 0.7, None, P, True)
     with pytest.raises(ConfigError, match="projection"):
         Problem(Permutations(2), gradients, 0.0, (0.0,) * D, 1, 10)
+
+
+def test_what_earlier_slices_paid_counts() -> None:
+    """A run that is cut in two has the noise and the budget of one that is not."""
+    rows, x = design(random_rows(np.random.default_rng(5), 30)), np.zeros((1, D))
+    keyed = KeyedNoise(ROOT, 0, (b"k",), 3)
+    whole = queries(rows, keyed)
+    first, second = whole.gradients(x, HALF / 2), whole.gradients(x, HALF)
+    assert whole.paid == Paid(2, 3 * HALF / 2)
+    cut = Queries(problem(), rows, keyed, np.ones((1, 2), np.uint64), BUDGETS[0], HALF)
+    assert (cut.gradients(x, HALF / 2) == first).all()
+    paid = Paid.of(cut.paid.stored)
+    later = Queries(problem(), rows, keyed, np.ones((1, 2), np.uint64), BUDGETS[0], HALF, paid)
+    assert (later.gradients(x, HALF) == second).all() and later.paid == whole.paid
+    with pytest.raises(WeirError, match="more than its run's budget"):
+        later.gradients(x, HALF)
+
+
+def test_a_pass_goes_on_where_it_was_cut() -> None:
+    rows, x = design(random_rows(np.random.default_rng(6), 60)), np.zeros((1, D))
+    keyed, counts = KeyedNoise(ROOT, 0, (b"k",), 3), np.array([5])
+    whole = [batch.gradients(x) for batch in queries(rows, keyed).batches(counts, 0, HALF)]
+    first = queries(rows, keyed)
+    answers = [batch.gradients(x) for _, batch in zip(range(2), first.batches(counts, 0, HALF))]  # noqa: B905
+    digests = np.ones((1, 2), np.uint64)
+    later = Queries(problem(), rows, keyed, digests, BUDGETS[0], HALF, first.paid)
+    answers += [batch.gradients(x) for batch in later.batches(counts, 0, HALF, 2)]
+    assert all((a == b).all() for a, b in zip(answers, whole, strict=True))
+    assert later.paid == first.paid == Paid(1, HALF)
