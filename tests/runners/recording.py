@@ -92,8 +92,8 @@ class Recording:
     """A stream and a plan over it.
 
     Attributes:
-      program: sums, learner or fits. ticks: hours of the clock. events: before anything is repeated.
-      seed: of the data. blocks: of the plan, None: the plan's own choice.
+      program: sums, learner or fits. ticks: hours of the clock. events: before anything is
+        repeated. seed: of the data. blocks: of the plan, None: the plan's own choice.
     """
 
     program: str = "sums"

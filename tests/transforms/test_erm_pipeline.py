@@ -25,7 +25,7 @@ __all__ = ["secret"]
 
 PLAN = """
 name: flights
-schema: {{time: t, id: i}}
+schema: {schema}
 key: {key}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1m, end: 2024-01-01T02:30:00Z}}
 privacy: {{epsilon: 6.0, delta: {delta}, protect_for: {window}}}
@@ -47,10 +47,17 @@ def plan(
     rows: int = 5_000,
     delta: str = "1e-6",
     window: Any = "all",
+    schema: str = "{time: t, id: i}",
     blocks: int | None = None,
 ) -> Plan:
     text = PLAN.format(
-        key=key, algorithm=algorithm, more=more, rows=rows, delta=delta, window=window
+        key=key,
+        algorithm=algorithm,
+        more=more,
+        rows=rows,
+        delta=delta,
+        window=window,
+        schema=schema,
     )
     return Plan.from_yaml(text + (f"blocks: {blocks}\n" if blocks else ""))
 

@@ -81,8 +81,8 @@ def secret(tmp_path_factory: pytest.TempPathFactory) -> SecretRef:
 Cells = dict[tuple[Any, ...], Any]
 
 
-def simulated(made: Plan, batch: pa.RecordBatch) -> Cells:
-    """(tick, key, name) -> (value, stddev) by dpcore alone."""
+def simulated(made: Plan, batch: pa.RecordBatch, **more: Any) -> Cells:
+    """(tick, key, name) -> (value, stddev) by dpcore alone. more: for ``simulate``."""
     found = simulate(
         made,
         Events(
@@ -92,6 +92,7 @@ def simulated(made: Plan, batch: pa.RecordBatch) -> Cells:
             batch.column("@id").to_pylist() if made.config.schema_.id else None,
         ),
         bytes.fromhex(SECRET),
+        **more,
     )
     out: Cells = {}
     for one in found:

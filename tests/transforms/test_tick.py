@@ -32,6 +32,9 @@ from transforms.sinks import folder
 from transforms.tick import heartbeats, tick
 from transforms.tick.block import Stepper
 from transforms.tick.tick import Tick, TickDoFn
+from transforms.train import assemble, train
+from transforms.train.assemble import AssembleDoFn
+from transforms.train.train import TrainDoFn
 
 TestStream.__test__ = False  # not a test of ours
 ENDLESS = replace(FakePlan(), clock=replace(FakePlan().clock, end=None))
@@ -239,6 +242,11 @@ def test_names_that_runners_find_state_by_never_change() -> None:
             [TickDoFn.MACHINE.name, TickDoFn.PENDING.name]
             + [TickDoFn.NEXT.name, TickDoFn.ANNOUNCED.name, TickDoFn.TIMER.name]
         ),
+        train.STEP_NAME: sorted(
+            [TrainDoFn.RUN.name, TrainDoFn.KEPT.name]
+            + [TrainDoFn.WAITING.name, TrainDoFn.TIMER.name]
+        ),
+        assemble.STEP_NAME: [AssembleDoFn.HELD.name],
         deduplicate.STEP_NAME: [
             deduplicate.DropSeen.SEEN.name,
             deduplicate.DropSeen.FORGET.name,
@@ -248,20 +256,26 @@ def test_names_that_runners_find_state_by_never_change() -> None:
             + [folder.RangeDoFn.DONE.name, folder.RangeDoFn.END.name]
         ),
         "steps": step_names(),
+        "training_steps": step_names(training=True),
     }
 
 
-def step_names() -> list[str]:
-    """Full names of the stateful steps of a job with everything in it."""
+def step_names(training: bool = False) -> list[str]:
+    """Full names of the stateful steps of a job with everything in it; or of one that trains."""
     from tests.transforms.doubles import FakeConfig, FakeSchema
+    from tests.transforms.test_erm_pipeline import plan as training_plan
     from transforms.private_releases import PrivateReleases
     from transforms.sinks.transforms import WriteFolder
 
-    plan = replace(FakePlan(), config=FakeConfig(FakeSchema("id")))
+    plan: Any = replace(FakePlan(), config=FakeConfig(FakeSchema("id")))
     pipeline = beam.Pipeline()
     source = pipeline | beam.Create([0]).with_output_types(pa.RecordBatch)
-    found = source | "Release" >> PrivateReleases(plan)
-    found.releases | "Write" >> WriteFolder(plan, "out")
+    if training:
+        plan = training_plan(schema="{time: t}")
+        source | "Release" >> PrivateReleases(plan)
+    else:
+        found = source | "Release" >> PrivateReleases(plan)
+        found.releases | "Write" >> WriteFolder(plan, "out")
     names: list[str] = []
 
     class Visitor(beam.pipeline.PipelineVisitor):
