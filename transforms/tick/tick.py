@@ -1,4 +1,4 @@
-"""Tick: the one stateful DoFn. Per block it gathers partial leaves and steps announced ticks.
+"""Tick: per block it gathers partial leaves and steps through announced ticks.
 
 **Threat model.** Only this transform and Train draw noise; its state holds clean sums and needs the
 same protection as the input. What it emits is private, but for the jobs of Train, which hold rows.
