@@ -27,15 +27,11 @@ from dpcore.models.notes import model_warnings
 from dpcore.plan_config import PlanConfig
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.question import FAR, LAST
-from dpcore.program import Program
+from dpcore.program import CAPACITY, Program
 from dpcore.registry import MODELS
 
 PLAN_VERSION = 1
 """Changes when the meaning of a field of the canonical plan does."""
-
-CAPACITY = 1 << 40
-"""Events per key and tick that exact sums have room for: 2^40 * 2^21 < 2^62. More are refused and
-counted."""
 
 COPIES = (2, 10)
 """Copies of one id whose common loss is told where ids are forgotten."""

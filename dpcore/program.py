@@ -16,6 +16,10 @@ from dpcore.arrays import Floats, Ints, State
 from dpcore.noise.noise import NoiseOf as NoiseOf
 from dpcore.training import Training
 
+CAPACITY = 1 << 40
+"""Events per key and tick that exact sums have room for: 2^40 * 2^21 < 2^62. More are refused and
+counted."""
+
 
 class Bounded(NamedTuple):
     """Events after bounding: sensitivity holds from here on, whatever the data are.
@@ -65,17 +69,24 @@ class OutputInfo(NamedTuple):
 class Program(Protocol):
     """Pure. K = keys of a block, n = ticks of a stride, D = dimension of a leaf.
 
-    A program whose leaf is a sum may have, besides:
-      capacity: int, events of a key and tick that its sums have room for (2^40 without it): a cell
-        of more is held within 2^61 coordinate by coordinate, and counted.
+    A program may have, besides:
       sums: the continual sums that its noise comes from, where it comes from such.
-      row_width: int, numbers in a row of ``bound``, whole and below 2^31, where rows are an
-        (n, row_width) array: cells of few rows then travel as rows and are summed when stepped.
     """
 
     @property
     def leaf(self) -> Literal["sum", "rows"]:
         """What a leaf is: an exact vector sum, or a block of clipped rows (``RowProgram``)."""
+
+    @property
+    def capacity(self) -> int:
+        """Events of a key and tick that its sums have room for: a cell of more is held within 2^61
+        coordinate by coordinate, and counted. Rows have a cap instead."""
+
+    @property
+    def row_width(self) -> int:
+        """Numbers in a row of ``bound``, whole and below 2^31, where rows are an (n, row_width)
+        array: cells of few rows then travel as rows and are summed when stepped. 0: they do not.
+        """
 
     @property
     def training(self) -> Training | None:

@@ -17,7 +17,7 @@ from dpcore.canonical import canonical_mechanism
 from dpcore.continual.base import ContinualSum
 from dpcore.leaves.clip import clip_values
 from dpcore.leaves.lattice import Rows, sum_cells
-from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+from dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Aggregates:
 
     leaf: Literal["sum", "rows"] = "sum"
     training: ClassVar[None] = None
+    capacity: ClassVar[int] = CAPACITY
+    row_width: ClassVar[int] = 0
 
     @property
     def dimension(self) -> int:

@@ -33,6 +33,8 @@ class CountSum:
     sigma: float = 4.0
     leaf: Literal["sum", "rows"] = "sum"
     training: None = None
+    capacity: int = 1 << 40
+    row_width: int = 0
     dimension: int = 2
     columns: tuple[str, ...] = ("v",)
 

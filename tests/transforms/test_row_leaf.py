@@ -32,6 +32,7 @@ class RowWalk:
 
     cap: int = 1000
     leaf: Literal["sum", "rows"] = "rows"
+    training: None = None
     dimension: int = 2
     width: int = 2
     dtype: Any = np.float64

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
-from dpcore.plan import CAPACITY
 from dpcore.program import Program
 from transforms.leaves import partial
 from transforms.leaves.bound import bound
@@ -92,8 +91,8 @@ class Gatherer:
         self._sparse_cells = 0
         self._unsummed: list[PartialLeaf] = []
         self._unsummed_numbers = 0
-        self._row_width = int(getattr(program, "row_width", 0))
-        self._most = int(getattr(program, "capacity", CAPACITY)) // 2
+        self._row_width = program.row_width
+        self._most = program.capacity // 2
         self._events = 0
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.leaves.rows import RowLeaf
-from dpcore.plan import CAPACITY
-from dpcore.program import Program, RowProgram, takes_rows
+from dpcore.program import CAPACITY, Program, RowProgram, takes_rows
 from transforms.leaves import partial
 from transforms.leaves import rows as row_leaf
 from transforms.leaves.partial import PartialLeaf
@@ -51,7 +50,7 @@ class SumPile:
 
     def __init__(self, program: Program, payloads: Sequence[bytes], stop: int) -> None:
         self._program = program
-        self._capacity = int(getattr(program, "capacity", CAPACITY))
+        self._capacity = program.capacity
         self.later: list[bytes] = []
         now: list[PartialLeaf] = []
         for data in payloads:

@@ -19,7 +19,7 @@ from dpcore.models.online.pocg import model_outputs, models
 from dpcore.models.scaling import Scaling
 from dpcore.models.solvers.problem import Problem
 from dpcore.models.solvers.solver import BatchSolver
-from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+from dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
 from dpcore.training import Whole, whole_init, whole_step
 
 FIXED = 40
@@ -62,6 +62,8 @@ class IncrementalErm:
 
     leaf: ClassVar[Literal["sum", "rows"]] = "rows"
     dtype: ClassVar[Any] = np.float64
+    capacity: ClassVar[int] = CAPACITY
+    row_width: ClassVar[int] = 0
 
     @property
     def dimension(self) -> int:

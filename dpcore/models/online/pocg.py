@@ -21,7 +21,7 @@ from dpcore.models.online.implicit_descent import DescentState, ImplicitDescent
 from dpcore.models.scaling import Scaling
 from dpcore.plan_config import PlanConfig
 from dpcore.pricing.price import Alternative
-from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+from dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
 
 NAME = "online.pocg"
 MECHANISM = "output_perturbation"
@@ -47,6 +47,8 @@ class Pocg:
 
     leaf: ClassVar[Literal["sum", "rows"]] = "rows"
     training: ClassVar[None] = None
+    capacity: ClassVar[int] = CAPACITY
+    row_width: ClassVar[int] = 0
     dtype: ClassVar[Any] = np.float64
 
     @property

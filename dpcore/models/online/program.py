@@ -19,7 +19,7 @@ from dpcore.models.gradients import Gradients
 from dpcore.models.losses import PredictionLoss
 from dpcore.models.online.rule import Rule
 from dpcore.models.scaling import Scaling
-from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+from dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
 
 TOGETHER = 1 << 17
 """Weights that are stepped at once: what is worked on stays in the cache."""
@@ -66,6 +66,8 @@ class Learner:
 
     leaf: ClassVar[Literal["sum", "rows"]] = "rows"
     training: ClassVar[None] = None
+    capacity: ClassVar[int] = CAPACITY
+    row_width: ClassVar[int] = 0
     dtype: ClassVar[Any] = np.float64
 
     @property
