@@ -46,7 +46,7 @@ class Fitting:
     ticks: int = 119
     every: int = 60
     rows: int = 20_000
-    iterations: int = 14_000
+    iterations: int = 12_000
 
     @property
     def config(self) -> str:

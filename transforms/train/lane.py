@@ -164,8 +164,8 @@ class Lane:
     def advance(self, slices: int) -> Iterator[Done]:
         """Goes on for so many slices' iterations, from job to job; 0 only begins the next."""
         left: int | None = None
-        while self._running is not None or self._begin():
-            sent, carry, stamp = self._running  # type: ignore[misc]
+        while (running := self._running or self._begin()) is not None:
+            sent, carry, stamp = running
             if left is None:
                 left = slices * self._training.iterations(len(self._keys), self._blocks)
             if left <= 0:
@@ -180,11 +180,11 @@ class Lane:
             self._running, self._models = None, done.models
             yield Done(Fitted(sent.block, job.tick, done.models), stamp)
 
-    def _begin(self) -> bool:
+    def _begin(self) -> Running | None:
         """Begins the job that is next, if it is there."""
         found = self._take(self._next)
         if found is None:
-            return False
+            return None
         (stamp,), payload = _STAMP.unpack_from(found), found[_STAMP.size :]
         sent = jobs.decode(payload, self._training, self._layout)
         self._check(payload, sent.job.tick)
@@ -199,7 +199,7 @@ class Lane:
         carry = self._training.begin(sent.job, self._kept, self._models, noise)
         job = sent.job._replace(rows=self._training.no_rows(0))
         self._running = Running(sent._replace(job=job), carry, stamp)
-        return True
+        return self._running
 
     def _take(self, number: int) -> bytes | None:
         if number in self._fresh:
