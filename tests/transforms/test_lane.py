@@ -125,6 +125,7 @@ def test_jobs_run_in_order_in_whatever_order_they_come(
     order: tuple[int, ...], noise: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(erm_training, "WORK", 1)
+    monkeypatch.setattr(erm_training, "FEWEST", 1)
     payloads, _ = sent(noise)
     assert len(payloads) == 4
     cells, found = Cells(noise), []

@@ -45,6 +45,7 @@ SGD = "every: 60\n  iterations: 2\n  solver: noisy_sgd"
 def advances(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Slices have one iteration; every time that a lane goes on is noted."""
     monkeypatch.setattr(erm_training, "WORK", 1)
+    monkeypatch.setattr(erm_training, "FEWEST", 1)
     found: list[int] = []
     real = Lane.advance
 

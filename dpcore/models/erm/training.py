@@ -24,6 +24,9 @@ WORK = 1 << 23
 STEP = 1 << 13
 """What a step costs beside its rows, in such numbers, and what a key adds to it."""
 STEP_OF_KEY = 1 << 8
+FEWEST = 8
+"""Iterations of a slice at least: every slice makes the rows ready first, which costs as much as
+eight iterations over them."""
 ABREAST = 4
 """Blocks that have slices of ``WORK``; of more, each has less: a bundle on one of two workers then
 has slices of a quarter of a second in all, however many blocks are fitted."""
@@ -130,7 +133,7 @@ class ErmTraining:
     def iterations(self, n_keys: int, blocks: int) -> int:
         """See Training. As if every key had as many rows as it may."""
         each = n_keys * (self.problem.limit * self.problem.dimension + STEP_OF_KEY) + STEP
-        return max(1, WORK // (each * -(-blocks // ABREAST)))
+        return max(FEWEST, WORK // (each * -(-blocks // ABREAST)))
 
     def assemble(
         self, before: Models, fitted: Mapping[int, Models], first: int, ticks: int
