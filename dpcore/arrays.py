@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.noise.noise import NoiseOf as NoiseOf
-
 Ints = NDArray[np.int64]
 
 

@@ -21,11 +21,11 @@ from transforms.leaves import rows as row_leaf
 from transforms.release.noisy import NoisyStride
 from transforms.runtime.coders import pack, pack_names
 from transforms.runtime.secret import SecretRef
+from transforms.tick import jobs
 from transforms.tick.block import Stepper
+from transforms.tick.jobs import Fitted, Numbered, decode_fitted, encode_fitted
 from transforms.tick.noise_source import KeyedNoiseSource
-from transforms.train import jobs
 from transforms.train.assembly import Assembly, outline
-from transforms.train.jobs import Fitted, Numbered, decode_fitted, encode_fitted
 from transforms.train.lane import Lane
 
 STOP = 12

@@ -23,10 +23,10 @@ from transforms.runtime.coders import (
     unpack,
     unpack_names,
 )
+from transforms.tick import jobs
+from transforms.tick.jobs import Numbered
 from transforms.tick.noise_source import NoiseSource
 from transforms.tick.pending import Pile, pile_of
-from transforms.train import jobs
-from transforms.train.jobs import Numbered
 
 KIND, GATHERED = b"M", b"G"
 """Kinds of stored state: what is released is made of it, or models are fitted elsewhere."""

@@ -34,8 +34,8 @@ from transforms.runtime.flink_quirks import AT_ONCE, on_flink
 from transforms.runtime.windowing import to_timestamp
 from transforms.tick import heartbeats as heartbeat
 from transforms.tick.block import Stepper
+from transforms.tick.jobs import lane_of
 from transforms.tick.noise_source import NoiseSource
-from transforms.train.jobs import lane_of
 
 STEP_NAME = "Tick"
 MACHINE_STATE = "machine"

@@ -10,7 +10,7 @@ from dpcore.arrays import concatenate
 from dpcore.training import Models, Training
 from transforms.release.noisy import NoisyStride, NoisyStrideCoder
 from transforms.runtime.coders import kind_of, pack, pack_names, restore, unpack, unpack_names
-from transforms.train.jobs import FITTED, decode_fitted
+from transforms.tick.jobs import FITTED, decode_fitted
 
 KIND = b"A"
 Waiting = tuple[int, int, int]

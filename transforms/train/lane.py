@@ -20,9 +20,9 @@ from transforms.runtime.coders import (
     unpack,
     unpack_names,
 )
+from transforms.tick import jobs
+from transforms.tick.jobs import Fitted, Numbered
 from transforms.tick.noise_source import NoiseSource
-from transforms.train import jobs
-from transforms.train.jobs import Fitted, Numbered
 
 KEPT, RUN = b"K", b"C"
 """Kinds of stored bytes: rows that are kept, and how far the lane is."""

@@ -27,8 +27,8 @@ from dpcore.plan import Plan
 from dpcore.training import WHOLE, Training
 from transforms.runtime import counters
 from transforms.runtime.flink_quirks import AT_ONCE, on_flink
+from transforms.tick.jobs import encode_fitted
 from transforms.tick.noise_source import NoiseSource
-from transforms.train.jobs import encode_fitted
 from transforms.train.lane import Lane
 
 STEP_NAME = "Train"

@@ -23,7 +23,7 @@ def test_noise_is_that_of_the_printed_algorithm() -> None:
     assert second.noise_scale == pytest.approx(printed / reach, rel=1e-6)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 50.0])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 8.0, 50.0])
 @pytest.mark.parametrize("end", ["01-01T01:00", "01-01T02:00", "02-01T00:00"])
 def test_the_budget_is_never_overspent(epsilon: float, end: str) -> None:
     config = config_of(
