@@ -116,3 +116,11 @@ def test_names_of_encodings() -> None:
     assert check_encoding("UTF8") == check_encoding("utf_8_sig") == "utf-8"
     assert check_encoding("Latin-1") == "iso8859-1"
     assert check_encoding("utf-16LE") == "utf-16-le"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-32", "utf-32-be"])
+def test_a_line_as_long_as_allowed_is_kept_wherever_a_read_ends(encoding: str) -> None:
+    text = "head\n" + "y" * 20 + "\n" + "last\n"
+    for block in range(1, 200):
+        found = recoded(text.encode(encoding), encoding, block, line_bytes=20)
+        assert found.decode().removeprefix("\ufeff") == text

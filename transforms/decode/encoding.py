@@ -130,7 +130,8 @@ class Recoded:
             self._rest = data[cut:]
             if cut:
                 return self._recode(data[:cut])
-            if len(self._rest) > 4 * self._line_bytes:
+            # A line of the length allowed may wait here for the rest of its newline.
+            if len(self._rest) >= 4 * self._line_bytes + self._width:
                 self._rest = data[len(data) - len(data) % self._width :]
                 self._skipping = True
                 return b"\xff" * (self._line_bytes + 1)

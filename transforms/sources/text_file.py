@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, NamedTuple
+from dataclasses import replace
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from transforms.decode.text_form import TextForm
 from transforms.sources import matching
 
 _BEGIN = 2**13
+_STEP = 2**16
+"""Bytes unpacked at a time: damage may take these along, whatever is asked for."""
 
 
 class TextFile:
@@ -27,7 +30,8 @@ class TextFile:
       moved: called after each read.
 
     Attributes:
-      broken: a compressed file turned out to be damaged: its text ends early.
+      broken: a compressed file turned out to be damaged: its text ends early, with its last
+        whole line.
     """
 
     def __init__(
@@ -40,7 +44,9 @@ class TextFile:
         moved: Callable[[], None] = lambda: None,
     ) -> None:
         self.broken = False
-        self._file = matching.unpacked(raw, path)
+        self._file: Any = matching.unpacked(raw, path)
+        self._packed = matching.is_compressed(path)
+        self._ahead = b""
         self._left = size
         self._moved = moved
         self._form = form
@@ -58,8 +64,11 @@ class TextFile:
         """
         cap = self._form.line_bytes
         if quoted and self._form.quoted_newlines:
-            return quoted_chunks(self.read, self._form.delimiter, first, line_bytes=cap, **sizes)
-        return chunks(self.read, first, line_bytes=cap, **sizes)
+            found = quoted_chunks(self.read, self._form.delimiter, first, line_bytes=cap, **sizes)
+        else:
+            found = chunks(self.read, first, line_bytes=cap, **sizes)
+        for chunk in found:
+            yield _without_cut_line(chunk) if self.broken else chunk
 
     def read(self, n: int) -> bytes:
         """About n bytes; none at the end."""
@@ -72,17 +81,46 @@ class TextFile:
         return data
 
     def _stored(self, n: int) -> bytes:
-        try:
-            data: bytes = self._file.read(n if self._left is None else min(n, self._left))
-        except Exception as error:
-            if not matching.is_broken_archive(error):
-                raise
-            self.broken, data = True, b""
+        if self._packed:
+            return self._unpack(n)
+        data: bytes = self._file.read(n if self._left is None else min(n, self._left))
         if self._left is not None:
             self._left -= len(data)
         if data:
             self._moved()
         return data
+
+    def _unpack(self, n: int) -> bytes:
+        pieces, size = [self._ahead], len(self._ahead)
+        while size < n and not self.broken:
+            try:
+                piece = self._file.read1(_STEP)
+            except Exception as error:
+                if not matching.is_broken_archive(error):
+                    raise
+                self.broken, piece = True, b""
+            if not piece:
+                break
+            pieces.append(piece)
+            size += len(piece)
+            self._moved()
+        data = b"".join(pieces)
+        self._ahead = data[n:]
+        return data[:n]
+
+
+def _without_cut_line(chunk: Chunk) -> Chunk:
+    """Leaves out a last line without a newline: damage cut it, and half a number is a number."""
+    if not len(chunk) or chunk.data[chunk.ends[-1] :].strip(b"\r"):
+        return chunk
+    cut = int(chunk.starts[-1])
+    return replace(
+        chunk,
+        data=chunk.data[:cut],
+        starts=chunk.starts[:-1],
+        ends=chunk.ends[:-1],
+        numbers=chunk.numbers[:-1],
+    )
 
 
 class First(NamedTuple):
