@@ -25,6 +25,7 @@ from dpcore.leaves.keys import Keys
 from dpcore.leaves.wide import LIMB
 from dpcore.models.notes import model_warnings
 from dpcore.plan_config import PlanConfig
+from dpcore.pricing.band import band_of
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.question import FAR, LAST
 from dpcore.program import CAPACITY, Program
@@ -111,6 +112,11 @@ class Plan:
     def algorithm(self) -> str:
         """What runs: aggregates, or the name of a learner."""
         return "aggregates" if self.config.model is None else self.config.model.algorithm
+
+    @property
+    def band(self) -> float:
+        """Half the width of a 95 % band of its noise, in standard deviations."""
+        return band_of(next((a.noise for a in self.alternatives if a.chosen), "gaussian"))
 
     @property
     def where(self) -> str | None:

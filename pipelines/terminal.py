@@ -10,12 +10,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-BAND = 1.959963984540054
-"""Half the width of a 95 % band, in standard deviations of Gaussian noise."""
-
-LAPLACE_BAND = 2.1183
-"""The same for Laplace noise (ln 20 / sqrt 2), the widest that K-norm noise can need."""
-
 NARROWEST = 100
 """Columns that output gets when it goes to a file or a pipe."""
 

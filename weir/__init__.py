@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from dpcore.plan_config import PlanConfig
     from dpcore.simulate import Events, Simulated, simulate
     from transforms.private_releases import PrivateReleases, Releases
+    from transforms.release.flat import FlatReleases
     from transforms.release.table import RELEASE_SCHEMA
     from transforms.runtime.secret import SecretRef as Secret
 
 _PLACES = {
     "ConfigError": "dpcore.errors:ConfigError",
     "Events": "dpcore.simulate:Events",
+    "FlatReleases": "transforms.release.flat:FlatReleases",
     "Guarantee": "dpcore.accounting.guarantee:Guarantee",
     "Plan": "dpcore.plan:Plan",
     "PlanConfig": "dpcore.plan_config:PlanConfig",
@@ -52,6 +54,7 @@ __all__ = [
     "RELEASE_SCHEMA",
     "ConfigError",
     "Events",
+    "FlatReleases",
     "Guarantee",
     "Plan",
     "PlanConfig",

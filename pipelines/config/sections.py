@@ -210,13 +210,19 @@ class Sink(OneOf):
         description="What a message of releases holds: lines of JSON, or an Arrow stream.",
         examples=["arrow"],
     )
+    layout: Literal["flat", "packed"] = Field(
+        default="flat",
+        description="flat: a row for each number, with its label, index and 95 % band. packed: a "
+        "row for each vector, with lists of numbers, as earlier versions wrote it.",
+        examples=["packed"],
+    )
     every: int = Field(
         default=128, description="Ticks that one file covers, at most.", examples=[128]
     )
 
     @classmethod
     def choices(cls) -> tuple[str, ...]:
-        return tuple(name for name in cls.model_fields if name not in ("every", "format"))
+        return tuple(name for name in cls.model_fields if name not in ("every", "format", "layout"))
 
     @property
     def path(self) -> str | None:

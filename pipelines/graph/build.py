@@ -70,17 +70,20 @@ def check_sink(job: JobConfig, plan: Plan, secret: SecretRef | None = None) -> N
 
 
 def check_plan(job: JobConfig, plan: Plan) -> bool:
-    """Refuses a folder that is finished or foreign; writes nothing.
+    """Refuses a folder that is finished, foreign or of another layout; writes nothing.
 
     Returns:
       Whether a run of this plan began it.
 
     Raises:
-      ConfigError: names ``sink.<format>``.
+      ConfigError: names ``sink.<format>`` or ``sink.layout``.
     """
     sink = needed("sink", job.sink)
     plan_file.refuse_other_results(sink.path, job, plan, f"sink.{sink.kind}")
-    return place.check(sink.path, plan.layout, f"sink.{sink.kind}")
+    begun = place.check(sink.path, plan.layout, f"sink.{sink.kind}")
+    if begun:
+        plan_file.refuse_other_layout(sink.path, sink.layout)
+    return begun
 
 
 def prepare(job: JobConfig, plan: Plan, secret: SecretRef | None = None) -> bool:
@@ -101,7 +104,8 @@ def prepare(job: JobConfig, plan: Plan, secret: SecretRef | None = None) -> bool
         return False
     check_sink(job, plan, secret)
     field, secret = f"sink.{sink.kind}", secret or secret_of(job)
-    begun = place.prepare(sink.path, plan_file.plan_json(job, plan), field)
+    told = plan_file.plan_json(job, plan) | {plan_file.LAYOUT: sink.layout}
+    begun = place.prepare(sink.path, told, field)
     if secret is not None:
         secret_marks.keep(sink.path, field, marks_of(job, plan, secret))
     if needed("source", job.source).bounded:
@@ -135,12 +139,12 @@ def sink_of(job: JobConfig, plan: Plan, hold: bool = False, here: bool = False) 
     """
     sink = needed("sink", job.sink)
     if sink.kind == "stdout":
-        return WriteTable(plan, sink.every, hold and here)
+        return WriteTable(plan, sink.every, hold and here, sink.layout)
     if sink.kind == "bigquery":
-        return WriteBigQuery(sink.bigquery)
+        return WriteBigQuery(sink.bigquery, plan, sink.layout)
     if sink.kind == "pubsub":
-        return PublishReleases(sink.pubsub, plan.layout, sink.format)
-    return WriteFolder(plan, sink.path, sink.kind, sink.every, hold)
+        return PublishReleases(sink.pubsub, plan, sink.format, sink.layout)
+    return WriteFolder(plan, sink.path, sink.kind, sink.every, hold, sink.layout)
 
 
 def dead_sink_of(job: JobConfig) -> beam.PTransform:

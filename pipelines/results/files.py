@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +16,8 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from pipelines.results.packed import GROUP, packed
 
 _FILE = re.compile(r"ticks-(\d+)-(\d+)(?:[-.].*)?\.(parquet|csv|ndjson)\Z")
 HELD_FOLDER = "_held"
@@ -35,6 +39,9 @@ TYPES: dict[str, pa.DataType] = {
     "window": pa.int64(),
     "plan": pa.string(),
 }
+"""Columns of a row in memory: one a vector."""
+FLAT_TYPES = TYPES | {"index": pa.int64(), "value": pa.float64(), "stddev": pa.float64()}
+"""Columns that are read of a file with a row for each coordinate."""
 
 
 @dataclass(frozen=True)
@@ -62,39 +69,66 @@ def result_files(directory: Path) -> tuple[ResultFile, ...]:
 
 
 def read_file(file: ResultFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Rows of one file with exactly these columns; key and name dictionary-encoded."""
+    """Rows of one file with exactly these columns, one a vector, whichever layout the file has.
+
+    Key and name are dictionary-encoded, value and stddev lists.
+    """
     names = list(columns)
+    if not is_flat(file):
+        yield from _rows(file, TYPES, names)
+        return
+    more = [name for name in ("index", *GROUP) if name not in names]
+    for batch in packed(_rows(file, FLAT_TYPES, [*names, *more])):
+        yield batch.select(names)
+
+
+def is_flat(file: ResultFile) -> bool:
+    """Whether a file has a row for each coordinate, and not lists."""
+    if file.format == "parquet":
+        return "index" in pq.read_schema(file.path).names
+    with open(file.path, encoding="utf-8") as text:
+        line = text.readline()
+    names = csv.reader([line]) if file.format == "csv" else iter([json.loads(line or "{}")])
+    return "index" in next(names, ())
+
+
+def _rows(
+    file: ResultFile, types: Mapping[str, pa.DataType], names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Rows as they are in a file."""
     if file.format == "parquet":
         reader = pq.ParquetFile(file.path, read_dictionary=["key", "name", "release", "plan"])
         raw: Iterator[pa.RecordBatch] = reader.iter_batches(_BATCH_ROWS, columns=names)
     elif file.format == "csv":
-        text = {"value": pa.string(), "stddev": pa.string()}
+        kinds = {n: pa.string() if pa.types.is_list(types[n]) else types[n] for n in names}
         options = pa.csv.ConvertOptions(
             include_columns=names,
-            column_types={name: text.get(name, TYPES[name]) for name in names},
+            column_types=kinds,
+            null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
-        raw = iter(pa.csv.open_csv(file.path, convert_options=options))
+        lines = pa.csv.ParseOptions(newlines_in_values=True)
+        raw = iter(pa.csv.open_csv(file.path, parse_options=lines, convert_options=options))
     else:
-        schema = pa.schema([(name, TYPES[name]) for name in names])
+        schema = pa.schema([(name, types[name]) for name in names])
         options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
         raw = iter(pa.json.read_json(file.path, parse_options=options).to_batches())
     for batch in raw:
-        arrays = [_normal(batch.column(name), name) for name in names]
+        arrays = [_normal(batch.column(name), name, types[name]) for name in names]
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def _normal(array: pa.Array, name: str) -> pa.Array:
+def _normal(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
     if name in ("key", "name"):
         if not pa.types.is_dictionary(array.type):
             array = pc.dictionary_encode(pc.fill_null(pc.cast(array, pa.string()), ""))
         return array
-    if name in ("value", "stddev") and pa.types.is_string(array.type):
+    if pa.types.is_list(kind) and pa.types.is_string(array.type):
         return lists_of(array)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    return array if array.type == TYPES[name] else pc.cast(array, TYPES[name])
+    return array if array.type == kind else pc.cast(array, kind)
 
 
 def lists_of(text: pa.Array) -> pa.Array:

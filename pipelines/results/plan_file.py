@@ -12,6 +12,8 @@ from pipelines.config.job import JobConfig
 from pipelines.results.compare import flatten
 from transforms.sinks import place as sinks_place
 
+LAYOUT = "sink_layout"
+"""Field of ``_plan.json`` in a folder of results: how its files hold vectors."""
 SHOWN = 4
 """Changed fields that a refusal names."""
 
@@ -111,6 +113,27 @@ def refuse_other_results(folder: str, job: JobConfig, plan: Plan, field: str) ->
             folder,
             f"holds results of another plan ({_listed(changed)}): put it back, or give another "
             "folder.",
+        )
+
+
+def refuse_other_layout(folder: str, layout: str) -> None:
+    """Refuses to go on with a folder whose files have other columns.
+
+    Args:
+      layout: of the sink, flat or packed. A folder that tells none is of a version that knew
+        packed files only.
+
+    Raises:
+      ConfigError: names ``sink.layout``.
+    """
+    text = sinks_place.read(sinks_place.join(folder, sinks_place.PLAN_FILE))
+    begun = json.loads(text or b"{}").get(LAYOUT, "packed")
+    if begun != layout:
+        raise ConfigError(
+            "sink.layout",
+            layout,
+            f"differs from the files in {folder}, which are {begun}: go on with sink.layout: "
+            f"{begun}, or give another folder.",
         )
 
 

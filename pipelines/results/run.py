@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors import ConfigError
+from dpcore.pricing.band import band_of
 from pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
-from pipelines.terminal import BAND, LAPLACE_BAND
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""
@@ -158,8 +158,7 @@ class Run:
     def band(self) -> float:
         """Half the width of a 95 % band in standard deviations of the noise that the plan chose."""
         chosen = (item for item in self.plan.get("alternatives") or [] if item.get("chosen"))
-        noise = next((item.get("noise") for item in chosen), "gaussian")
-        return LAPLACE_BAND if noise == "k_norm" else BAND
+        return band_of(next((item.get("noise") for item in chosen), "gaussian"))
 
     @property
     def ticks_planned(self) -> int | None:

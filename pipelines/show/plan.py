@@ -15,8 +15,6 @@ from dpcore.plan import Plan
 from dpcore.plan_config import Aggregate, PlanConfig
 from pipelines.show import plan_model
 from pipelines.terminal import (
-    BAND,
-    LAPLACE_BAND,
     bytes_text,
     count,
     heading,
@@ -132,7 +130,7 @@ def expiration(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
 def releases(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     """Every output with the worst error of its noise, in its own unit."""
     if plan.config.model is not None:
-        return plan_model.releases_table(plan, facts, band(plan))
+        return plan_model.releases_table(plan, facts, plan.band)
     rows = table(
         "name", "what", "over", "values", "noise (std)", "95 % band",
         right=("values", "noise (std)", "95 % band"),
@@ -149,7 +147,7 @@ def releases(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
             span(release["over"]),
             f"{release['dimension']:,}",
             number(None if worst is None else worst * scale) + suffix,
-            f"± {number(None if worst is None else band(plan) * worst * scale)}{suffix}",
+            f"± {number(None if worst is None else plan.band * worst * scale)}{suffix}",
         )
     return rows
 
@@ -265,12 +263,6 @@ def one_line(plan: Plan) -> str:
         f"epsilon {number(guarantee.epsilon)}, delta {guarantee.delta:g}, "
         f"one {guarantee.unit} protected {window}{again}"
     )
-
-
-def band(plan: Plan) -> float:
-    """Half the width of a 95 % band in standard deviations of the noise that the plan uses."""
-    noise = next((a.noise for a in plan.alternatives if a.chosen), "gaussian")
-    return LAPLACE_BAND if noise == "k_norm" else BAND
 
 
 def _indent(part: RenderableType) -> RenderableType:

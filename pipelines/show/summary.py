@@ -14,12 +14,13 @@ from rich.padding import Padding
 from rich.text import Text
 
 from dpcore.errors import WeirError
+from dpcore.pricing.band import BAND
 from pipelines.results.files import HELD_FOLDER, result_files
 from pipelines.results.result import COUNTERS, Result
 from pipelines.results.run import Run
 from pipelines.runners.flink_target import HELD
-from pipelines.show.plan import band, one_line
-from pipelines.terminal import BAND, count, heading, number, span, table
+from pipelines.show.plan import one_line
+from pipelines.terminal import count, heading, number, span, table
 from transforms.runtime.reasons import Refused, refused_by_field
 
 TICKS = 3
@@ -40,7 +41,7 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
         run = Run.open(result.folder)
         out.print(heading(f"Last releases of {result.plan.name} (value ± 95 % band of the noise)"))
         rows = last_rows(run, WIDE_TICKS if wide else TICKS)
-        width = band(result.plan)
+        width = result.plan.band
         labels = {(output.name, output.over): output.labels for output in run.outputs}
         made = pivot(rows, width) if wide else long_table(rows, width, labels)
         out.print(Padding(made, (0, 0, 0, 2), expand=False))

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.conftest import Weir
+from tests.pipelines.result_rows import result_rows
 
 JOB = """\
 name: ratings
@@ -44,10 +44,7 @@ OBJECT = b'{"at":"%b","id":"%b","store":"%b","rating":%b}'
 
 
 def visits(folder: Path) -> list[Any]:
-    rows = [
-        row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()
-    ]
-    found = [row for row in rows if row["name"] == "visits"]
+    found = [row for row in result_rows(folder) if row["name"] == "visits"]
     assert {error for row in found for error in row["stddev"]} == {0.0}
     return [(row["key"], row["tick"], row["value"]) for row in found]
 

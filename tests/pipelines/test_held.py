@@ -280,3 +280,41 @@ def test_the_plan_warns_of_sinks_that_hold_nothing_back(weir: Weir, job: Path, s
     assert "as they are made" not in weir("plan", job).stdout
     stream = "source={pubsub: {subscription: projects/p/subscriptions/s}}"
     assert as_they_go(load(job, [f"sink={sink}", stream])) == ()
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
+def test_a_folder_of_packed_files_goes_on_packed_or_is_refused_by_name(
+    weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """The version before wrote lists only, and nothing about layouts into ``_plan.json``."""
+    sink = f"sink={{{form}: out, every: 12, layout: packed}}"
+    out = job.parent / "out"
+    with monkeypatch.context() as patched:
+        stop_in(patched, 12)
+        assert weir("run", job, "--set", sink).exit_code == 1
+    plan = json.loads((out / "_plan.json").read_text())
+    assert plan.pop("sink_layout") == "packed"
+    (out / "_plan.json").write_text(json.dumps(plan))
+    before = files(out)
+    for words in ((), ("--publish",)):
+        refused = weir("run", job, "--set", sink.replace(", layout: packed", ""), *words)
+        assert refused.exit_code == 2
+        said = " ".join(refused.stderr.split())
+        assert "sink.layout = 'flat'" in said and "go on with sink.layout: packed" in said
+        assert files(out) == before
+    assert weir("run", job, "--set", sink).exit_code == 0
+    whole = files(out)
+    assert sorted(whole) == ["_COMPLETE", "_marks.json", "_plan.json", *released(out)]
+    (alone,) = (name for name in before if name.startswith("_held/"))
+    assert whole[alone.removeprefix("_held/")] == before[alone]
+
+
+def test_a_begun_folder_keeps_its_layout(
+    weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        stop_in(patched, 12)
+        assert weir("run", job).exit_code == 1
+    refused = weir("run", job, "--set", "sink.layout=packed")
+    assert refused.exit_code == 2 and "sink.layout: flat" in " ".join(refused.stderr.split())
+    assert weir("run", job).exit_code == 0

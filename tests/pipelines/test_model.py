@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from dpcore.registry import MODELS
 from tests.pipelines.conftest import Weir
+from tests.pipelines.result_rows import result_rows
 
 CONFIG = """\
 name: flights
@@ -53,12 +52,6 @@ def job(tmp_path: Path) -> Path:
 
 def write(folder: Path, lines: list[str], header: str = HEADER) -> None:
     (folder / "flights.csv").write_text("\n".join([header, *lines]) + "\n")
-
-
-def values(folder: Path) -> list[dict[str, Any]]:
-    return [
-        row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()
-    ]
 
 
 def words(text: str) -> str:
@@ -136,7 +129,7 @@ def test_a_loss_of_labels_is_explained(weir: Weir, job: Path) -> None:
 def test_it_runs_and_sums_up(weir: Weir, job: Path) -> None:
     result = weir("run", job)
     assert result.exit_code == 0, result.output
-    found = values(job.parent / "out")
+    found = result_rows(job.parent / "out")
     assert len(found) == 2 * 24 * 3
     assert {(row["name"], len(row["value"]), row["stddev"] is None) for row in found} == {
         ("theta", 3, True),
@@ -220,12 +213,12 @@ def test_bad_values_are_moved_or_teach_nothing_and_are_counted(weir: Weir, job: 
     assert result.exit_code == 0, result.output
     counts = json.loads(result.stdout)["operator"]
     assert counts["non_finite"] == 4 and counts["clipped"] == 3 and counts["not_a_number"] == 1
-    first = [row["value"] for row in values(job.parent / "out")]
+    first = [row["value"] for row in result_rows(job.parent / "out")]
 
     inside = [f"{at},y1,UA,1,10,180", f"{at},y2,UA,-30,10,-60"]
     write(job.parent, rows() + inside)
     assert weir("run", job, "--set", "sink.parquet=other").exit_code == 0
-    assert [row["value"] for row in values(job.parent / "other")] == first
+    assert [row["value"] for row in result_rows(job.parent / "other")] == first
 
 
 @pytest.mark.parametrize("lines", [[], rows()[7:8]], ids=["none", "one"])
@@ -236,7 +229,7 @@ def test_no_event_or_one_releases_a_model_at_every_tick(
     write(job.parent, lines)
     result = weir("run", job, "--set", f"model.algorithm={name}")
     assert result.exit_code == 0, result.output
-    found = [row for row in values(job.parent / "out") if row["name"] == "coefficients"]
+    found = [row for row in result_rows(job.parent / "out") if row["name"] == "coefficients"]
     assert len(found) == 2 * 24
 
 

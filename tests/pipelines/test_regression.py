@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from dpcore.plan import Plan
 from dpcore.simulate import Events, simulate
 from tests.pipelines.conftest import Weir
+from tests.pipelines.result_rows import result_rows
 
 CONFIG = """\
 name: shop
@@ -69,12 +68,6 @@ def write(folder: Path, lines: list[str], header: str = HEADER) -> None:
     (folder / "purchases.csv").write_text("\n".join([header, *lines]) + "\n")
 
 
-def values(folder: Path) -> list[dict[str, Any]]:
-    return [
-        row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()
-    ]
-
-
 def words(text: str) -> str:
     return " ".join(text.split())
 
@@ -94,7 +87,7 @@ def test_a_run_is_what_simulate_says_bit_for_bit(weir: Weir, job: Path) -> None:
     result = weir("run", job)
     assert result.exit_code == 0, result.output
     plan = Plan.from_yaml(CONFIG)
-    found = {(r["key"], r["tick"], r["name"]): r for r in values(job.parent / "out")}
+    found = {(r["key"], r["tick"], r["name"]): r for r in result_rows(job.parent / "out")}
     assert len(found) == 2 * 48 * len(NAMES)
     for one in simulate(plan, columns_of(rows()), bytes.fromhex(SECRET)):
         assert [release.name for release in one.released] == NAMES
@@ -109,7 +102,7 @@ def test_a_run_is_what_simulate_says_bit_for_bit(weir: Weir, job: Path) -> None:
 def test_the_model_is_found_and_its_band_holds_the_truth(weir: Weir, job: Path) -> None:
     write(job.parent, rows(48_000))
     assert weir("run", job, "--set", "privacy.epsilon=8").exit_code == 0
-    last = {(r["key"], r["name"]): r for r in values(job.parent / "out") if r["tick"] == 47}
+    last = {(r["key"], r["name"]): r for r in result_rows(job.parent / "out") if r["tick"] == 47}
     for key in ("north", "south"):
         model = last[key, "coefficients"]
         for value, band, truth in zip(model["value"], model["stddev"], (6, 0.5, 0), strict=True):
@@ -152,7 +145,7 @@ def test_several_targets_and_a_window(weir: Weir, job: Path) -> None:
     sets = ("model.target=[paid, weight]", "model.over=24", "model.ranges.weight=[0, 1]")
     result = weir("run", job, *(word for one in sets for word in ("--set", one)))
     assert result.exit_code == 0, result.output
-    found = [row for row in values(job.parent / "out") if row["name"] == "coefficients"]
+    found = [row for row in result_rows(job.parent / "out") if row["name"] == "coefficients"]
     assert {row["over"] for row in found} == {24} and {len(row["value"]) for row in found} == {6}
 
 
@@ -162,7 +155,7 @@ def test_runs_over_any_sum(weir: Weir, job: Path, sum: str) -> None:
     result = weir("run", job, "--set", f"mechanism.continual_sum={sum}", "--set",
                   "privacy.protect_for=8")  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert len(values(job.parent / "out")) == 2 * 48 * len(NAMES)
+    assert len(result_rows(job.parent / "out")) == 2 * 48 * len(NAMES)
 
 
 def test_bad_values_are_counted_and_change_nothing_else(weir: Weir, job: Path) -> None:
@@ -175,12 +168,12 @@ def test_bad_values_are_counted_and_change_nothing_else(weir: Weir, job: Path) -
     assert result.exit_code == 0, result.output
     counts = json.loads(result.stdout)["operator"]
     assert counts["non_finite"] == 4 and counts["clipped"] == 2 and counts["not_a_number"] == 1
-    first = [row["value"] for row in values(job.parent / "out")]
+    first = [row["value"] for row in result_rows(job.parent / "out")]
     inside = [f"{at},y1,south,3,5,80,0", f"{at},y2,south,0,5,10,0"]
     write(job.parent, rows(480) + inside)
     again = weir("run", job, "--set", "sink.parquet=other", "--set", "model.clip={features: 9}")
     assert again.exit_code == 0
-    assert [row["value"] for row in values(job.parent / "other")] == first
+    assert [row["value"] for row in result_rows(job.parent / "other")] == first
 
 
 @pytest.mark.parametrize("lines", [[], rows()[7:8]], ids=["none", "one"])
@@ -192,7 +185,7 @@ def test_no_event_or_one_releases_a_model_at_every_tick(
     text = CONFIG.replace("  error: true\n", "").replace("regression.incremental", name)
     job.write_text(text)
     assert weir("run", job).exit_code == 0
-    found = [row for row in values(job.parent / "out") if row["name"] == "theta"]
+    found = [row for row in result_rows(job.parent / "out") if row["name"] == "theta"]
     assert len(found) == 2 * 48
     assert all(math.hypot(*row["value"]) <= 3 + 1e-9 for row in found)
 

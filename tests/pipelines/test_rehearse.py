@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from examples.stack.stack import Stack
@@ -19,6 +18,7 @@ from pipelines.graph.circumstances import plan_under
 from pipelines.run import run
 from pipelines.run.rehearse import NOTE, made_up, rehearse
 from tests.pipelines.conftest import SMALL, Weir
+from tests.pipelines.result_rows import result_rows
 from transforms.runtime.secret import SecretRef
 
 SECRETS = (
@@ -80,12 +80,7 @@ def test_the_rehearsal_of_a_stream_opens_no_subscription(
 
 
 def values(folder: Path) -> dict[tuple[Any, ...], Any]:
-    tables = [pq.read_table(file) for file in sorted(folder.glob("*.parquet"))]
-    return {
-        (row["key"], row["tick"], row["name"]): row["value"]
-        for table in tables
-        for row in table.to_pylist()
-    }
+    return {(row["key"], row["tick"], row["name"]): row["value"] for row in result_rows(folder)}
 
 
 def test_the_noise_of_a_rehearsal_is_not_the_noise_of_the_run(tmp_path: Path) -> None:

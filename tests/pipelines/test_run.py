@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
+from pipelines.results.files import ResultFile, is_flat
+from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
+from tests.pipelines.result_rows import result_rows
 from transforms.runtime.reasons import by_field
 from transforms.sinks.held import HeldWriter
 
@@ -33,18 +35,11 @@ def job(small: Path) -> Path:
     return small
 
 
-def values(folder: Path) -> list[dict[str, Any]]:
-    rows = []
-    for path in sorted(folder.glob("*.parquet")):
-        rows.extend(pq.read_table(path).to_pylist())
-    return rows
-
-
 def test_it_releases_and_sums_up(weir: Weir, job: Path) -> None:
     result = weir("run", job)
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
-    rows = values(job.parent / "out")
+    rows = result_rows(job.parent / "out")
     assert len(rows) == 2 * 24 * 2
     last = {(r["key"], r["name"]): r["value"][0] for r in rows if r["tick"] == 23}
     assert abs(last["north", "visits"] - 480) < 300
@@ -81,7 +76,7 @@ def test_one_secret_gives_one_set_of_bytes_and_another_gives_others(weir: Weir, 
     assert "_COMPLETE" in names and "_plan.json" in names
     for name in names:
         assert (job.parent / "a" / name).read_bytes() == (job.parent / "b" / name).read_bytes()
-    assert values(job.parent / "a") != values(job.parent / "c")
+    assert result_rows(job.parent / "a") != result_rows(job.parent / "c")
 
 
 def test_without_a_secret_it_says_what_that_means(weir: Weir, job: Path) -> None:
@@ -170,7 +165,7 @@ def test_a_failure_is_told_without_content_and_the_next_run_goes_on(
     assert again.exit_code == 0, again.output
     assert "Went on from" in again.stdout
     assert (job.parent / "out" / "_COMPLETE").exists()
-    assert len(values(job.parent / "out")) == 96
+    assert len(result_rows(job.parent / "out")) == 96
 
 
 @pytest.mark.parametrize(
@@ -192,7 +187,7 @@ def test_what_the_files_themselves_refuse(weir: Weir, job: Path, sets: str, fiel
 def test_an_empty_file_gives_releases_all_the_same(weir: Weir, job: Path) -> None:
     (job.parent / "events.csv").write_text("at,id,store,amount\n")
     assert weir("run", job).exit_code == 0
-    assert len(values(job.parent / "out")) == 96
+    assert len(result_rows(job.parent / "out")) == 96
 
 
 def test_the_report_follows(weir: Weir, job: Path) -> None:
@@ -215,3 +210,29 @@ def test_a_fed_rehearsal_runs(weir: Weir, job: Path) -> None:
     assert 120 < counted["duplicate"] < 280
     sent = sum(1 for _ in events.open())
     assert counted["events"] + counted["malformed"] == sent
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "ndjson"])
+def test_reports_and_summaries_are_the_same_in_either_layout(
+    weir: Weir, job: Path, kind: str
+) -> None:
+    job.write_text(
+        job.read_text().replace(
+            "mechanism:", "  sizes: {histogram: amount, edges: [0, 10, 20, 40]}\nmechanism:"
+        )
+    )
+    shown, pages, tables = [], [], []
+    for layout in ("flat", "packed"):
+        sink = f"sink={{{kind}: out, every: 10, layout: {layout}}}"
+        result = weir("run", job, "--set", sink)
+        assert result.exit_code == 0, result.output
+        shown.append(result.stdout.partition("For the operator only")[0])
+        out = job.parent / "out"
+        assert weir("report", out).exit_code == 0
+        pages.append((out / "report.html").read_bytes())
+        tables.append(Run.open(out).table())
+        out.rename(job.parent / layout)
+    assert "[10, 20)" in shown[0] and shown[0] == shown[1]
+    assert pages[0] == pages[1] and tables[0].equals(tables[1])
+    flat = (job.parent / "flat").glob(f"ticks-*.{kind}")
+    assert all(is_flat(ResultFile(path, 0, 0)) for path in flat)

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import pyarrow.parquet as pq
-
 from pipelines.engines.flink import FlinkCluster
+from tests.pipelines.result_rows import result_rows
 from tests.runners.fitting import Fitting
 from tests.runners.recording import SECRET, Cells, Recording, cells_of
 
@@ -91,10 +90,7 @@ class Job:
 
     def cells(self) -> Cells:
         """What is in the sink by now; a cell that is there twice is an error."""
-        rows: list[dict[str, Any]] = []
-        for path in sorted(self.out.glob("ticks-*.parquet")):
-            rows += pq.read_table(path).to_pylist()
-        return cells_of(rows)
+        return cells_of(result_rows(self.out))
 
     def letters(self) -> list[dict[str, Any]]:
         """The dead letters by now."""

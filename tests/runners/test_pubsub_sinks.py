@@ -21,7 +21,7 @@ from pipelines.engines.pubsub import PubSubServer
 from pipelines.sources import pubsub
 from tests.pipelines.conftest import SMALL
 from tests.runners.messages import Post
-from tests.transforms.test_sinks import batch
+from tests.transforms.test_sinks import PLAN, batch
 from transforms.runtime.coders import batch_from_bytes
 from transforms.runtime.dead_letters import dead_letters
 from transforms.sinks.dead_letters import PublishDead
@@ -41,7 +41,7 @@ def test_a_consumer_that_keeps_the_first_of_an_id_has_every_release_once(
 ) -> None:
     """The second run cuts its strides elsewhere, as a replay does."""
     with Post(pubsub_server.host, "releases") as post:
-        sink = PublishReleases(post.topic, "aa", form)
+        sink = PublishReleases(post.topic, PLAN, form)
         publish(sink, [batch(0, 8, [b"a", b"b"])])
         publish(sink, [batch(0, 3, [b"a", b"b"]), batch(3, 5, [b"a", b"b"])])
         found = post.drain(post.subscription)
@@ -54,8 +54,8 @@ def test_a_consumer_that_keeps_the_first_of_an_id_has_every_release_once(
                 if form == "arrow"
                 else [json.loads(line) for line in data.splitlines()]
             )
-        cells = {(row["key"], row["tick"], row["name"], row["over"]) for row in rows}
-        assert len(kept) == 8 and len(rows) == len(cells) == 8 * 2 * 3
+        cells = {(row["key"], row["tick"], row["name"], row["over"], row["index"]) for row in rows}
+        assert len(kept) == 8 and len(rows) == len(cells) == 8 * 2 * 4
 
 
 def test_publishing_waits_for_a_server_that_is_away(pubsub_server: PubSubServer) -> None:
@@ -64,7 +64,7 @@ def test_publishing_waits_for_a_server_that_is_away(pubsub_server: PubSubServer)
         back = threading.Timer(4.0, pubsub_server.up)
         back.start()
         began = time.monotonic()
-        publish(PublishReleases(post.topic, "aa"), [batch(0, 2, [b"a"])])
+        publish(PublishReleases(post.topic, PLAN), [batch(0, 2, [b"a"])])
         assert time.monotonic() - began > 3
         back.join()
         found = {message.attributes["id"] for message in post.drain(post.subscription)}

@@ -78,8 +78,11 @@ class CountSum:
     def loss(self, ticks: int | None) -> Loss:
         return Loss("gdp", 1.0)
 
-    def outputs(self) -> tuple[OutputInfo, ...]:
-        return ()
+    def describe(self, ticks: Any) -> tuple[OutputInfo, ...]:
+        return tuple(
+            OutputInfo(name, None, len(labels), 1.0, self.sigma, labels)
+            for name, labels in (("count", ("",)), ("sum", ("",)), ("hist", ("low, 1", "high")))
+        )
 
     def state_bytes(self) -> int:
         return 32
@@ -109,6 +112,7 @@ class FakePlan:
     digest: str = "ab" * 32
     layout: str = "cd" * 32
     where: str | None = None
+    band: float = 2.0
     config: FakeConfig = FakeConfig()
     guarantee: Guarantee = field(
         default_factory=lambda: Guarantee(1.0, 1e-6, "event", "add_remove", 64, (), "")

@@ -20,10 +20,17 @@ from dpcore.program import Released
 from tests.transforms.doubles import FakePlan, Silent, events, random_events
 from tests.transforms.running import KEPT, cut, keep
 from transforms.private_releases import PrivateReleases
-from transforms.release.table import RELEASE_SCHEMA, ReleaseWriter, is_release, span_of
+from transforms.release.flat import flat_for
+from transforms.release.table import (
+    RELEASE_SCHEMA,
+    ReleaseWriter,
+    is_release,
+    releases_only,
+    span_of,
+)
 from transforms.runtime import counters
 from transforms.sinks import formats, place
-from transforms.sinks.folder import FolderWriter, releases_only
+from transforms.sinks.folder import FolderWriter
 from transforms.sinks.pubsub import PublishReleases, to_messages
 from transforms.sinks.sorted_table import sorted_table
 from transforms.sinks.transforms import (
@@ -111,7 +118,7 @@ def test_the_three_formats_say_the_same(tmp_path: Path) -> None:
         assert json.loads(text["value"]) == row["value"] and float(text["delta"]) == row["delta"]
 
 
-def test_odd_text_and_numbers_survive(tmp_path: Path) -> None:
+def test_odd_text_and_numbers_survive() -> None:
     keys = ['say "hi", you', "zwei\nZeilen", "\u00fc\u2028", "", "back\\slash", "=1+1"]
     plan = replace(PLAN, keys=Keys.make("k", keys, False, None))
     ordered = sorted(key.encode() for key in keys)
@@ -196,17 +203,19 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     write(whole(), tmp_path, plan=TWO, every=4)
     assert counters.snapshot().get("divergent", 0) == 0
     write(whole(add=1), tmp_path, plan=TWO, every=4)
-    assert counters.snapshot()["divergent"] == 6 * 2 * 3
+    assert counters.snapshot()["divergent"] == 6 * 2 * 4
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.parametrize("layout", ["flat", "packed"])
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
-def test_a_repeat_after_the_write_is_compared(tmp_path: Path, form: str) -> None:
-    writer = FolderWriter(str(tmp_path), form)
+def test_a_repeat_after_the_write_is_compared(tmp_path: Path, form: str, layout: Any) -> None:
+    writer = FolderWriter(str(tmp_path), form, flat_for(PLAN, layout))
     ready = sorted_table(whole()[::2])
     assert writer.write(0, 3, ready) == 0 and writer.write(0, 3, ready) == 0
     assert writer.compare(0, 3, sorted_table([batch(1, 1, [b"a"], 0, -999.0)])) == 0
-    assert writer.compare(0, 3, sorted_table([batch(1, 1, [b"a"], 0, 3.0)])) == 3
+    rows = 4 if layout == "flat" else 3
+    assert writer.compare(0, 3, sorted_table([batch(1, 1, [b"a"], 0, 3.0)])) == rows
 
 
 def test_repeats_across_bundles_are_compared_with_the_file(tmp_path: Path) -> None:
@@ -235,9 +244,14 @@ def test_sinks_take_nothing_but_releases() -> None:
         with pytest.raises(WeirError, match="releases only") as caught:
             releases_only(thing)
         assert "42.42" not in str(caught.value)
-    for sink in (to_records, lambda thing: to_messages(thing, PLAN.layout, "ndjson")):
+    flat = flat_for(PLAN, "flat")
+    for how in (flat, None):
         with pytest.raises(WeirError):
-            list(sink(event))
+            list(to_records(event, how))
+        with pytest.raises(WeirError):
+            list(to_messages(event, PLAN.layout, "ndjson", how))
+    with pytest.raises(WeirError):
+        flat.batch(event)
 
 
 def test_a_folder_belongs_to_one_plan(tmp_path: Path) -> None:
@@ -275,17 +289,37 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     source | WriteTable(TWO, every=8)
     pipeline.run().wait_until_finish()
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1 + 6 * 2 * 3 and lines[0].split()[:2] == ["tick_start", "key"]
-    assert "[0.0,-0.0]" in lines[1] and " all " in lines[1]
+    assert len(lines) == 1 + 6 * 2 * 4 and lines[0].split()[:2] == ["tick_start", "key"]
+    first = "  ".join(["2024-01-01T00:00:00Z", "a", "hist low, 1", "all", "0.0", "1.0"])
+    assert " ".join(lines[1].split()) == " ".join(first.split())
+    assert lines[2].split()[2:] == ["hist", "high", "all", "-0.0", "1.0"]
 
 
-def test_records() -> None:
-    records = list(to_records(batch(0, 1, [b"a"])))
-    names = [field["name"] for field in bigquery_schema()["fields"]]
-    assert all(list(record) == names for record in records)
-    assert {record["name"]: record["stddev"] for record in records}["sum"] in ([], [0.5])
-    modes = {field["name"]: field["mode"] for field in bigquery_schema()["fields"]}
-    assert modes["value"] == modes["stddev"] == "REPEATED" and modes["over"] == "NULLABLE"
+@pytest.mark.parametrize("layout", ["flat", "packed"])
+def test_records(layout: Any) -> None:
+    records = list(to_records(batch(0, 1, [b"a"]), flat_for(PLAN, layout)))
+    fields = bigquery_schema(layout)["fields"]
+    assert all(list(record) == [field["name"] for field in fields] for record in records)
+    errors = [record["stddev"] for record in records]
+    assert errors == ([None, 0.5, 1.0, 1.0] if layout == "flat" else [[], [0.5], [1.0, 1.0]])
+    modes = {field["name"]: field["mode"] for field in fields}
+    assert modes["value"] == modes["stddev"] == ("NULLABLE" if layout == "flat" else "REPEATED")
+    assert modes["over"] == "NULLABLE"
+
+
+def test_records_of_bigquery_hold_no_infinity() -> None:
+    odd = np.array([np.nan, np.inf, 1.5]).reshape(1, 1, 3)
+    one = ReleaseWriter(PLAN).batch(0, 0, 1, [b"a"], [Released("x", None, odd, abs(odd))])
+    records = list(to_records(one, flat_for(PLAN, "flat")))
+    assert [record["value"] for record in records] == [None, None, 1.5]
+    assert [record["high"] for record in records] == [None, None, 4.5]
+    types = {field["name"]: field["type"] for field in bigquery_schema()["fields"]}
+    assert types == {
+        **dict.fromkeys(["release", "key", "name", "label", "plan"], "STRING"),
+        **dict.fromkeys(["tick", "index", "over", "window"], "INTEGER"),
+        **dict.fromkeys(["tick_start", "tick_end"], "TIMESTAMP"),
+        **dict.fromkeys(["value", "stddev", "low", "high", "epsilon", "delta"], "FLOAT"),
+    }
 
 
 def test_the_graphs_of_the_cloud_sinks_build() -> None:
@@ -294,7 +328,7 @@ def test_the_graphs_of_the_cloud_sinks_build() -> None:
     )
     pipeline = beam.Pipeline(options=options)
     source = pipeline | beam.Create([batch(0, 1, [b"a"])]).with_output_types(pa.RecordBatch)
-    source | "BigQuery" >> WriteBigQuery("some-project:shop.releases")
-    source | "PubSub" >> PublishReleases("projects/some-project/topics/releases", PLAN.layout)
+    source | "BigQuery" >> WriteBigQuery("some-project:shop.releases", PLAN)
+    source | "PubSub" >> PublishReleases("projects/some-project/topics/releases", PLAN)
     labels = [node.full_label for node in pipeline.transforms_stack[0].parts]
     assert {"BigQuery", "PubSub"} <= set(labels)

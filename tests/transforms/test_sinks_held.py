@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.transforms.bucket import Bucket
-from tests.transforms.test_sinks import batch
+from tests.transforms.test_sinks import PLAN, batch
+from transforms.release.flat import flat_for
 from transforms.sinks import held
 from transforms.sinks import place as sinks_place
 from transforms.sinks.held import Contradicted, HeldWriter
@@ -120,10 +122,13 @@ def test_what_is_missing_is_told(folder: str) -> None:
     assert held.missing(folder, NAMES) == [NAMES[1]]
 
 
+@pytest.mark.parametrize("layout", ["flat", "packed"])
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
 @pytest.mark.parametrize("published", [False, True])
-def test_what_contradicts_a_file_ends_the_run(tmp_path: Path, form: str, published: bool) -> None:
-    writer = HeldWriter(str(tmp_path), form, COST)
+def test_what_contradicts_a_file_ends_the_run(
+    tmp_path: Path, form: str, published: bool, layout: Any
+) -> None:
+    writer = HeldWriter(str(tmp_path), form, COST, flat_for(PLAN, layout))
     ready, other = sorted_table([batch(0, 4, [b"a"])]), sorted_table([batch(0, 4, [b"a"], 0, 1.0)])
     assert writer.write(0, 3, ready) == 0
     name = sinks_place.file_name(0, 3, form)

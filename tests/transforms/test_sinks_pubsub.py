@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import WeirError
+from dpcore.program import Released
 from tests.transforms.test_sinks import PLAN, batch
-from transforms.release.table import RELEASE_SCHEMA
+from transforms.release.flat import Flat, flat_for
+from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, ReleaseWriter
 from transforms.runtime.coders import batch_from_bytes
 from transforms.runtime.dead_letters import dead_letters
 from transforms.sinks import dead_letters as sinks_dead
@@ -21,8 +23,13 @@ from transforms.sinks.pubsub import Outgoing, Publish, to_messages
 TOPIC = "projects/p/topics/t"
 
 
-def messages(*batches: pa.RecordBatch, form: str = "ndjson", layout: str = "aa") -> list[Outgoing]:
-    return [one for some in batches for one in to_messages(some, layout, form)]
+FLAT = flat_for(PLAN, "flat")
+
+
+def messages(
+    *batches: pa.RecordBatch, form: str = "ndjson", layout: str = "aa", flat: Flat | None = FLAT
+) -> list[Outgoing]:
+    return [one for some in batches for one in to_messages(some, layout, form, flat)]
 
 
 def ids(found: list[Outgoing]) -> list[str]:
@@ -32,13 +39,14 @@ def ids(found: list[Outgoing]) -> list[str]:
 def test_a_message_holds_one_tick_and_at_most_five_hundred_rows() -> None:
     keys = [b"k%03d" % i for i in range(300)]
     found = messages(batch(5, 2, keys))
-    assert [len(one.data.splitlines()) for one in found] == [500, 400, 500, 400]
-    assert [one.attributes["first_tick"] for one in found] == ["5", "5", "6", "6"]
+    assert [len(one.data.splitlines()) for one in found] == [500, 500, 200] * 2
+    assert [one.attributes["first_tick"] for one in found] == [*"555666"]
     assert all(one.attributes["last_tick"] == one.attributes["first_tick"] for one in found)
     assert {one.attributes["release"] for one in found} == {PLAN.name}
-    assert len(set(ids(found))) == 4 and {len(one) for one in ids(found)} == {32}
+    assert len(set(ids(found))) == 6 and {len(one) for one in ids(found)} == {32}
     rows = [json.loads(line) for one in found for line in one.data.splitlines()]
-    assert len({(r["key"], r["tick"], r["name"], r["over"]) for r in rows}) == 1800
+    names = ("key", "tick", "name", "over", "index")
+    assert len({tuple(row[name] for name in names) for row in rows}) == 2400
 
 
 def test_other_strides_and_values_make_the_same_ids_in_another_plan_others() -> None:
@@ -48,6 +56,24 @@ def test_other_strides_and_values_make_the_same_ids_in_another_plan_others() -> 
     assert set(ids(whole)).isdisjoint(ids(messages(batch(0, 6, [b"a", b"b"]), layout="bb")))
     assert set(ids(whole)).isdisjoint(ids(messages(batch(0, 6, [b"c"], 1))))
     assert messages(batch(0, 3, [])) == []
+
+
+def test_a_vector_of_a_thousand_is_cut_into_messages_with_ids_of_their_own() -> None:
+    wide = [Released("theta", None, np.zeros((1, 1, 1200)), None)]
+    found = messages(ReleaseWriter(PLAN).batch(0, 0, 1, [b"a"], wide))
+    assert [len(one.data.splitlines()) for one in found] == [500, 500, 200]
+    assert len(set(ids(found))) == 3
+    rows = [json.loads(line) for one in found for line in one.data.splitlines()]
+    assert [row["index"] for row in rows] == list(range(1200))
+
+
+def test_packed_messages_are_those_of_the_version_before() -> None:
+    found = messages(batch(5, 1, [b"k%03d" % i for i in range(300)]), flat=None)
+    assert [len(one.data.splitlines()) for one in found] == [500, 400]
+    assert ids(found)[0] == "57341cd091badfad18bb01ea47682b9f"
+    row = json.loads(found[0].data.splitlines()[0])
+    assert list(row) == PACKED_SCHEMA.names and row["value"] == [5000.0, -5000.0]
+    assert set(ids(found)).isdisjoint(ids(messages(batch(5, 1, [b"k000"]))))
 
 
 def test_arrow_messages_have_the_columns_of_the_design() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpcore.errors import WeirError
 from dpcore.leaves.clock import Clock
 from dpcore.plan import Plan
 from dpcore.program import Released
@@ -25,16 +26,35 @@ RELEASE_SCHEMA = pa.schema(
         ("tick_start", UTC),
         ("tick_end", UTC),
         ("name", pa.string()),
+        ("label", pa.string()),
+        ("index", pa.int32()),
         ("over", pa.int64()),
-        ("value", NUMBERS),
-        ("stddev", NUMBERS),
+        ("value", pa.float64()),
+        ("stddev", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
         ("epsilon", pa.float64()),
         ("delta", pa.float64()),
         ("window", pa.int64()),
         ("plan", pa.string()),
     ]
 )
-"""One row per key, tick, name and over. Null ``over``: since the start; ``window``: for ever."""
+"""One row per key, tick, name, over and coordinate: what every sink writes (see flat.py).
+
+Null ``over``: since the start; ``window``: for ever; ``stddev``, ``low``, ``high``: the error is
+not additive. ``label`` is "" and ``index`` 0 where there is one coordinate that needs no name."""
+
+ONE_COORDINATE = ("label", "index", "low", "high")
+"""Columns that a row of lists has not."""
+
+PACKED_SCHEMA = pa.schema(
+    [
+        field.with_type(NUMBERS) if field.name in ("value", "stddev") else field
+        for field in RELEASE_SCHEMA
+        if field.name not in ONE_COORDINATE
+    ]
+)
+"""One row per key, tick, name and over, with lists: what ``sink.layout: packed`` writes."""
 
 SHAPES = 32
 """Shapes of strides whose shared columns are remembered."""
@@ -51,7 +71,7 @@ def in_flight(field: pa.Field) -> pa.Field:
     return field.with_type(pa.dictionary(pa.int32() if wide else pa.int8(), field.type))
 
 
-IN_FLIGHT_SCHEMA = pa.schema([in_flight(field) for field in RELEASE_SCHEMA])
+IN_FLIGHT_SCHEMA = pa.schema([in_flight(field) for field in PACKED_SCHEMA])
 
 
 def is_release(batch: Any) -> bool:
@@ -61,6 +81,17 @@ def is_release(batch: Any) -> bool:
         and MARK in (batch.schema.metadata or {})
         and batch.schema.equals(IN_FLIGHT_SCHEMA)
     )
+
+
+def releases_only(batch: Any) -> pa.RecordBatch:
+    """The gate of every sink.
+
+    Raises:
+      WeirError: it is no batch of releases. The message does not show what it is.
+    """
+    if not is_release(batch):
+        raise WeirError("a sink takes releases only: connect it to the output of PrivateReleases.")
+    return batch
 
 
 def span_of(batch: pa.RecordBatch) -> tuple[int, int, int]:

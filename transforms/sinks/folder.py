@@ -20,7 +20,8 @@ from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
 from dpcore.errors import WeirError
-from transforms.release.table import is_release, span_of
+from transforms.release.flat import Flat
+from transforms.release.table import releases_only, span_of
 from transforms.runtime import counters
 from transforms.runtime.coders import batch_from_bytes, batch_to_bytes
 from transforms.sinks import formats, place
@@ -63,17 +64,6 @@ class Ranges:
         """Ticks of a range; the last one of a clock that ends may be shorter."""
         left = self.every if self.total is None else self.total - self.first(index)
         return min(self.every, left)
-
-
-def releases_only(batch: Any) -> pa.RecordBatch:
-    """The gate of every sink.
-
-    Raises:
-      WeirError: it is no batch of releases. The message does not show what it is.
-    """
-    if not is_release(batch):
-        raise WeirError("a sink takes releases only: connect it to the output of PrivateReleases.")
-    return batch
 
 
 class ToRange(beam.DoFn):
@@ -153,15 +143,17 @@ class FolderWriter(Writer):
 
     Attributes:
       folder: path or bucket. form: parquet, csv or ndjson.
+      flat: how vectors are spread over rows; None: they are lists.
     """
 
     folder: str
     form: str
+    flat: Flat | None = None
 
     def write(self, first: int, last: int, ready: Sorted) -> int:
         """See Writer."""
         path = place.join(self.folder, place.file_name(first, last, self.form))
-        content = formats.FORMATS[self.form](ready.table)
+        content = formats.encode(ready.table, self.form, self.flat)
         if place.put(path, content):
             return 0
         return differences(place.read(path), content, self.form, whole=True)
@@ -169,7 +161,7 @@ class FolderWriter(Writer):
     def compare(self, first: int, last: int, again: Sorted) -> int:
         """See Writer."""
         path = place.join(self.folder, place.file_name(first, last, self.form))
-        content = formats.FORMATS[self.form](again.table)
+        content = formats.encode(again.table, self.form, self.flat)
         return differences(place.read(path), content, self.form, whole=False)
 
 

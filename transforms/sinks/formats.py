@@ -1,4 +1,4 @@
-"""How a sorted table becomes the bytes of a file: Parquet, CSV or NDJSON."""
+"""How a sorted table, packed or flat, becomes the bytes of a file: Parquet, CSV or NDJSON."""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from transforms.release.flat import Flat
 from transforms.release.table import RELEASE_SCHEMA
 from transforms.sinks.sorted_table import file_table
 
-CODED = [f.name for f in RELEASE_SCHEMA if not pa.types.is_list(f.type)] + ["stddev.list.element"]
+NOT_CODED = ("value", "low", "high")
+"""Columns whose values hardly repeat."""
 _ROWS = 1 << 16
 
 
 def parquet(table: pa.Table) -> bytes:
     """Parquet with the types of RELEASE_SCHEMA; repeated values are dictionary-encoded."""
     sink = pa.BufferOutputStream()
+    lists = [f.name for f in table.schema if pa.types.is_list(f.type)]
+    coded = [name for name in table.schema.names if name not in (*NOT_CODED, *lists)]
     pq.write_table(
         file_table(table),
         sink,
-        use_dictionary=CODED,
+        use_dictionary=[*coded, *(["stddev.list.element"] if lists else [])],
         compression="snappy",
         store_schema=False,
         write_statistics=["tick", "key", "name", "over"],
@@ -35,7 +39,9 @@ def parquet(table: pa.Table) -> bytes:
 
 
 def csv(table: pa.Table) -> bytes:
-    """CSV with a header; lists are JSON text, null is empty, times are ISO 8601."""
+    """CSV with a header; lists are JSON text, null is empty, times are ISO 8601.
+
+    A number of a flat row that is not finite is nan, inf or -inf."""
     columns = {
         name: texts(column) for name, column in zip(table.schema.names, table.columns, strict=True)
     }
@@ -82,12 +88,23 @@ def texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column as text; nulls stay nulls."""
     if pa.types.is_list(column.type):
         return pa.chunked_array([json_lists(c, null=None) for c in column.chunks], pa.string())
+    if pa.types.is_floating(column.type):
+        return number_texts(column)
+    if not pa.types.is_dictionary(column.type):
+        return pc.cast(column, pa.string())
     value_type = column.type.value_type
     if pa.types.is_timestamp(value_type):
         return over_dictionary(column, lambda times: [iso(time) for time in times])
     if pa.types.is_floating(value_type):
         return over_dictionary(column, lambda numbers: [repr(number) for number in numbers])
     return over_dictionary(column, lambda values: [str(value) for value in values])
+
+
+def number_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Doubles in the fewest digits that give them back; whole ones keep a decimal point."""
+    text = pc.cast(column, pa.string())
+    whole = pc.match_substring_regex(text, "^-?[0-9]+$")
+    return pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
 
 
 def iso(time: Any) -> str:
@@ -143,9 +160,9 @@ def row_texts(content: bytes, form: str) -> dict[str, str]:
             else pa.csv.read_csv(source, convert_options=convert)
         )
         rows = table.to_pylist()
-    named = ("release", "key", "tick", "name", "over")
+    named = ("release", "key", "tick", "name", "over", "index")
     return {
-        repr([row[name] for name in named]): repr([row["value"], row["stddev"]]) for row in rows
+        repr([row.get(name) for name in named]): repr([row["value"], row["stddev"]]) for row in rows
     }
 
 
@@ -158,9 +175,18 @@ def up_to(table: pa.Table, last: int) -> pa.Table:
     return table.filter(pa.array(ticks <= last))
 
 
+def encode(table: pa.Table, form: str, flat: Flat | None) -> bytes:
+    """A sorted table as the bytes of a file.
+
+    Args:
+      table: IN_FLIGHT_SCHEMA. form: parquet, csv or ndjson. flat: None for a packed file.
+    """
+    return FORMATS[form](table if flat is None else flat.table(table))
+
+
 FORMATS: dict[str, Callable[[pa.Table], bytes]] = {
     "parquet": parquet,
     "csv": csv,
     "ndjson": ndjson,
 }
-"""Format -> bytes of a sorted table."""
+"""Format -> bytes of a sorted table, packed or flat."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dpcore.errors import WeirError
 from dpcore.plan import Plan
+from transforms.release.flat import Flat
 from transforms.sinks import formats, place
 from transforms.sinks.folder import Writer, differences
 from transforms.sinks.sorted_table import Sorted
@@ -62,12 +63,13 @@ class HeldWriter(Writer):
 
     Attributes:
       folder: path or bucket, of the results. form: parquet, csv or ndjson.
-      cost: see ``twice``.
+      cost: see ``twice``. flat: how vectors are spread over rows; None: they are lists.
     """
 
     folder: str
     form: str
     cost: str
+    flat: Flat | None = None
 
     def write(self, first: int, last: int, ready: Sorted) -> int:
         """See Writer.
@@ -76,7 +78,7 @@ class HeldWriter(Writer):
           Contradicted: a file for these ticks is there, held or published, and differs.
         """
         name = place.file_name(first, last, self.form)
-        content = formats.FORMATS[self.form](ready.table)
+        content = formats.encode(ready.table, self.form, self.flat)
         path = place.join(place.held(self.folder), name)
         if ready.divergent:
             raise Contradicted(
@@ -91,7 +93,8 @@ class HeldWriter(Writer):
     def compare(self, first: int, last: int, again: Sorted) -> int:
         """See Writer. Raises as ``write``."""
         name = place.file_name(first, last, self.form)
-        self._is_there(name, formats.FORMATS[self.form](again.table), whole=False)
+        content = formats.encode(again.table, self.form, self.flat)
+        self._is_there(name, content, whole=False)
         return 0
 
     def _is_there(self, name: str, content: bytes, whole: bool) -> bool:

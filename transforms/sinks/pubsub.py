@@ -2,7 +2,7 @@
 
 A retry, a restart or a resume publishes again what it released before, with the same ids: keep the
 first message of an id. An id says what a message is about, not what it says: release, plan, tick,
-and which keys and names.
+and which keys, names and coordinates.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.errors import WeirError
-from transforms.release.table import RELEASE_SCHEMA
+from dpcore.plan import Plan
+from transforms.release.flat import Flat, Layout, flat_for
+from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, releases_only
 from transforms.runtime import counters
 from transforms.runtime.coders import batch_to_bytes
 from transforms.runtime.pubsub_client import PATIENCE, emulator, patiently, publisher
-from transforms.sinks.folder import releases_only
 from transforms.sinks.formats import json_lines
 from transforms.sinks.sorted_table import file_table, sorted_table
 
@@ -40,7 +41,9 @@ class Outgoing(NamedTuple):
     attributes: dict[str, str]
 
 
-def to_messages(batch: pa.RecordBatch, layout: str, form: str) -> Iterator[Outgoing]:
+def to_messages(
+    batch: pa.RecordBatch, layout: str, form: str, flat: Flat | None = None
+) -> Iterator[Outgoing]:
     """A release batch -> messages of one tick and at most ROWS rows each.
 
     Cut by tick because a replay may step other numbers of ticks at once, and must make the same
@@ -48,10 +51,13 @@ def to_messages(batch: pa.RecordBatch, layout: str, form: str) -> Iterator[Outgo
 
     Args:
       batch: releases. layout: of the plan, hex. form: ndjson or arrow.
+      flat: how vectors are spread over rows; None: they are lists.
     """
     table = sorted_table([releases_only(batch)]).table
     if not table.num_rows:
         return
+    if flat is not None:
+        table = flat.table(table)
     ticks = table["tick"].to_numpy()
     edges = [0, *(np.flatnonzero(np.diff(ticks)) + 1).tolist(), table.num_rows]
     for first, stop in zip(edges, edges[1:], strict=False):
@@ -71,17 +77,18 @@ def to_messages(batch: pa.RecordBatch, layout: str, form: str) -> Iterator[Outgo
 def message_id(rows: pa.Table, release: str, layout: str, tick: int, part: int) -> str:
     """32 hexadecimal digits of what the message is about."""
     digest = hashlib.blake2b(f"{release}\0{layout}\0{tick}\0{part}".encode(), digest_size=16)
-    for name in ("key", "name", "over"):
-        for value in rows[name].to_pylist():
+    for name in ("key", "name", "over", "index"):
+        for value in rows[name].to_pylist() if name in rows.schema.names else ():
             digest.update(f"\0{value}".encode())
     return digest.hexdigest()
 
 
 def encode(rows: pa.Table, form: str) -> bytes:
-    """Rows as lines of JSON, or as an Arrow stream of RELEASE_SCHEMA."""
+    """Rows as lines of JSON, or as an Arrow stream of RELEASE_SCHEMA or PACKED_SCHEMA."""
     if form == "ndjson":
         return "".join(json_lines(rows)).encode()
-    plain = file_table(rows).cast(RELEASE_SCHEMA).combine_chunks()
+    schema = RELEASE_SCHEMA if "index" in rows.schema.names else PACKED_SCHEMA
+    plain = file_table(rows).cast(schema).combine_chunks()
     return batch_to_bytes(plain.to_batches()[0])
 
 
@@ -152,9 +159,10 @@ def publish(client: Any, topic: str, messages: Sequence[Outgoing]) -> None:
 class _Make(NamedTuple):
     layout: str
     form: str
+    flat: Flat | None
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[Outgoing]:
-        return to_messages(batch, self.layout, self.form)
+        return to_messages(batch, self.layout, self.form, self.flat)
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
@@ -163,13 +171,17 @@ class PublishReleases(beam.PTransform):
 
     Args:
       topic: projects/P/topics/T.
-      layout: of the plan, hex.
+      plan: of the releases.
       form: ndjson or arrow.
+      layout: of vectors: a row a coordinate (flat), or lists (packed).
     """
 
-    def __init__(self, topic: str, layout: str, form: str = "ndjson") -> None:
+    def __init__(
+        self, topic: str, plan: Plan, form: str = "ndjson", layout: Layout = "flat"
+    ) -> None:
         super().__init__()
-        self._topic, self._make = topic, _Make(layout, form)
+        self._topic = topic
+        self._make = _Make(plan.layout, form, flat_for(plan, layout))
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> messages."""

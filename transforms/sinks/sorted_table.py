@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.release.table import IN_FLIGHT_SCHEMA, NUMBERS, RELEASE_SCHEMA
+from transforms.release.flat import chunk_of
+from transforms.release.table import IN_FLIGHT_SCHEMA, NUMBERS
 
 Ints = NDArray[np.int64]
 
@@ -46,11 +47,6 @@ def sorted_table(batches: Sequence[pa.RecordBatch]) -> Sorted:
     if np.array_equal(order, np.arange(len(code))):
         return Sorted(pa.table(columns, schema=IN_FLIGHT_SCHEMA), divergent)
     return Sorted(pa.table([take(one, order) for one in columns], IN_FLIGHT_SCHEMA), divergent)
-
-
-def chunk_of(column: pa.ChunkedArray) -> pa.Array:
-    """The one chunk of a combined column."""
-    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
 def in_order(column: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -145,12 +141,13 @@ def take(column: pa.Array, order: Ints) -> pa.Array:
 
 
 def file_table(table: pa.Table) -> pa.Table:
-    """In-flight columns -> the columns of a file; text stays dictionary-encoded."""
+    """Coded columns, packed or flat -> the columns of a file; text stays dictionary-encoded."""
     columns, fields = [], []
-    for field, column in zip(RELEASE_SCHEMA, table.columns, strict=True):
+    for field, column in zip(table.schema, table.columns, strict=True):
         array = column
-        if pa.types.is_dictionary(column.type) and not pa.types.is_string(field.type):
-            array = pa.chunked_array([decoded(chunk) for chunk in column.chunks], type=field.type)
+        if pa.types.is_dictionary(column.type) and not pa.types.is_string(column.type.value_type):
+            kind = column.type.value_type
+            array = pa.chunked_array([decoded(chunk) for chunk in column.chunks], type=kind)
         columns.append(array)
         fields.append(field.with_type(array.type))
     return pa.table(columns, schema=pa.schema(fields))

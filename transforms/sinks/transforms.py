@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,17 +10,20 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpcore.plan import Plan
-from transforms.release.table import RELEASE_SCHEMA
+from transforms.release.flat import Flat, Layout, flat_for
+from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, releases_only
 from transforms.sinks import place
-from transforms.sinks.folder import FolderWriter, Ranges, Writer, WriteRanges, releases_only
+from transforms.sinks.folder import FolderWriter, Ranges, Writer, WriteRanges
 from transforms.sinks.formats import texts
 from transforms.sinks.held import HeldWriter, twice
 from transforms.sinks.sorted_table import Sorted
 
 BIGQUERY_TYPES = {
     "tick": "INTEGER",
+    "index": "INTEGER",
     "tick_start": "TIMESTAMP",
     "tick_end": "TIMESTAMP",
     "over": "INTEGER",
@@ -28,6 +32,8 @@ BIGQUERY_TYPES = {
     "delta": "FLOAT",
     "value": "FLOAT",
     "stddev": "FLOAT",
+    "low": "FLOAT",
+    "high": "FLOAT",
 }
 """Everything else is STRING."""
 
@@ -49,7 +55,8 @@ def files_of(plan: Plan, every: int, form: str) -> list[str]:
 
 @beam.typehints.with_input_types(pa.RecordBatch)
 class WriteFolder(beam.PTransform):
-    """Files of aligned ranges of ticks, sorted by (tick, key, name, over), moved into place whole.
+    """Files of aligned ranges of ticks, sorted by (tick, key, name, over, index), moved into place
+    whole.
 
     Releases (first, last tick) of each file. Does not write ``_plan.json`` or ``_COMPLETE``: see
     sinks_place.prepare and finish, which the launcher calls before and after the run. Held back,
@@ -61,6 +68,7 @@ class WriteFolder(beam.PTransform):
       form: parquet, csv or ndjson.
       every: ticks a file covers.
       hold: whether the files wait in ``_held``; then one that contradicts what is there fails.
+      layout: of vectors: a row a coordinate (flat), or lists (packed).
     """
 
     def __init__(
@@ -70,12 +78,13 @@ class WriteFolder(beam.PTransform):
         form: str = "parquet",
         every: int = 128,
         hold: bool = False,
+        layout: Layout = "flat",
     ) -> None:
         super().__init__()
-        self._ranges = ranges_of(plan, every)
-        self._writer: Writer = FolderWriter(str(folder), form)
+        self._ranges, flat = ranges_of(plan, every), flat_for(plan, layout)
+        self._writer: Writer = FolderWriter(str(folder), form, flat)
         if hold:
-            self._writer = HeldWriter(str(folder), form, twice(plan))
+            self._writer = HeldWriter(str(folder), form, twice(plan), flat)
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> (first, last tick)."""
@@ -88,16 +97,20 @@ class TableWriter(Writer):
 
     Attributes:
       hold: whether it waits in this process for ``print_held``.
+      flat: how vectors are spread over rows; None: they are lists.
     """
 
     hold: bool = False
+    flat: Flat | None = None
 
     def write(self, first: int, last: int, ready: Sorted) -> int:
         """See Writer."""
+        table = ready.table if self.flat is None else self.flat.table(ready.table)
+        lines = "".join(table_lines(table))
         if self.hold:
-            _waiting[first] = "".join(table_lines(ready.table))
+            _waiting[first] = lines
             return 0
-        sys.stdout.write("".join(table_lines(ready.table)))
+        sys.stdout.write(lines)
         sys.stdout.flush()
         return 0
 
@@ -120,10 +133,14 @@ def print_held() -> None:
 
 
 def table_lines(table: pa.Table) -> Iterator[str]:
-    """Aligned rows: tick start, key, name, over, value, stddev."""
+    """Aligned rows: tick start, key, name with its label, over, value, stddev."""
     shown = ["tick_start", "key", "name", "over", "value", "stddev"]
-    columns = [texts(table[name]).fill_null("all" if name == "over" else "") for name in shown]
-    lines = [tuple(shown), *zip(*(column.to_pylist() for column in columns), strict=True)]
+    missing = {"over": "all"}
+    columns = {name: texts(table[name]).fill_null(missing.get(name, "")) for name in shown}
+    if "label" in table.schema.names:
+        named = pc.binary_join_element_wise(columns["name"], texts(table["label"]), " ")
+        columns["name"] = pc.utf8_rtrim_whitespace(named)
+    lines = [tuple(shown), *zip(*(one.to_pylist() for one in columns.values()), strict=True)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(shown))]
     for line in lines:
         padded = [word.ljust(width) for word, width in zip(line, widths, strict=True)]
@@ -137,29 +154,40 @@ class WriteTable(beam.PTransform):
     Args:
       plan: says which ticks and blocks to wait for. every: ticks of a table.
       hold: whether it waits for ``print_held``, on a runner in this process.
+      layout: of vectors: a row a coordinate (flat), or lists (packed).
     """
 
-    def __init__(self, plan: Plan, every: int = 128, hold: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, every: int = 128, hold: bool = False, layout: Layout = "flat"
+    ) -> None:
         super().__init__()
         self._ranges = ranges_of(plan, every)
-        self._writer = TableWriter(hold)
+        self._writer = TableWriter(hold, flat_for(plan, layout))
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> (first, last tick)."""
         return releases | "Ranges" >> WriteRanges(self._ranges, self._writer)
 
 
-def to_records(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Rows as BigQuery takes them: times as text; no list instead of null, no infinity."""
-    for row in releases_only(batch).to_pylist():
+def to_records(batch: pa.RecordBatch, flat: Flat | None) -> Iterator[dict[str, Any]]:
+    """Rows as BigQuery takes them: times as text, no infinity; of a packed row no list for null."""
+    rows = releases_only(batch) if flat is None else flat.batch(batch)
+    for row in rows.to_pylist():
         for name in ("tick_start", "tick_end"):
             row[name] = row[name].isoformat()
-        row["stddev"] = row["stddev"] or []
+        if flat is None:
+            row["stddev"] = row["stddev"] or []
+        else:
+            row.update({name: _finite(row[name]) for name in ("value", "stddev", "low", "high")})
         yield row
 
 
-def bigquery_schema() -> dict[str, Any]:
-    """RELEASE_SCHEMA in BigQuery's words."""
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None
+
+
+def bigquery_schema(layout: Layout = "flat") -> dict[str, Any]:
+    """The columns of a layout in BigQuery's words."""
     return {
         "fields": [
             {
@@ -167,7 +195,7 @@ def bigquery_schema() -> dict[str, Any]:
                 "type": BIGQUERY_TYPES.get(field.name, "STRING"),
                 "mode": "REPEATED" if pa.types.is_list(field.type) else "NULLABLE",
             }
-            for field in RELEASE_SCHEMA
+            for field in (RELEASE_SCHEMA if layout == "flat" else PACKED_SCHEMA)
         ]
     }
 
@@ -176,21 +204,28 @@ def bigquery_schema() -> dict[str, Any]:
 class WriteBigQuery(beam.PTransform):
     """Appends releases to a table through Beam's connector; a retry may append a row again.
 
-    Readers keep one row of each (release, key, tick, name, over): repeats are identical.
+    Readers keep one row of each (release, key, tick, name, over, index): repeats are identical.
+
+    Args:
+      table: project:dataset.table. plan: of the releases.
+      layout: of vectors: a row a coordinate (flat), or repeated fields (packed).
     """
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, plan: Plan, layout: Layout = "flat") -> None:
         super().__init__()
-        self._table = table
+        self._table, self._layout = table, layout
+        self._flat = flat_for(plan, layout)
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> rows."""
         from apache_beam.io.gcp.bigquery import BigQueryDisposition, WriteToBigQuery
 
-        records = releases | "Records" >> beam.FlatMap(to_records).with_output_types(dict)
+        records = releases | "Records" >> beam.FlatMap(to_records, self._flat).with_output_types(
+            dict
+        )
         return records | "Append" >> WriteToBigQuery(
             self._table,
-            schema=bigquery_schema(),
+            schema=bigquery_schema(self._layout),
             create_disposition=BigQueryDisposition.CREATE_IF_NEEDED,
             write_disposition=BigQueryDisposition.WRITE_APPEND,
         )

@@ -1,0 +1,90 @@
+"""Flat rows of a file -> rows of lists, so that every reader sees one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+GROUP = ("key", "tick", "name", "over")
+"""What the coordinates of a vector have in common."""
+
+LISTS = ("value", "stddev")
+
+
+def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows that follow each other and belong to one vector become one row.
+
+    A coordinate lies where ``index`` says; one that is not there is NaN. A vector that goes on in
+    the next batch is carried there.
+
+    Args:
+      batches: with ``index``, the columns of GROUP, and any others; those of LISTS become lists.
+    """
+    kept: pa.Table | None = None
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        if kept is not None:
+            table = pa.concat_tables([kept, table]).unify_dictionaries().combine_chunks()
+        start = starts(table)
+        if len(start) < 2:
+            kept = table
+            continue
+        last = int(start[-1])
+        kept = table.slice(last)
+        yield from gathered(table.slice(0, last), start[:-1]).to_batches()
+    if kept is not None and kept.num_rows:
+        yield from gathered(kept, starts(kept)).to_batches()
+
+
+def starts(table: pa.Table) -> NDArray[np.int64]:
+    """(vectors,) rows at which a vector begins."""
+    if not table.num_rows:
+        return np.zeros(0, dtype=np.int64)
+    index = numbers_of(table["index"])
+    fresh = np.ones(len(index), dtype=bool)
+    fresh[1:] = index[1:] <= index[:-1]
+    for name in GROUP:
+        codes = numbers_of(table[name])
+        fresh[1:] |= codes[1:] != codes[:-1]
+    return np.flatnonzero(fresh)
+
+
+def numbers_of(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """A column of whole numbers, or the codes of its words; -1 for null."""
+    array = column.combine_chunks()
+    if pa.types.is_dictionary(array.type):
+        array = array.indices
+    return pc.fill_null(array, -1).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+def gathered(table: pa.Table, start: NDArray[np.int64]) -> pa.Table:
+    """One row for each vector. start: (vectors,) rows at which one begins, the first at 0."""
+    index = numbers_of(table["index"])
+    end = np.append(start[1:], table.num_rows)
+    width = index[end - 1] + 1
+    offsets = np.concatenate([[0], np.cumsum(width)])
+    where = np.repeat(offsets[:-1], end - start) + index
+    alone = len(start) == table.num_rows
+    columns = {}
+    for name in table.schema.names:
+        column = table[name].combine_chunks()
+        if name in LISTS:
+            numbers = np.full(int(offsets[-1]), np.nan)
+            numbers[where] = column.to_numpy(zero_copy_only=False)
+            known = column.is_valid().to_numpy(zero_copy_only=False)
+            void = ~np.logical_or.reduceat(known, start) if column.null_count else None
+            columns[name] = pa.ListArray.from_arrays(
+                pa.array(offsets.astype(np.int32)),
+                pa.array(numbers),
+                mask=None if name == "value" or void is None else pa.array(void),
+            )
+        elif name != "index":
+            columns[name] = column if alone else column.take(pa.array(start))
+    return pa.table(columns)
+
+
+__all__ = ["GROUP", "packed"]

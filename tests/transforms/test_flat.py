@@ -1,0 +1,142 @@
+"""Flat rows: one a coordinate, with its label and its band, and nothing lost on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+import weir
+from dpcore.program import Released
+from tests.transforms.doubles import FakePlan
+from tests.transforms.running import KEPT, keep
+from transforms.release.flat import FLAT_SCHEMA, Flat, FlatReleases
+from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, ReleaseWriter
+from transforms.sinks.sorted_table import sorted_table
+
+PLAN = FakePlan()
+KEYS = [b"a", b"b"]
+
+
+def release(*released: Released, ticks: int = 2) -> pa.RecordBatch:
+    return ReleaseWriter(PLAN).batch(0, 0, ticks, KEYS, released)
+
+
+def some() -> pa.RecordBatch:
+    values = np.arange(4.0).reshape(2, 2, 1)
+    pair = np.concatenate([values, -values], axis=2)
+    return release(
+        Released("sum", 7, values / 8, None),
+        Released("sum", None, values, np.full((2, 2, 1), 0.5)),
+        Released("hist", None, pair, np.ones((1, 1, 2))),
+        Released("theta", None, np.zeros((2, 2, 3)), None),
+    )
+
+
+def test_the_columns_are_those_of_the_design() -> None:
+    told = {field.name: str(field.type) for field in RELEASE_SCHEMA}
+    assert told == {
+        "release": "string",
+        "key": "string",
+        "tick": "int64",
+        "tick_start": "timestamp[us, tz=UTC]",
+        "tick_end": "timestamp[us, tz=UTC]",
+        "name": "string",
+        "label": "string",
+        "index": "int32",
+        "over": "int64",
+        "value": "double",
+        "stddev": "double",
+        "low": "double",
+        "high": "double",
+        "epsilon": "double",
+        "delta": "double",
+        "window": "int64",
+        "plan": "string",
+    }
+    assert FLAT_SCHEMA.names == RELEASE_SCHEMA.names
+    assert weir.RELEASE_SCHEMA is RELEASE_SCHEMA and weir.FlatReleases is FlatReleases
+    assert [str(PACKED_SCHEMA.field(name).type) for name in ("value", "stddev")] == [
+        "list<element: double>"
+    ] * 2
+
+
+def test_a_vector_becomes_a_row_a_coordinate() -> None:
+    rows = Flat.of(PLAN).batch(some()).to_pylist()
+    cell = [row for row in rows if row["tick"] == 1 and row["key"] == "b"]
+    told = [(r["name"], r["over"], r["label"], r["index"], r["value"], r["stddev"]) for r in cell]
+    assert told == [
+        ("sum", 7, "", 0, 3 / 8, None),
+        ("sum", None, "", 0, 3.0, 0.5),
+        ("hist", None, "low, 1", 0, 3.0, 1.0),
+        ("hist", None, "high", 1, -3.0, 1.0),
+        *(("theta", None, str(i + 1), i, 0.0, None) for i in range(3)),
+    ]
+    assert [(r["low"], r["high"]) for r in cell] == [
+        (None, None),
+        (2.0, 4.0),
+        (1.0, 5.0),
+        (-5.0, -1.0),
+        *[(None, None)] * 3,
+    ]
+    assert {row["window"] for row in rows} == {64} and rows[0]["plan"] == PLAN.digest
+
+
+def test_the_band_is_that_of_the_plan() -> None:
+    wide = Flat.of(replace(PLAN, band=3.0)).batch(some()).to_pylist()
+    assert {row["high"] - row["value"] for row in wide if row["name"] == "hist"} == {3.0}
+
+
+def test_a_vector_whose_error_is_not_a_number_has_no_band_there() -> None:
+    errors = np.array([np.nan, 1.0, np.inf]).reshape(1, 1, 3)
+    made = Flat.of(PLAN).batch(release(Released("x", None, np.zeros((2, 2, 3)), errors)))
+    np.testing.assert_array_equal(made["high"].to_numpy()[:3], [np.nan, 2.0, np.inf])
+    assert made["stddev"].null_count == 0
+
+
+def test_no_key_gives_no_rows() -> None:
+    empty = ReleaseWriter(PLAN).batch(3, 0, 2, [], ())
+    made = Flat.of(PLAN).batch(empty)
+    assert made.num_rows == 0 and made.schema.equals(RELEASE_SCHEMA)
+    assert Flat.of(PLAN).table(sorted_table([empty]).table).schema.equals(FLAT_SCHEMA)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_is_lost_whatever_the_shapes(seed: int) -> None:
+    """Against the same thing written with loops, on slices too."""
+    rng = np.random.default_rng(seed)
+    released = []
+    for place in range(rng.integers(1, 5)):
+        shape = (3, 2, int(rng.integers(1, 5)))
+        values = rng.choice([0.0, -0.0, np.nan, np.inf, -1e-300, 7.25], shape)
+        errors = None if rng.random() < 0.4 else np.abs(rng.normal(size=shape))
+        released.append(Released(f"n{place % 2}", place or None, values, errors))
+    table = sorted_table([release(*released, ticks=3)]).table
+    table = table.slice(int(rng.integers(0, 4)))
+    flat = Flat.of(PLAN)
+    wanted = []
+    for row in table.to_pylist():
+        for index, value in enumerate(row["value"]):
+            error = None if row["stddev"] is None else row["stddev"][index]
+            band = [None, None] if error is None else [value - 2.0 * error, value + 2.0 * error]
+            label = "" if len(row["value"]) == 1 else str(index + 1)
+            own = {"label": label, "index": index, "value": value, "stddev": error}
+            wanted.append({**row, **own, "low": band[0], "high": band[1]})
+    found = flat.table(table).to_pylist()
+    names = RELEASE_SCHEMA.names
+    assert [repr([row[n] for n in names]) for row in found] == [
+        repr([row[n] for n in names]) for row in wanted
+    ]
+
+
+def test_users_of_python_get_flat_rows() -> None:
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    source = pipeline | beam.Create([some()], reshuffle=False).with_output_types(pa.RecordBatch)
+    token = keep(source | FlatReleases(PLAN), "flat")
+    pipeline.run().wait_until_finish()
+    (made,) = KEPT.pop(token)
+    assert made.equals(Flat.of(PLAN).batch(some()))

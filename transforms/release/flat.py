@@ -1,0 +1,185 @@
+"""Packed releases -> flat ones: one row a coordinate, with its label and its band.
+
+Inside a pipeline a vector travels as one row; every exit spreads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpcore.plan import Plan
+from transforms.release.table import RELEASE_SCHEMA, in_flight, releases_only
+
+Ints = NDArray[np.integer[Any]]
+Layout = Literal["flat", "packed"]
+"""How a sink writes vectors: a row a coordinate, or a row a vector."""
+
+SPREAD = ("label", "index", "value", "stddev", "low", "high")
+"""Columns that differ from coordinate to coordinate."""
+
+FLAT_SCHEMA = pa.schema(
+    [
+        field.with_type(pa.dictionary(pa.int32(), pa.string()))
+        if field.name == "label"
+        else field
+        if field.name in SPREAD
+        else in_flight(field)
+        for field in RELEASE_SCHEMA
+    ]
+)
+"""RELEASE_SCHEMA as long as it is on its way to a file: what repeats is dictionary-encoded."""
+
+
+@dataclass(frozen=True)
+class Flat:
+    """What flat rows need of a plan.
+
+    Attributes:
+      outputs: (name, over, labels of the coordinates) of everything that is released.
+      band: half the width of a 95 % band, in standard deviations of the noise.
+    """
+
+    outputs: tuple[tuple[str, int | None, tuple[str, ...]], ...]
+    band: float
+
+    @classmethod
+    def of(cls, plan: Plan) -> Flat:
+        """Labels and band of a plan."""
+        described = plan.program.describe(np.zeros(1, dtype=np.int64))
+        return cls(tuple((one.name, one.over, one.labels) for one in described), plan.band)
+
+    def table(self, packed: pa.Table) -> pa.Table:
+        """Rows of IN_FLIGHT_SCHEMA -> rows of FLAT_SCHEMA, in the same order, then by index."""
+        columns = {name: chunk_of(packed[name]) for name in packed.schema.names}
+        value, stddev = columns["value"], columns["stddev"]
+        lengths = pc.list_value_length(value).to_numpy(zero_copy_only=False)
+        rows = None if np.all(lengths == 1) else np.repeat(np.arange(len(lengths)), lengths)
+        index = np.zeros(len(lengths), dtype=np.int32) if rows is None else places(lengths, rows)
+        numbers = value.flatten().to_numpy(zero_copy_only=False)
+        errors, unknown = stddev.flatten().to_numpy(zero_copy_only=False), None
+        if stddev.null_count:
+            unknown = stddev.is_null().to_numpy(zero_copy_only=False)
+            unknown = unknown if rows is None else unknown[rows]
+            known, errors = errors, np.full(len(numbers), np.nan)
+            errors[~unknown] = known
+        with np.errstate(invalid="ignore"):  # an infinite value has no band
+            half = self.band * errors
+            low, high = numbers - half, numbers + half
+        made = {
+            "label": self._labels(columns["name"], columns["over"], lengths, rows, index),
+            "index": pa.array(index),
+            "value": pa.array(numbers),
+            "stddev": pa.array(errors, mask=unknown),
+            "low": pa.array(low, mask=unknown),
+            "high": pa.array(high, mask=unknown),
+        }
+        for name in columns.keys() - made.keys():
+            made[name] = columns[name] if rows is None else repeated(columns[name], rows)
+        return pa.table([made[name] for name in FLAT_SCHEMA.names], schema=FLAT_SCHEMA)
+
+    def batch(self, released: pa.RecordBatch) -> pa.RecordBatch:
+        """A release batch -> rows of RELEASE_SCHEMA.
+
+        Raises:
+          WeirError: it is no batch of releases.
+        """
+        spread = self.table(pa.Table.from_batches([releases_only(released)]))
+        table = spread.cast(RELEASE_SCHEMA).combine_chunks()
+        return table.to_batches()[0] if table.num_rows else _NO_ROWS
+
+    def _labels(
+        self, name: pa.Array, over: pa.Array, lengths: Ints, rows: Ints | None, index: Ints
+    ) -> pa.DictionaryArray:
+        """The label of each coordinate."""
+        names, overs = name.dictionary.to_pylist(), [*over.dictionary.to_pylist(), None]
+        span = over.indices
+        if span.null_count:
+            span = span.cast(pa.int32()).fill_null(len(overs) - 1)
+        output = name.indices.to_numpy().astype(np.int32) * np.int32(len(overs)) + span.to_numpy()
+        width = np.zeros(len(names) * len(overs), dtype=np.int64)
+        width[output] = lengths
+        known = {(one, spans): labels for one, spans, labels in self.outputs}
+        words: dict[str, int] = {}
+        place: list[int] = []
+        first = np.zeros(len(width), dtype=np.int32)
+        for one in np.flatnonzero(width).tolist():
+            first[one] = len(place)
+            found = known.get((names[one // len(overs)], overs[one % len(overs)]), ())
+            for word in labels_of(found, int(width[one])):
+                place.append(words.setdefault(word, len(words)))
+        if len(words) == 1:
+            codes = np.zeros(len(index), dtype=np.int32)
+        else:
+            start = first[output] if rows is None else first[output][rows]
+            codes = np.array(place, dtype=np.int32)[start + index]
+        return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(list(words), pa.string()))
+
+
+_NO_ROWS = pa.RecordBatch.from_arrays(
+    [pa.array([], field.type) for field in RELEASE_SCHEMA], schema=RELEASE_SCHEMA
+)
+
+
+def flat_for(plan: Plan, layout: Layout) -> Flat | None:
+    """What a sink of a layout spreads vectors with; None: they stay packed."""
+    return Flat.of(plan) if layout == "flat" else None
+
+
+def labels_of(named: Sequence[str], size: int) -> tuple[str, ...]:
+    """Labels of ``size`` coordinates: those that the plan names, or their numbers."""
+    if len(named) == size:
+        return tuple(named)
+    return ("",) if size == 1 else tuple(str(i + 1) for i in range(size))
+
+
+def chunk_of(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return column.unify_dictionaries().combine_chunks() if len(column) else _empty(column.type)
+
+
+def places(lengths: Ints, rows: Ints) -> NDArray[np.int32]:
+    """Index of each coordinate in its vector. rows: (coordinates,) which vector it is of."""
+    start = np.cumsum(lengths) - lengths
+    return (np.arange(len(rows)) - start[rows]).astype(np.int32)
+
+
+def repeated(column: pa.DictionaryArray, rows: Ints) -> pa.DictionaryArray:
+    """Rows of a dictionary column, some of them several times."""
+    return pa.DictionaryArray.from_arrays(
+        pc.take(column.indices, pa.array(rows)), column.dictionary
+    )
+
+
+def _empty(kind: pa.DataType) -> pa.Array:
+    return pa.array([], kind)
+
+
+@beam.typehints.with_input_types(pa.RecordBatch)
+@beam.typehints.with_output_types(pa.RecordBatch)
+class FlatReleases(beam.PTransform):
+    """Releases -> record batches of ``RELEASE_SCHEMA``: one row a coordinate, as in files.
+
+    Args:
+      plan: of the releases; names the coordinates.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self._flat = Flat.of(plan)
+
+    def expand(self, releases: Any) -> Any:
+        """Release batches -> flat batches."""
+        return releases | "Flatten" >> beam.Map(self._flat.batch).with_output_types(pa.RecordBatch)
+
+
+__all__ = ["FLAT_SCHEMA", "Flat", "FlatReleases", "Layout", "chunk_of", "flat_for", "labels_of"]
