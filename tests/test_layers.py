@@ -59,9 +59,10 @@ ROOMS = {
     "pipelines": [
         "terminal",
         "doors",
-        "sources",
-        "config",
         "results",
+        "sources",
+        "sinks",
+        "config",
         "engines",
         "graph",
         "runners",

@@ -114,8 +114,8 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
 
     job = load(config, sets)
     made = command.plan_of(job)
-    refuse_mixed(job)
-    more = command.as_they_go(job)
+    refuse_mixed(job.dead_letters, job.sink)
+    more = command.as_they_go(job.source, job.sink)
     if as_json:
         facts = made.to_json()
         print_json({**facts, "warnings": [*facts["warnings"], *more]})

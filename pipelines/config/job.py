@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import zoneinfo
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,12 +17,11 @@ from dpcore.errors import ConfigError
 from dpcore.plan_config import PlanConfig
 from pipelines.config.sections import (
     PATHS,
-    DeadLetters,
     Deduplicate,
     Engine,
     Secret,
-    Sink,
 )
+from pipelines.sinks.registry import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySink
 from pipelines.sources.limits import Limits
 from pipelines.sources.registry import SOURCES, AnySource
 
@@ -46,10 +45,10 @@ class JobConfig(PlanConfig):
         "fresh one, and every other runner refuses to start.",
         examples=["{file: secret.key}"],
     )
-    sink: Sink | None = Field(
+    sink: AnySink | None = Field(
         default=None, description="Where releases go.", examples=["{parquet: out/, every: 128}"]
     )
-    dead_letters: DeadLetters | None = Field(
+    dead_letters: AnyDeadLetters | None = Field(
         default=None,
         description="Where refused events are listed, without their content.",
         examples=["{parquet: dead/}"],
@@ -179,9 +178,11 @@ def _no_placeholders(value: Any, path: str = "") -> None:
 
 def _anchor(data: dict[str, Any], folder: Path) -> None:
     """Makes the relative paths of a config relative to its own folder, in place."""
-    source = data.get("source")
-    kinds = [name for name in source if name in SOURCES] if isinstance(source, dict) else []
-    paths = {**PATHS, "source": [path for kind in kinds for path in SOURCES[kind].paths]}
+    paths: dict[str, Iterable[str]] = dict(PATHS)
+    for doors in (SOURCES, SINKS, DEAD_LETTERS):
+        fields = data.get(doors.role)
+        kinds = [name for name in fields if name in doors] if isinstance(fields, dict) else []
+        paths[doors.role] = [path for kind in kinds for path in doors[kind].paths]
     for section, names in paths.items():
         fields = data.get(section)
         for name in names if isinstance(fields, dict) else ():

@@ -8,7 +8,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig
+from pipelines.sinks.dead_letters import DeadLetters
+from pipelines.sinks.sink import Sink
 
 
 def local(place: str) -> str:
@@ -35,25 +36,24 @@ def is_inside(place: str, folder: str) -> bool:
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")
 
 
-def refuse_mixed(job: JobConfig) -> None:
+def refuse_mixed(letters: DeadLetters | None, sink: Sink | None) -> None:
     """Refuses dead letters in the folder of the releases, and releases in that of dead letters.
 
     Raises:
       ConfigError: names ``dead_letters.<format>``.
     """
-    letters, sink = job.dead_letters, job.sink
-    if letters is None or sink is None or letters.path is None or sink.path is None:
+    if letters is None or sink is None or letters.place is None or sink.place is None:
         return
-    if is_inside(letters.path, sink.path):
+    if is_inside(letters.place, sink.place):
         how = "is or lies in the folder of the releases"
-    elif is_inside(sink.path, letters.path):
+    elif is_inside(sink.place, letters.place):
         how = "holds the folder of the releases"
     else:
         return
     raise ConfigError(
-        f"dead_letters.{letters.kind}",
-        letters.path,
-        f"{how} (sink.{sink.kind} = {sink.path!r}), and only operators may see dead letters: give "
+        letters.field,
+        letters.place,
+        f"{how} ({sink.field} = {sink.place!r}), and only operators may see dead letters: give "
         "them a folder of their own beside it.",
     )
 

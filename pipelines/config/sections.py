@@ -1,9 +1,9 @@
-"""Sections of a job that shape no plan, beside its source: what keys the noise, what runs it, and
-where releases go."""
+"""Sections of a job that shape no plan, beside its source and its sinks: what keys the noise, and
+what runs it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -37,13 +37,6 @@ class OneOf(Section):
                 f"must hold exactly one of {', '.join(self.choices())}.",
             )
         return self
-
-
-def check_topic(field: str, name: str) -> None:
-    """Refuses what is no full name of a topic."""
-    parts = name.split("/")
-    if len(parts) != 4 or parts[0] != "projects" or parts[2] != "topics" or not all(parts):
-        raise refusal(field, name, "must look like projects/P/topics/T.")
 
 
 class Deduplicate(Section):
@@ -186,93 +179,8 @@ class Engine(Section):
         return self
 
 
-class Sink(OneOf):
-    """Where releases go: a folder of files, a table on the screen, BigQuery or Pub/Sub."""
-
-    parquet: str | None = Field(
-        default=None, description="Folder of Parquet files.", examples=["out/"]
-    )
-    csv: str | None = Field(default=None, description="Folder of CSV files.", examples=["out/"])
-    ndjson: str | None = Field(
-        default=None, description="Folder of JSON-lines files.", examples=["out/"]
-    )
-    stdout: Literal[True] | None = Field(
-        default=None, description="true: a table on standard output.", examples=[True]
-    )
-    bigquery: str | None = Field(
-        default=None, description="A BigQuery table.", examples=["acme:shop.releases"]
-    )
-    pubsub: str | None = Field(
-        default=None, description="A Pub/Sub topic.", examples=["projects/acme/topics/releases"]
-    )
-    format: Literal["ndjson", "arrow"] = Field(
-        default="ndjson",
-        description="What a message of releases holds: lines of JSON, or an Arrow stream.",
-        examples=["arrow"],
-    )
-    layout: Literal["flat", "packed"] = Field(
-        default="flat",
-        description="flat: a row for each number, with its label, index and 95 % band. packed: a "
-        "row for each vector, with lists of numbers, as earlier versions wrote it.",
-        examples=["packed"],
-    )
-    every: int = Field(
-        default=128, description="Ticks that one file covers, at most.", examples=[128]
-    )
-
-    @classmethod
-    def choices(cls) -> tuple[str, ...]:
-        return tuple(name for name in cls.model_fields if name not in ("every", "format", "layout"))
-
-    @property
-    def path(self) -> str | None:
-        """Folder of the files; None for a sink that is no folder."""
-        return str(getattr(self, self.kind)) if self.kind in ("parquet", "csv", "ndjson") else None
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.every < 1:
-            raise refusal("every", self.every, "must be a whole number of ticks, 1 or more.")
-        if self.format != "ndjson" and self.pubsub is None:
-            raise refusal("format", self.format, "is for pubsub only; remove it.")
-        if self.pubsub is not None:
-            check_topic("pubsub", self.pubsub)
-        return self
-
-
-class DeadLetters(OneOf):
-    """Where refused events are listed: source, position, field and reason, never content."""
-
-    parquet: str | None = Field(
-        default=None, description="Folder of Parquet files.", examples=["dead/"]
-    )
-    csv: str | None = Field(default=None, description="Folder of CSV files.", examples=["dead/"])
-    ndjson: str | None = Field(
-        default=None, description="Folder of JSON-lines files.", examples=["dead/"]
-    )
-    pubsub: str | None = Field(
-        default=None, description="A Pub/Sub topic.", examples=["projects/acme/topics/dead"]
-    )
-
-    @property
-    def path(self) -> str | None:
-        """Folder of the files; None for a topic."""
-        return None if self.kind == "pubsub" else str(getattr(self, self.kind))
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.pubsub is not None:
-            check_topic("pubsub", self.pubsub)
-        return self
-
-
-PATHS = {
-    "secret": ("file",),
-    "engine": ("checkpoints",),
-    "sink": ("parquet", "csv", "ndjson"),
-    "dead_letters": ("parquet", "csv", "ndjson"),
-}
-"""Fields that hold paths, section by section."""
+PATHS = {"secret": ("file",), "engine": ("checkpoints",)}
+"""Fields that hold paths, section by section; of sources and sinks their kinds know them."""
 
 
 def needed(name: str, value: Any) -> Any:
@@ -287,11 +195,9 @@ def needed(name: str, value: Any) -> Any:
 
 __all__ = [
     "PATHS",
-    "DeadLetters",
     "Deduplicate",
     "Engine",
     "Rotation",
     "Secret",
-    "Sink",
     "needed",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -12,39 +11,9 @@ from dpcore.plan import Plan
 from pipelines.config.job import JobConfig
 from pipelines.config.places import refuse_mixed
 from pipelines.config.sections import needed
-from pipelines.results import plan_file, secret_marks
+from pipelines.graph.secrets import rotation_of, secrets_of
 from transforms.private_releases import PrivateReleases
 from transforms.runtime.secret import SecretRef
-from transforms.sinks import held, place
-from transforms.sinks.dead_letters import PublishDead, WriteDead
-from transforms.sinks.pubsub import PublishReleases
-from transforms.sinks.transforms import WriteBigQuery, WriteFolder, WriteTable, files_of, print_held
-
-
-def secret_of(job: JobConfig, secret_file: str | None = None) -> SecretRef | None:
-    """The reference to the secret; None where neither the command line nor the config names one."""
-    if secret_file is not None:
-        return SecretRef(file=str(Path(secret_file).absolute()))
-    if job.secret is None:
-        return None
-    return SecretRef(**{job.secret.kind: job.secret.value})
-
-
-def rotation_of(job: JobConfig, plan: Plan) -> tuple[tuple[int, SecretRef], ...]:
-    """References to the secrets that follow the first, each with its first tick.
-
-    Raises:
-      ConfigError: names ``secret.rotate``.
-    """
-    if job.secret is None:
-        return ()
-    entries = zip(job.secret.ticks(plan.clock), job.secret.rotate, strict=True)
-    return tuple((tick, SecretRef(**{entry.kind: entry.value})) for tick, entry in entries)
-
-
-def marks_of(job: JobConfig, plan: Plan, secret: SecretRef) -> dict[str, str] | None:
-    """Marks of the secrets of a run; None where they cannot be read on this machine."""
-    return secret_marks.whole([(0, secret), *rotation_of(job, plan)], plan)
 
 
 def check_sink(job: JobConfig, plan: Plan, secret: SecretRef | None = None) -> None:
@@ -57,59 +26,23 @@ def check_sink(job: JobConfig, plan: Plan, secret: SecretRef | None = None) -> N
     Raises:
       ConfigError: names ``sink.<format>`` or ``secret``.
     """
-    sink = needed("sink", job.sink)
-    if sink.path is None:
-        return
-    field, secret = f"sink.{sink.kind}", secret or secret_of(job)
-    if not check_plan(job, plan):
-        return
-    if secret is None or secret.is_fresh:
-        place.refuse_fresh(sink.path, field)
-    else:
-        secret_marks.refuse_other(sink.path, field, marks_of(job, plan, secret), plan)
-
-
-def check_plan(job: JobConfig, plan: Plan) -> bool:
-    """Refuses a folder that is finished, foreign or of another layout; writes nothing.
-
-    Returns:
-      Whether a run of this plan began it.
-
-    Raises:
-      ConfigError: names ``sink.<format>`` or ``sink.layout``.
-    """
-    sink = needed("sink", job.sink)
-    plan_file.refuse_other_results(sink.path, job, plan, f"sink.{sink.kind}")
-    begun = place.check(sink.path, plan.layout, f"sink.{sink.kind}")
-    if begun:
-        plan_file.refuse_other_layout(sink.path, sink.layout)
-    return begun
+    needed("sink", job.sink).check(plan, secrets_of(job.secret, plan, secret))
 
 
 def prepare(job: JobConfig, plan: Plan, secret: SecretRef | None = None) -> bool:
-    """Writes ``_plan.json`` and the mark of the secret into the sink's folder, before any data are
-    read.
+    """Makes the sink ready, before any data are read: the plan is there first.
 
     Args:
       job: the config. plan: of it. secret: see ``check_sink``.
 
     Returns:
-      Whether an earlier run of this plan began the folder, so that this one goes on.
+      Whether an earlier run of this plan began, so that this one goes on.
 
     Raises:
       ConfigError: see ``check_sink``.
     """
-    sink = needed("sink", job.sink)
-    if sink.path is None:
-        return False
-    check_sink(job, plan, secret)
-    field, secret = f"sink.{sink.kind}", secret or secret_of(job)
-    told = plan_file.plan_json(job, plan) | {plan_file.LAYOUT: sink.layout}
-    begun = place.prepare(sink.path, told, field)
-    if secret is not None:
-        secret_marks.keep(sink.path, field, marks_of(job, plan, secret))
-    if needed("source", job.source).bounded:
-        place.make_held(sink.path)
+    source, sink = needed("source", job.source), needed("sink", job.sink)
+    begun: bool = sink.prepare(plan, secrets_of(job.secret, plan, secret), source.bounded)
     return begun
 
 
@@ -119,40 +52,7 @@ def finish(job: JobConfig, plan: Plan) -> None:
     Raises:
       WeirError: a file is in place already, and differs.
     """
-    sink = needed("sink", job.sink)
-    if sink.kind == "stdout":
-        print_held()
-    elif sink.path is not None:
-        wanted = (
-            files_of(plan, sink.every, sink.kind) if needed("source", job.source).bounded else []
-        )
-        held.publish(sink.path, wanted, held.twice(plan))
-
-
-def sink_of(job: JobConfig, plan: Plan, hold: bool = False, here: bool = False) -> beam.PTransform:
-    """The transform that releases go into.
-
-    Args:
-      job: the config. plan: of it.
-      hold: whether releases wait for ``finish``, where that is possible.
-      here: whether workers are in this process, so that a table can wait too.
-    """
-    sink = needed("sink", job.sink)
-    if sink.kind == "stdout":
-        return WriteTable(plan, sink.every, hold and here, sink.layout)
-    if sink.kind == "bigquery":
-        return WriteBigQuery(sink.bigquery, plan, sink.layout)
-    if sink.kind == "pubsub":
-        return PublishReleases(sink.pubsub, plan, sink.format, sink.layout)
-    return WriteFolder(plan, sink.path, sink.kind, sink.every, hold, sink.layout)
-
-
-def dead_sink_of(job: JobConfig) -> beam.PTransform:
-    """The transform that dead letters go into."""
-    where = needed("dead_letters", job.dead_letters)
-    if where.kind == "pubsub":
-        return PublishDead(where.pubsub)
-    return WriteDead(where.path, where.kind)
+    needed("sink", job.sink).finish(plan, needed("source", job.source).bounded)
 
 
 def in_process_runner() -> FnApiRunner:
@@ -189,7 +89,7 @@ def build(
       ConfigError: what cannot be built: no source, no sink, files without ``clock.end``.
     """
     source, sink = needed("source", job.source), needed("sink", job.sink)
-    refuse_mixed(job)
+    refuse_mixed(job.dead_letters, job.sink)
     dead: list[Any] = []
     bounded = source.bounded if events is None else True
     if events is None:
@@ -201,27 +101,21 @@ def build(
         secret,
         bounded=bounded,
         every=sink.every,
-        rotate=rotation_of(job, plan),
+        rotate=rotation_of(job.secret, plan),
         stream=source.stream,
     )
     dead.append(found.dead)
     letters = tuple(dead) | "DeadLetters" >> beam.Flatten()
     if job.dead_letters is not None:
-        letters | "WriteDead" >> dead_sink_of(job)
-    written = found.releases | "Write" >> sink_of(job, plan, bounded, here)
+        letters | "WriteDead" >> job.dead_letters.open()
+    written = found.releases | "Write" >> sink.open(plan, bounded, here)
     return {"events": events, "releases": found.releases, "dead": letters, "written": written}
 
 
 __all__ = [
     "build",
-    "check_plan",
     "check_sink",
-    "dead_sink_of",
     "finish",
     "in_process_runner",
-    "marks_of",
     "prepare",
-    "rotation_of",
-    "secret_of",
-    "sink_of",
 ]

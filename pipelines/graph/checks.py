@@ -10,6 +10,9 @@ from pipelines.config.job import JobConfig
 from pipelines.config.places import refuse_mixed
 from pipelines.config.sections import Secret, needed
 from pipelines.graph.circumstances import plan_under
+from pipelines.graph.secrets import secrets_of
+from pipelines.sinks.dead_letters import DeadLetters
+from pipelines.sinks.sink import Sink
 
 
 def plan_of(job: JobConfig) -> Plan:
@@ -27,29 +30,18 @@ def plan_of(job: JobConfig) -> Plan:
     return plan
 
 
-def check_folders(job: JobConfig, plan: Plan) -> None:
+def check_sinks(
+    sink: Sink | None, letters: DeadLetters | None, secret: Secret | None, plan: Plan
+) -> None:
     """Looks whether the sink can take this plan. Changes nothing; a job without sink passes.
 
     Raises:
       ConfigError: a folder that is complete, of another plan or secret, full of something else, or
         that holds or would hold dead letters.
     """
-    if job.sink is None:
-        return
-    refuse_mixed(job)
-    path = job.sink.path
-    if path is not None and not _is_fresh_folder(path):
-        from pipelines.graph import build  # imports Beam, which takes seconds
-
-        build.check_sink(job, plan)
-
-
-def _is_fresh_folder(path: str) -> bool:
-    """Whether a folder on this machine is not there yet, or empty."""
-    if "://" in path:
-        return False
-    folder = Path(path)
-    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if sink is not None:
+        refuse_mixed(letters, sink)
+        sink.check(plan, secrets_of(secret, plan))
 
 
 def check_runner(job: JobConfig, runner: str) -> None:

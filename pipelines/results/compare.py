@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.config.job import JobConfig
+from dpcore.plan_config import PlanConfig
 
 ABSENT = "(absent)"
 
 
-def changed_fields(a: JobConfig, b: JobConfig) -> list[dict[str, Any]]:
+def changed_fields(a: PlanConfig, b: PlanConfig) -> list[dict[str, Any]]:
     """Dotted path, value in A, value in B; for every field that differs. None: absent."""
     flat_a, flat_b = flatten(a), flatten(b)
     names = [*flat_a, *(name for name in flat_b if name not in flat_a)]
@@ -21,7 +21,7 @@ def changed_fields(a: JobConfig, b: JobConfig) -> list[dict[str, Any]]:
     ]
 
 
-def flatten(config: JobConfig) -> dict[str, Any]:
+def flatten(config: PlanConfig) -> dict[str, Any]:
     """Every field that is set or has a default, by dotted path."""
     out: dict[str, Any] = {}
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
-from pipelines.config.job import JobConfig
 from pipelines.results.compare import flatten
 from transforms.sinks import place as sinks_place
 
@@ -18,19 +17,14 @@ SHOWN = 4
 """Changed fields that a refusal names."""
 
 
-def fields_of(job: JobConfig) -> dict[str, Any]:
-    """Dotted path -> value of every field that shapes the plan; all of them are public."""
-    return flatten(job.plan_config())
-
-
-def plan_json(job: JobConfig, plan: Plan) -> dict[str, Any]:
+def plan_json(plan: Plan) -> dict[str, Any]:
     """What ``plan --json`` prints, with the fields that it came from under ``config``."""
-    return {**plan.to_json(), "config": fields_of(job)}
+    return {**plan.to_json(), "config": flatten(plan.config)}
 
 
-def changes(stored: Mapping[str, Any], job: JobConfig) -> list[tuple[str, Any, Any]]:
+def changes(stored: Mapping[str, Any], plan: Plan) -> list[tuple[str, Any, Any]]:
     """(field, stored value, value now) of every field that differs; None: absent."""
-    before, now = stored.get("config") or {}, fields_of(job)
+    before, now = stored.get("config") or {}, flatten(plan.config)
     names = [*before, *(name for name in now if name not in before)]
     return [
         (name, before.get(name), now.get(name))
@@ -39,9 +33,7 @@ def changes(stored: Mapping[str, Any], job: JobConfig) -> list[tuple[str, Any, A
     ]
 
 
-def refuse_changed(
-    stored: Mapping[str, Any], job: JobConfig, plan: Plan, field: str, place: str
-) -> None:
+def refuse_changed(stored: Mapping[str, Any], plan: Plan, field: str, place: str) -> None:
     """Refuses to go on where another plan was at work.
 
     Args:
@@ -53,7 +45,7 @@ def refuse_changed(
     if stored.get("layout") == plan.layout:
         refuse_other_promise(stored, plan, place)
         return
-    changed = changes(stored, job) if stored.get("config") else []
+    changed = changes(stored, plan) if stored.get("config") else []
     if not changed:
         raise ConfigError(
             field,
@@ -90,7 +82,7 @@ def refuse_other_promise(stored: Mapping[str, Any], plan: Plan, place: str) -> N
         )
 
 
-def refuse_other_results(folder: str, job: JobConfig, plan: Plan, field: str) -> None:
+def refuse_other_results(folder: str, plan: Plan, field: str) -> None:
     """Refuses a folder of results of another plan, by the fields that differ.
 
     Raises:
@@ -106,7 +98,7 @@ def refuse_other_results(folder: str, job: JobConfig, plan: Plan, field: str) ->
     if stored["layout"] == plan.layout:
         refuse_other_promise(stored, plan, folder)
         return
-    changed = changes(stored, job) if stored.get("config") else []
+    changed = changes(stored, plan) if stored.get("config") else []
     if changed:
         raise ConfigError(
             field,

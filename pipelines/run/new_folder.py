@@ -10,6 +10,8 @@ from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from pipelines.config.job import JobConfig
 from pipelines.config.sections import needed
+from pipelines.graph.secrets import secrets_of
+from pipelines.sinks.sink import Secrets
 
 
 def beside(job: JobConfig, plan: Plan) -> tuple[JobConfig, str | None]:
@@ -24,29 +26,28 @@ def beside(job: JobConfig, plan: Plan) -> tuple[JobConfig, str | None]:
     from transforms.sinks import place
 
     sink = needed("sink", job.sink)
-    if not needed("source", job.source).bounded or sink.path is None:
+    if not needed("source", job.source).bounded or sink.place is None:
         raise ConfigError("--new", None, "is for runs over files into a folder.")
-    base = sink.path.rstrip("/") or sink.path
+    base = sink.place.rstrip("/") or sink.place
     taken: list[str] = []
     for number in count(1):
-        path = sink.path if number == 1 else f"{base}-{number}"
+        path = sink.place if number == 1 else f"{base}-{number}"
         if not place.has_anything(path):
             break
         taken.append(path)
     if not taken:
         return job, None
-    fresh = sink.model_copy(update={sink.kind: path})
-    return job.model_copy(update={"sink": fresh}), (
-        f"Writes to {path}, because {taken[0]} is taken. {cost(job, plan, taken)}"
+    costs = cost(plan, secrets_of(job.secret, plan), taken)
+    return job.model_copy(update={"sink": sink.at(path)}), (
+        f"Writes to {path}, because {taken[0]} is taken. {costs}"
     )
 
 
-def cost(job: JobConfig, plan: Plan, taken: list[str]) -> str:
+def cost(plan: Plan, secrets: Secrets, taken: list[str]) -> str:
     """What one run more costs beside those in some folders, in words."""
-    from pipelines.graph import build
+    from pipelines.results import secret_marks
 
-    secret = build.secret_of(job)
-    marks = None if secret is None else build.marks_of(job, plan, secret)
+    marks = secret_marks.whole(secrets, plan) if secrets else None
     looks: dict[Any, tuple[float, float]] = {}
     for folder in taken:
         stored, there = _plan_in(folder), _marks_in(folder)

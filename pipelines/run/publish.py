@@ -22,44 +22,18 @@ def publish(job: JobConfig, plan: Plan) -> Result:
         or none of ours.
       WeirError: a file is in place already, and differs from the one that is held.
     """
-    from pipelines.graph import build
-    from transforms.sinks import held
-    from transforms.sinks.transforms import files_of
-
     source, sink, began = needed("source", job.source), needed("sink", job.sink), time.monotonic()
-    if not source.bounded or sink.path is None:
+    if not source.bounded:
         raise ConfigError(
             "--publish",
             None,
-            "is for runs over files into a folder; "
-            + (
-                "a stream publishes as it goes."
-                if not source.bounded
-                else f"sink.{sink.kind} holds nothing back for later."
-            ),
+            "is for runs over files into a folder; a stream publishes as it goes.",
         )
-    build.check_plan(job, plan)
-    wanted = files_of(plan, sink.every, sink.kind)
-    absent = held.missing(sink.path, wanted)
-    if len(absent) == len(wanted):
-        raise ConfigError(
-            "--publish",
-            sink.path,
-            f"finds nothing that is held back there, in files of {sink.every:,} ticks: run without "
-            "--publish first, and give the same --set as then.",
-        )
-    if absent:
-        raise ConfigError(
-            "--publish",
-            sink.path,
-            f"finds a run that is not over: {len(absent):,} of {len(wanted):,} files are missing. "
-            "The same command without --publish goes on with it.",
-        )
-    moved = held.publish(sink.path, wanted, held.twice(plan))
+    moved = sink.publish(plan)
     return Result(
         plan=plan,
-        folder=Path(sink.path),
-        sink=sink.path,
+        folder=None if sink.place is None else Path(sink.place),
+        sink=sink.named,
         counters={},
         seconds=time.monotonic() - began,
         fresh_secret=False,

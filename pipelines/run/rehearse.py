@@ -15,14 +15,15 @@ import tempfile
 from pathlib import Path
 
 from dpcore.config import durations
+from dpcore.config.promise import ClockConfig
 from dpcore.errors import ConfigError
 from pipelines.config.job import JobConfig
-from pipelines.config.sections import Sink
 from pipelines.feed import feed
 from pipelines.feed.synthetic import OPEN_TICKS, Shares
 from pipelines.feed.targets import open_target
 from pipelines.results.result import Result
 from pipelines.run.run import run
+from pipelines.sinks.parquet import ParquetSink
 from pipelines.sources.registry import source_of
 
 NOTE = "Made-up events under a secret of this rehearsal alone: nothing here is about anyone."
@@ -43,13 +44,13 @@ def rehearse(job: JobConfig, out: Path | None, events: int, seed: int, shares: S
     folder = Path(tempfile.mkdtemp(prefix="weir-rehearsal-")) if out is None else out.absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError("--out", str(folder), "is not a new folder; name one for the rehearsal.")
-    if job.sink is not None and job.sink.path is not None:
-        real = Path(job.sink.path).absolute()
+    if job.sink is not None and job.sink.place is not None:
+        real = Path(job.sink.place).absolute()
         if folder == real:
             raise ConfigError("--out", str(folder), "is the sink of the config; name another one.")
     with tempfile.TemporaryDirectory(prefix="weir-made-up-") as place:
         made = made_up(job, Path(place), folder)
-        notes = (NOTE, *feed.notes(made, shares, False, False), *(_open(job)))
+        notes = (NOTE, *feed.notes(made, shares, False, False), *(_open(job.clock)))
         assert made.source is not None and made.source.path is not None
         target = open_target(made.source.path, made.source.form)
         pace = feed.Pace()
@@ -65,7 +66,7 @@ def made_up(job: JobConfig, place: Path, folder: Path) -> JobConfig:
       place: folder of the events. folder: of the releases.
     """
     form = "csv" if job.source is None else job.source.form
-    sink = "parquet" if job.sink is None or job.sink.path is None else job.sink.kind
+    sink = None if job.sink is None else job.sink.at(str(folder))
     every = {} if job.sink is None else {"every": job.sink.every}
     clock = job.clock
     if clock.end is None:
@@ -74,7 +75,7 @@ def made_up(job: JobConfig, place: Path, folder: Path) -> JobConfig:
         clock = clock.model_copy(update={"end": end})
     changed = {
         "source": source_of(form, str(place / f"events.{form}")),
-        "sink": Sink(**{sink: str(folder)}, **every),
+        "sink": sink or ParquetSink(parquet=str(folder), **every),
         "clock": clock,
         "secret": None,
         "dead_letters": None,
@@ -83,9 +84,9 @@ def made_up(job: JobConfig, place: Path, folder: Path) -> JobConfig:
     return job.model_copy(update=changed)
 
 
-def _open(job: JobConfig) -> tuple[str, ...]:
+def _open(clock: ClockConfig) -> tuple[str, ...]:
     """What the rehearsal of a stream cannot show."""
-    if job.clock.end is not None:
+    if clock.end is not None:
         return ()
     return (
         f"The clock of the config has no end; the one of this rehearsal ends after {OPEN_TICKS} "

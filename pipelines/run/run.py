@@ -13,16 +13,20 @@ from dpcore.errors import ConfigError, WeirError
 from dpcore.plan import Plan
 from pipelines.config.job import JobConfig
 from pipelines.config.sections import needed
-from pipelines.graph.checks import check_folders, check_runner, plan_of, with_secret
+from pipelines.graph.checks import check_runner, check_sinks, plan_of, with_secret
+from pipelines.graph.secrets import rotation_of, secret_of
 from pipelines.results.result import Result
 from pipelines.results.verdict import judge
 from pipelines.run.progress import Progress
 from pipelines.run.watch import Watch, counters, total_of
 from pipelines.runners.flink_target import DONE, HELD, RUNNING, STOPPED, Ended, FlinkTarget
+from pipelines.sinks.sink import Sink
+from pipelines.sources.source import Source
 from pipelines.terminal import console
 
 if TYPE_CHECKING:
     from pipelines.runners.flink import FlinkRun
+    from pipelines.runners.state_folder import StateFolder
 
 FRESH = (
     "no secret is given, so this run draws a fresh one; running it again on the same "
@@ -81,19 +85,18 @@ def run(
 
         job, note = new_folder.beside(job, plan)
         said += [] if note is None else [note]
-    check_folders(job, plan)
+    check_sinks(job.sink, job.dead_letters, job.secret, plan)
     import apache_beam as beam
 
     from pipelines.graph import build
     from pipelines.runners.options import options_for
     from transforms.runtime import counters as tally
     from transforms.runtime.secret import SecretRef
-    from transforms.sinks import transforms
 
-    source = needed("source", job.source)
+    source, sink = needed("source", job.source), needed("sink", job.sink)
     streaming = not source.bounded
-    secret = build.secret_of(job) or SecretRef.fresh()
-    rotation = build.rotation_of(job, plan)
+    secret = secret_of(job.secret) or SecretRef.fresh()
+    rotation = rotation_of(job.secret, plan)
     if runner == "direct":
         secret.resolve()  # a secret that cannot be read is refused before anything starts
     out = console(stderr=True)
@@ -104,12 +107,12 @@ def run(
         from pipelines.runners.flink import FlinkRun
         from pipelines.runners.state_folder import StateFolder
 
-        state = StateFolder.of(job)
+        state = StateFolder.of(job.state_folder)
         on_flink = FlinkRun(job, flink or FlinkTarget(), state, streaming, flags)
         flags = on_flink.flags
         if streaming:
-            refuse_restart(job, state, on_flink.resumed)
-            if not state.begin(job, plan, [(0, secret), *rotation]):
+            refuse_restart(sink, state, on_flink.resumed)
+            if not state.begin(plan, [(0, secret), *rotation]):
                 _log.warning(UNREADABLE)
     if runner != "dataflow":
         for note in source.check():
@@ -124,51 +127,48 @@ def run(
     if build.prepare(job, plan, secret):
         said.append("Went on from the files of an earlier run.")
     tally.reset()
-    transforms.forget_held()
     began = time.monotonic()
     watch = Watch(tally.snapshot)
     with Progress(out, watch, lambda: total_of(source, plan)):
         if on_flink is not None:
-            ended = _on_flink(on_flink, pipeline, watch, lambda: is_complete(job, plan, False))
+            ended = _on_flink(
+                on_flink, pipeline, watch, lambda: is_complete(source, sink, plan, False)
+            )
         else:
             ended = Ended(DONE, "", "", result=_execute(pipeline, watch))
-    sink = needed("sink", job.sink)
     counts, state = counters(ended.result, tally.snapshot()), ended.how
     verdict = judge(counts, job.limits.refused) if state == DONE and not streaming else None
-    holds = sink.path is not None or (sink.kind == "stdout" and runner == "direct")
+    holds = sink.holds(runner == "direct")
     if verdict is not None and not verdict.passes and holds:
         state = HELD
-    elif state == DONE and is_complete(job, plan):
+    elif state == DONE and is_complete(source, sink, plan):
         build.finish(job, plan)
     return Result(
         plan=plan,
-        folder=None if sink.path is None else Path(sink.path),
-        sink=sink.path or f"{sink.kind} {getattr(sink, sink.kind)}",
+        folder=None if sink.place is None else Path(sink.place),
+        sink=sink.named,
         counters=counts,
         seconds=time.monotonic() - began,
         fresh_secret=fresh,
-        dead_letters=dead_place(job),
-        notes=(*said, *said_of(ended, job)),
+        dead_letters=None if job.dead_letters is None else str(job.dead_letters.value),
+        notes=(*said, *said_of(ended, streaming, job.state_folder)),
         state=state,
         verdict=verdict,
     )
 
 
-def refuse_restart(job: JobConfig, state: Any, resumed: str | None) -> None:
+def refuse_restart(sink: Sink, state: StateFolder, resumed: str | None) -> None:
     """Refuses a stream that would begin anew where an earlier run has released something.
 
     Raises:
       ConfigError: names ``--resume``.
     """
-    from transforms.sinks import place as sinks_place
-
-    path = needed("sink", job.sink).path
     if resumed is not None:
         return
     if state.latest() is not None:
         where = f"there are checkpoints in {state.path}"
-    elif path is not None and sinks_place.has_results(path):
-        where = f"there are releases in {path}"
+    elif sink.has_results():
+        where = f"there are releases in {sink.named}"
     else:
         return
     raise ConfigError(
@@ -180,26 +180,17 @@ def refuse_restart(job: JobConfig, state: Any, resumed: str | None) -> None:
     )
 
 
-def as_they_go(job: JobConfig) -> tuple[str, ...]:
+def as_they_go(source: Source | None, sink: Sink | None) -> tuple[str, ...]:
     """What to be warned of before a run over files whose sink holds nothing back."""
-    sink = job.sink
-    if job.source is None or not job.source.bounded or sink is None:
-        return ()
-    if sink.kind not in ("bigquery", "pubsub"):
+    if source is None or not source.bounded or sink is None or sink.holds(True):
         return ()
     return (
-        f"sink.{sink.kind} publishes releases as they are made: when most of the records turn out "
+        f"{sink.field} publishes releases as they are made: when most of the records turn out "
         "to be unreadable (limits.refused), they are out. A folder holds them back until then.",
     )
 
 
-def dead_place(job: JobConfig) -> str | None:
-    """Where dead letters are, in words."""
-    where = job.dead_letters
-    return None if where is None else str(getattr(where, where.kind))
-
-
-def is_complete(job: JobConfig, plan: Plan, unseen: bool = True) -> bool:
+def is_complete(source: Source, sink: Sink, plan: Plan, unseen: bool = True) -> bool:
     """Whether a job that is done has released every tick of its clock.
 
     A stream may also have been stopped by somebody else, or drained: then its folder stays open.
@@ -207,20 +198,17 @@ def is_complete(job: JobConfig, plan: Plan, unseen: bool = True) -> bool:
     Args:
       unseen: the answer for a sink that cannot be looked into.
     """
-    from transforms.sinks import place as sinks_place
-    from transforms.sinks.transforms import files_of
-
-    sink = needed("sink", job.sink)
-    if needed("source", job.source).bounded or sink.path is None:
-        return unseen
-    if plan.clock.ticks is None:
-        return False
-    return set(files_of(plan, sink.every, sink.kind)) <= set(sinks_place.names(sink.path))
+    written = None if source.bounded else sink.is_written(plan)
+    return unseen if written is None else written
 
 
-def said_of(ended: Ended, job: JobConfig) -> tuple[str, ...]:
-    """What a user should know about how a job on Flink ended."""
-    if ended.how == RUNNING and job.source is not None and job.source.bounded:
+def said_of(ended: Ended, streaming: bool, state: str) -> tuple[str, ...]:
+    """What a user should know about how a job on Flink ended.
+
+    Args:
+      streaming: whether its events may never end. state: folder of what a resume needs.
+    """
+    if ended.how == RUNNING and not streaming:
         return (
             f"Runs on {ended.url} as job {ended.job}. Its releases are held back: when it has "
             "ended, look at its counters there, and publish them with --publish.",
@@ -229,7 +217,7 @@ def said_of(ended: Ended, job: JobConfig) -> tuple[str, ...]:
         return (
             f"Runs on {ended.url} as job {ended.job}. Look: weir status --flink-master "
             f"{ended.url.removeprefix('http://')}. Stop it there with a savepoint into "
-            f"{job.state_folder}/savepoints; the same command with --resume goes on.",
+            f"{state}/savepoints; the same command with --resume goes on.",
         )
     if ended.how == STOPPED:
         place = f" with savepoint {ended.savepoint}" if ended.savepoint else ""

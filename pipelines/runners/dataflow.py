@@ -53,18 +53,18 @@ def check_job(job: Any) -> None:
             os.environ[EMULATOR],
             "names a server of this machine; unset it for --runner dataflow.",
         )
-    places = [("source", source), ("sink", sink), ("dead_letters", job.dead_letters)]
-    for name, section in places:
-        path = None if section is None else getattr(section, "path", None)
-        if path is not None and not path.startswith(BUCKETS):
-            raise ConfigError(
-                f"{name}.{section.kind}",
-                path,
-                "is on this machine; workers of Dataflow reach buckets only: use gs://...",
-            )
-    if sink.kind == "stdout":
+    for door in filter(None, (source, sink, job.dead_letters)):
+        for name in door.paths:
+            path = getattr(door, name)
+            if path is not None and not path.startswith(BUCKETS):
+                raise ConfigError(
+                    f"{door.role}.{name}",
+                    path,
+                    "is on this machine; workers of Dataflow reach buckets only: use gs://...",
+                )
+    if sink.needs_screen:
         raise ConfigError(
-            "sink.stdout", True, "has no screen on Dataflow; use parquet, pubsub or bigquery."
+            sink.field, sink.value, "has no screen on Dataflow; use parquet, pubsub or bigquery."
         )
     for place in [job.secret, *getattr(job.secret, "rotate", ())]:
         if place is None or place.kind != "gcp":

@@ -32,6 +32,7 @@ def pipeline_of(job: JobConfig, flags: Sequence[str], dry: bool = False) -> tupl
 
     from pipelines.graph import build
     from pipelines.graph.checks import check_runner, plan_of
+    from pipelines.graph.secrets import secret_of
     from pipelines.runners import dataflow
     from pipelines.runners.options import options_for
 
@@ -41,5 +42,5 @@ def pipeline_of(job: JobConfig, flags: Sequence[str], dry: bool = False) -> tupl
     options = options_for("dataflow", flags, streaming=not needed("source", job.source).bounded)
     dataflow.settle(options, job.name, dry)
     pipeline = beam.Pipeline(options=options)
-    build.build(pipeline, plan, job, build.secret_of(job))
+    build.build(pipeline, plan, job, secret_of(job.secret))
     return pipeline, options

@@ -83,11 +83,11 @@ class FlinkRun:
         self._streaming = streaming
         self._savepoint = None if target.resume is None else state.resolve(target.resume)
         self.name = f"weir-{job.name}-{os.getpid():x}-{time.time_ns() // 1_000_000:x}"
-        parallelism = flink_options.parallelism_of(target, job)
+        parallelism = flink_options.parallelism_of(target, job.engine)
         self._rest_port, self._job_port = free_ports(2)
         self.flags = [
             *flink_options.flags_of(
-                job, target, flags, parallelism, streaming, self.name, state, self._savepoint
+                job.engine, target, flags, parallelism, streaming, self.name, state, self._savepoint
             ),
             f"--job_endpoint=localhost:{self._job_port}",
         ]

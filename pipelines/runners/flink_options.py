@@ -11,7 +11,7 @@ from typing import Any
 
 from dpcore.config import durations
 from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig
+from pipelines.config.sections import Engine
 from pipelines.engines import flink_config, worker
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed
@@ -28,7 +28,7 @@ RESTARTS = 1_000_000
 """Restarts of a stream before Flink gives up: an operator's alert comes long before."""
 
 
-def parallelism_of(target: FlinkTarget, job: JobConfig, patience: float = SLOTS) -> int:
+def parallelism_of(target: FlinkTarget, engine: Engine, patience: float = SLOTS) -> int:
     """Workers of the job.
 
     Slots that are not free yet are waited for: a JobManager that has just come back does not know
@@ -40,7 +40,7 @@ def parallelism_of(target: FlinkTarget, job: JobConfig, patience: float = SLOTS)
     Raises:
       ConfigError: the cluster cannot be reached, or has too few free slots.
     """
-    asked = target.parallelism or job.engine.parallelism
+    asked = target.parallelism or engine.parallelism
     if target.embedded:
         return asked or min(2, os.cpu_count() or 1)
     deadline = time.monotonic() + patience
@@ -72,7 +72,7 @@ def _free_slots(target: FlinkTarget) -> int:
 
 
 def flags_of(
-    job: JobConfig,
+    engine: Engine,
     target: FlinkTarget,
     given: Sequence[str],
     parallelism: int,
@@ -87,7 +87,6 @@ def flags_of(
       given: the user's. streaming: events never end, so checkpoints are taken.
       name: of the job on Flink. savepoint: URI of what to resume from.
     """
-    engine = job.engine
     ours = {
         "streaming": None,  # Flink's batch mode has neither our timers nor checkpoints
         WHOLE_BUNDLES: None,

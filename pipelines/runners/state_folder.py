@@ -17,7 +17,6 @@ from apache_beam.io.filesystems import FileSystems
 
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
-from pipelines.config.job import JobConfig
 from pipelines.config.places import local
 from pipelines.results.plan_file import plan_json, refuse_changed
 from pipelines.results.secret_marks import identities
@@ -42,9 +41,9 @@ class StateFolder:
     path: str
 
     @classmethod
-    def of(cls, job: JobConfig) -> StateFolder:
-        """The folder of a job; ``file:`` URIs become paths."""
-        return cls(local(job.state_folder))
+    def of(cls, place: str) -> StateFolder:
+        """The folder at a place as a config spells it; ``file:`` URIs become paths."""
+        return cls(local(place))
 
     @property
     def uri(self) -> str:
@@ -77,12 +76,7 @@ class StateFolder:
                 "engine.checkpoints", self.path, f"cannot be made: {error.strerror}."
             ) from None
 
-    def begin(
-        self,
-        job: JobConfig,
-        plan: Plan,
-        secrets: Sequence[tuple[int, SecretRef]],
-    ) -> bool:
+    def begin(self, plan: Plan, secrets: Sequence[tuple[int, SecretRef]]) -> bool:
         """Compares what is stored with what is to run, and stores it if nothing is.
 
         Args:
@@ -96,7 +90,7 @@ class StateFolder:
         """
         stored = self._read(sinks_place.PLAN_FILE)
         if stored is not None:
-            refuse_changed(stored, job, plan, "engine.checkpoints", self.path)
+            refuse_changed(stored, plan, "engine.checkpoints", self.path)
         marks = identities(secrets, plan)
         before = self._read(SECRETS_FILE)
         if before is not None and marks is not None:
@@ -111,7 +105,7 @@ class StateFolder:
                     )
         self.make()
         if stored is None:
-            self._write(sinks_place.PLAN_FILE, plan_json(job, plan))
+            self._write(sinks_place.PLAN_FILE, plan_json(plan))
         if marks is not None:
             self._write(SECRETS_FILE, {**(before or {}), **marks}, replace=True)
         return marks is not None

@@ -165,7 +165,7 @@ def look(place: str | None, master: str | None) -> list[dict[str, Any]]:
         raise ConfigError(
             "status", None, "needs a folder of results, a folder of checkpoints or --flink-master."
         )
-    state = StateFolder(local(place))
+    state = StateFolder.of(place)
     noted = state.running()
     if noted is None and state.is_begun():
         raise ConfigError("status", place, "is a folder of checkpoints whose job never ran.")

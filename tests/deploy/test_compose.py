@@ -151,7 +151,7 @@ def test_job_plans_and_its_places_are_mounted() -> None:
     mounts = [v.split(":")[1] for v in SERVICES["submit"]["volumes"]]
     secret = f"{MOUNTS}/{job.secret.value.rpartition('/')[0]}"
     assert secret in mounts and job.engine.checkpoints in mounts
-    assert any(str(job.sink.path).startswith(f"{mount}/") for mount in mounts)
+    assert any(str(job.sink.place).startswith(f"{mount}/") for mount in mounts)
     for name in ("workers-1", "workers-2"):
         assert [v for v in SERVICES[name]["volumes"] if v == f"secret:{secret}:ro"]
     # Flink's own processes do not see it.

@@ -74,7 +74,7 @@ def test_config_is_fetched_and_changed(tmp_path: Path) -> None:
     path.write_text(CONFIG)
     job = dataflow_template.fetch(str(path), ["privacy.epsilon=0.5; sink.every=64"])
     assert (job.privacy.epsilon, job.sink and job.sink.every) == (0.5, 64)
-    assert job.sink is not None and job.sink.path == "gs://acme-weir/out/"
+    assert job.sink is not None and job.sink.place == "gs://acme-weir/out/"
 
 
 def test_launchers_flags_are_beams_but_for_the_runner() -> None:

@@ -12,6 +12,8 @@ from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from pipelines.config.job import JobConfig, load
 from pipelines.graph import build
+from pipelines.graph.checks import with_secret
+from pipelines.graph.secrets import secret_of
 from pipelines.run.run import told
 from transforms.runtime import counters
 from transforms.runtime.secret import SecretRef
@@ -49,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 def run(job: JobConfig, secret: SecretRef | None = None) -> dict[str, int]:
     plan = Plan.from_config(job.plan_config())
     counters.reset()
-    secret = secret or build.secret_of(job)
+    secret = secret or secret_of(job.secret)
     pipeline = beam.Pipeline(runner=build.in_process_runner())
     found = build.build(pipeline, plan, job, secret)
     assert set(found) == {"events", "releases", "dead", "written"}
@@ -131,8 +133,9 @@ def test_dead_letters_stay_out_of_the_folder_of_releases(folder: Path) -> None:
 
 def test_references(folder: Path) -> None:
     job = load(folder / "job.yaml")
-    assert build.secret_of(job) == SecretRef(file=str(folder / "secret.key"))
-    assert build.secret_of(job, "other.key") == SecretRef(file=str(Path("other.key").absolute()))
+    assert secret_of(job.secret) == SecretRef(file=str(folder / "secret.key"))
+    other = with_secret(job, "other.key").secret
+    assert secret_of(other) == SecretRef(file=str(Path("other.key").absolute()))
     plain = load(folder / "job.yaml", ["secret=null"])
-    assert build.secret_of(plain) is None
+    assert secret_of(plain.secret) is None
     assert job.source is not None and job.source.bounded

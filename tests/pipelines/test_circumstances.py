@@ -75,11 +75,11 @@ def test_a_folder_keeps_one_horizon(small: Path) -> None:
             build.check_sink(job, plan_under(job))
         assert refused.value.field == "deduplicate.horizon"
     job = job_of(small, STREAM, "deduplicate.horizon=4h")
-    stored = plan_file.plan_json(job, plan_under(job)) | {"id_horizon": None}
+    stored = plan_file.plan_json(plan_under(job)) | {"id_horizon": None}
     with pytest.raises(ConfigError, match="for the whole run"):
-        plan_file.refuse_changed(stored, job, plan_under(job), "engine.checkpoints", "state")
+        plan_file.refuse_changed(stored, plan_under(job), "engine.checkpoints", "state")
     del stored["id_horizon"]  # of an older version
-    plan_file.refuse_changed(stored, job, plan_under(job), "engine.checkpoints", "state")
+    plan_file.refuse_changed(stored, plan_under(job), "engine.checkpoints", "state")
 
 
 def test_the_statement_tells_what_an_open_quote_takes(small: Path) -> None:

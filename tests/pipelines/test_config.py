@@ -11,11 +11,11 @@ from dpcore.errors import ConfigError
 from dpcore.plan_config import PlanConfig
 from pipelines.config.job import JobConfig, load, loads
 from pipelines.config.sections import (
-    DeadLetters,
     Deduplicate,
     Secret,
-    Sink,
 )
+from pipelines.sinks.csv import CsvSink
+from pipelines.sinks.registry import DEAD_LETTERS, SINKS
 from pipelines.sources.limits import Limits
 from pipelines.sources.pubsub import SubscriptionConfig
 from pipelines.sources.registry import SOURCES
@@ -32,9 +32,9 @@ def test_paths_are_relative_to_the_config(small: Path) -> None:
     job = load(small, ["secret.file=secret.key", "dead_letters.csv=/abs/dead"])
     assert job.source is not None and job.sink is not None
     assert job.source.path == str(small.parent / "events.csv")
-    assert job.sink.path == str(small.parent / "out")
+    assert job.sink.place == str(small.parent / "out")
     assert job.secret is not None and job.secret.value == str(small.parent / "secret.key")
-    assert job.dead_letters is not None and job.dead_letters.path == "/abs/dead"
+    assert job.dead_letters is not None and job.dead_letters.place == "/abs/dead"
 
 
 def test_buckets_are_left_alone(small: Path) -> None:
@@ -57,7 +57,7 @@ def test_set_replaces_adds_and_removes() -> None:
     assert job.aggregates["visits"].overs == (None, 7)
     assert job.deduplicate == Deduplicate(horizon="7d")
     assert job.key is None
-    assert job.sink == Sink(csv="elsewhere", every=4)
+    assert job.sink == CsvSink(csv="elsewhere", every=4)
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_a_job_goes_round() -> None:
 @pytest.mark.parametrize(
     "section",
     [
-        *(JobConfig, SubscriptionConfig, Sink, Secret, DeadLetters, Deduplicate, Limits),
-        *SOURCES.values(),
+        *(JobConfig, SubscriptionConfig, Secret, Deduplicate, Limits),
+        *(*SOURCES.values(), *SINKS.values(), *DEAD_LETTERS.values()),
     ],
 )
 def test_every_field_has_a_description_and_an_example(section: Any) -> None:

@@ -30,7 +30,9 @@ def flags(
     **more: Any,
 ) -> dict[str, str]:
     state = StateFolder(str(small.parent / "state"))
-    found = flags_of(load(small), target, given, 2, streaming, "weir-x", state, more.get("at"))
+    found = flags_of(
+        load(small).engine, target, given, 2, streaming, "weir-x", state, more.get("at")
+    )
     return {name: value for name, _, value in (flag[2:].partition("=") for flag in found)}
 
 
@@ -77,9 +79,9 @@ def test_an_embedded_flink_tells_of_itself_to_this_machine_only(small: Path) -> 
 
 def test_a_cluster_that_does_not_answer_is_refused(small: Path) -> None:
     with pytest.raises(ConfigError, match="does not answer"):
-        parallelism_of(CLUSTER, load(small))
-    assert parallelism_of(FlinkTarget(parallelism=3), load(small)) == 3
-    assert parallelism_of(FlinkTarget(), load(small, ["engine.parallelism=5"])) == 5
+        parallelism_of(CLUSTER, load(small).engine)
+    assert parallelism_of(FlinkTarget(parallelism=3), load(small).engine) == 3
+    assert parallelism_of(FlinkTarget(), load(small, ["engine.parallelism=5"]).engine) == 5
 
 
 class Slots(BaseHTTPRequestHandler):
@@ -103,9 +105,9 @@ def test_slots_that_become_free_are_waited_for(small: Path) -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         cluster = FlinkTarget(f"127.0.0.1:{server.server_port}")
         Slots.answers = 0
-        assert parallelism_of(cluster, load(small)) == 2
+        assert parallelism_of(cluster, load(small).engine) == 2
         with pytest.raises(ConfigError, match="needs 3 free slots and the cluster has 2"):
-            parallelism_of(replace(cluster, parallelism=3), load(small), patience=0.1)
+            parallelism_of(replace(cluster, parallelism=3), load(small).engine, patience=0.1)
         server.shutdown()
 
 

@@ -279,7 +279,8 @@ def test_the_plan_warns_of_sinks_that_hold_nothing_back(weir: Weir, job: Path, s
     assert sum("publishes releases as they are made" in line for line in warned) == 1
     assert "as they are made" not in weir("plan", job).stdout
     stream = "source={pubsub: {subscription: projects/p/subscriptions/s}}"
-    assert as_they_go(load(job, [f"sink={sink}", stream])) == ()
+    streamed = load(job, [f"sink={sink}", stream])
+    assert as_they_go(streamed.source, streamed.sink) == ()
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])

@@ -28,7 +28,7 @@ def said(job: Path, *sets: str) -> tuple[str, str]:
     config = load(job, sets)
     made, note = beside(config, plan_of(config))
     assert made.sink is not None
-    return Path(str(made.sink.path)).name, note or ""
+    return Path(str(made.sink.place)).name, note or ""
 
 
 def test_the_next_free_folder_is_taken_and_a_secret_kept_costs_nothing(

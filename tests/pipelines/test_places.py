@@ -24,13 +24,14 @@ def test_dead_letters_and_releases_do_not_share_a_folder(small: Path, spelling: 
     (here / "link").symlink_to(here / "out")
     job = load(small, [f"dead_letters.csv={spelling.format(here=here)}"])
     with pytest.raises(ConfigError, match=r"dead_letters\.csv.*only operators") as caught:
-        refuse_mixed(job)
+        refuse_mixed(job.dead_letters, job.sink)
     assert "out" in caught.value.remedy
 
 
 @pytest.mark.parametrize("spelling", ["dead", "out-dead", "output", "gs://bucket/out"])
 def test_a_folder_beside_it_is_theirs(small: Path, spelling: str) -> None:
-    refuse_mixed(load(small, [f"dead_letters.csv={spelling}"]))
+    job = load(small, [f"dead_letters.csv={spelling}"])
+    refuse_mixed(job.dead_letters, job.sink)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,8 @@ def test_one_folder_has_one_spelling(tmp_path: Path) -> None:
 
 
 def test_a_topic_is_no_folder(small: Path) -> None:
-    refuse_mixed(load(small, ["dead_letters={pubsub: projects/p/topics/dead}"]))
+    job = load(small, ["dead_letters={pubsub: projects/p/topics/dead}"])
+    refuse_mixed(job.dead_letters, job.sink)
 
 
 def test_plan_refuses_it_too_and_cares_for_nothing_else_in_the_folder(

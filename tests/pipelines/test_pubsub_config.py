@@ -11,7 +11,6 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from pipelines.config.job import JobConfig, loads
-from pipelines.graph import build
 from pipelines.sources.pubsub import PubSubSource
 from tests.pipelines.conftest import SMALL
 from transforms.runtime.stream_time import PRESENT
@@ -94,7 +93,7 @@ def test_dataflow_gets_its_own_connector(runner: str) -> None:
 def test_topics_take_releases_and_dead_letters() -> None:
     job = stream(f"sink={{pubsub: {TOPIC}, format: arrow}}", f"dead_letters={{pubsub: {TOPIC}}}")
     plan = Plan.from_config(job.plan_config())
-    assert isinstance(build.sink_of(job, plan), PublishReleases)
-    assert isinstance(build.dead_sink_of(job), PublishDead)
-    assert job.sink is not None and job.sink.path is None
-    assert job.dead_letters is not None and job.dead_letters.path is None
+    assert job.sink is not None and job.dead_letters is not None
+    assert isinstance(job.sink.open(plan), PublishReleases)
+    assert isinstance(job.dead_letters.open(), PublishDead)
+    assert job.sink.place is None and job.dead_letters.place is None

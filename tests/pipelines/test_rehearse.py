@@ -13,8 +13,8 @@ import pytest
 from examples.stack.stack import Stack
 from pipelines.config.job import load
 from pipelines.feed.synthetic import Shares
-from pipelines.graph import build
 from pipelines.graph.circumstances import plan_under
+from pipelines.graph.secrets import rotation_of, secret_of
 from pipelines.run import run
 from pipelines.run.rehearse import NOTE, made_up, rehearse
 from tests.pipelines.conftest import SMALL, Weir
@@ -109,10 +109,10 @@ def test_nothing_of_the_config_is_left_that_a_rehearsal_could_write_to_or_read(
 ) -> None:
     config = config_of(tmp_path, SECRETS[0], "dead_letters: {csv: dead/}")
     made = made_up(load(config), tmp_path / "place", tmp_path / "folder")
-    assert made.secret is None and made.dead_letters is None and build.secret_of(made) is None
-    assert build.rotation_of(made, plan_under(made)) == ()
+    assert made.secret is None and made.dead_letters is None and secret_of(made.secret) is None
+    assert rotation_of(made.secret, plan_under(made)) == ()
     assert made.source is not None and Path(str(made.source.path)).parent == tmp_path / "place"
-    assert made.sink is not None and made.sink.path == str(tmp_path / "folder")
+    assert made.sink is not None and made.sink.place == str(tmp_path / "folder")
 
 
 def test_a_rehearsal_has_a_folder_of_its_own(

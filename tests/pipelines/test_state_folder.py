@@ -11,8 +11,8 @@ import pytest
 
 from dpcore.errors import ConfigError
 from pipelines.config.job import JobConfig, load
-from pipelines.graph import build
 from pipelines.graph.checks import plan_of
+from pipelines.graph.secrets import rotation_of, secret_of
 from pipelines.run.run import refuse_restart
 from pipelines.runners.state_folder import LATEST, StateFolder
 
@@ -33,10 +33,10 @@ def config(small: Path) -> Path:
 
 def begin(config: Path, *sets: str) -> tuple[StateFolder, JobConfig]:
     job = load(config, sets)
-    plan, state = plan_of(job), StateFolder.of(job)
-    secret = build.secret_of(job)
+    plan, state = plan_of(job), StateFolder.of(job.state_folder)
+    secret = secret_of(job.secret)
     assert secret is not None
-    state.begin(job, plan, [(0, secret), *build.rotation_of(job, plan)])
+    state.begin(plan, [(0, secret), *rotation_of(job.secret, plan)])
     return state, job
 
 
@@ -104,16 +104,16 @@ def test_a_rotation_may_be_added_and_then_stays(config: Path) -> None:
 
 def test_a_secret_that_only_workers_can_read_is_left_to_them(config: Path) -> None:
     job = load(config, ["secret={env: WEIR_NOT_HERE}"])
-    secret = build.secret_of(job)
+    secret = secret_of(job.secret)
     assert secret is not None
-    assert StateFolder.of(job).begin(job, plan_of(job), [(0, secret)]) is False
+    assert StateFolder.of(job.state_folder).begin(plan_of(job), [(0, secret)]) is False
 
 
 def test_latest_is_the_newest_whole_checkpoint_or_savepoint(config: Path) -> None:
     state, job = begin(config)
     with pytest.raises(ConfigError, match="finds no checkpoint"):
         state.resolve(LATEST)
-    refuse_restart(job, state, None)
+    refuse_restart(job.sink, state, None)
     checkpoint(state, "checkpoints/1a/chk-9", 30)
     newer = checkpoint(state, "checkpoints/1a/chk-10", 20)
     (Path(state.path) / "checkpoints/1a/chk-11").mkdir()
@@ -125,8 +125,8 @@ def test_latest_is_the_newest_whole_checkpoint_or_savepoint(config: Path) -> Non
     with pytest.raises(ConfigError, match="_metadata"):
         state.resolve(str(config.parent))
     with pytest.raises(ConfigError, match="Add --resume"):
-        refuse_restart(job, state, None)
-    refuse_restart(job, state, saved.as_uri())
+        refuse_restart(job.sink, state, None)
+    refuse_restart(job.sink, state, saved.as_uri())
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_latest_is_the_newest_whole_checkpoint_or_savepoint(config: Path) -> Non
 def test_rotations_begin_at_ticks_in_order(config: Path, rotate: str, says: str) -> None:
     job = load(config, [f"secret.rotate={rotate}"])
     with pytest.raises(ConfigError, match=says):
-        build.rotation_of(job, plan_of(job))
+        rotation_of(job.secret, plan_of(job))
     ok = load(config, ["secret.rotate=[{from: 2024-01-01T05:00:00Z, kubernetes: weir/key}]"])
-    ((tick, secret),) = build.rotation_of(ok, plan_of(ok))
+    ((tick, secret),) = rotation_of(ok.secret, plan_of(ok))
     assert tick == 5 and secret.kubernetes == "weir/key"

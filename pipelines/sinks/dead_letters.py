@@ -1,0 +1,83 @@
+"""Where refused events are listed: source, position, field and reason, never content."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from pipelines.doors.door import Door, check_name
+
+
+class DeadLetters(Door):
+    """Where dead letters go. A subclass states ``kind``, has a field of that name, and opens."""
+
+    role: ClassVar[str] = "dead_letters"
+
+    @abstractmethod
+    def open(self) -> Any:
+        """The PTransform that takes dead letters."""
+
+    @property
+    def place(self) -> str | None:
+        """Its folder; None where it is none."""
+        return None
+
+
+class DeadFolder(DeadLetters):
+    """A folder of files of one format."""
+
+    @property
+    def place(self) -> str:
+        return str(self.value)
+
+    def open(self) -> Any:
+        from transforms.sinks.dead_letters import WriteDead
+
+        return WriteDead(self.place, self.kind)
+
+
+class DeadParquet(DeadFolder):
+    """Folder of Parquet files."""
+
+    kind: ClassVar[str] = "parquet"
+    paths: ClassVar[tuple[str, ...]] = ("parquet",)
+
+    parquet: str = Field(description="Folder of Parquet files.", examples=["dead/"])
+
+
+class DeadCsv(DeadFolder):
+    """Folder of CSV files."""
+
+    kind: ClassVar[str] = "csv"
+    paths: ClassVar[tuple[str, ...]] = ("csv",)
+
+    csv: str = Field(description="Folder of CSV files.", examples=["dead/"])
+
+
+class DeadNdjson(DeadFolder):
+    """Folder of JSON-lines files."""
+
+    kind: ClassVar[str] = "ndjson"
+    paths: ClassVar[tuple[str, ...]] = ("ndjson",)
+
+    ndjson: str = Field(description="Folder of JSON-lines files.", examples=["dead/"])
+
+
+class DeadTopic(DeadLetters):
+    """A Pub/Sub topic."""
+
+    kind: ClassVar[str] = "pubsub"
+
+    pubsub: str = Field(description="A Pub/Sub topic.", examples=["projects/acme/topics/dead"])
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_name("pubsub", self.pubsub, "topics")
+        return self
+
+    def open(self) -> Any:
+        from transforms.sinks.dead_letters import PublishDead
+
+        return PublishDead(self.pubsub)

@@ -1,0 +1,119 @@
+"""Sinks that are folders of files: what is held back, gone on from, published and completed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from pipelines.sinks.sink import Secrets, Sink
+
+
+class Folder(Sink):
+    """A folder, or a bucket that Beam's FileSystems know, of files of one format."""
+
+    @property
+    def place(self) -> str:
+        return str(self.value)
+
+    def at(self, folder: str) -> Sink:
+        return self.model_copy(update={self.kind: folder})
+
+    def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
+        from transforms.sinks.transforms import WriteFolder
+
+        return WriteFolder(plan, self.place, self.kind, self.every, hold, self.layout)
+
+    def holds(self, here: bool) -> bool:
+        return True
+
+    def has_results(self) -> bool:
+        from transforms.sinks import place
+
+        return place.has_results(self.place)
+
+    def check_plan(self, plan: Plan) -> bool:
+        from pipelines.results import plan_file
+        from transforms.sinks import place
+
+        plan_file.refuse_other_results(self.place, plan, self.field)
+        begun = place.check(self.place, plan.layout, self.field)
+        if begun:
+            plan_file.refuse_other_layout(self.place, self.layout)
+        return begun
+
+    def check(self, plan: Plan, secrets: Secrets) -> None:
+        if self._is_new():  # without Beam
+            return
+        from pipelines.results import secret_marks
+        from transforms.sinks import place
+
+        if not self.check_plan(plan):
+            return
+        if not secrets or secrets[0][1].is_fresh:
+            place.refuse_fresh(self.place, self.field)
+        else:
+            marks = secret_marks.whole(secrets, plan)
+            secret_marks.refuse_other(self.place, self.field, marks, plan)
+
+    def _is_new(self) -> bool:
+        """Whether a folder on this machine is not there yet, or empty."""
+        if "://" in self.place:
+            return False
+        folder = Path(self.place)
+        return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+
+    def prepare(self, plan: Plan, secrets: Secrets, hold: bool) -> bool:
+        """Writes ``_plan.json`` and the marks of the secrets."""
+        from pipelines.results import plan_file, secret_marks
+        from transforms.sinks import place
+
+        self.check(plan, secrets)
+        told = plan_file.plan_json(plan) | {plan_file.LAYOUT: self.layout}
+        begun = place.prepare(self.place, told, self.field)
+        if secrets:
+            secret_marks.keep(self.place, self.field, secret_marks.whole(secrets, plan))
+        if hold:
+            place.make_held(self.place)
+        return begun
+
+    def is_written(self, plan: Plan) -> bool | None:
+        from transforms.sinks import place
+
+        if plan.clock.ticks is None:
+            return False
+        return set(self._files(plan)) <= set(place.names(self.place))
+
+    def finish(self, plan: Plan, held: bool) -> None:
+        from transforms.sinks.held import publish, twice
+
+        publish(self.place, self._files(plan) if held else [], twice(plan))
+
+    def publish(self, plan: Plan) -> int:
+        from transforms.sinks import held
+
+        self.check_plan(plan)
+        wanted = self._files(plan)
+        absent = held.missing(self.place, wanted)
+        if len(absent) == len(wanted):
+            raise ConfigError(
+                "--publish",
+                self.place,
+                f"finds nothing that is held back there, in files of {self.every:,} ticks: run "
+                "without --publish first, and give the same --set as then.",
+            )
+        if absent:
+            raise ConfigError(
+                "--publish",
+                self.place,
+                f"finds a run that is not over: {len(absent):,} of {len(wanted):,} files are "
+                "missing. The same command without --publish goes on with it.",
+            )
+        return held.publish(self.place, wanted, held.twice(plan))
+
+    def _files(self, plan: Plan) -> list[str]:
+        """Names of all files of a plan's releases."""
+        from transforms.sinks.transforms import files_of
+
+        return files_of(plan, self.every, self.kind)

@@ -1,0 +1,34 @@
+"""Releases as messages of a Pub/Sub topic."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dpcore.plan import Plan
+from pipelines.doors.door import check_name
+from pipelines.sinks.sink import Sink
+
+
+class PubSubSink(Sink):
+    """A Pub/Sub topic."""
+
+    kind: ClassVar[str] = "pubsub"
+
+    pubsub: str = Field(description="A Pub/Sub topic.", examples=["projects/acme/topics/releases"])
+    format: Literal["ndjson", "arrow"] = Field(
+        default="ndjson",
+        description="What a message of releases holds: lines of JSON, or an Arrow stream.",
+        examples=["arrow"],
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_name("pubsub", self.pubsub, "topics")
+        return self
+
+    def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
+        from transforms.sinks.pubsub import PublishReleases
+
+        return PublishReleases(self.pubsub, plan, self.format, self.layout)

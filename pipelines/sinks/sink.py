@@ -1,0 +1,138 @@
+"""What every kind of sink is: a section of a job, and how releases are written."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dpcore.config.section import refusal
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from pipelines.doors.door import Door
+
+if TYPE_CHECKING:
+    from transforms.runtime.secret import SecretRef
+
+Secrets = Sequence[tuple[int, "SecretRef"]]
+"""References to the secrets of a run, each with its first tick; none where a fresh one is drawn."""
+
+
+class Sink(Door):
+    """Where releases go.
+
+    A subclass states ``kind``, has a field of its kind's name, and opens itself. What is no folder
+    publishes releases as they are made, keeps nothing to go on from, and cannot be looked into.
+    """
+
+    role: ClassVar[str] = "sink"
+    needs_screen: ClassVar[bool] = False
+    """Whether somebody must look at the machine that runs the job."""
+
+    layout: Literal["flat", "packed"] = Field(
+        default="flat",
+        description="flat: a row for each number, with its label, index and 95 % band. packed: a "
+        "row for each vector, with lists of numbers, as earlier versions wrote it.",
+        examples=["packed"],
+    )
+    every: int = Field(
+        default=128, description="Ticks that one file covers, at most.", examples=[128]
+    )
+
+    @model_validator(mode="after")
+    def _check_every(self) -> Self:
+        if self.every < 1:
+            raise refusal("every", self.every, "must be a whole number of ticks, 1 or more.")
+        return self
+
+    @abstractmethod
+    def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
+        """The PTransform that takes releases. Beam is imported here, because it takes seconds.
+
+        Args:
+          plan: of the releases. hold: whether they wait for ``finish``, where that is possible.
+          here: whether workers are in this process.
+        """
+
+    @property
+    def place(self) -> str | None:
+        """Its folder; None where it is none."""
+        return None
+
+    @property
+    def named(self) -> str:
+        """Where releases are, in words."""
+        return self.place or f"{self.kind} {self.value}"
+
+    def at(self, folder: str) -> Sink | None:
+        """The same in another folder; None where it is none."""
+        return None
+
+    def holds(self, here: bool) -> bool:
+        """Whether releases of a run over files can wait until it is known what was refused.
+
+        Args:
+          here: whether workers are in this process.
+        """
+        return False
+
+    def has_results(self) -> bool:
+        """Whether releases are there already, as far as it can be looked into."""
+        return False
+
+    def check_plan(self, plan: Plan) -> bool:
+        """Refuses a place that is finished, foreign or of another layout; writes nothing.
+
+        Returns:
+          Whether a run of this plan began it.
+
+        Raises:
+          ConfigError: names the field of its kind, or ``sink.layout``.
+        """
+        return False
+
+    def check(self, plan: Plan, secrets: Secrets) -> None:
+        """As ``check_plan``, and refuses one that was begun under another secret.
+
+        Raises:
+          ConfigError: names the field of its kind, or ``secret``.
+        """
+
+    def prepare(self, plan: Plan, secrets: Secrets, hold: bool) -> bool:
+        """Makes ready for a run, before any data are read: the plan is there first.
+
+        Returns:
+          Whether an earlier run of this plan began, so that this one goes on.
+
+        Raises:
+          ConfigError: see ``check``.
+        """
+        return False
+
+    def is_written(self, plan: Plan) -> bool | None:
+        """Whether every tick of the clock is there; None where it cannot be looked into."""
+        return None
+
+    def finish(self, plan: Plan, held: bool) -> None:
+        """Publishes what waits, and marks the results as complete.
+
+        Raises:
+          WeirError: something else is there already.
+        """
+
+    def publish(self, plan: Plan) -> int:
+        """Publishes what an earlier run held back. Returns how many files.
+
+        Raises:
+          ConfigError: names ``--publish``: nothing is held, or the run is not over.
+        """
+        raise ConfigError(
+            "--publish",
+            None,
+            f"is for runs over files into a folder; {self.field} holds nothing back for later.",
+        )
+
+
+__all__ = ["Secrets", "Sink"]

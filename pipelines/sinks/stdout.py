@@ -1,0 +1,39 @@
+"""Releases on the screen."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from dpcore.plan import Plan
+from pipelines.sinks.sink import Secrets, Sink
+
+
+class StdoutSink(Sink):
+    """A table on standard output."""
+
+    kind: ClassVar[str] = "stdout"
+    needs_screen: ClassVar[bool] = True
+
+    stdout: Literal[True] = Field(description="true: a table on standard output.", examples=[True])
+
+    def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
+        from transforms.sinks.transforms import WriteTable
+
+        return WriteTable(plan, self.every, hold and here, self.layout)
+
+    def holds(self, here: bool) -> bool:
+        return here
+
+    def prepare(self, plan: Plan, secrets: Secrets, hold: bool) -> bool:
+        """Forgets what an earlier run in this process did not show."""
+        from transforms.sinks.transforms import forget_held
+
+        forget_held()
+        return False
+
+    def finish(self, plan: Plan, held: bool) -> None:
+        from transforms.sinks.transforms import print_held
+
+        print_held()
