@@ -3,8 +3,8 @@
     python -m benchmarks.many_keys [--keys 10000] [--ticks 1000]
 
 Every key releases at every tick, whether or not it has events: 10,000 keys over 1,000 ticks are ten
-million rows, noised, sorted and written as Parquet by one process. Peer, in the same run: numpy
-draws as many Gaussians, adds them up per key, and pyarrow writes key, tick and value only. Writes
+million rows, noised, sorted and written as Parquet by one process, flat and packed. Peer, in the
+same run: numpy draws as many Gaussians, adds them up per key, and pyarrow writes key, tick and value only. Writes
 benchmarks/results/many_keys.csv.
 """
 
@@ -41,11 +41,11 @@ key: {{column: k, declared: [{keys}]}}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1m, end: {end}}}
 privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 256}}
 aggregates: {{events: {{count: events}}}}
-sink: {{parquet: {out}, every: 128}}
+sink: {{parquet: {out}, every: 128, layout: {layout}}}
 """
 
 
-def job_of(folder: Path, keys: int, ticks: int) -> JobConfig:
+def job_of(folder: Path, keys: int, ticks: int, layout: str) -> JobConfig:
     """The config, and a small file of events."""
     rng = np.random.default_rng(1)
     names = [f"k{i:06d}" for i in range(keys)]
@@ -56,7 +56,11 @@ def job_of(folder: Path, keys: int, ticks: int) -> JobConfig:
     end = np.datetime64(START + ticks * MINUTE, "us")
     return loads(
         CONFIG.format(
-            file=folder / "events.parquet", keys=", ".join(names), end=f"{end}Z", out=folder / "out"
+            file=folder / "events.parquet",
+            keys=", ".join(names),
+            end=f"{end}Z",
+            out=folder / layout,
+            layout=layout,
         )
     )
 
@@ -93,22 +97,25 @@ def main() -> None:
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="weir-keys-"))
     cells = args.keys * args.ticks
+    found = []
     try:
-        job = job_of(folder, args.keys, args.ticks)
-        plan = Plan.from_config(job.plan_config())
-        began = time.perf_counter(), time.process_time()
-        weir(job, plan)
-        wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
-        rows = sum(pq.read_metadata(f).num_rows for f in (folder / "out").glob("*.parquet"))
-        assert rows == cells, (rows, cells)
+        for layout in ("flat", "packed"):
+            job = job_of(folder, args.keys, args.ticks, layout)
+            plan = Plan.from_config(job.plan_config())
+            began = time.perf_counter(), time.process_time()
+            weir(job, plan)
+            wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
+            rows = sum(pq.read_metadata(f).num_rows for f in (folder / layout).rglob("*.parquet"))
+            assert rows == cells, (rows, cells)
+            found.append((f"weir, {layout}", cells / wall, cpu))
         began = time.perf_counter(), time.process_time()
         numpy_peer(folder, args.keys, args.ticks)
         peer, peer_cpu = time.perf_counter() - began[0], time.process_time() - began[1]
     finally:
         shutil.rmtree(folder)
-    found = [("weir", cells / wall, cpu), ("numpy", cells / peer, peer_cpu)]
+    found.append(("numpy", cells / peer, peer_cpu))
     for who, rate, seconds in found:
-        print(f"{who:6} {rate / 1e6:7.3f} M key-ticks/s, {seconds:.2f} s of CPU, {cells:,} rows")
+        print(f"{who:12} {rate / 1e6:7.3f} M key-ticks/s, {seconds:.2f} s of CPU, {cells:,} rows")
     RESULTS.mkdir(exist_ok=True)
     with open(RESULTS / "many_keys.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
