@@ -67,7 +67,7 @@ def made_up(job: JobConfig, place: Path, folder: Path) -> JobConfig:
     """
     form = "csv" if job.source is None else job.source.form
     sink = None if job.sink is None else job.sink.at(str(folder))
-    every = {} if job.sink is None else {"every": job.sink.every}
+    like = {} if job.sink is None else {"every": job.sink.every, "layout": job.sink.layout}
     clock = job.clock
     if clock.end is None:
         first = clock.to_clock()
@@ -75,7 +75,7 @@ def made_up(job: JobConfig, place: Path, folder: Path) -> JobConfig:
         clock = clock.model_copy(update={"end": end})
     changed = {
         "source": source_of(form, str(place / f"events.{form}")),
-        "sink": sink or ParquetSink(parquet=str(folder), **every),
+        "sink": sink or ParquetSink(parquet=str(folder), **like),
         "clock": clock,
         "secret": None,
         "dead_letters": None,

@@ -114,6 +114,8 @@ def test_the_budget_is_kept_and_used(name: str, relation: str) -> None:
 def test_what_is_described_is_what_is_released(name: str) -> None:
     made = plan(name)
     infos = made.program.describe(np.arange(TICKS))
+    at_one_tick = made.program.describe(np.zeros(1, dtype=np.int64))
+    assert [info.labels for info in at_one_tick] == [info.labels for info in infos]
     for one in simulate(made, events(), SECRET):
         assert [(r.name, r.over) for r in one.released] == [(i.name, i.over) for i in infos]
         for release, info in zip(one.released, infos, strict=True):
