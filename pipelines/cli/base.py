@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from dpcore.errors import ConfigError, WeirError
+from pipelines.cli.logs import discreet
 
 REFUSED, FAILED, STOPPED = 2, 1, 130
 
@@ -20,7 +21,8 @@ class Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with discreet(bool(ctx.params.get("debug"))):
+                return super().invoke(ctx)
         except ConfigError as error:
             _say(ctx, f"weir: refused: {error}", error)
             ctx.exit(REFUSED)

@@ -154,10 +154,11 @@ def report(
       weir report out/ --holdout public.csv
     """
     from pipelines.report.report import report as draw
-    from pipelines.terminal import console
+    from pipelines.terminal import console, heading
 
     made = draw(directory, out, keys or None, names or None, png_only, holdout)
     shown = console()
+    shown.print(heading(made.caption))
     shown.print(made.table)
     for path in (made.png, made.html):
         if path is not None:

@@ -68,7 +68,8 @@ _EPOCHS = {
 }
 _TIME_NAME = re.compile(r"(?i)time|date|day|stamp|(^|_)(ts|at|when)$|dt")
 _ID_NAME = re.compile(
-    r"(?i)^(id|uuid|guid)$|(event|purchase|order|transaction|message|trip|row).?id$"
+    r"(?i)^(id|uuid|guid)$|(event|purchase|order|transaction|message|trip|row|visit|ride|"
+    r"booking|payment|record).?id$"
 )
 _UNIT_NAME = re.compile(r"(?i)(user|customer|client|person|member|patient|account|device).?(id)?$")
 _KEY_NAME = re.compile(

@@ -28,12 +28,14 @@ class ReportPaths:
     Attributes:
       png: the picture.
       html: the page; None if only the picture was asked for.
+      caption: what the table shows; apart from it, as a narrow table would fold it.
       table: last values with the half width of their 95 % band.
       note: one line on what is missing from the run, or "".
     """
 
     png: Path
     html: Path | None
+    caption: str
     table: Table
     note: str
 
@@ -79,16 +81,14 @@ def report(
     if not png_only:
         page = folder / "report.html"
         page.write_text(report_html.page(data, held), encoding="utf-8")
-    return ReportPaths(png, page, summary(data), words.unfinished(run))
+    return ReportPaths(png, page, words.last_caption(data), summary(data), words.unfinished(run))
 
 
 def summary(data: ReportData) -> Table:
     """The last values as a table for a terminal: single numbers, as many as its width holds."""
     head, body = words.last_values(data)
     single = [0, *(i for i, title in enumerate(head) if i and len(title) == 2)]
-    table = Table(
-        title=words.last_caption(data), box=SIMPLE_HEAD, title_justify="left", pad_edge=False
-    )
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     shown = [
         [Text(first), *(_cell(*pair) for pair in values)] for first, values in body[:ROWS_SHOWN]
     ]

@@ -10,6 +10,7 @@ from dpcore.plan import Plan
 from pipelines.config.job import JobConfig
 from pipelines.config.sections import needed
 from pipelines.results.result import Result
+from pipelines.terminal import count
 
 
 def publish(job: JobConfig, plan: Plan) -> Result:
@@ -37,5 +38,5 @@ def publish(job: JobConfig, plan: Plan) -> Result:
         counters={},
         seconds=time.monotonic() - began,
         fresh_secret=False,
-        notes=(f"{moved:,} files were held back and are published now.",),
+        notes=(f"Held back until now, and published: {count(moved, 'file')}.",),
     )

@@ -100,8 +100,6 @@ def run(
     if runner == "direct":
         secret.resolve()  # a secret that cannot be read is refused before anything starts
     out = console(stderr=True)
-    if fresh and not rehearsal:
-        _log.warning(FRESH)
     on_flink = None
     if runner == "flink":
         from pipelines.runners.flink import FlinkRun
@@ -126,6 +124,8 @@ def run(
     build.build(pipeline, plan, job, secret, here=runner == "direct")
     if build.prepare(job, plan, secret):
         said.append("Went on from the files of an earlier run.")
+    if fresh and not rehearsal:
+        _log.warning(FRESH)
     tally.reset()
     began = time.monotonic()
     watch = Watch(tally.snapshot)

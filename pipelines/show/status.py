@@ -163,7 +163,9 @@ def look(place: str | None, master: str | None) -> list[dict[str, Any]]:
         return found
     if place is None:
         raise ConfigError(
-            "status", None, "needs a folder of results, a folder of checkpoints or --flink-master."
+            "PLACE",
+            "",
+            "is missing: a folder of results or of checkpoints, or --flink-master.",
         )
     state = StateFolder.of(place)
     noted = state.running()

@@ -48,7 +48,10 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
         hidden = hidden_keys(run)
         if hidden:
             out.print(Text(f"  and {count(hidden, 'more key')}", style="dim"))
-    shown = [(n, result.counters[n]) for n in COUNTERS if result.counters.get(n)]
+    # A run that released something tells that it read nothing; one that published reads nothing.
+    told = {"events": 0} if result.counters.get("ticks_released") else {}
+    counts = {**told, **{name: n for name, n in result.counters.items() if n}}
+    shown = [(name, counts[name]) for name in COUNTERS if name in counts]
     if shown:
         out.print(heading("For the operator only: private counts, not to be passed on"))
         rows_ = table("", "", right=("",))

@@ -65,17 +65,29 @@ class Folder(Sink):
         return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
 
     def prepare(self, plan: Plan, secrets: Secrets, hold: bool) -> bool:
-        """Writes ``_plan.json`` and the marks of the secrets."""
+        """Writes ``_plan.json`` and the marks of the secrets.
+
+        Raises:
+          ConfigError: see ``check``; or the folder cannot be written to.
+        """
         from pipelines.results import plan_file, secret_marks
         from transforms.sinks import place
 
         self.check(plan, secrets)
         told = plan_file.plan_json(plan) | {plan_file.LAYOUT: self.layout}
-        begun = place.prepare(self.place, told, self.field)
-        if secrets:
-            secret_marks.keep(self.place, self.field, secret_marks.whole(secrets, plan))
-        if hold:
-            place.make_held(self.place)
+        try:
+            begun = place.prepare(self.place, told, self.field)
+            if secrets:
+                secret_marks.keep(self.place, self.field, secret_marks.whole(secrets, plan))
+            if hold:
+                place.make_held(self.place)
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise ConfigError(
+                self.field,
+                self.place,
+                f"cannot be written to ({why}): give a folder that you may fill.",
+            ) from None
         return begun
 
     def is_written(self, plan: Plan) -> bool | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -215,3 +216,23 @@ def test_a_secret_in_the_wrong_place_is_never_quoted(
     assert refused.exit_code == 2 and "secret" in refused.stderr
     assert SECRET[:16] not in refused.stderr + refused.stdout
     assert not (small.parent / "out").exists()
+
+
+@pytest.mark.parametrize("words", [("status", "out"), ("report", "out"), ("schema",)])
+def test_no_command_lets_libraries_talk(
+    weir: Weir, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    command = main.commands[words[0]]
+    assert command.callback is not None
+
+    def noisy(**_: object) -> None:
+        logging.warning("PRIVATE: not there")
+
+    monkeypatch.setattr(command, "callback", noisy)
+    result = weir(*words)
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_status_of_nothing_says_what_it_needs(weir: Weir) -> None:
+    result = weir("status")
+    assert result.exit_code == 2 and "PLACE" in result.stderr and "None" not in result.stderr

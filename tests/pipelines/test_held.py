@@ -144,7 +144,7 @@ def test_beyond_the_limit_nothing_is_published_until_it_is_said(weir: Weir, job:
     (job.parent / "secret.key").unlink()
     moved = weir("run", job, "--publish")
     assert moved.exit_code == 0, moved.output
-    assert "2 files were held back and are published now" in moved.stdout
+    assert "Held back until now, and published: 2 files." in moved.stdout
     assert "Last releases of shop" in moved.stdout
     assert files(out) == files(job.parent / "whole")
     assert weir("report", out, "--png-only").exit_code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,20 @@ def test_without_a_secret_it_says_what_that_means(weir: Weir, job: Path) -> None
     assert result.exit_code == 0
     assert "draws a fresh one" in result.stderr
     assert "costs as much again" in " ".join(result.stdout.split())
+
+
+def test_a_folder_that_cannot_be_made_is_refused(weir: Weir, job: Path) -> None:
+    (job.parent / "file").write_text("x")
+    result = weir("run", job, "--set", "sink.parquet=file/out", "--set", "secret=null")
+    assert result.exit_code == 2 and "fresh" not in result.stderr
+    assert "sink.parquet = " in result.stderr and "cannot be written to (Not a dir" in result.stderr
+
+
+def test_no_events_are_told(weir: Weir, job: Path) -> None:
+    header = (job.parent / "events.csv").read_text().split("\n")[0]
+    (job.parent / "events.csv").write_text(header + "\n")
+    result = weir("run", job)
+    assert result.exit_code == 0 and re.search(r" 0 +events read", result.stdout)
 
 
 def test_json(weir: Weir, job: Path) -> None:

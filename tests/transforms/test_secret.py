@@ -54,8 +54,9 @@ def test_a_file_that_others_can_read_is_warned_about(
     file.write_bytes(SECRET.hex().encode())
     file.chmod(0o644)
     with caplog.at_level(logging.WARNING):
-        SecretRef(file=str(file)).resolve()
-    assert "chmod 600" in caplog.text and SECRET.hex() not in caplog.text
+        for _ in range(3):
+            SecretRef(file=str(file)).resolve()
+    assert caplog.text.count("chmod 600") == 1 and SECRET.hex() not in caplog.text
 
 
 @pytest.mark.parametrize("text", [SECRET.hex(), SECRET.hex().upper(), base64.b64encode(b"?" * 32)])

@@ -14,6 +14,7 @@ import re
 import secrets
 import stat
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from dpcore.errors import SECRET_FORM, ConfigError
@@ -142,8 +143,14 @@ def _read_file(name: str) -> bytes:
     except OSError as error:
         raise ConfigError("secret.file", name, f"cannot be read: {error.strerror}.") from None
     if os.name == "posix" and mode & (stat.S_IRGRP | stat.S_IROTH):
-        _log.warning("secret.file %s can be read by others: run chmod 600 on it.", name)
+        _warn_of_readers(name)
     return content
+
+
+@lru_cache
+def _warn_of_readers(name: str) -> None:
+    """Once a process: every step that draws noise reads the secret."""
+    _log.warning("secret.file %s can be read by others: run chmod 600 on it.", name)
 
 
 def _read_mounted(name: str) -> bytes:
