@@ -4,8 +4,8 @@
 
 Every key releases at every tick, whether or not it has events: 10,000 keys over 1,000 ticks are ten
 million rows, noised, sorted and written as Parquet by one process, flat and packed. Peer, in the
-same run: numpy draws as many Gaussians, adds them up per key, and pyarrow writes key, tick and value
-only. Writes benchmarks/results/many_keys.csv.
+same run: numpy draws as many Gaussians, adds them up per key, and pyarrow writes key, tick and
+value only. Writes benchmarks/results/many_keys.csv.
 """
 
 from __future__ import annotations
