@@ -25,7 +25,7 @@ from scipy import fft
 from scipy.special import digamma
 
 from benchmarks.fit_tables import optimum
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.noise.noise import label
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.registry import CONTINUAL_SUMS
@@ -79,7 +79,7 @@ def build(
         overs=(over,),
         window=window,
         horizon=horizon,
-        budget=Loss("gdp", 1.0),
+        budget=PrivacyLoss("gdp", 1.0),
     )
 
 

@@ -25,8 +25,9 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from benchmarks.regret import Quadratics, best_in_hindsight
 from dpcore.accounting.calibrate import gdp_mu
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.simplex import Simplex
 from dpcore.leaves.rows import RowLeaf
@@ -36,7 +37,6 @@ from dpcore.models.online.conditional_gradient import ConditionalGradient
 from dpcore.models.online.follow_the_leader import FollowTheLeader
 from dpcore.models.online.implicit_descent import ImplicitDescent
 from dpcore.models.online.quadratic import triangle
-from dpcore.models.online.regret import Quadratics, best_in_hindsight
 from dpcore.models.online.ridge_leader import RidgeLeader
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.registry import CONTINUAL_SUMS
@@ -73,7 +73,7 @@ class Sum:
             overs=(None,),
             window=self.window,
             horizon=ticks,
-            budget=Loss("gdp" if self.noise == "gaussian" else "pure", 1.0),
+            budget=PrivacyLoss("gdp" if self.noise == "gaussian" else "pure", 1.0),
         )
 
     def factor(self, epsilon: float) -> float:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.geometry.balls import L1Ball
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.geometry.polytope import Polytope
@@ -75,7 +75,7 @@ def learner_of(name: str, shape: str, d: int) -> Learner:
         overs=(None,),
         window=WINDOW,
         horizon=None,
-        budget=Loss("gdp", 1 / UNIT),
+        budget=PrivacyLoss("gdp", 1 / UNIT),
     )
     return Learner(scaling, gradients, rule_of(name, shape, d), mechanism, 1, f"online.{name}")
 

@@ -50,12 +50,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.least_squares import least_squares
 from dpcore.accounting.calibrate import gdp_mu
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.models.erm.prefix import Prefix
 from dpcore.models.regression import accelerated
-from dpcore.models.regression.least_squares import least_squares
 from dpcore.models.regression.quadratic import PrivateQuadratic
 from dpcore.models.regression.ridge import ridge_for
 from dpcore.models.scaling import STEP

@@ -35,6 +35,10 @@ def _without_secrets(text: str) -> str:
     return re.sub(SECRET_FORM, "...", text)
 
 
+class UnknownField(ConfigError):
+    """A name in a config that is no field."""
+
+
 class CodecError(WeirError):
     """Stored state that does not belong to this plan or this version of the code."""
 

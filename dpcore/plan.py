@@ -16,20 +16,17 @@ from dpcore.accounting.circumstances import NONE, Circumstances
 from dpcore.accounting.guarantee import Copies, Expiration, Guarantee
 from dpcore.accounting.precision import UNEVEN, refuse_uneven, sparse_tail, unevenness
 from dpcore.accounting.statement import statement
-from dpcore.aggregates.choose import choose
 from dpcore.arrays import Ints
 from dpcore.canonical import canonical_value
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
 from dpcore.leaves.wide import LIMB
-from dpcore.models.notes import model_warnings
 from dpcore.plan_config import PlanConfig
 from dpcore.pricing.band import band_of
 from dpcore.pricing.price import Alternative
-from dpcore.pricing.question import FAR, LAST
-from dpcore.program import CAPACITY, Program
-from dpcore.registry import MODELS
+from dpcore.pricing.terms import FAR, LAST, Terms
+from dpcore.program import CAPACITY, OutputInfo, Program
 
 PLAN_VERSION = 1
 """Changes when the meaning of a field of the canonical plan does."""
@@ -65,7 +62,7 @@ class Plan:
         Raises:
           ConfigError: the config cannot be served.
         """
-        clock = config.clock.to_clock()
+        terms = config.terms()
         key = config.key
         keys = Keys.make(
             None if key is None else key.column,
@@ -73,20 +70,17 @@ class Plan:
             key is not None and key.observed_keys_are_public,
             config.blocks,
         )
-        if config.model is None:
-            program, alternatives = choose(config)
-        else:
-            program, alternatives = MODELS[config.model.algorithm].compile(config)
-        refuse_uneven(uneven(program), config.privacy.epsilon)
-        guarantee = guarantee_of(config, program, clock.ticks)
+        program, alternatives = config.algorithm.compile(terms)
+        refuse_uneven(uneven(program), terms.epsilon)
+        guarantee = guarantee_of(config, terms, program)
         return cls(
             config,
-            clock,
+            terms.clock,
             keys,
             program,
             guarantee,
             alternatives,
-            warnings_for(config, guarantee, clock.ticks, program),
+            warnings_for(config, guarantee, terms.horizon, program),
         )
 
     @classmethod
@@ -100,8 +94,13 @@ class Plan:
         Noise, digest and layout stay: circumstances say what the promise means, and change nothing
         that is released of the events that count.
         """
-        promised = guarantee_of(self.config, self.program, self.clock.ticks, circumstances)
+        promised = guarantee_of(self.config, self.config.terms(), self.program, circumstances)
         return replace(self, guarantee=promised, circumstances=circumstances)
+
+    def dp_event(self) -> Any:
+        """All that the plan releases within the window of an event's arrival, as one event of
+        ``dp_accounting``: composed adaptively already."""
+        return self.program.loss(self.guarantee.window).dp_event()
 
     @property
     def name(self) -> str:
@@ -111,7 +110,7 @@ class Plan:
     @property
     def algorithm(self) -> str:
         """What runs: aggregates, or the name of a learner."""
-        return "aggregates" if self.config.model is None else self.config.model.algorithm
+        return self.config.algorithm.name
 
     @property
     def band(self) -> float:
@@ -190,15 +189,23 @@ class Plan:
         )
         return grid.astype(np.int64)
 
+    @cached_property
+    def outputs(self) -> tuple[OutputInfo, ...]:
+        """What is released."""
+        return self.program.describe(self.ticks_to_look_at())
+
     def to_json(self) -> dict[str, Any]:
         """The fields of ``weir plan --json``."""
         promise = self.guarantee
-        outputs = self.program.describe(self.ticks_to_look_at())
+        algorithm = self.config.algorithm
+        columns = algorithm.columns_read()
         return {
             "name": self.name,
             "digest": self.digest,
             "layout": self.layout,
-            "algorithm": self.algorithm,
+            "algorithm": algorithm.name,
+            "reading": algorithm.reading._asdict(),
+            "model": None if columns is None else columns._asdict(),
             "guarantee": {
                 "epsilon": promise.epsilon,
                 "delta": promise.delta,
@@ -224,8 +231,9 @@ class Plan:
                     "sensitivity": out.sensitivity,
                     "stddev_worst": finite(out.stddev_worst),
                     "labels": list(out.labels),
+                    **algorithm.shown(out.name)._asdict(),
                 }
-                for out in outputs
+                for out in self.outputs
             ],
             "alternatives": [
                 {
@@ -261,64 +269,49 @@ def finite(value: float) -> float | None:
 
 
 def guarantee_of(
-    config: PlanConfig,
-    program: Program,
-    horizon: int | None,
-    circumstances: Circumstances = NONE,
+    config: PlanConfig, terms: Terms, program: Program, circumstances: Circumstances = NONE
 ) -> Guarantee:
     """The promise that the program keeps; never weaker than what the config asks.
 
     Raises:
       ConfigError: the program's loss exceeds the budget (a defect, caught before anything runs).
     """
-    privacy = config.privacy
-    window = privacy.window_ticks(config.clock.to_clock())
-    if window is not None and horizon is not None and window >= horizon:
-        window = None  # it covers the whole clock, and nothing is released after that
+    window, delta = terms.lasting, terms.delta
     loss = program.loss(window)
-    spent = loss.epsilon(privacy.delta)
-    if spent > privacy.epsilon * (1 + 1e-9):
+    spent = loss.epsilon(delta)
+    if spent > terms.epsilon * (1 + 1e-9):
         raise ConfigError(
-            "privacy.epsilon", privacy.epsilon, f"would be overspent by this plan ({spent:.6g})."
+            "privacy.epsilon", terms.epsilon, f"would be overspent by this plan ({spent:.6g})."
         )
     rows: list[Expiration] = []
     if window is None:
-        rows.append(Expiration(None, spent, privacy.delta))
+        rows.append(Expiration(None, spent, delta))
     else:
         for times in (1, 2, 10, 100):
-            after = program.loss(times * window).epsilon(privacy.delta)
-            rows.append(Expiration(times * window, after, privacy.delta))
+            after = program.loss(times * window).epsilon(delta)
+            rows.append(Expiration(times * window, after, delta))
     has_id = config.schema_.id is not None
     copies: tuple[Copies, ...] = ()
     if has_id and circumstances.id_horizon is not None:
         copies = tuple(
-            Copies(count, loss.of_group(count).epsilon(privacy.delta), privacy.delta)
-            for count in COPIES
+            Copies(count, loss.of_group(count).epsilon(delta), delta) for count in COPIES
         )
-    relation = privacy.relation
     text = statement(
-        relation,
+        terms.relation,
         window,
-        privacy.epsilon,
-        privacy.delta,
+        terms.epsilon,
+        delta,
         tuple(rows),
         has_id=has_id,
         keys_public=config.key is not None and config.key.observed_keys_are_public,
-        horizon=horizon,
+        horizon=terms.horizon,
         has_key=config.key is not None,
         has_unit=config.schema_.unit is not None,
         circumstances=circumstances,
         copies=copies,
     )
     return Guarantee(
-        privacy.epsilon,
-        privacy.delta,
-        privacy.unit or "event",
-        relation,
-        window,
-        tuple(rows),
-        text,
-        copies,
+        terms.epsilon, delta, terms.unit, terms.relation, window, tuple(rows), text, copies
     )
 
 
@@ -381,8 +374,7 @@ def warnings_for(
     if config.privacy.relation == "replace_one" and not may_vanish:
         is_public = "is public" if config.model is None else "is not covered by the promise"
         found.append(f"Under replace_one the number of events per key and tick {is_public}.")
-    if config.model is not None:
-        found.extend(model_warnings(config.model, program))
+    found.extend(config.algorithm.warnings(program))
     if horizon is None and promise.window is None:
         found.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
     return tuple(found)

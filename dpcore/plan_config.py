@@ -7,26 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from dpcore.aggregates.config import Aggregate
+from dpcore.aggregates.algorithm import AggregatesAlgorithm
+from dpcore.aggregates.config import AnyAggregate
+from dpcore.algorithm import Algorithm
 from dpcore.config import yaml
 from dpcore.config.event import Key, Schema, TimeColumn
 from dpcore.config.promise import ClockConfig, Privacy
-from dpcore.config.section import Section, refusal, validate
-from dpcore.models.config import ModelClip, ModelConfig
-from dpcore.registry import MODELS
+from dpcore.config.section import Says, Section, refusal, validate
+from dpcore.models.config import AnyModel
+from dpcore.pricing.best import SPLIT
+from dpcore.pricing.terms import Terms
+from dpcore.registry import CONTINUAL_SUMS
 
 __all__ = [
     "JOB_SECTIONS",
-    "Aggregate",
     "ClockConfig",
     "Key",
     "MechanismConfig",
-    "ModelClip",
-    "ModelConfig",
     "PlanConfig",
     "Privacy",
     "Schema",
@@ -42,6 +43,22 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _OUTPUT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}\Z")
 
 
+Buffers = Annotated[int, Field(ge=1, le=8), Says("must be a whole number from 1 to 8.")]
+Gamma = Annotated[float, Field(gt=0, allow_inf_nan=False), Says("must be a finite number above 0.")]
+
+
+Blocks = Annotated[
+    int,
+    Field(ge=1, le=MOST_BLOCKS),
+    Says(f"must be a power of two, like 16, and at most {MOST_BLOCKS}."),
+]
+
+
+def _sums(schema: dict[str, Any]) -> None:
+    """Names of the mechanisms, for the JSON Schema."""
+    schema["anyOf"][0]["enum"] = [*CONTINUAL_SUMS, SPLIT]
+
+
 class MechanismConfig(Section):
     """Which mechanism to use. All optional: the plan prices every one and takes the best."""
 
@@ -49,30 +66,23 @@ class MechanismConfig(Section):
         default=None,
         description="Name of a mechanism for running sums; `weir algorithms` lists them.",
         examples=["blt"],
+        json_schema_extra=_sums,
     )
     noise: Literal["gaussian", "discrete_gaussian", "k_norm"] | None = Field(
         default=None,
         description="gaussian (default), discrete_gaussian (integers, zCDP), k_norm (delta = 0).",
         examples=["gaussian"],
     )
-    buffers: int | None = Field(
+    buffers: Buffers | None = Field(
         default=None,
         description="Buffers of the BLT mechanism: more is more accurate and more state.",
         examples=[4],
     )
-    gamma: float | None = Field(
+    gamma: Gamma | None = Field(
         default=None,
         description="Merging tree: loss of a level beyond the window over that of the level below.",
         examples=[0.5],
     )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.buffers is not None and not 1 <= self.buffers <= 8:
-            raise refusal("buffers", self.buffers, "must be a whole number from 1 to 8.")
-        if self.gamma is not None and not 0 < self.gamma < float("inf"):
-            raise refusal("gamma", self.gamma, "must be a finite number above 0.")
-        return self
 
 
 class PlanConfig(Section):
@@ -81,6 +91,7 @@ class PlanConfig(Section):
     name: str = Field(
         description="Name of the release: letters, digits, dot, dash, underscore; at most 63.",
         examples=["shop"],
+        json_schema_extra={"pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},
     )
     schema_: Schema = Field(
         alias="schema", description="Names of the columns of an event.", examples=["{time: date}"]
@@ -103,12 +114,12 @@ class PlanConfig(Section):
         description="What is promised.",
         examples=["{epsilon: 1.0, delta: 1e-6, protect_for: 365d}"],
     )
-    aggregates: dict[str, Aggregate] = Field(
+    aggregates: dict[str, AnyAggregate] = Field(
         default_factory=dict,
         description="What is released: output name, then one aggregate.",
         examples=["{purchases: {count: events}}"],
     )
-    model: ModelConfig | None = Field(
+    model: AnyModel | None = Field(
         default=None,
         description="A model to release instead of aggregates; see `weir algorithms`.",
         examples=[
@@ -121,7 +132,7 @@ class PlanConfig(Section):
         description="Which mechanism; without it the plan chooses.",
         examples=["{continual_sum: blt}"],
     )
-    blocks: int | None = Field(
+    blocks: Blocks | None = Field(
         default=None,
         description="Number of blocks of keys, a power of two; changes speed, never a result.",
         examples=[16],
@@ -173,10 +184,8 @@ class PlanConfig(Section):
             raise refusal(
                 "aggregates", None, "is missing; write something like `purchases: {count: events}`."
             )
-        if self.blocks is not None and (self.blocks < 1 or self.blocks & (self.blocks - 1)):
+        if self.blocks is not None and self.blocks & (self.blocks - 1):
             raise refusal("blocks", self.blocks, "must be a power of two, like 16.")
-        if self.blocks is not None and self.blocks > MOST_BLOCKS:
-            raise refusal("blocks", self.blocks, f"must be at most {MOST_BLOCKS}.")
         return self
 
     @classmethod
@@ -195,15 +204,36 @@ class PlanConfig(Section):
         """YAML text -> config. Raises ConfigError."""
         return cls.from_dict(yaml.parse_mapping(text, variables))
 
+    @property
+    def algorithm(self) -> Algorithm:
+        """The section that is planned."""
+        return AggregatesAlgorithm(self.aggregates) if self.model is None else self.model
+
+    def terms(self) -> Terms:
+        """What every algorithm is told besides its own section.
+
+        Raises:
+          ConfigError: a window that is not a whole number of the clock's periods.
+        """
+        clock, mechanism = self.clock.to_clock(), self.mechanism
+        fixed = mechanism.model_dump(exclude={"continual_sum", "noise"}, exclude_none=True)
+        return Terms(
+            self.privacy.epsilon,
+            self.privacy.delta,
+            self.privacy.relation,
+            self.privacy.unit or "event",
+            self.privacy.window_ticks(clock),
+            clock,
+            # A neighbour's payload may be filtered out, or bear an arrival time that makes it late.
+            may_vanish=self.where is not None or self.schema_.arrival is not None,
+            continual_sum=mechanism.continual_sum,
+            noise=mechanism.noise,
+            options=tuple(sorted(fixed.items())),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values that give the same config again; fields at their defaults are left out."""
         data = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        if self.model is not None:  # its default differs
-            data["privacy"]["relation"] = self.privacy.relation
-            known = MODELS[self.model.algorithm]
-            for name in known.defaults:
-                data["model"][name] = getattr(self.model, name)
-            if known.takes("clip.gradient"):
-                clip = data["model"].get("clip", {})
-                data["model"]["clip"] = {**clip, "gradient": self.model.clip.gradient}
+        if self.model is not None:
+            data["privacy"]["relation"] = self.privacy.relation  # its default differs
         return data

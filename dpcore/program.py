@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
 
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, Ints, State
 from dpcore.noise.noise import NoiseOf as NoiseOf
 from dpcore.training import Training
@@ -112,14 +112,14 @@ class Program(Protocol):
     def init(self, n_keys: int) -> State:
         """State before the first tick; rows of keys that appear later start from this too."""
 
-    def step(self, state: State, leaves: Ints, noise: NoiseOf) -> tuple[State, tuple[Floats, ...]]:
-        """A stride. leaves: (n, K, D) int64 -> new state and noisy arrays, each (n, K, ...)
-        float64."""
+    def step(self, state: Any, leaves: Any, noise: NoiseOf) -> tuple[Any, tuple[Floats, ...]]:
+        """A stride. leaves: (n, K, D) int64, or a RowLeaf a tick -> new state and noisy arrays,
+        each (n, K, ...) float64."""
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """Post-processing only, stateless. ticks: (n,) int64 absolute."""
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` of its arrival."""
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:

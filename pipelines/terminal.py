@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from dpcore.words import bytes_text as bytes_text
+from dpcore.words import number as number
 
 NARROWEST = 100
 """Columns that output gets when it goes to a file or a pipe."""
@@ -40,35 +42,9 @@ def heading(text: str) -> Text:
     return Text(f"\n{text}", style="bold cyan")
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """A number for people: four significant digits, thousands separated."""
-    if value is None or math.isinf(value):
-        return "unbounded"
-    if math.isnan(value):
-        return "-"
-    if value == 0:
-        return "0"
-    size = abs(value)
-    if size >= 10**15 or size < 10**-5:
-        return f"{value:.{digits - 1}g}"
-    decimals = max(0, digits - 1 - math.floor(math.log10(size)))
-    text = f"{value:,.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
 def count(value: int, noun: str) -> str:
     """``1 tick``, ``365 ticks``, ``1,000 keys``."""
     return f"{value:,} {noun}{'' if value == 1 else 's'}"
-
-
-def bytes_text(size: int) -> str:
-    """``96 B``, ``4.0 kB``, ``1.2 MB``."""
-    amount = float(size)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000 or unit == "GB":
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    raise AssertionError
 
 
 def span(over: int | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from dpcore.accounting import calibrate
 from dpcore.errors import WeirError
@@ -14,7 +14,7 @@ Kind = Literal["gdp", "zcdp", "pure"]
 
 
 @dataclass(frozen=True)
-class Loss:
+class PrivacyLoss:
     """Privacy loss of one record against a set of releases.
 
     kind "gdp": value is mu of Gaussian DP; "zcdp": rho; "pure": epsilon. ``math.inf`` means no
@@ -36,7 +36,7 @@ class Loss:
             return calibrate.gdp_epsilon(self.value, delta)
         return calibrate.zcdp_epsilon(self.value, delta)
 
-    def of_group(self, size: int) -> Loss:
+    def of_group(self, size: int) -> PrivacyLoss:
         """Loss of ``size`` records that change together, wherever they lie.
 
         Going from one stream to the other a record at a time passes ``size`` pairs of neighbours,
@@ -44,18 +44,39 @@ class Loss:
         Sources: Dong, Roth, Su (2022), Theorem 2.14; Bun, Steinke (2016), Proposition 1.9.
         """
         times = size * size if self.kind == "zcdp" else size
-        return Loss(self.kind, self.value * times)
+        return PrivacyLoss(self.kind, self.value * times)
+
+    def dp_event(self) -> Any:
+        """The loss as an event of ``dp_accounting``, for other accountants to price.
+
+        mu-GDP is what one Gaussian release with noise of 1 / mu sensitivities costs; of all that is
+        eps-DP nothing costs more than randomized response does (Kairouz, Oh, Viswanath 2015),
+        which its accountants price under ``NeighboringRelation.REPLACE_ONE`` alone. The neighbours
+        are the plan's, whatever theirs are called.
+        """
+        import dp_accounting
+
+        if self.value == 0:
+            return dp_accounting.NoOpDpEvent()
+        if math.isinf(self.value):
+            return dp_accounting.NonPrivateDpEvent()
+        if self.kind == "gdp":
+            return dp_accounting.GaussianDpEvent(1 / self.value)
+        if self.kind == "zcdp":
+            return dp_accounting.ZCDpEvent(self.value)
+        other = 1 / (1 + math.exp(self.value))  # chance of the other answer, of two
+        return dp_accounting.RandomizedResponseDpEvent(2 * other, 2)
 
 
-def compose(losses: tuple[Loss, ...]) -> Loss:
+def compose(losses: tuple[PrivacyLoss, ...]) -> PrivacyLoss:
     """Adaptive composition of losses of one kind: mu adds in squares, rho and epsilon add."""
     kinds = {loss.kind for loss in losses}
     if len(kinds) != 1:
         raise WeirError(f"losses of different kinds do not compose here: {sorted(kinds)}.")
     kind = losses[0].kind
     if kind == "gdp":
-        return Loss(kind, math.sqrt(sum(loss.value**2 for loss in losses)))
-    return Loss(kind, sum(loss.value for loss in losses))
+        return PrivacyLoss(kind, math.sqrt(sum(loss.value**2 for loss in losses)))
+    return PrivacyLoss(kind, sum(loss.value for loss in losses))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Several aggregates in one Gaussian release: joint sensitivity, split, mixed composition.
+"""Several aggregates in one Gaussian release: joint sensitivity, split.
 
 **Formal guarantees** (proofs at the functions). An event contributes one vector v, made of
 channels in lattice units, to one cell (key, tick). A release of sum(v) with independent N(0,
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,35 +177,6 @@ def split_scales(
     if not np.isfinite(scales).all():
         raise ConfigError("weights", weight.tolist(), "are too far apart.")
     return scales
-
-
-def mixed_epsilon(events: Sequence[Any], delta: float) -> float:
-    """Epsilon of the adaptive composition of ``dp_accounting`` events that one record touches.
-
-    For releases of different kinds (Gaussian beside pure selection, say), which
-    ``guarantee.compose`` refuses.
-    Takes the smaller of two valid bounds: privacy loss distributions (pessimistic discretisation)
-      where they support every event, and Renyi DP.
-
-    Raises:
-      ConfigError: delta is not in (0, 1), or no accountant supports the events.
-    """
-    from dp_accounting import ComposedDpEvent, UnsupportedEventError
-    from dp_accounting.pld import PLDAccountant
-    from dp_accounting.rdp import RdpAccountant
-
-    if not 0 < delta < 1:
-        raise ConfigError("privacy.delta", delta, "must be above 0 and below 1 to compose.")
-    whole = ComposedDpEvent(list(events))
-    found: list[float] = []
-    for accountant in (PLDAccountant(), RdpAccountant()):
-        try:
-            found.append(float(accountant.compose(whole).get_epsilon(delta)))
-        except UnsupportedEventError:
-            continue
-    if not found:
-        raise ConfigError("events", [type(e).__name__ for e in events], "cannot be composed.")
-    return min(found)
 
 
 def _parts(group: ChannelGroup, scales: Floats) -> tuple[float, float]:

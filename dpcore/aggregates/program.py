@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import Loss, compose
+from dpcore.accounting.guarantee import PrivacyLoss, compose
 from dpcore.aggregates.channel import Channel
 from dpcore.aggregates.output import Output
 from dpcore.arrays import Floats, Ints, State
@@ -159,7 +159,7 @@ class Aggregates:
                 released.append(Released(output.name, over, value, stddev))
         return tuple(released)
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """Composition over the parts."""
         return compose(tuple(part.mechanism.loss(ticks) for part in self.parts))
 
@@ -173,12 +173,7 @@ class Aggregates:
         total = np.zeros(len(ticks))
         for channel, weight in output.importance().items():
             total += weight / output.weight * self.channel_variance(channel, over, ticks)
-        unit = {
-            "sum": max(abs(output.low), abs(output.high)),
-            "mean": output.half,
-            "variance": output.half**2,
-        }
-        return float(np.sqrt(total.max())) * unit.get(output.kind, 1.0)
+        return float(np.sqrt(total.max())) * output.unit
 
     def channel_variance(self, channel: int, over: int | None, ticks: Ints) -> Floats:
         """Noise variance of one coordinate of a channel at ticks (m,), user's unit squared:
@@ -192,17 +187,26 @@ class Aggregates:
                 return np.asarray((stddev * self.channels[channel].resolution) ** 2)
         raise KeyError((channel, over))
 
+    def score(self, ticks: Ints) -> float:
+        """Sum over outputs and overs of weight * (worst error / largest effect of one event)^2."""
+        total = 0.0
+        for output in self.infos:
+            for over in output.overs:
+                variances = sum(
+                    weight * self.channel_variance(channel, over, ticks)
+                    for channel, weight in output.importance().items()
+                )
+                total += float(np.max(variances))
+        return total
+
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released; ``ticks``: where the worst stddev is looked for."""
         found: list[OutputInfo] = []
         for output in self.infos:
-            unit = max(abs(output.low), abs(output.high)) if output.kind == "sum" else 1.0
-            unit = {"mean": output.half, "variance": output.half**2}.get(output.kind, unit)
+            size = len(output.labels)
             for over in output.overs:
                 worst = self.worst_stddev(output, over, ticks)
-                found.append(
-                    OutputInfo(output.name, over, len(output.labels), unit, worst, output.labels)
-                )
+                found.append(OutputInfo(output.name, over, size, output.unit, worst, output.labels))
         return tuple(found)
 
     def state_bytes(self) -> int:

@@ -14,6 +14,8 @@ UNITS = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
+PATTERN = r"^(\d+(us|ms|s|m|h|d|w))+$"
+"""How a duration is written."""
 _PART = re.compile(r"(\d+)(us|ms|s|m|h|d|w)")
 _WHOLE = re.compile(r"(?:\d+(?:us|ms|s|m|h|d|w))+\Z")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from dpcore.config import durations
 from dpcore.config.limits import MOST_TICKS
-from dpcore.config.section import Section, refusal
+from dpcore.config.numbers import Ticks
+from dpcore.config.section import Says, Section, refusal
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
 
@@ -23,8 +24,44 @@ def _timestamp(text: Any) -> Any:
     return text
 
 
-Duration = Annotated[str, BeforeValidator(_duration)]
+DurationText = Annotated[str, Field(pattern=durations.PATTERN)]
+Duration = Annotated[str, BeforeValidator(_duration, json_schema_input_type=DurationText)]
 Timestamp = Annotated[str, BeforeValidator(_timestamp)]
+
+
+def _protect_for(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError("must be a number of ticks, a duration like 365d, or all.")
+    if isinstance(value, int):
+        if value < 1:
+            raise ValueError("must be at least 1 tick; 0 ticks would protect nothing.")
+    elif value != "all":
+        try:
+            microseconds = durations.duration(value)
+        except ValueError:
+            raise ValueError("must be a number of ticks, a duration like 365d, or all.") from None
+        if microseconds == 0:
+            raise ValueError("must be at least one tick; 0 would protect nothing.")
+    return value
+
+
+Epsilon = Annotated[
+    float,
+    Field(gt=0, allow_inf_nan=False),
+    Says("must be a finite number above 0, like 1.0."),
+]
+Delta = Annotated[
+    float,
+    Field(ge=0, le=0.5, allow_inf_nan=False),
+    Says(
+        "must be 0 or more and below 1, like 1e-6; above 0.5 it would promise next to nothing, and "
+        "is not served."
+    ),
+]
+Lasting = Annotated[
+    int | str,
+    BeforeValidator(_protect_for, json_schema_input_type=Ticks | Literal["all"] | DurationText),
+]
 
 
 class ClockConfig(Section):
@@ -75,16 +112,16 @@ class ClockConfig(Section):
 class Privacy(Section):
     """What is promised, to whom, and for how long."""
 
-    epsilon: float = Field(
+    epsilon: Epsilon = Field(
         description="Privacy loss of one event within the window; smaller is more private.",
         examples=[1.0],
     )
-    delta: float = Field(
+    delta: Delta = Field(
         description="Chance-like slack of the promise, well below one over the number of people; "
         "0 needs a pure mechanism.",
         examples=["1e-6"],
     )
-    protect_for: int | str = Field(
+    protect_for: Lasting = Field(
         description="How long an event is protected: ticks, a duration, or all.", examples=["365d"]
     )
     unit: Literal["event", "user"] | None = Field(
@@ -98,33 +135,8 @@ class Privacy(Section):
         examples=["add_remove"],
     )
 
-    @field_validator("protect_for", mode="before")
-    @classmethod
-    def _protect_for(cls, value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, (int, str)):
-            raise ValueError("must be a number of ticks, a duration like 365d, or all.")
-        if isinstance(value, int):
-            if value < 1:
-                raise ValueError("must be at least 1 tick; 0 ticks would protect nothing.")
-        elif value != "all":
-            try:
-                microseconds = durations.duration(value)
-            except ValueError:
-                raise ValueError(
-                    "must be a number of ticks, a duration like 365d, or all."
-                ) from None
-            if microseconds == 0:
-                raise ValueError("must be at least one tick; 0 would protect nothing.")
-        return value
-
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not 0 < self.epsilon < float("inf"):
-            raise refusal("epsilon", self.epsilon, "must be a finite number above 0, like 1.0.")
-        if not 0 <= self.delta < 1:
-            raise refusal("delta", self.delta, "must be 0 or more and below 1, like 1e-6.")
-        if self.delta > 0.5:
-            raise refusal("delta", self.delta, "promises next to nothing; at most 0.5 is served.")
         if self.unit == "user":
             raise refusal(
                 "unit",

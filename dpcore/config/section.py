@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
-from dpcore.errors import ConfigError
+from dpcore.errors import ConfigError, UnknownField
 
 _KINDS = {
     "float_type": "must be a number.",
@@ -20,6 +21,12 @@ _KINDS = {
     "tuple_type": "must be a list, like [a, b].",
     "dict_type": "must be a mapping of names to values.",
 }
+
+_BOUNDS = {
+    *("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"),
+    *("too_short", "too_long", "literal_error"),
+}
+"""Kinds of errors that a field answers in its own words (``Says``)."""
 
 
 class Section(BaseModel):
@@ -38,11 +45,20 @@ def as_tuple(value: Any) -> Any:
 SectionType = TypeVar("SectionType", bound=Section)
 
 
-def refusal(field: str, value: Any, remedy: str) -> PydanticCustomError:
-    """What a validator raises: ``field`` is relative to the section that is being checked."""
-    return PydanticCustomError(
-        "weir", "{remedy}", {"field": field, "value": value, "remedy": remedy}
-    )
+@dataclass(frozen=True)
+class Says:
+    """Annotation of a field: what is said where a value breaks its declared bounds."""
+
+    remedy: str
+
+
+def refusal(field: str, value: Any, remedy: str, unknown: bool = False) -> PydanticCustomError:
+    """What a validator raises: ``field`` is relative to the section that is being checked.
+
+    unknown: whether it is the name of the field that is wrong.
+    """
+    found = {"field": field, "value": value, "remedy": remedy, "unknown": unknown}
+    return PydanticCustomError("weir", "{remedy}", found)
 
 
 def unknown(field: str, value: Any, allowed: Sequence[str]) -> PydanticCustomError:
@@ -78,8 +94,7 @@ def nested(section: type[SectionType], data: Mapping[str, Any]) -> SectionType:
 
 def _first(failed: ValidationError) -> Any:
     """The error to tell: a name that is no field comes before everything else."""
-    errors = failed.errors(include_url=False)
-    return min(errors, key=lambda error: error["type"] not in ("extra_forbidden", "weir_unknown"))
+    return min(failed.errors(include_url=False), key=lambda error: not _is_unknown(error))
 
 
 def nearest(name: str, allowed: Sequence[str]) -> str:
@@ -94,6 +109,12 @@ def field_names(section: type[BaseModel]) -> list[str]:
     return [info.alias or name for name, info in section.model_fields.items()]
 
 
+def _is_unknown(error: Any) -> bool:
+    """Whether it is the name of a field that is wrong."""
+    named = error["type"] in ("extra_forbidden", "weir_unknown")
+    return named or bool(error.get("ctx", {}).get("unknown"))
+
+
 def _convert(section: type[BaseModel], error: Any, at: str, whole: str = "config") -> ConfigError:
     """What pydantic says -> what we say. whole: field of an error of the section itself."""
     path = [str(part) for part in error["loc"]]
@@ -101,12 +122,13 @@ def _convert(section: type[BaseModel], error: Any, at: str, whole: str = "config
     context = error.get("ctx", {})
     if kind in ("weir", "weir_unknown"):
         dotted = ".".join(filter(None, [at, *path, context["field"]]))
-        return ConfigError(dotted or whole, _short(context["value"]), context["remedy"])
+        refused = UnknownField if context["unknown"] else ConfigError
+        return refused(dotted or whole, _short(context["value"]), context["remedy"])
     dotted = ".".join(filter(None, [at, *path])) or whole
     if kind == "extra_forbidden":
         parent = _section_at(section, path[:-1])
         names = field_names(parent) if parent else []
-        return ConfigError(dotted, value, f"is not a field; {nearest(path[-1], names)}")
+        return UnknownField(dotted, value, f"is not a field; {nearest(path[-1], names)}")
     if kind == "missing":
         parent = _section_at(section, path[:-1])
         return ConfigError(dotted, None, f"is missing{_example(parent, path[-1])}.")
@@ -114,6 +136,9 @@ def _convert(section: type[BaseModel], error: Any, at: str, whole: str = "config
         inner = _section_at(section, path)
         listed = ", ".join(field_names(inner)) if inner else ""
         return ConfigError(dotted, value, f"must be a section with the fields {listed}.")
+    said = _said(section, path) if kind in _BOUNDS else None
+    if said is not None:
+        return ConfigError(dotted, value, said)
     if kind == "literal_error":
         return ConfigError(dotted, value, f"must be {context['expected']}.")
     if kind == "value_error":
@@ -164,6 +189,25 @@ def _section_at(section: type[BaseModel], path: Sequence[str]) -> type[BaseModel
             current = get_args(current)[-1] if get_args(current) else None
         current = _unwrap(current)
     return current if isinstance(current, type) and issubclass(current, BaseModel) else None
+
+
+def _said(section: type[BaseModel], path: Sequence[str]) -> str | None:
+    """What the field at a path, or the one that it lies in, says of values out of bounds."""
+    for depth in range(len(path), 0, -1):
+        parent = _section_at(section, path[: depth - 1])
+        for name, info in parent.model_fields.items() if parent is not None else ():
+            if path[depth - 1] in (name, info.alias):
+                return _says(info.metadata) or _says(get_args(info.annotation))
+    return None
+
+
+def _says(parts: Iterable[Any]) -> str | None:
+    """The remedy of the first ``Says`` among annotations, however deep."""
+    for part in parts:
+        found = part.remedy if isinstance(part, Says) else _says(get_args(part))
+        if found is not None:
+            return found
+    return None
 
 
 def _unwrap(annotation: Any) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.accounting.precision import refuse_coarse
 from dpcore.arrays import Digests, Floats, Ints, State, arrays_of
 from dpcore.leaves.wide import add_wide, total_of, wide_modulo
@@ -20,7 +21,7 @@ from dpcore.noise.noise import Noise
 class Mechanism(Protocol):
     """A frozen value of public numbers; all state is passed in and out."""
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` of its arrival (None:
         forever)."""
 
@@ -65,6 +66,11 @@ class ContinualSum(ABC):
       noise_scale: sigma (Gaussian, discrete Gaussian) or b (K-norm) of one unit of noise, in units
         of scales.
       overs: what is served, in the order of the releases: None = since the start, N = last N ticks.
+
+    Class attributes:
+      name: in the config. kinds: the noises it can use: gaussian, discrete_gaussian, k_norm.
+      title, source: for people.
+      settings: field of the config's mechanism section that it reads -> what it does.
       signed: whether what records of two ticks move can have a negative inner product. A neighbour
         of replace_anywhere changes two cells, and its sensitivity is then the sum of both norms
         (``dpcore.accounting.joint.joint_sensitivity``). Every class states it for itself: the
@@ -79,6 +85,10 @@ class ContinualSum(ABC):
 
     name: ClassVar[str]
     signed: ClassVar[bool]
+    kinds: ClassVar[tuple[str, ...]]
+    title: ClassVar[str]
+    source: ClassVar[str]
+    settings: ClassVar[dict[str, str]] = {}
 
     def __post_init__(self) -> None:
         refuse_coarse(self.name, *self.real_noise)
@@ -86,8 +96,33 @@ class ContinualSum(ABC):
     # ---- what a subclass supplies
     # -------------------------------------------------------------------
 
+    @classmethod
     @abstractmethod
-    def loss(self, ticks: int | None) -> Loss:
+    def serves(cls, overs: Sequence[int | None]) -> bool:
+        """Whether it can serve such sums at all."""
+
+    @classmethod
+    @abstractmethod
+    def calibrated(
+        cls,
+        *,
+        dimension: int,
+        scales: tuple[float, ...],
+        sensitivity: float,
+        overs: tuple[int | None, ...],
+        window: int | None,
+        horizon: int | None,
+        budget: PrivacyLoss,
+        **options: Any,
+    ) -> Self:
+        """The least noise whose loss(window) is at most the budget; its kind decides the noise.
+
+        Raises:
+          ConfigError: it cannot serve this, an option that it does not have included.
+        """
+
+    @abstractmethod
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` ticks of its arrival."""
 
     @abstractmethod

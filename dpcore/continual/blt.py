@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, Ints
 from dpcore.continual.blt_table import PERPETUAL, WINDOWS
 from dpcore.continual.buffers import BufferedSum, best_form, check_room, record_units, with_buffers
@@ -73,7 +73,7 @@ class Blt(BufferedSum):
         overs: tuple[int | None, ...],
         window: int | None,
         horizon: int | None,
-        budget: Loss,
+        budget: PrivacyLoss,
         buffers: int | None = None,
         **options: Any,
     ) -> Blt:
@@ -98,7 +98,7 @@ class Blt(BufferedSum):
         check_room(cls.name, scale, scales, float(form.noise_squares(end)))
         return cls(dimension, scales, sensitivity, scale, overs, form, end)
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """mu against everything released within ``ticks`` of arrival (None: for ever)."""
         if self.horizon is not None:
             ticks = self.horizon if ticks is None else min(ticks, self.horizon)

@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.base import ContinualSum
 from dpcore.continual.buffers import check_room
@@ -104,7 +104,7 @@ class CoverSum(ContinualSum):
                 matrix[row, columns[node]] = node.multiplier
         return matrix
 
-    def loss_of(self, units: float) -> Loss:
+    def loss_of(self, units: float) -> PrivacyLoss:
         """Loss of a record that lies in ``units`` nodes of multiplier 1."""
         return loss_of_units(self.kind, units, self.sensitivity, self.noise_scale)
 

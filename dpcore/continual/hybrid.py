@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.cover import UNBOUNDED, CoverSum, Node, common_below, trailing_zeros
 from dpcore.continual.prefix import Slots
@@ -73,7 +73,7 @@ class Hybrid(CoverSum):
         overs: tuple[int | None, ...],
         window: int | None,
         horizon: int | None,
-        budget: Loss,
+        budget: PrivacyLoss,
         **options: Any,
     ) -> Hybrid:
         """The hybrid whose loss, for ever, is at most the budget.
@@ -106,7 +106,7 @@ class Hybrid(CoverSum):
         """That of the last epoch."""
         return self.multiplier(self.levels - 1)
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """One unit's worth, whenever one looks."""
         return self.loss_of(0 if ticks is not None and ticks <= 0 else 1)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.cover import CoverSum, Node
 from dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
@@ -50,7 +50,7 @@ class Independent(CoverSum):
         overs: tuple[int | None, ...],
         window: int | None,
         horizon: int | None,
-        budget: Loss,
+        budget: PrivacyLoss,
         **options: Any,
     ) -> Independent:
         """The mechanism with the least noise whose loss, for ever, is at most the budget."""
@@ -60,7 +60,7 @@ class Independent(CoverSum):
         scale = noise_scale_for(1, sensitivity, budget)
         return cls(dimension, scales, sensitivity, scale, overs, kind, horizon).fitting()
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """One unit, whenever one looks."""
         return self.loss_of(0 if ticks is not None and ticks <= 0 else 1)
 

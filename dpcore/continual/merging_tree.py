@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.cover import UNBOUNDED, CoverSum, Node
 from dpcore.continual.unit import (
@@ -96,7 +96,7 @@ class MergingTree(CoverSum):
         overs: tuple[int | None, ...],
         window: int | None,
         horizon: int | None,
-        budget: Loss,
+        budget: PrivacyLoss,
         gamma: float | None = None,
         **options: Any,
     ) -> MergingTree:
@@ -143,7 +143,7 @@ class MergingTree(CoverSum):
         """That of the highest level where gamma is below 1."""
         return max(1.0, self.multiplier(self.levels - 1))
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """Shares of the levels that a record has met within n ticks; None: of all levels."""
         levels = self.levels if ticks is None else min(max(ticks, 0).bit_length(), self.levels)
         inside = min(levels, self.top + 1)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.blt_table import WINDOWS
 from dpcore.continual.buffers import (
@@ -93,7 +93,7 @@ class Sliding(BufferedSum):
         overs: tuple[int | None, ...],
         window: int | None,
         horizon: int | None,
-        budget: Loss,
+        budget: PrivacyLoss,
         buffers: int | None = None,
         **options: Any,
     ) -> Sliding:
@@ -130,7 +130,7 @@ class Sliding(BufferedSum):
         """How many leaves are kept: N, or all of a shorter clock."""
         return self.over if self.horizon is None else min(self.over, self.horizon)
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """mu against everything released within ``ticks`` of arrival (None: for ever)."""
         if self.horizon is not None:
             ticks = self.horizon if ticks is None else min(ticks, self.horizon)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy import fft
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.base import ContinualSum
 from dpcore.continual.buffers import check_room, toeplitz_matrix
@@ -97,7 +97,7 @@ class Toeplitz(ContinualSum):
         overs: tuple[int | None, ...],
         window: int | None,
         horizon: int | None,
-        budget: Loss,
+        budget: PrivacyLoss,
         **options: Any,
     ) -> Toeplitz:
         """The least noise whose loss(window) is at most the budget (see ``Blt.calibrated``).
@@ -120,7 +120,7 @@ class Toeplitz(ContinualSum):
         check_room(cls.name, scale, scales, units)
         return cls(dimension, scales, sensitivity, scale, overs, count, horizon)
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """mu against everything released within ``ticks`` of arrival (None: for ever)."""
         if self.horizon is not None:
             ticks = self.horizon if ticks is None else min(ticks, self.horizon)

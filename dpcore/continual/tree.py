@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.cover import UNBOUNDED, CoverSum, Node, common_below, trailing_zeros
 from dpcore.continual.prefix import Slots
@@ -68,7 +68,7 @@ class Tree(CoverSum):
         overs: tuple[int | None, ...],
         window: int | None,
         horizon: int | None,
-        budget: Loss,
+        budget: PrivacyLoss,
         **options: Any,
     ) -> Tree:
         """The tree whose loss within the window (None: for ever) is at most the budget.
@@ -93,7 +93,7 @@ class Tree(CoverSum):
         """floor(log2 T) + 1."""
         return (self.horizon or UNBOUNDED).bit_length()
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """floor(log2 n) + 1 units, at most one a level."""
         if ticks is None:
             return self.loss_of(self.levels)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Kind, Loss
+from dpcore.accounting.guarantee import Kind, PrivacyLoss
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.errors import ConfigError, WeirError
 from dpcore.noise.noise import Noise, k_norm_variance, kind_of
@@ -107,7 +107,7 @@ def unit_variance(kind: str, noise_scale: float, scales: Sequence[float]) -> flo
     return square * k_norm_variance(sum(scale != 0 for scale in scales))
 
 
-def loss_of_units(kind: str, units: float, sensitivity: float, noise_scale: float) -> Loss:
+def loss_of_units(kind: str, units: float, sensitivity: float, noise_scale: float) -> PrivacyLoss:
     """Loss of a record that moves ``units`` units of noise by its whole sensitivity, adaptively.
 
     Gaussian: mu^2 = units (Delta / sigma)^2. Discrete Gaussian: rho = units Delta^2 / (2 sigma^2).
@@ -116,16 +116,16 @@ def loss_of_units(kind: str, units: float, sensitivity: float, noise_scale: floa
     """
     kind_ = kind_of(kind)
     if units == 0 or sensitivity == 0:
-        return Loss(kind_, 0.0)
+        return PrivacyLoss(kind_, 0.0)
     if noise_scale == 0 or math.isinf(units):
-        return Loss(kind_, math.inf)
+        return PrivacyLoss(kind_, math.inf)
     ratio = sensitivity / noise_scale
     if kind_ == "gdp":
-        return Loss(kind_, math.sqrt(units) * ratio)
-    return Loss(kind_, units * ratio * ratio / 2 if kind_ == "zcdp" else units * ratio)
+        return PrivacyLoss(kind_, math.sqrt(units) * ratio)
+    return PrivacyLoss(kind_, units * ratio * ratio / 2 if kind_ == "zcdp" else units * ratio)
 
 
-def noise_scale_for(units: float, sensitivity: float, budget: Loss) -> float:
+def noise_scale_for(units: float, sensitivity: float, budget: PrivacyLoss) -> float:
     """Smallest noise scale, rounded toward privacy, at which the units cost at most the budget.
 
     Raises:
@@ -149,7 +149,7 @@ def noise_scale_for(units: float, sensitivity: float, budget: Loss) -> float:
     return scale
 
 
-def noise_for(mechanism: str, kinds: Sequence[str], budget: Loss) -> str:
+def noise_for(mechanism: str, kinds: Sequence[str], budget: PrivacyLoss) -> str:
     """The noise that meets a budget of this kind.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.cover import CoverSum, Node, trailing_zeros
 from dpcore.continual.prefix import Slots
@@ -78,7 +78,7 @@ class WindowTree(CoverSum):
         overs: tuple[int | None, ...],
         window: int | None,
         horizon: int | None,
-        budget: Loss,
+        budget: PrivacyLoss,
         **options: Any,
     ) -> WindowTree:
         """The window tree whose loss within the window, rounded up to 2^h, is at most the budget.
@@ -109,7 +109,7 @@ class WindowTree(CoverSum):
         """h = log2 W."""
         return self.window.bit_length() - 1
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """h + 1 units up to W ticks; then infinite, unless the stream is over by then."""
         seen = math.inf if ticks is None else ticks
         if self.horizon is not None:

@@ -19,7 +19,7 @@ from dpcore.geometry.product import Product
 from dpcore.geometry.simplex import Simplex
 from dpcore.geometry.spectral import TraceNormBall
 
-_FARTHEST, _NEAREST = 1e60, 1e-60
+FARTHEST, NEAREST = 1e60, 1e-60
 """Sizes of a set, so that fourth powers of them are numbers."""
 _EXAMPLE = "write something like {l1_ball: 5}."
 
@@ -55,14 +55,14 @@ def parse_set(spec: Any, dimension: int, field: str = "model.set") -> ConvexSet:
 
 def _size(value: Any, field: str) -> float:
     number = _number(value, field)
-    if not _NEAREST <= number <= _FARTHEST:
+    if not NEAREST <= number <= FARTHEST:
         raise ConfigError(field, value, "must be a number above 0, from 1e-60 to 1e60.")
     return number
 
 
 def _number(value: Any, field: str) -> float:
     good = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not good or not abs(value) <= _FARTHEST:  # NaN too
+    if not good or not abs(value) <= FARTHEST:  # NaN too
         raise ConfigError(field, value, "must be a finite number, at most 1e60 in size.")
     return float(value)
 

@@ -22,7 +22,7 @@ from dpcore.noise.inverse_normal import exact_log
 class PredictionLoss(Protocol):
     """loss(prediction, target), convex in the prediction.
 
-    A user's own is one small class with plain attributes ``name`` and ``labels``.
+    A new one is one small class, and one entry of LOSSES.
     """
 
     @property
@@ -32,6 +32,10 @@ class PredictionLoss(Protocol):
     @property
     def labels(self) -> bool:
         """Whether only the target's sign counts: coefficients have no unit of the target then."""
+
+    @property
+    def smoothness(self) -> float:
+        """Lipschitz constant of the derivative in the prediction; infinite at a corner."""
 
     def value(self, prediction: Floats, target: Floats) -> Floats:
         """(n,), (n,) -> (n,), 0 or more."""
@@ -46,6 +50,11 @@ class Squared:
 
     name: str = field(default="squared", init=False)
     labels: bool = field(default=False, init=False)
+
+    @property
+    def smoothness(self) -> float:
+        """See PredictionLoss."""
+        return 1.0
 
     def value(self, prediction: Floats, target: Floats) -> Floats:
         """See PredictionLoss."""
@@ -69,6 +78,11 @@ class Quantile:
         if not 0 < self.tau < 1:
             raise ConfigError("model.loss.quantile", self.tau, "must lie strictly inside (0, 1).")
 
+    @property
+    def smoothness(self) -> float:
+        """See PredictionLoss."""
+        return math.inf
+
     def value(self, prediction: Floats, target: Floats) -> Floats:
         """See PredictionLoss."""
         rest = target - prediction
@@ -86,6 +100,11 @@ class Absolute:
 
     name: str = field(default="absolute", init=False)
     labels: bool = field(default=False, init=False)
+
+    @property
+    def smoothness(self) -> float:
+        """See PredictionLoss."""
+        return math.inf
 
     def value(self, prediction: Floats, target: Floats) -> Floats:
         """See PredictionLoss."""
@@ -107,6 +126,11 @@ class Huber:
     def __post_init__(self) -> None:
         _check_positive("model.loss.huber", self.width)
 
+    @property
+    def smoothness(self) -> float:
+        """See PredictionLoss."""
+        return 1.0
+
     def value(self, prediction: Floats, target: Floats) -> Floats:
         """See PredictionLoss."""
         rest = np.abs(prediction - target)
@@ -124,6 +148,11 @@ class Logistic:
 
     name: str = field(default="logistic", init=False)
     labels: bool = field(default=True, init=False)
+
+    @property
+    def smoothness(self) -> float:
+        """See PredictionLoss."""
+        return 0.25
 
     def value(self, prediction: Floats, target: Floats) -> Floats:
         """See PredictionLoss."""
@@ -148,6 +177,11 @@ class Hinge:
 
     def __post_init__(self) -> None:
         _check_positive("model.loss.hinge", self.smoothing)
+
+    @property
+    def smoothness(self) -> float:
+        """See PredictionLoss."""
+        return 1 / self.smoothing
 
     def value(self, prediction: Floats, target: Floats) -> Floats:
         """See PredictionLoss."""
@@ -225,17 +259,6 @@ LOSSES: dict[str, LossInfo] = {
         "smoothing",
     ),
 }
-
-
-def register_loss(name: str, info: LossInfo) -> None:
-    """Adds a user's own loss under a new name.
-
-    Raises:
-      ConfigError: the name is taken.
-    """
-    if name in LOSSES:
-        raise ConfigError("model.loss", name, "is the name of a loss already; choose another.")
-    LOSSES[name] = info
 
 
 def parse_loss(spec: str | Mapping[str, Any], field: str = "model.loss") -> PredictionLoss:

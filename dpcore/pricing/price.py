@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.errors import ConfigError
 from dpcore.noise.noise import kind_of
 
@@ -38,16 +38,16 @@ class Alternative:
     note: str = ""
 
 
-def budget_of(noise: str, epsilon: float, delta: float) -> Loss:
+def budget_of(noise: str, epsilon: float, delta: float) -> PrivacyLoss:
     """The whole budget in the currency of a noise."""
     from dpcore.accounting import calibrate
 
     kind = kind_of(noise)
     if kind == "gdp":
-        return Loss(kind, calibrate.gdp_mu(epsilon, delta))
+        return PrivacyLoss(kind, calibrate.gdp_mu(epsilon, delta))
     if kind == "zcdp":
-        return Loss(kind, calibrate.zcdp_rho(epsilon, delta))
-    return Loss(kind, epsilon)
+        return PrivacyLoss(kind, calibrate.zcdp_rho(epsilon, delta))
+    return PrivacyLoss(kind, epsilon)
 
 
 def within_memory(name: str, state: int) -> None:

@@ -22,7 +22,7 @@ from dpcore.config import durations
 from dpcore.errors import ConfigError
 from pipelines.config.job import JobConfig, load
 from pipelines.results.files import ResultFile, read_file, result_files
-from pipelines.results.run import SCALED, Output, Run, shown_of
+from pipelines.results.run import Output, Run
 from pipelines.terminal import NARROWEST, console, number, table
 from transforms.runtime.stream_time import PRESENT
 
@@ -122,8 +122,8 @@ class View:
         assert self._run is not None
         run = self._run
         # Coefficients in the user's units say all that the scaled ones do.
-        wanted = [o for o in run.outputs if not (run.is_of_models and o.name == SCALED)]
-        return [shown_of(output, run) for output in wanted[:OUTPUTS]]
+        wanted = [o for o in run.outputs if o.role != "scaled_model"]
+        return [output.shown() for output in wanted[:OUTPUTS]]
 
     def _head(self, shown: Shown | None) -> Text:
         text = Text()

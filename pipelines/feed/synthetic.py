@@ -155,7 +155,7 @@ def number_ranges(config: PlanConfig) -> dict[str, tuple[float, float]]:
     for aggregate in config.aggregates.values():
         if aggregate.column is None:
             continue
-        bounds = aggregate.clip or aggregate.edges or (0.0, 1.0)
+        bounds = aggregate.bounds or (0.0, 1.0)
         finite = [bound for bound in bounds if np.isfinite(bound)]
         found.setdefault(aggregate.column, (min(finite, default=0.0), max(finite, default=1.0)))
     return {name: (low, high if high > low else low + 1) for name, (low, high) in found.items()}

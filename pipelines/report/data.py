@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpcore.errors import ConfigError
 from pipelines.results.batch import COLUMNS, batch_of
 from pipelines.results.files import matrix
-from pipelines.results.run import Output, Run, shown_of
+from pipelines.results.run import Output, Run
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -112,7 +112,7 @@ def gather(
     Raises:
       ConfigError: a key or a name that this run does not have.
     """
-    outputs = tuple(shown_of(output, run) for output in _chosen(run, names))
+    outputs = tuple(output.shown() for output in _chosen(run, names))
     ranker = next((o for o in outputs if len(o.labels) == 1), None)
     last = _last_values(run, outputs)
     everyone = sorted({key for key, _, _ in last})

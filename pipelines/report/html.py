@@ -16,7 +16,7 @@ from pipelines.report import holdout, html_model, svg, words
 from pipelines.report.data import HEAT_LABELLED, Panel, ReportData, Series
 from pipelines.report.numbers import show_level, show_value
 from pipelines.report.score import Holdout, caption
-from pipelines.results.run import Output, is_model
+from pipelines.results.run import Output
 
 _HERE = Path(__file__).parent
 _HISTOGRAMS_DRAWN = 3
@@ -28,8 +28,8 @@ def page(data: ReportData, held: Holdout | None = None) -> str:
     run = data.run
     axis = svg.TimeAxis(run.start, run.period, run.first_tick, run.last_tick)
     settings = {"start": run.start, "period": run.period}
-    models = [panel for panel in data.panels if is_model(panel.output, data.run)]
-    others = [panel for panel in data.panels if not is_model(panel.output, data.run)]
+    models = [panel for panel in data.panels if panel.output.is_model]
+    others = [panel for panel in data.panels if not panel.output.is_model]
     drawings = [drawing for panel in others for drawing in _drawings(panel, data, axis)]
     sections = [html_model.section(panel, data, axis) for panel in models]
     if held is not None:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from pipelines.report.data import Panel, ReportData, Series
 from pipelines.report.numbers import limits
-from pipelines.results.run import SCALED
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +56,7 @@ def multiples(panel: Panel, data: ReportData) -> Multiples:
     if not panel.series:
         return Multiples((), (), "no values", 0)
     labels = panel.output.labels
-    scaled = panel.output.name == SCALED
+    scaled = panel.output.role == "scaled_model"
     room = LINES_DRAWN if scaled else CHARTS_DRAWN
     chosen = largest(panel.series, room)
     left_out = len(labels) - len(chosen)

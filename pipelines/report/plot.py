@@ -27,7 +27,6 @@ from pipelines.report.numbers import (
 )
 from pipelines.report.score import Holdout, Scatter, bounds
 from pipelines.report.svg import runs
-from pipelines.results.run import is_model
 
 COLOURS = ("#0b68b4", "#c2410c", "#0d7f6c", "#8b3fa8", "#8a6400")
 INK, SOFT, GRID = "#1b2330", "#566175", "#e6e9ef"
@@ -37,11 +36,11 @@ _STYLE = {"fontsize": 9, "color": SOFT}
 
 def draw(data: ReportData, path: Path, held: Holdout | None = None, dpi: int = 110) -> Path:
     """Writes the picture: one panel an output, a heat map of all keys where there are many."""
-    others = [panel for panel in data.panels if not is_model(panel.output, data.run)][:PANELS_DRAWN]
+    others = [panel for panel in data.panels if not panel.output.is_model][:PANELS_DRAWN]
     jobs: list[Callable[[Axes], None]] = [partial(_chart, panel=p, data=data) for p in others]
     heats = [panel for panel in others if panel.heat is not None][:4]
     jobs += [partial(_keys, panel=panel, data=data) for panel in heats]
-    for panel in (panel for panel in data.panels if is_model(panel.output, data.run)):
+    for panel in (panel for panel in data.panels if panel.output.is_model):
         jobs += _model_charts(panel, data)
     if held is not None:
         jobs += [partial(_lines, panel=panel, data=data) for panel in held.panels]

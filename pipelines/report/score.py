@@ -132,19 +132,14 @@ def r_squared(models: Floats, x: Floats, y: Floats) -> Floats:
 
 
 def _columns(run: Run) -> _Columns:
-    canonical: Mapping[str, Any] = run.plan.get("canonical") or {}
-    program: Mapping[str, Any] = canonical.get("program") or {}
-    rows, scaling = program.get("rows"), program.get("scaling")
-    if isinstance(rows, Mapping):
-        features, targets, bounds = rows["features"], rows["targets"], rows
-    elif isinstance(scaling, Mapping):
-        *features, target = scaling["columns"]
-        targets, bounds = [target], scaling
-    else:
+    model: Mapping[str, Any] | None = run.plan.get("model")
+    if not model:
         raise ConfigError("--holdout", run.name, "is of no use here: this run released no models.")
-    low, high = ([float.fromhex(v) for v in bounds[end]] for end in ("low", "high"))
-    key = canonical.get("key")
-    return _Columns(tuple(features), tuple(targets), np.array(low), np.array(high), key)
+    features, targets = tuple(model["features"]), tuple(model["targets"])
+    bounds = [model["ranges"][name] for name in (*features, *targets)]
+    low, high = (np.array([float(pair[end]) for pair in bounds]) for end in (0, 1))
+    key = (run.plan.get("canonical") or {}).get("key")
+    return _Columns(features, targets, low, high, key)
 
 
 def _read(path: Path, columns: _Columns) -> pa.Table:

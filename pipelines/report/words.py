@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.report.data import TICKS_LISTED, ReportData
 from pipelines.report.numbers import show_span, show_time
-from pipelines.results.run import SCALED, Output, Run, is_model
+from pipelines.results.run import Output, Run
 
 Titles = list[tuple[str, ...]]
 Table = tuple[Titles, list[tuple[str, list[tuple[float, float]]]]]
@@ -109,47 +109,17 @@ def expiration(run: Run) -> list[tuple[str, str, str]]:
     return rows
 
 
-OF_LEARNERS = (
-    "Every line is what was released; the events are not in this page. theta is the model as it "
-    "was played at each tick, with features and target scaled to the public ranges; coefficients "
-    "is the same model in the units of the data. Models have no band: the noise is in the sums of "
-    "gradients that they follow, and what it does to a model depends on the data. "
-)
-
-
-def of_regressions(data: ReportData) -> str:
-    """What the pictures of a regression mean."""
-    text = (
-        "Every line is what was released; the events are not in this page. theta is the model of "
-        "the events so far, with features and target scaled to the public ranges; coefficients is "
-        "the same model in the units of the data. "
-    )
-    banded = any(np.isfinite(one.half).any() for panel in data.panels for one in panel.series)
-    if not banded:
-        return text + "Models have no band: the noise is in the steps of the solver. "
-    return text + (
-        "Bands hold 95 % of what the known noise of the sums does to a model "
-        f"({data.run.band:.3g} standard deviations on either side), judged by the model itself: "
-        "trust them once they are narrow. They do not say how well events tell the truth."
-    )
+READING = {"lines": "Every line is what was released.", "banded": "", "bare": ""}
+"""How a picture is read where no plan says it."""
 
 
 def how_to_read(data: ReportData) -> str:
-    """What the picture means, and what it does not say."""
-    text = (
-        "Every line is what was released; the true values are not in this page. The band holds "
-        f"95 % of the noise ({data.run.band:.3g} standard deviations on either side), known "
-        "because the noise was added on purpose. It does not cover values that were clipped or "
-        "events that never arrived. Noise may take a count below 0."
-    )
-    if any(is_model(panel.output, data.run) for panel in data.panels):
-        text = of_regressions(data) if data.run.is_of_regressions else OF_LEARNERS
-        if any(panel.output.name == "loss" for panel in data.panels):
-            text += (
-                "The loss is what the played models lost on the events, clipped event by event, "
-                "as a mean over the ticks since the start; its band holds 95 % of its "
-                f"noise ({data.run.band:.3g} standard deviations on either side)."
-            )
+    """What the picture means, and what it does not say, in the words of the algorithm."""
+    reading = data.run.plan.get("reading") or READING
+    banded = any(np.isfinite(one.half).any() for panel in data.panels for one in panel.series)
+    said = [reading["lines"], reading["banded" if banded else "bare"]]
+    said += [panel.output.reading for panel in data.panels]
+    text = " ".join(part for part in said if part).replace("{band}", f"{data.run.band:.3g}")
     if data.ranked_by is not None:
         by = f"{data.ranked_by.name}, {span(data.ranked_by, data.run)}"
         text += (
@@ -166,11 +136,11 @@ def columns(data: ReportData) -> list[tuple[Output, int, tuple[str, ...]]]:
     found = []
     for panel in data.panels:
         output = panel.output
-        if len(output.labels) > 12 or (output.name == SCALED and is_model(output, data.run)):
+        if len(output.labels) > 12 or output.role == "scaled_model":
             continue
         over = "all" if output.over is None else f"last {output.over}"
         over = "each tick" if output.over == 1 else over
-        over = "" if is_model(output, data.run) else over
+        over = "" if output.is_model else over
         for i, label in enumerate(output.labels):
             found.append((output, i, tuple(filter(None, (output.name, label, over)))))
     return found

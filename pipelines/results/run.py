@@ -22,8 +22,8 @@ from pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, r
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""
-LOSS, PER_TICK = "loss", "per_tick"
-"""The running loss of a model, and its component that is comparable over time."""
+ROLES = {SCALED: "scaled_model", OWN: "model"}
+"""What they are taken for where no plan says it."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,9 @@ class Output:
       labels: of the components; ("",) for a single number.
       unit: of the values, for people; "" when not known.
       stddev_worst: from the plan, or NaN.
+      role: value, model or scaled_model, as in ``dpcore.algorithm.Shown``.
+      draws: label of the only component that is worth showing; "": all of them.
+      reading: a sentence for who reads its picture, with {band} in it.
       part: the only component that is shown, of ``width``; None: all of them.
     """
 
@@ -43,8 +46,23 @@ class Output:
     labels: tuple[str, ...] = ("",)
     unit: str = ""
     stddev_worst: float = math.nan
+    role: str = "value"
+    draws: str = ""
+    reading: str = ""
     part: int | None = None
     width: int = 1
+
+    @property
+    def is_model(self) -> bool:
+        """Whether it is the coefficients of a model."""
+        return self.role in ROLES.values()
+
+    def shown(self) -> Output:
+        """What a report shows of it: the component that is worth showing."""
+        if self.draws not in self.labels or len(self.labels) == 1:
+            return self
+        part, width = self.labels.index(self.draws), len(self.labels)
+        return replace(self, labels=("",), part=part, width=width)
 
     @property
     def span(self) -> str:
@@ -139,16 +157,6 @@ class Run:
         return first - int(row["tick"][0].as_py()) * self.period
 
     @property
-    def is_of_models(self) -> bool:
-        """Whether models were released, not aggregates."""
-        return str(self.plan.get("algorithm", OWN)) != "aggregates"
-
-    @property
-    def is_of_regressions(self) -> bool:
-        """Whether models were fitted to what came so far, not learned online."""
-        return str(self.plan.get("algorithm", "")).startswith("regression.")
-
-    @property
     def promise(self) -> tuple[float, float, int | None]:
         """epsilon, delta, window as the rows themselves carry them."""
         row = self._first_row
@@ -196,8 +204,7 @@ class Run:
         """What was released, in the plan's order; from the rows of the last tick without a plan."""
         listed = self.plan.get("releases")
         if listed:
-            units = units_of(self.plan)
-            return tuple(output_of(item, units.get(str(item["name"]), "")) for item in listed)
+            return tuple(output_of(item) for item in listed)
         seen: dict[tuple[str, int | None], int] = {}
         for batch in read_file(self.files[-1], ["tick", "name", "over", "value"]):
             latest = batch.filter(pc.equal(batch["tick"], self.last_tick))
@@ -206,7 +213,7 @@ class Run:
             for name, over, size in zip(names, overs, sizes, strict=True):
                 seen.setdefault((name, over), size or 1)
         return tuple(
-            Output(name, over, ("",) if size == 1 else tuple(str(i + 1) for i in range(size)))
+            output_of({"name": name, "over": over, "dimension": size})
             for (name, over), size in seen.items()
         )
 
@@ -228,36 +235,7 @@ class Run:
         return pa.Table.from_batches(batches, pa.schema([(name, TYPES[name]) for name in names]))
 
 
-def is_model(output: Output, run: Run) -> bool:
-    """Whether an output is the coefficients of a model."""
-    return run.is_of_models and output.name in (SCALED, OWN)
-
-
-def shown_of(output: Output, run: Run) -> Output:
-    """What a report shows of an output: of a model's running loss, its mean a tick."""
-    if output.name != LOSS or PER_TICK not in output.labels or not run.is_of_models:
-        return output
-    part, width = output.labels.index(PER_TICK), len(output.labels)
-    return replace(output, labels=("",), unit="mean a tick", part=part, width=width)
-
-
-def units_of(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Name of each output -> what it counts or measures, as far as the plan tells."""
-    forms = {
-        "count": "events",
-        "sum": "sum of {}",
-        "mean": "mean of {}",
-        "variance": "variance of {}",
-        "histogram": "events by {}",
-    }
-    program = (plan.get("canonical") or {}).get("program") or {}
-    listed = program.get("outputs") or []
-    return {
-        str(name): forms[kind].format(column) for name, kind, column, *_ in listed if kind in forms
-    }
-
-
-def output_of(item: Mapping[str, Any], unit: str = "") -> Output:
+def output_of(item: Mapping[str, Any]) -> Output:
     """An entry of the plan's ``releases`` -> Output."""
     size = int(item.get("dimension") or 1)
     labels = tuple(str(label) for label in item.get("labels") or ())
@@ -265,10 +243,14 @@ def output_of(item: Mapping[str, Any], unit: str = "") -> Output:
         labels = ("",) if size == 1 else tuple(str(i + 1) for i in range(size))
     worst = item.get("stddev_worst")
     over = item.get("over")
+    name = str(item["name"])
     return Output(
-        name=str(item["name"]),
+        name=name,
         over=None if over in (None, "all") else int(over),
         labels=labels,
-        unit=unit,
+        unit=str(item.get("unit") or ""),
         stddev_worst=float(worst) if isinstance(worst, (int, float)) else math.nan,
+        role=str(item.get("role") or ROLES.get(name, "value")),
+        draws=str(item.get("part") or ""),
+        reading=str(item.get("reading") or ""),
     )

@@ -8,11 +8,10 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from dpcore.aggregates.config import KINDS, Aggregate
+from dpcore.aggregates.config import known_fields
 from dpcore.config.section import nearest
 from dpcore.errors import ConfigError
-from dpcore.models.config import ModelConfig
-from dpcore.registry import CONTINUAL_SUMS, MODELS, describe
+from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, describe
 from pipelines.terminal import heading, table
 
 SECTIONS = {"algorithm": "aggregates.NAME", "model": "model", "continual_sum": "mechanism"}
@@ -21,16 +20,15 @@ SECTIONS = {"algorithm": "aggregates.NAME", "model": "model", "continual_sum": "
 
 def catalogue() -> list[dict[str, Any]]:
     """Every algorithm, JSON-able: name, kind, title, about, source, noises, fields."""
-    fields = {name: info.description or "" for name, info in Aggregate.model_fields.items()}
     found: list[dict[str, Any]] = [
         {
             "name": "aggregates",
             "kind": "algorithm",
             "title": "running and sliding aggregates",
-            "about": f"{', '.join(KINDS)} per key and tick, from one joint noisy sum.",
+            "about": f"{', '.join(AGGREGATES)} per key and tick, from one joint noisy sum.",
             "source": "",
             "noises": ["gaussian", "discrete_gaussian", "k_norm"],
-            "fields": fields,
+            "fields": known_fields(),
         }
     ]
     for name, model in MODELS.items():
@@ -43,9 +41,7 @@ def catalogue() -> list[dict[str, Any]]:
                 "source": model.source,
                 "noises": list(model.noises),
                 "fields": {
-                    field: info.description or ""
-                    for field, info in ModelConfig.model_fields.items()
-                    if model.takes(field)
+                    field: info.description or "" for field, info in model.model_fields.items()
                 },
             }
         )

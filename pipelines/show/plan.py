@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -12,8 +12,6 @@ from rich.text import Text
 
 from dpcore.config import durations
 from dpcore.plan import Plan
-from dpcore.plan_config import Aggregate, PlanConfig
-from pipelines.show import plan_model
 from pipelines.terminal import (
     bytes_text,
     count,
@@ -23,17 +21,6 @@ from pipelines.terminal import (
     span,
     table,
 )
-
-EVENTS = 1000
-"""Events for which the error of a mean or variance is shown: it depends on their number."""
-
-AGGREGATE_WORDS = {
-    "count": "events",
-    "sum": "sum of {column}",
-    "mean": "mean of {column}",
-    "variance": "variance of {column}",
-    "histogram": "events by {column}",
-}
 
 
 def render(plan: Plan, out: Console, more: tuple[str, ...] = ()) -> None:
@@ -51,16 +38,14 @@ def sections(
     yield from promise(plan)
     yield heading("What a release may reveal later")
     yield _indent(expiration(plan, facts))
-    model = plan.config.model
-    if model is not None:
+    algorithm = plan.config.algorithm
+    about = list(algorithm.facts(plan.program, noise_behind(plan)))
+    if about:
         yield heading("The model")
-        yield _indent(plan_model.facts_table(plan, model))
+        yield _indent(facts_table(about))
     yield heading("What is released, and how exact it is")
-    yield _indent(releases(plan, facts))
-    left_open = (
-        release_notes(plan.config) if model is None else plan_model.notes(plan, model, facts)
-    )
-    for note in left_open:
+    yield _indent(releases(plan))
+    for note in algorithm.notes(plan.program):
         yield _indent(Text(note, style="dim"))
     yield heading("Mechanisms, priced for the same promise")
     yield _indent(alternatives(plan, facts))
@@ -127,38 +112,41 @@ def expiration(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     return rows
 
 
-def releases(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
+def facts_table(facts: Iterable[tuple[str, str]]) -> RenderableType:
+    """Name and words of each fact."""
+    rows = table("", "")
+    rows.show_header = False
+    for name, words in facts:
+        rows.add_row(name, Text(words))
+    return rows
+
+
+def noise_behind(plan: Plan) -> dict[str, float]:
+    """Worst stddev of the private sums behind what is released, as the chosen mechanism has it."""
+    chosen = next((one for one in plan.alternatives if one.chosen), None)
+    stddev = {} if chosen is None else chosen.stddev
+    return {name.partition(" over=")[0]: worst for name, worst in stddev.items()}
+
+
+def releases(plan: Plan) -> RenderableType:
     """Every output with the worst error of its noise, in its own unit."""
-    if plan.config.model is not None:
-        return plan_model.releases_table(plan, facts, plan.band)
     rows = table(
         "name", "what", "over", "values", "noise (std)", "95 % band",
         right=("values", "noise (std)", "95 % band"),
     )  # fmt: skip
-    for release in facts["releases"]:
-        aggregate = plan.config.aggregates.get(release["name"])
-        worst = release["stddev_worst"]
-        scale, suffix = 1.0, ""
-        if aggregate is not None and aggregate.kind in ("mean", "variance"):
-            scale, suffix = 1.0 / EVENTS, "*"
+    algorithm, ticks, width = plan.config.algorithm, plan.ticks_to_look_at(), plan.band
+    for info in plan.outputs:
+        stddev, mark = algorithm.expected_error(info, plan.program, ticks)
+        known = not math.isnan(stddev)
         rows.add_row(
-            release["name"],
-            what(aggregate),
-            span(release["over"]),
-            f"{release['dimension']:,}",
-            number(None if worst is None else worst * scale) + suffix,
-            f"± {number(None if worst is None else plan.band * worst * scale)}{suffix}",
+            info.name,
+            algorithm.shown(info.name).what,
+            span(info.over),
+            f"{info.dimension:,}",
+            number(stddev) + mark if known else "-",
+            f"± {number(width * stddev)}{mark}" if known else "-",
         )
     return rows
-
-
-def release_notes(config: PlanConfig) -> Iterator[str]:
-    """What the table of releases leaves open."""
-    yield (
-        "The worst error of any tick, from noise alone: values that the clip moves are not in it."
-    )
-    if any(a.kind in ("mean", "variance") for a in config.aggregates.values()):
-        yield f"* at {EVENTS:,} events in the span; with n events it is {EVENTS:,} / n times this."
 
 
 def alternatives(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
@@ -201,8 +189,8 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
 
 def growth(plan: Plan) -> str:
     """What the state depends on."""
-    kept = getattr(plan.program, "row_bytes", 0)
-    return "at most: it grows with the events" if kept else "whatever the number of events"
+    grows = plan.config.algorithm.grows
+    return "at most: it grows with the events" if grows else "whatever the number of events"
 
 
 def refused(plan: Plan) -> Iterator[str]:
@@ -222,27 +210,7 @@ def refused(plan: Plan) -> Iterator[str]:
         horizon = plan.circumstances.id_horizon
         since = "" if horizon is None else f" in the {count(horizon, 'tick')} before"
         yield f"events whose {config.schema_.id} has been seen before{since}"
-    for name, aggregate in config.aggregates.items():
-        if aggregate.clip is not None:
-            low, high = aggregate.clip
-            yield (
-                f"{name}: values of {aggregate.column} are moved into [{low:g}, {high:g}]; "
-                "missing and non-finite ones count as 0"
-            )
-        elif aggregate.edges is not None:
-            yield (
-                f"{name}: values of {aggregate.column} outside "
-                f"[{aggregate.edges[0]:g}, {aggregate.edges[-1]:g}] add nothing"
-            )
-    if config.model is not None:
-        yield from plan_model.refused(config.model)
-
-
-def what(aggregate: Aggregate | None) -> str:
-    """An aggregate in words."""
-    if aggregate is None:
-        return ""
-    return AGGREGATE_WORDS[aggregate.kind].format(column=aggregate.column)
+    yield from config.algorithm.refused()
 
 
 def one_line(plan: Plan) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Ints, State, arrays_of
 from dpcore.continual.base import ContinualSum
 from dpcore.continual.cover import CoverSum
@@ -49,7 +49,7 @@ class Case:
             overs=self.overs,
             window=self.window,
             horizon=horizon,
-            budget=Loss(kind, BUDGET[kind]),
+            budget=PrivacyLoss(kind, BUDGET[kind]),
         )
 
     def build(self, scales: tuple[float, ...] = SCALES) -> Any:

@@ -9,7 +9,7 @@ import pkgutil
 import pytest
 
 import dpcore.continual
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.continual.base import ContinualSum
 from dpcore.errors import ConfigError, WeirError
 from dpcore.noise.noise import kind_of
@@ -44,7 +44,7 @@ def test_what_is_not_declared_is_refused(name):
     served = next(overs for overs in OVERS if cls.serves(overs))
 
     def build(kind="gaussian", overs=served, **options):
-        budget = Loss(kind_of(kind), BUDGET[kind_of(kind)])
+        budget = PrivacyLoss(kind_of(kind), BUDGET[kind_of(kind)])
         return cls.calibrated(
             dimension=1, scales=(1.0,), sensitivity=1.0, overs=overs, window=8, horizon=100,
             budget=budget, **options,

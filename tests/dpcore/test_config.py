@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpcore.aggregates.config import Aggregate
 from dpcore.config.durations import duration, show_duration, show_timestamp, timestamp
 from dpcore.errors import ConfigError
 from dpcore.plan_config import PlanConfig
+from dpcore.registry import AGGREGATES, MODELS
 
 SHOP: dict[str, Any] = {
     "name": "shop",
@@ -316,12 +316,11 @@ def test_whatever_stands_in_a_field_is_taken_or_refused_in_words(name: str, valu
 
 
 def test_every_field_has_a_description_and_an_example() -> None:
-    from dpcore.models.config import ModelClip, ModelConfig
     from dpcore.plan_config import ClockConfig, Key, MechanismConfig, Privacy, Schema, TimeColumn
 
     sections = [
-        PlanConfig, Aggregate, ClockConfig, Key, MechanismConfig, Privacy, Schema, TimeColumn,
-        ModelConfig, ModelClip,
+        PlanConfig, *AGGREGATES.values(), ClockConfig, Key, MechanismConfig, Privacy, Schema,
+        TimeColumn, *MODELS.values(),
     ]  # fmt: skip
     for section in sections:
         for name, info in section.model_fields.items():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.accounting.guarantee import Expiration, Loss, compose
+from dpcore.accounting.guarantee import Expiration, PrivacyLoss, compose
 from dpcore.accounting.statement import statement
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
@@ -65,9 +65,9 @@ def test_the_statement_says_when_protection_ends() -> None:
 
 
 def test_losses_compose() -> None:
-    assert compose((Loss("gdp", 3.0), Loss("gdp", 4.0))).value == 5.0
-    assert compose((Loss("pure", 3.0), Loss("pure", 4.0))).value == 7.0
+    assert compose((PrivacyLoss("gdp", 3.0), PrivacyLoss("gdp", 4.0))).value == 5.0
+    assert compose((PrivacyLoss("pure", 3.0), PrivacyLoss("pure", 4.0))).value == 7.0
     with pytest.raises(Exception, match="different kinds"):
-        compose((Loss("gdp", 3.0), Loss("pure", 4.0)))
-    assert Loss("gdp", math.inf).epsilon(1e-6) == math.inf
-    assert Loss("gdp", 0.0).epsilon(1e-6) == 0.0
+        compose((PrivacyLoss("gdp", 3.0), PrivacyLoss("pure", 4.0)))
+    assert PrivacyLoss("gdp", math.inf).epsilon(1e-6) == math.inf
+    assert PrivacyLoss("gdp", 0.0).epsilon(1e-6) == 0.0

@@ -8,7 +8,7 @@ import pytest
 
 from dpcore.accounting import calibrate
 from dpcore.accounting.circumstances import Circumstances
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.accounting.statement import neighbours
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
@@ -76,15 +76,15 @@ def test_copies_together_cost_what_the_loss_of_the_plan_comes_to(delta: float) -
 
 
 def test_the_loss_of_a_group_is_that_of_its_events_together() -> None:
-    assert Loss("gdp", 0.5).of_group(3) == Loss("gdp", 1.5)
-    assert Loss("pure", 0.5).of_group(3) == Loss("pure", 1.5)
-    assert Loss("zcdp", 0.5).of_group(3) == Loss("zcdp", 4.5)
+    assert PrivacyLoss("gdp", 0.5).of_group(3) == PrivacyLoss("gdp", 1.5)
+    assert PrivacyLoss("pure", 0.5).of_group(3) == PrivacyLoss("pure", 1.5)
+    assert PrivacyLoss("zcdp", 0.5).of_group(3) == PrivacyLoss("zcdp", 4.5)
     # Gaussian noise, k changes of one size in one direction: the bound is attained.
     delta, sigma = 2.0, 8.0
-    moved = Loss("gdp", 5 * delta / sigma)
-    assert Loss("gdp", delta / sigma).of_group(5).epsilon(1e-6) == moved.epsilon(1e-6)
+    moved = PrivacyLoss("gdp", 5 * delta / sigma)
+    assert PrivacyLoss("gdp", delta / sigma).of_group(5).epsilon(1e-6) == moved.epsilon(1e-6)
     rho = (5 * delta) ** 2 / (2 * sigma**2)
-    assert Loss("zcdp", delta**2 / (2 * sigma**2)).of_group(5).value == pytest.approx(rho)
+    assert PrivacyLoss("zcdp", delta**2 / (2 * sigma**2)).of_group(5).value == pytest.approx(rho)
 
 
 def test_circumstances_change_the_promise_and_nothing_that_is_released() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpcore.algorithm import Shown
 from pipelines.results.files import TYPES
 
 DAY = 86_400_000_000
@@ -69,22 +70,29 @@ def plan(ticks: int | None, releases: Sequence[dict[str, Any]], **more: Any) -> 
         "blocks": 16,
         "ticks": ticks,
         "warnings": [],
-        "canonical": {
-            "program": {
-                "outputs": [
-                    ["purchases", "count", None, [None, 7]],
-                    ["dollars", "sum", "dollar_value", [None, 7]],
-                    ["basket", "mean", "dollar_value", [None]],
-                    ["sizes", "histogram", "number_of_cds", [None]],
-                ]
-            }
+        "reading": {
+            "lines": "Every line is what was released.",
+            "banded": "The band holds 95 % of the noise ({band} standard deviations).",
+            "bare": "",
         },
         **more,
     }
 
 
-def release(name: str, over: int | None, labels: Sequence[str] = ("",)) -> dict[str, Any]:
-    """One entry of ``releases``."""
+WORDS = {
+    "purchases": "events",
+    "dollars": "sum of dollar_value",
+    "basket": "mean of dollar_value",
+    "sizes": "events by number_of_cds",
+}
+
+
+def release(
+    name: str, over: int | None, labels: Sequence[str] = ("",), shown: Shown | None = None
+) -> dict[str, Any]:
+    """One entry of ``releases``; without ``shown``, of the shop."""
+    words = WORDS.get(name, "")
+    shown = Shown(words, words) if shown is None else shown
     return {
         "name": name,
         "over": over,
@@ -92,6 +100,7 @@ def release(name: str, over: int | None, labels: Sequence[str] = ("",)) -> dict[
         "sensitivity": 1.0,
         "stddev_worst": 20.0,
         "labels": list(labels),
+        **shown._asdict(),
     }
 
 

@@ -157,7 +157,7 @@ def test_exit_codes_of_the_real_process(small: Path) -> None:
     bad = call("plan", str(small), "--set", "privacy.epsilon=-1")
     assert bad.returncode == 2 and bad.stdout == ""
     assert bad.stderr.splitlines() == [
-        "weir: refused: privacy.epsilon = -1.0: must be a finite number above 0, like 1.0."
+        "weir: refused: privacy.epsilon = -1: must be a finite number above 0, like 1.0."
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dpcore.algorithm import Shown
+from dpcore.registry import MODELS
 from pipelines.report import model, words
 from pipelines.report.data import KEYS_DRAWN, gather
 from pipelines.report.report import report
@@ -18,6 +21,7 @@ from tests.pipelines import synthetic
 from tests.pipelines.test_report import Page
 
 LABELS = ("dep_delay", "distance", "hour_sin", "hour_cos", "season_sin", "season_cos", "intercept")
+LEARNER = MODELS["online.follow_the_leader"]
 OUTPUTS = (("theta", None), ("coefficients", None), ("loss", None))
 
 
@@ -37,14 +41,22 @@ def model_values(width: int) -> synthetic.ValueOf:
     return value_of
 
 
-def folder(base: Path, keys: list[str], ticks: int, labels: tuple[str, ...] = LABELS) -> Path:
-    """Results of a learner."""
+def folder(
+    base: Path,
+    keys: list[str],
+    ticks: int,
+    labels: tuple[str, ...] = LABELS,
+    shown: Mapping[str, Shown] = LEARNER.outputs,
+) -> Path:
+    """Results of a learner, unless its outputs are shown as something else."""
     releases = [
-        synthetic.release(name, over, ("total", "per_tick") if name == "loss" else labels)
+        synthetic.release(
+            name, over, ("total", "per_tick") if name == "loss" else labels, shown[name]
+        )
         for name, over in OUTPUTS
     ]
-    planned = synthetic.plan(ticks, releases, keys=len(keys), algorithm="online.follow_the_leader")
-    planned["canonical"] = {}
+    planned = synthetic.plan(ticks, releases, keys=len(keys))
+    planned["reading"] = LEARNER.reading._asdict()
     values = model_values(len(labels))
     return synthetic.folder(base, keys, ticks, OUTPUTS, values, planned=planned)
 
@@ -89,8 +101,6 @@ def test_many_models_rank_by_loss_and_get_a_heat_map(tmp_path: Path) -> None:
 
 
 def test_a_name_alone_makes_no_model(tmp_path: Path) -> None:
-    made = folder(tmp_path / "out", [""], 5)
-    text = (made / "_plan.json").read_text().replace("online.follow_the_leader", "aggregates")
-    (made / "_plan.json").write_text(text)
+    made = folder(tmp_path / "out", [""], 5, shown=dict.fromkeys(LEARNER.outputs, Shown("")))
     page = Page((report(made).html or Path()).read_text())
     assert page.count["figure"] == 3

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
+import jsonschema
+import pytest
+
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from dpcore.plan_config import PlanConfig
+from dpcore.registry import MODELS
 from pipelines.config.job import JobConfig
 from pipelines.config.schema import json_schema
 from tests.pipelines.conftest import Weir
@@ -40,8 +48,10 @@ def test_short_forms_are_in_it() -> None:
     schema = json_schema()
     time = schema["$defs"]["Schema"]["properties"]["time"]
     assert {"type": "string"} in time["anyOf"]
-    over = schema["$defs"]["Aggregate"]["properties"]["over"]
-    assert {"type": "integer"} in over["anyOf"]
+    for kind in ("Count", "Sum", "Mean", "Variance", "Histogram"):
+        over = schema["$defs"][kind]["properties"]["over"]
+        assert {"const": "all", "type": "string"} in over["anyOf"]
+        assert {"array", "integer"} <= {one["type"] for one in over["anyOf"]}
 
 
 def test_examples_are_values_not_yaml() -> None:
@@ -53,3 +63,164 @@ def test_the_command_prints_json(weir: Weir) -> None:
     result = weir("schema")
     assert result.exit_code == 0
     assert json.loads(result.stdout) == json_schema()
+
+
+MODEL: dict[str, Any] = {
+    "features": ["u", "v"],
+    "target": "y",
+    "ranges": {"u": [-2, 2], "v": [-1, 1], "y": [0, 16]},
+}
+
+
+def config(**changed: Any) -> dict[str, Any]:
+    """A whole config; a section that is None is left out."""
+    whole: dict[str, Any] = {
+        "name": "checked",
+        "schema": {"time": "at"},
+        "clock": {"start": "2024-01-01T00:00:00Z", "period": "1h"},
+        "privacy": {"epsilon": 1.0, "delta": 1e-6, "protect_for": "24h"},
+        **changed,
+    }
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def counted(**changed: Any) -> dict[str, Any]:
+    return config(aggregates={"n": {"count": "events", **changed}})
+
+
+def summed(**changed: Any) -> dict[str, Any]:
+    return config(aggregates={"s": {"sum": "x", "clip": [0, 1], **changed}})
+
+
+def learned(algorithm: str, **changed: Any) -> dict[str, Any]:
+    return config(model={"algorithm": algorithm, **MODEL, **changed})
+
+
+def promised(**changed: Any) -> dict[str, Any]:
+    privacy = {"epsilon": 1.0, "delta": 1e-6, "protect_for": "24h", **changed}
+    return {**counted(), "privacy": privacy}
+
+
+SETS: list[dict[str, Any]] = [
+    {"l1_ball": 1},
+    {"l2_ball": 0.5},
+    {"simplex": 1},
+    {"box": [-1, 1]},
+    {"box": [[-1, 0, 0], [1, 1, 2]]},
+    {"polytope": {"vertices": [[0, 0, 0], [1, 0, 0]]}},
+    {"product": [{"l1_ball": 1, "size": 2}, {"box": [-1, 1], "size": 1}]},
+    {"lp_ball": {"radius": 1, "p": 1.5}},
+    {"group_l1_ball": {"radius": 1, "groups": 2}},
+    {"group_l1_ball": {"radius": 1, "groups": [1, 2]}},
+]
+NO_SETS: list[Any] = [
+    {},
+    5,
+    {"l3_ball": 1},
+    {"l1_ball": 0},
+    {"l1_ball": "1"},
+    {"l1_ball": 1, "l2_ball": 1},
+    {"box": [1]},
+    {"polytope": {"vertices": []}},
+    {"product": [{"l1_ball": 1}]},
+    {"lp_ball": {"radius": 1, "p": 0.5}},
+    {"group_l1_ball": {"radius": 1}},
+    {"permutations": 0},
+]
+GOOD = [
+    counted(),
+    counted(over=["all", 7], weight=2.0),
+    counted(over=1),
+    summed(),
+    config(aggregates={"h": {"histogram": "x", "edges": [1, 2, 5]}}),
+    promised(protect_for=3),
+    promised(protect_for="all", delta=0),
+    {**counted(), "mechanism": {"continual_sum": "blt", "noise": "gaussian", "buffers": 3}},
+    *(learned(name) for name in MODELS),
+    *(learned("online.follow_the_leader", set=one) for one in SETS),
+    learned("online.conditional_gradient", set={"trace_norm_ball": {"radius": 1, "shape": [3, 1]}}),
+    *(
+        learned("regression.erm", loss=loss)
+        for loss in ("absolute", "logistic", {"quantile": 0.9}, {"huber": 1}, {"hinge": 0.5})
+    ),
+    learned("regression.incremental", target=["y", "u"], features=["v"], over=3, ridge=0),
+    learned("regression.projected", inputs={"k_sparse": 1}, projection={"dimension": 1}),
+    learned("regression.erm", every="convex", solver="noisy_sgd", rows=10),
+]
+BAD = [
+    {**counted(), "agregates": {}},
+    {**counted(), "blocks": "many"},
+    promised(epsilon=-1),
+    promised(epsilon=0),
+    promised(delta=0.7),
+    promised(delta=-0.1),
+    promised(protect_for=0),
+    promised(protect_for="some"),
+    promised(relation="neighbours"),
+    {**counted(), "mechanism": {"buffers": 9}},
+    {**counted(), "mechanism": {"noise": "laplace"}},
+    {**counted(), "mechanism": {"continual_sum": "forest"}},
+    {**counted(), "blocks": 0},
+    {**counted(), "blocks": 1 << 20},
+    {**counted(), "name": "two words"},
+    {**counted(), "clock": {"start": "2024-01-01T00:00:00Z", "period": "daily"}},
+    config(aggregates={"n": {}}),
+    counted(sum="x"),
+    counted(weight=0),
+    counted(over=0),
+    counted(over=[]),
+    counted(clip=[0, 1]),
+    summed(clip=[1]),
+    config(aggregates={"h": {"histogram": "x", "edges": [1]}}),
+    learned("online.follow_leader"),
+    learned("online.follow_the_leader", ridge=1.0),
+    learned("online.follow_the_leader", step="constant"),
+    learned("online.follow_the_leader", clip={"features": 1}),
+    learned("online.follow_the_leader", weight=1),
+    learned("online.follow_the_leader", curvature=0),
+    learned("online.follow_the_leader", target=["y"]),
+    learned("online.follow_the_leader", features=[]),
+    learned("regression.incremental", loss="absolute"),
+    learned("regression.incremental", solver="noisy_sgd"),
+    learned("regression.erm", solver="accelerated"),
+    learned("regression.erm", every=0),
+    learned("regression.erm", loss="cubic"),
+    learned("regression.erm", loss={"quantile": 2}),
+    *(learned("online.follow_the_leader", set=one) for one in NO_SETS),
+]
+
+
+@pytest.mark.parametrize("data", GOOD, ids=str)
+def test_what_is_taken_is_valid(data: dict[str, Any]) -> None:
+    """An editor that knows the schema marks nothing that would run."""
+    validator().validate(data)
+    Plan.from_config(PlanConfig.from_dict(ending(data)))
+
+
+@pytest.mark.parametrize("data", BAD, ids=str)
+def test_what_is_refused_is_invalid(data: dict[str, Any]) -> None:
+    assert list(validator().iter_errors(data))
+    with pytest.raises(ConfigError):
+        Plan.from_config(PlanConfig.from_dict(ending(data)))
+
+
+@cache
+def validator() -> jsonschema.Draft202012Validator:
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+    return jsonschema.Draft202012Validator(json_schema())
+
+
+def ending(data: dict[str, Any]) -> dict[str, Any]:
+    """With an end of the clock, which some algorithms need."""
+    return {**data, "clock": {**data["clock"], "end": "2024-01-03T00:00:00Z"}}
+
+
+def test_a_model_is_told_by_its_algorithm() -> None:
+    schema = json_schema()
+    choices = schema["properties"]["model"]["anyOf"][0]
+    assert choices["discriminator"]["propertyName"] == "algorithm"
+    assert set(choices["discriminator"]["mapping"]) == set(MODELS)
+    for name, reference in choices["discriminator"]["mapping"].items():
+        section = schema["$defs"][reference.rpartition("/")[2]]
+        assert section["properties"]["algorithm"]["const"] == name
+        assert set(section["properties"]) == set(MODELS[name].model_fields)

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpcore.accounting.guarantee import Guarantee, Loss
+from dpcore.accounting.guarantee import Guarantee, PrivacyLoss
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
 from dpcore.noise.constant import NoNoise
@@ -75,8 +75,8 @@ class CountSum:
             Released("sum", None, array[:, :, 1:] / 16, None),
         )
 
-    def loss(self, ticks: int | None) -> Loss:
-        return Loss("gdp", 1.0)
+    def loss(self, ticks: int | None) -> PrivacyLoss:
+        return PrivacyLoss("gdp", 1.0)
 
     def describe(self, ticks: Any) -> tuple[OutputInfo, ...]:
         return tuple(

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.leaves.keys import Keys
 from dpcore.leaves.rows import RowLeaf
 from dpcore.program import Bounded, OutputInfo, Released
@@ -61,8 +61,8 @@ class RowWalk:
     def solve(self, noisy: Any, ticks: Any) -> tuple[Released, ...]:
         return (Released("walk", None, noisy[0], None),)
 
-    def loss(self, ticks: int | None) -> Loss:
-        return Loss("gdp", 1.0)
+    def loss(self, ticks: int | None) -> PrivacyLoss:
+        return PrivacyLoss("gdp", 1.0)
 
     def outputs(self) -> tuple[OutputInfo, ...]:
         return ()

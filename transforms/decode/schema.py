@@ -207,7 +207,7 @@ class EventSchema:
             else Stamp(arrival.column, arrival.format, arrival.zone or "UTC", "schema.arrival"),
             where=config.where,
             numbers=numbers,
-            named=model_fields(getattr(config, "model", None)),
+            named=model_fields(config.model),
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, Ints
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.erm.schedule import Schedule
@@ -111,7 +111,7 @@ class IncrementalErm:
         gradients = self.problem.gradients
         return models(noisy[0], self.scaling, gradients.intercept, gradients.loss.labels)
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` of its arrival."""
         return self.schedule.loss(ticks)
 

@@ -4,53 +4,72 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import ClassVar, Literal
+
+from pydantic import Field
 
 from dpcore.accounting.calibrate import gdp_mu
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.errors import ConfigError
 from dpcore.models.erm.incremental import IncrementalErm
-from dpcore.models.erm.price import choose, problem_of, refuse_sums
+from dpcore.models.erm.price import refuse_sums
 from dpcore.models.erm.schedule import Phase, Schedule
-from dpcore.plan_config import PlanConfig
+from dpcore.models.erm.section import RefittedModel
+from dpcore.models.fields import ALGORITHM
 from dpcore.pricing.noises import noises_for
 from dpcore.pricing.price import Alternative, round_up
+from dpcore.pricing.terms import Terms
 
-NAME = "regression.naive"
 
+class NaiveModel(RefittedModel):
+    """Fitted again at every tick, by advanced composition."""
 
-def compile_naive(config: PlanConfig) -> tuple[IncrementalErm, tuple[Alternative, ...]]:
-    """Incremental ERM with a run at every tick, each (eps', delta')-private.
+    algorithm: Literal["regression.naive"] = Field(
+        description=ALGORITHM, examples=["regression.naive"]
+    )
 
-    Formal guarantees: eps' = eps / (2 sqrt(2 l ln(2 / delta))), delta' = delta / (2 l) for the l
-      runs within the window: advanced composition makes (eps, delta) of them where 2 l eps'^2 is at
-      most eps / 2. A run's noise is Gaussian, whose losses compose exactly: what the plan promises
-      is that exact loss, which is smaller; where eps is so large that it would not be, each run
-      gets its share of the exact budget instead.
-    Source: Dwork, Rothblum, Vadhan (2010); Kasiviswanathan, Nissim, Jin (2017), section 3.
+    title: ClassVar[str] = "fitted again at every tick, by advanced composition"
+    about: ClassVar[str] = (
+        "The baseline: regression.erm with a run at every tick, each with its part of the budget "
+        "by the theorem of advanced composition."
+    )
+    source: ClassVar[str] = "Kasiviswanathan, Nissim & Jin 2017; Dwork, Rothblum & Vadhan 2010"
+    noises: ClassVar[tuple[str, ...]] = ("gaussian",)
 
-    Raises:
-      ConfigError: what it cannot serve: neither an end of the clock nor of the protection, or
-        another noise.
-    """
-    refuse_sums(config, NAME)
-    noise, delta = config.mechanism.noise, config.privacy.delta
-    if noise not in (None, "gaussian"):
-        raise ConfigError("mechanism.noise", noise, f"is not for {NAME}: gaussian only.")
-    if noises_for(config)[0] != "gaussian":
-        raise ConfigError(
-            "privacy.delta", delta, f"is too small for {NAME}, whose noise is Gaussian; set 1e-6."
-        )
-    clock = config.clock.to_clock()
-    window = config.privacy.window_ticks(clock)
-    spans = [ticks for ticks in (window, clock.ticks) if ticks is not None]
-    if not spans:
-        raise ConfigError(
-            "clock.end", None, f"is needed: {NAME} spreads its budget over all ticks."
-        )
-    runs, epsilon = min(spans), config.privacy.epsilon
-    each = epsilon / (2 * math.sqrt(2 * runs * math.log(2 / delta)))
-    total = gdp_mu(each, delta / (2 * runs)) * math.sqrt(runs)
-    total = 1 / round_up(1 / total)  # the same on every CPU
-    budget = Loss("gdp", min(total, gdp_mu(epsilon, delta)))
-    phases = (Phase(0, clock.ticks, 1, Fraction(1, runs)),)
-    return choose(config, problem_of(config), lambda whole: Schedule(phases, budget), ("gaussian",))
+    def compile(self, terms: Terms) -> tuple[IncrementalErm, tuple[Alternative, ...]]:
+        """Incremental ERM with a run at every tick, each (eps', delta')-private.
+
+        Formal guarantees: eps' = eps / (2 sqrt(2 l ln(2 / delta))), delta' = delta / (2 l) for the
+          l runs within the window: advanced composition makes (eps, delta) of them where 2 l eps'^2
+          is at most eps / 2. A run's noise is Gaussian, whose losses compose exactly: what the plan
+          promises is that exact loss, which is smaller; where eps is so large that it would not be,
+          each run gets its share of the exact budget instead.
+        Source: Dwork, Rothblum, Vadhan (2010); Kasiviswanathan, Nissim, Jin (2017), section 3.
+
+        Raises:
+          ConfigError: what it cannot serve: neither an end of the clock nor of the protection, or
+            another noise.
+        """
+        refuse_sums(terms, self.name)
+        noise, delta, epsilon = terms.noise, terms.delta, terms.epsilon
+        if noise not in (None, "gaussian"):
+            raise ConfigError("mechanism.noise", noise, f"is not for {self.name}: gaussian only.")
+        if noises_for(terms)[0] != "gaussian":
+            raise ConfigError(
+                "privacy.delta",
+                delta,
+                f"is too small for {self.name}, whose noise is Gaussian; set 1e-6.",
+            )
+        spans = [ticks for ticks in (terms.window, terms.horizon) if ticks is not None]
+        if not spans:
+            raise ConfigError(
+                "clock.end", None, f"is needed: {self.name} spreads its budget over all ticks."
+            )
+        runs = min(spans)
+        each = epsilon / (2 * math.sqrt(2 * runs * math.log(2 / delta)))
+        total = gdp_mu(each, delta / (2 * runs)) * math.sqrt(runs)
+        total = 1 / round_up(1 / total)  # the same on every CPU
+        budget = PrivacyLoss("gdp", min(total, gdp_mu(epsilon, delta)))
+        phases = (Phase(0, terms.horizon, 1, Fraction(1, runs)),)
+        schedule = Schedule(phases, budget)
+        return self.choose(terms, self.problem(terms), lambda whole: schedule, ("gaussian",))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.errors import ConfigError
 
 FIRST = 1 << 6
@@ -67,7 +67,7 @@ class Schedule:
     """
 
     phases: tuple[Phase, ...]
-    budget: Loss
+    budget: PrivacyLoss
 
     def __post_init__(self) -> None:
         if not any(phase.runs for phase in self.phases):
@@ -98,14 +98,14 @@ class Schedule:
             total += int(runs) * phase.share
         return total
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """The same as a loss. Several phases: the sum of what each may cost, an upper bound."""
         spent, kind = self.spent(ticks), self.budget.kind
         if spent is None:
-            return Loss(kind, math.inf)
+            return PrivacyLoss(kind, math.inf)
         share = float(spent)
         root = math.sqrt(share) if kind == "gdp" else share
-        return Loss(kind, self.budget.value * root)
+        return PrivacyLoss(kind, self.budget.value * root)
 
     @property
     def longest(self) -> int:
@@ -132,7 +132,7 @@ class Schedule:
 
 
 def schedule_for(
-    every: Callable[[int], int], window: int | None, horizon: int | None, budget: Loss
+    every: Callable[[int], int], window: int | None, horizon: int | None, budget: PrivacyLoss
 ) -> Schedule:
     """A schedule whose loss within the window is at most the budget.
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss, Relation
+from dpcore.accounting.guarantee import PrivacyLoss, Relation
 from dpcore.accounting.precision import refuse_coarse
 from dpcore.arrays import Floats, Ints
 from dpcore.canonical import canonical_value
@@ -18,7 +18,7 @@ from dpcore.errors import ConfigError, at_least_one, positive
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.grid import centre_of, grid_of, row_dot, to_grid
-from dpcore.models.losses import Hinge, Huber, Logistic, PredictionLoss, Squared
+from dpcore.models.losses import PredictionLoss
 from dpcore.models.online.implicit import ImplicitStep
 from dpcore.models.scaling import is_void
 from dpcore.noise.noise import Noise, label
@@ -142,10 +142,10 @@ class ImplicitDescent:
         scale = math.sqrt(self.horizon) / self.budget * (1 + 2.0**-40)
         return np.asarray(self.sensitivity(ticks) * scale)
 
-    def privacy(self, ticks: int | None) -> Loss:
+    def privacy(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` of its arrival."""
         seen = self.horizon if ticks is None else min(ticks, self.horizon)
-        return Loss("gdp", self.budget * math.sqrt(seen / self.horizon))
+        return PrivacyLoss("gdp", self.budget * math.sqrt(seen / self.horizon))
 
     def init(self, n_keys: int) -> DescentState:
         """Everyone starts at the set's public start."""
@@ -214,27 +214,17 @@ class ImplicitDescent:
 def smoothness_of(loss: PredictionLoss) -> float:
     """Lipschitz constant of a loss's derivative in the prediction.
 
-    A user's own loss says it as an attribute ``smoothness``.
-
     Raises:
       ConfigError: it has none.
     """
-    if isinstance(loss, Squared | Huber):
-        return 1.0
-    if isinstance(loss, Logistic):
-        return 0.25
-    if isinstance(loss, Hinge):
-        return 1 / loss.smoothing
-    found = getattr(loss, "smoothness", None)
-    if found is None:
+    if math.isinf(loss.smoothness):
         raise ConfigError(
             "model.loss",
             loss.name,
             "has a corner, over which online.pocg cannot take exact steps; use squared, huber, "
             "logistic or hinge, or another algorithm.",
         )
-    positive(**{"model.loss.smoothness": found})
-    return float(found)
+    return loss.smoothness
 
 
 def sum_rows(rows: Floats, counts: Ints) -> Floats:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.calibrate import gdp_mu
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, Ints, arrays_of
-from dpcore.errors import ConfigError
-from dpcore.geometry.parse import parse_set
 from dpcore.leaves.rows import RowLeaf
-from dpcore.models.losses import parse_loss
 from dpcore.models.online.implicit_descent import DescentState, ImplicitDescent
 from dpcore.models.scaling import Scaling
-from dpcore.plan_config import PlanConfig
-from dpcore.pricing.price import Alternative
 from dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
 
 NAME = "online.pocg"
-MECHANISM = "output_perturbation"
 
 
 @dataclass(frozen=True)
@@ -107,7 +99,7 @@ class Pocg:
         """The model in scaled and in the user's units."""
         return models(noisy[0], self.scaling, self.intercept, self.descent.loss.labels)
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` of its arrival."""
         return self.descent.privacy(ticks)
 
@@ -152,53 +144,3 @@ def model_outputs(
         OutputInfo("theta", None, len(names), sensitivity, nan, names),
         OutputInfo("coefficients", None, len(whole), sensitivity, nan, whole),
     )
-
-
-def refuse_own_curvature(model: Any, name: str) -> None:
-    """Raises ConfigError: the losses of linear models have no curvature that could be relied on."""
-    if model.own_curvature:
-        raise ConfigError(
-            "model.own_curvature", True, f"is not for {name}, which adds the curvature; remove it."
-        )
-
-
-def compile_pocg(config: PlanConfig) -> tuple[Pocg, tuple[Alternative, ...]]:
-    """The baseline for a config's ``model`` section; there is one way to run it.
-
-    Raises:
-      ConfigError: what it cannot serve: a clock without end, delta = 0, a loss with corners, a set
-        without projection, a continual sum that was named.
-    """
-    model = cast(Any, config).model
-    named, noise = config.mechanism.continual_sum, config.mechanism.noise
-    if named is not None:
-        raise ConfigError("mechanism.continual_sum", named, f"is not for {NAME}; remove it.")
-    if noise not in (None, "gaussian"):
-        raise ConfigError("mechanism.noise", noise, f"is not for {NAME}: gaussian only.")
-    refuse_own_curvature(model, NAME)
-    ticks = config.clock.to_clock().ticks
-    if ticks is None:
-        raise ConfigError(
-            "clock.end", None, f"is needed: {NAME} spreads its budget over all ticks."
-        )
-    dimension = len(model.features) + bool(model.intercept)
-    descent = ImplicitDescent(
-        set=parse_set(model.set, dimension),
-        curvature=float(model.curvature),
-        centre=(0.0,) * dimension if model.centre is None else tuple(map(float, model.centre)),
-        loss=parse_loss(model.loss, "model.loss"),
-        gradient_bound=float(model.clip.gradient),
-        reach=math.sqrt(dimension),
-        cap=model.cap,
-        horizon=ticks,
-        relation=config.privacy.relation,
-        budget=gdp_mu(config.privacy.epsilon, config.privacy.delta),
-    )
-    scaling = Scaling.of(tuple(model.features), model.target, model.ranges)
-    program = Pocg(scaling, descent, bool(model.intercept))
-    whole = program.loss(None).epsilon(config.privacy.delta)
-    first = float(descent.sigma(np.zeros(1, dtype=np.int64))[0])
-    chosen = Alternative(
-        MECHANISM, "gaussian", True, 1.0, program.state_bytes(), whole, {"theta over=all": first}
-    )
-    return program, (chosen,)

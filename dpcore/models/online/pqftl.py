@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, Ints
 from dpcore.canonical import canonical_mechanism
 from dpcore.continual.base import ContinualSum, SumState
-from dpcore.errors import ConfigError
-from dpcore.geometry.parse import parse_set
 from dpcore.leaves.clip import clip_l2
 from dpcore.leaves.lattice import Lattice
-from dpcore.models.losses import Squared, parse_loss
 from dpcore.models.moments import BITS, Moments
-from dpcore.models.online.pocg import model_outputs, models, refuse_own_curvature
+from dpcore.models.online.pocg import model_outputs, models
 from dpcore.models.online.ridge_leader import RidgeLeader
 from dpcore.models.scaling import Scaling, is_void
-from dpcore.plan_config import PlanConfig
-from dpcore.pricing.noises import noises_for, options_of, pick
-from dpcore.pricing.price import Alternative, budget_of, round_up, within_memory
-from dpcore.pricing.question import Question
 from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
-from dpcore.registry import CONTINUAL_SUMS
 
 NAME = "online.pqftl"
 LATTICE = Lattice(2.0**-BITS)
@@ -157,7 +148,7 @@ class Pqftl:
         theta = self.rule(flat, np.repeat(ticks.astype(np.float64), n_keys))
         return models(theta.reshape(n, n_keys, -1), self.scaling, self.intercept, False)
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """That of the continual sum."""
         return self.mechanism.loss(ticks)
 
@@ -185,89 +176,3 @@ class Pqftl:
 def moments_of(dimension: int, reach: float) -> Moments:
     """Of x with ||x||_2 <= reach, its constant in it, and one target in [-1, 1]."""
     return Moments(dimension, 1, False, reach, 1.0)
-
-
-def build_statistics(name: str, moments: Moments, question: Question, budget: Loss) -> ContinualSum:
-    """A continual sum over the statistics, calibrated to the budget.
-
-    Formal guarantees:
-      Sensitivity in units of the scales, under which the lattice's l2 norm is that of (svec(x x^T),
-      x y) in units of the data: ``Moments.sensitivity``. Where losses add and not their squares,
-      replace_anywhere pays for both events.
-
-    Raises:
-      ConfigError: it cannot serve.
-    """
-    sensitivity = moments.sensitivity(question.relation, add_up=budget.kind == "pure")
-    scales = tuple(map(round_up, moments.scales))
-    cls = CONTINUAL_SUMS[name]
-    mechanism: ContinualSum = cls.calibrated(
-        dimension=len(scales),
-        scales=scales,
-        sensitivity=round_up(sensitivity),
-        overs=(None,),
-        window=question.window,
-        horizon=question.horizon,
-        budget=budget,
-        **{k: v for k, v in question.options if k in getattr(cls, "settings", {})},
-    )
-    within_memory(name, mechanism.state_bytes())
-    return replace(mechanism, noise_scale=round_up(mechanism.noise_scale))
-
-
-def compile_pqftl(config: PlanConfig) -> tuple[Pqftl, tuple[Alternative, ...]]:
-    """The baseline for a config's ``model`` section: over a full-history tree unless another
-    continual sum is named.
-
-    Raises:
-      ConfigError: what it cannot serve: a loss that is not squared, a set without projection, or
-        what the continual sum refuses.
-    """
-    model = cast(Any, config).model
-    refuse_own_curvature(model, NAME)
-    if not isinstance(parse_loss(model.loss, "model.loss"), Squared):
-        raise ConfigError("model.loss", model.loss, f"must be squared for {NAME}.")
-    name = config.mechanism.continual_sum or "tree"
-    if name not in CONTINUAL_SUMS:
-        raise ConfigError(
-            "mechanism.continual_sum", name, f"must be one of {sorted(CONTINUAL_SUMS)}."
-        )
-    dimension = len(model.features) + bool(model.intercept)
-    scaling = Scaling.of(tuple(model.features), model.target, model.ranges)
-    centre = (0.0,) * dimension if model.centre is None else tuple(map(float, model.centre))
-    rule = RidgeLeader(parse_set(model.set, dimension), float(model.curvature), centre)
-    reach, clock = math.sqrt(dimension) * (1 + 2.0**-30), config.clock.to_clock()
-    question = Question(
-        (),
-        (),
-        config.privacy.relation,
-        may_vanish=True,
-        window=config.privacy.window_ticks(clock),
-        horizon=clock.ticks,
-        options=options_of(config),
-    )
-    tried: list[tuple[Alternative, Pqftl | None]] = []
-    for noise in noises_for(config):
-        if noise not in CONTINUAL_SUMS[name].kinds:
-            continue
-        budget = budget_of(noise, config.privacy.epsilon, config.privacy.delta)
-        try:
-            mechanism = build_statistics(name, moments_of(dimension, reach), question, budget)
-        except ConfigError as error:
-            cannot = Alternative(name, noise, False, math.inf, 0, None, {}, error.remedy)
-            tried.append((cannot, None))
-            continue
-        program = Pqftl(scaling, rule, mechanism, reach, bool(model.intercept))
-        worst = float(mechanism.stddev(question.ticks(), None)[:, -1].max())
-        worst *= LATTICE.resolution**2
-        window = question.window or question.horizon
-        ten = mechanism.loss(None if window is None else 10 * window)
-        after = ten.epsilon(config.privacy.delta)
-        note = "no protection after the window" if math.isinf(after) else ""
-        named = {"moments over=all": worst}
-        alternative = Alternative(
-            name, noise, False, worst**2, program.state_bytes(), after, named, note
-        )
-        tried.append((alternative, program))
-    chosen, ranked = pick(config, cast(Any, tried), name)
-    return cast(Any, chosen), ranked

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, Ints, State, arrays_of, concatenate
 from dpcore.canonical import canonical_mechanism, canonical_value
 from dpcore.continual.base import ContinualSum, SumState
@@ -172,7 +172,7 @@ class Learner:
         spread = self.mechanism.stddev(ticks, None)[:, 0]
         return np.asarray(spread * self.gradients.lattice.resolution)
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """That of the continual sum."""
         return self.mechanism.loss(ticks)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import Loss, compose
+from dpcore.accounting.guarantee import PrivacyLoss, compose
 from dpcore.arrays import Floats, Ints, State
 from dpcore.canonical import canonical_mechanism
 from dpcore.continual.base import ContinualSum
@@ -203,7 +203,7 @@ class Incremental:
         moved = scaling.coefficients(points, self.rows.intercept, False)
         return np.asarray((moved[1:] - moved[0]).T / scaling.half[-1])
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """Composition over the parts."""
         return compose(tuple(part.loss(ticks) for part in self.parts))
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, Ints
 from dpcore.canonical import canonical_mechanism
 from dpcore.continual.base import ContinualSum, SumState
@@ -179,7 +179,7 @@ class Projected:
             theta[row, target] = lift(theta[row, target], self._phi, self.set)
         return theta
 
-    def loss(self, ticks: int | None) -> Loss:
+    def loss(self, ticks: int | None) -> PrivacyLoss:
         """That of the continual sum."""
         return self.mechanism.loss(ticks)
 

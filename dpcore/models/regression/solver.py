@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dpcore.arrays import Floats
-from dpcore.errors import ConfigError
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.models.regression import accelerated, noisy_gradient
 from dpcore.models.regression.quadratic import PrivateQuadratic
@@ -27,19 +26,6 @@ class Solver:
     name: Name = "accelerated"
     tolerance: float = accelerated.TOLERANCE
     steps: int | None = None
-
-    @classmethod
-    def of(cls, model: Any) -> Solver:
-        """From the config's ``model`` section.
-
-        Raises:
-          ConfigError: a tolerance for the solver that has none.
-        """
-        if model.solver != "accelerated" and "tolerance" in model.model_fields_set:
-            raise ConfigError(
-                "model.tolerance", model.tolerance, f"is not for {model.solver}; set model.steps."
-            )
-        return cls(model.solver, float(model.tolerance), model.steps)
 
     def __call__(
         self, quadratic: PrivateQuadratic, convex_set: ConvexSet, stddev: Floats

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, Ints
 from dpcore.models.grid import centre_of, grid_of, to_grid
 from dpcore.models.solvers.problem import Problem
@@ -72,7 +72,7 @@ class NoisyGradient(BatchSolver):
     source: ClassVar[str] = "Bassily, Smith & Thakurta 2014, full gradients"
 
     @classmethod
-    def make(cls, problem: Problem, iterations: int | None, loss: Loss) -> Self:
+    def make(cls, problem: Problem, iterations: int | None, loss: PrivacyLoss) -> Self:
         """T = the iterations given, or fewer where more are of no use for any number of rows."""
         enough = most_useful(problem, loss)
         return cls(problem, max(1, min(DEFAULT if iterations is None else iterations, enough)))
@@ -133,7 +133,7 @@ class NoisyGradient(BatchSolver):
             counts, problem.lipschitz, carry.strength, problem.set.diameter, noise, total
         )
 
-    def stddev(self, budget: Loss, share: Fraction) -> float:
+    def stddev(self, budget: PrivacyLoss, share: Fraction) -> float:
         """See BatchSolver."""
         return gradient_stddev(self.problem, budget, share * self.share)
 
@@ -147,7 +147,7 @@ class NoisyGradient(BatchSolver):
         }
 
 
-def most_useful(problem: Problem, loss: Loss) -> int:
+def most_useful(problem: Problem, loss: PrivacyLoss) -> int:
     """T beyond which no number of rows up to the limit gains anything; see NoisyGradient."""
     n, d = problem.limit, problem.dimension
     if loss.kind == "pure":

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, Ints
 from dpcore.models.grid import centre_of, grid_of, to_grid
 from dpcore.models.solvers.problem import Problem
@@ -77,7 +77,7 @@ class NoisySgd(BatchSolver):
     source: ClassVar[str] = "Bassily, Smith & Thakurta 2014, passes without amplification"
 
     @classmethod
-    def make(cls, problem: Problem, iterations: int | None, loss: Loss) -> Self:
+    def make(cls, problem: Problem, iterations: int | None, loss: PrivacyLoss) -> Self:
         """P = the iterations given: an iteration is a pass, one look at all rows."""
         return cls(problem, DEFAULT if iterations is None else iterations)
 
@@ -157,7 +157,7 @@ class NoisySgd(BatchSolver):
         """See BatchSolver."""
         return Paid.of(carry.paid)
 
-    def stddev(self, budget: Loss, share: Fraction) -> float:
+    def stddev(self, budget: PrivacyLoss, share: Fraction) -> float:
         """See BatchSolver."""
         return gradient_stddev(self.problem, budget, share * self.share)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.accounting.precision import refuse_coarse
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.unit import (
@@ -92,7 +92,7 @@ class Queries:
         rows: Design,
         noise: Noise,
         digests: Digests,
-        budget: Loss,
+        budget: PrivacyLoss,
         share: Fraction,
         paid: Paid = Paid(),  # noqa: B008
     ) -> None:
@@ -200,7 +200,7 @@ class _Batch:
         return self._queries._gradients(self._rows, x, self._share, self._level)
 
 
-def scale_of(sensitivity: float, budget: Loss, share: Fraction, dimension: int) -> float:
+def scale_of(sensitivity: float, budget: PrivacyLoss, share: Fraction, dimension: int) -> float:
     """Noise scale of a query that costs a share of the budget, rounded toward privacy.
 
     Args:
@@ -224,7 +224,7 @@ def scale_of(sensitivity: float, budget: Loss, share: Fraction, dimension: int) 
     return scale
 
 
-def gradient_stddev(problem: Problem, budget: Loss, share: Fraction) -> float:
+def gradient_stddev(problem: Problem, budget: PrivacyLoss, share: Fraction) -> float:
     """Standard deviation of the noise in a coordinate of a gradient query, gradient units."""
     scale = scale_of(problem.sensitivity, budget, share, problem.dimension)
     variance = unit_variance(NOISE_OF[budget.kind], scale, (1.0,) * problem.dimension)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, State
 from dpcore.models.solvers.problem import Problem
 from dpcore.models.solvers.queries import Paid, Queries
@@ -48,7 +48,7 @@ class BatchSolver(Protocol):
     source: ClassVar[str]
 
     @classmethod
-    def make(cls, problem: Problem, iterations: int | None, loss: Loss) -> Self:
+    def make(cls, problem: Problem, iterations: int | None, loss: PrivacyLoss) -> Self:
         """For a problem.
 
         Args:
@@ -86,7 +86,7 @@ class BatchSolver(Protocol):
         assert found is not None
         return found
 
-    def stddev(self, budget: Loss, share: Fraction) -> float:
+    def stddev(self, budget: PrivacyLoss, share: Fraction) -> float:
         """Standard deviation of a coordinate of the noise in one gradient query of a run."""
 
     def canonical(self) -> Mapping[str, Any]:

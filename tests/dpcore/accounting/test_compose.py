@@ -3,20 +3,17 @@ from __future__ import annotations
 import itertools
 import math
 
-import dp_accounting
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpcore.accounting import calibrate
 from dpcore.accounting.joint import (
     RELATIONS,
     ChannelGroup,
     group_sensitivity,
     joint_sensitivity,
-    mixed_epsilon,
     split_scales,
 )
 from dpcore.errors import ConfigError
@@ -148,18 +145,3 @@ def test_split_spends_everything_and_is_optimal(rows: list[tuple[float, float]])
 def test_split_leaves_public_aggregates_alone() -> None:
     scales = split_scales([0.0, 3.0], [1.0, 1.0])
     assert scales.tolist() == [0.0, 3.0]
-
-
-def test_mixed_epsilon() -> None:
-    gaussian, laplace = dp_accounting.GaussianDpEvent(4.0), dp_accounting.LaplaceDpEvent(4.0)
-    alone = calibrate.gdp_epsilon(0.25, 1e-6)
-    assert mixed_epsilon([gaussian], 1e-6) == pytest.approx(alone, rel=1e-3)
-    both = mixed_epsilon([gaussian, laplace], 1e-6)
-    assert alone < both < alone + 0.25
-    assert mixed_epsilon([laplace, laplace], 1e-6) <= 0.5 + 1e-3
-    zcdp = dp_accounting.ZCDpEvent(0.03056)
-    assert mixed_epsilon([zcdp], 1e-5) == pytest.approx(1.0, rel=1e-2)
-    with pytest.raises(ConfigError):
-        mixed_epsilon([dp_accounting.UnsupportedDpEvent()], 1e-6)
-    with pytest.raises(ConfigError):
-        mixed_epsilon([gaussian], 0.0)

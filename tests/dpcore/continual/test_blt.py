@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import fit_tables
 from dpcore.accounting.calibrate import gdp_mu
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.continual.blt import FOREVER, Blt, chosen
 from dpcore.continual.blt_table import WINDOWS
 from dpcore.errors import ConfigError, WeirError
@@ -35,7 +35,7 @@ def make(
         overs=overs,
         window=window,
         horizon=horizon,
-        budget=Loss("gdp", mu),
+        budget=PrivacyLoss("gdp", mu),
         buffers=buffers,
     )
 
@@ -165,7 +165,7 @@ def test_refuses() -> None:
             overs=(None,),
             window=4,
             horizon=None,
-            budget=Loss("pure", 1.0),
+            budget=PrivacyLoss("pure", 1.0),
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import fit_tables
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.continual.sliding import Sliding
 from dpcore.continual.sliding_table import SLIDING
 from dpcore.errors import ConfigError
@@ -27,7 +27,7 @@ def make(over: int | None, horizon: int | None = None, scale: float = 2.0**20) -
         overs=(over,),
         window=16,
         horizon=horizon,
-        budget=Loss("gdp", 1.0),
+        budget=PrivacyLoss("gdp", 1.0),
     )
 
 

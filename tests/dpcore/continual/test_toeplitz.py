@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.continual.toeplitz import Toeplitz, coefficients, record_units
 from dpcore.errors import ConfigError
 from dpcore.noise.prf import KeyedNoise, RootKey
@@ -25,7 +25,7 @@ def make(window: int | None, horizon: int | None = None, dimension: int = 2) -> 
         overs=(None, 3),
         window=window,
         horizon=horizon,
-        budget=Loss("gdp", 1.0),
+        budget=PrivacyLoss("gdp", 1.0),
     )
 
 

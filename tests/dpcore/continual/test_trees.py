@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.continual.cover import UNBOUNDED, trailing_zeros
 from dpcore.continual.hybrid import Hybrid
 from dpcore.continual.independent import Independent
@@ -25,7 +25,7 @@ TICKS = 128
 def build(cls, window=None, horizon=None, kind="gdp", overs=(None,), value=1.0, **options):
     return cls.calibrated(
         dimension=1, scales=(1.0,), sensitivity=1.0, overs=overs, window=window, horizon=horizon,
-        budget=Loss(kind, value), **options,
+        budget=PrivacyLoss(kind, value), **options,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.continual.unit import (
     draw_units,
     lattice_variances,
@@ -56,11 +56,11 @@ def test_lattice_variances_round_up_exactly():
 
 
 def test_losses_of_units():
-    assert loss_of_units("gaussian", 4, 3.0, 2.0) == Loss("gdp", 3.0)
-    assert loss_of_units("discrete_gaussian", 4, 3.0, 2.0) == Loss("zcdp", 4.5)
-    assert loss_of_units("k_norm", 4, 3.0, 2.0) == Loss("pure", 6.0)
+    assert loss_of_units("gaussian", 4, 3.0, 2.0) == PrivacyLoss("gdp", 3.0)
+    assert loss_of_units("discrete_gaussian", 4, 3.0, 2.0) == PrivacyLoss("zcdp", 4.5)
+    assert loss_of_units("k_norm", 4, 3.0, 2.0) == PrivacyLoss("pure", 6.0)
     assert loss_of_units("k_norm", 0, 3.0, 0.0).value == 0
     assert loss_of_units("k_norm", 1, 3.0, 0.0).value == math.inf
     assert loss_of_units("gaussian", math.inf, 3.0, 1.0).value == math.inf
-    assert noise_scale_for(3, 0.0, Loss("gdp", 1.0)) == 0.0
-    assert noise_scale_for(3, 2.0, Loss("pure", 0.5)) == 12.0
+    assert noise_scale_for(3, 0.0, PrivacyLoss("gdp", 1.0)) == 0.0
+    assert noise_scale_for(3, 2.0, PrivacyLoss("pure", 0.5)) == 12.0

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import arrays_of, concatenate
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.erm.incremental import IncrementalErm
@@ -424,5 +424,5 @@ def test_the_plan_says_how_state_grows_and_how_often_it_runs() -> None:
     for info, released in zip(infos, (theta, coefficients), strict=True):
         assert (info.name, info.dimension) == (released.name, released.value.shape[2])
         assert math.isnan(info.stddev_worst) and released.stddev is None
-    assert one.loss(None) == Loss("gdp", one.schedule.budget.value)
+    assert one.loss(None) == PrivacyLoss("gdp", one.schedule.budget.value)
     assert one.schedule.share(5) == Fraction(1, 4)

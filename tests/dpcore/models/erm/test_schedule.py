@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.errors import ConfigError
 from dpcore.models.erm import tau
 from dpcore.models.erm.schedule import FIRST, FOREVER, Phase, Schedule, endless, schedule_for
 
-BUDGETS = [Loss("gdp", 0.5), Loss("zcdp", 0.2), Loss("pure", 1.0)]
+BUDGETS = [PrivacyLoss("gdp", 0.5), PrivacyLoss("zcdp", 0.2), PrivacyLoss("pure", 1.0)]
 
 
 def paid(schedule: Schedule, arrival: int, ticks: int) -> Fraction:

@@ -16,8 +16,6 @@ from dpcore.leaves.rows import RowLeaf
 from dpcore.models.losses import Huber, Logistic, Quantile, Squared
 from dpcore.models.moments import moments_sensitivity
 from dpcore.models.online.implicit_descent import ImplicitDescent
-from dpcore.models.online.pocg import compile_pocg
-from dpcore.models.online.pqftl import compile_pqftl
 from dpcore.models.online.quadratic import solve_positive
 from dpcore.noise.constant import ConstantNoise, NoNoise
 from dpcore.noise.prf import KeyedNoise, RootKey
@@ -266,7 +264,8 @@ def table(rng: Any, n: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
 def test_moments_of_neighbours_differ_by_the_sensitivity_at_most(relation: str) -> None:
-    program, _ = compile_pqftl(config_of())
+    config = config_of()
+    program, _ = config.model.compile(config.terms())
     n, rng = 4000, np.random.default_rng(7)
     corners = {name: rng.choice(ends, n) for name, ends in _ends().items()}
     bounded = program.bound(corners, n)
@@ -284,7 +283,8 @@ def _ends() -> dict[str, tuple[float, ...]]:
 
 
 def test_moments_without_noise_give_the_ridge_solution_in_the_users_units() -> None:
-    program, _ = compile_pqftl(config_of())
+    config = config_of()
+    program, _ = config.model.compile(config.terms())
     n, rng = 3000, np.random.default_rng(8)
     columns = table(rng, n)
     leaves = program.accumulate(program.bound(columns, n).rows, np.zeros(n, dtype=np.int64), 1)
@@ -326,10 +326,8 @@ def test_pure_baselines() -> None:
     ],
 )
 def test_what_cannot_be_served_is_refused_by_name(changed: Any, field: str) -> None:
-    config = config_of(**changed)
-    compiler = compile_pocg if config.model.algorithm == "online.pocg" else compile_pqftl  # type: ignore[union-attr]
     with pytest.raises(ConfigError) as caught:
-        compiler(config)
+        Plan.from_config(config_of(**changed))
     assert caught.value.field == field
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import arrays_of
 from dpcore.continual.blt import Blt
 from dpcore.continual.tree import Tree
@@ -32,14 +32,14 @@ SCALING = Scaling(("a", "b", "c", "d", "y"), (-1.0,) * 5, (1.0,) * 5)
 GRADIENTS = Gradients(parse_loss("squared"), 1.0, 0.5, P, True)
 TRUTH = np.array([0.5, -0.3, 0.0, 0.2, 0.1])
 ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))
-GAUSSIAN, PURE = Loss("gdp", 0.5), Loss("pure", 2.0)
+GAUSSIAN, PURE = PrivacyLoss("gdp", 0.5), PrivacyLoss("pure", 2.0)
 
 
 def learner(
     rule: str = "leader",
     spec: Any = None,
     mechanism: Any = Blt,
-    budget: Loss = GAUSSIAN,
+    budget: PrivacyLoss = GAUSSIAN,
     gradients: Gradients = GRADIENTS,
     window: int | None = 64,
 ) -> Learner:

@@ -3,53 +3,51 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpcore.config.promise import ClockConfig, Privacy
 from dpcore.errors import ConfigError
 from dpcore.models.online.conditional_gradient import ConditionalGradient
 from dpcore.models.online.follow_the_leader import FollowTheLeader
-from dpcore.models.online.price import compile_learner, split
-from dpcore.plan_config import MechanismConfig
+from dpcore.models.online.price import split
+from dpcore.plan_config import PlanConfig
 
 
-def config(mechanism: Any = None, privacy: Any = None, clip_loss: float = 1.0, **model: Any) -> Any:
-    filled: dict[str, Any] = {
-        "algorithm": "online.follow_the_leader",
-        "features": ("a", "b"),
-        "target": "y",
-        "intercept": True,
-        "ranges": {"a": (0, 1), "b": (-5, 5), "y": (0, 100)},
-        "clip": SimpleNamespace(gradient=1.0, loss=clip_loss),
-        "set": {"l1_ball": 5},
-        "loss": "squared",
-        "curvature": 1.0,
-        "centre": None,
-        "own_curvature": False,
-        "step": "line_search",
-        "cap": 100,
-        "weight": 0.1,
-        **model,
-    }
-    promise: dict[str, Any] = {
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "protect_for": 256,
-        "unit": "event",
-        "relation": "replace_one",
-        **(privacy or {}),
-    }
-    clock = {"start": "1997-01-01T00:00:00Z", "period": "1h", "end": "1997-03-01T00:00:00Z"}
-    return SimpleNamespace(
-        model=SimpleNamespace(**filled),
-        mechanism=MechanismConfig(**(mechanism or {})),
-        clock=ClockConfig.model_validate(clock),
-        privacy=Privacy.model_validate(promise),
+def config(
+    mechanism: Any = None, privacy: Any = None, clip_loss: float = 1.0, **model: Any
+) -> PlanConfig:
+    ranges = {"a": [0, 1], "b": [-5, 5], "y": [0, 100]}
+    return PlanConfig.from_dict(
+        {
+            "name": "priced",
+            "schema": {"time": "at"},
+            "clock": {
+                "start": "1997-01-01T00:00:00Z",
+                "period": "1h",
+                "end": "1997-03-01T00:00:00Z",
+            },
+            "privacy": {"epsilon": 1.0, "delta": 1e-6, "protect_for": 256, **(privacy or {})},
+            "mechanism": mechanism or {},
+            "model": {
+                "algorithm": "online.follow_the_leader",
+                "features": ["a", "b"],
+                "target": "y",
+                "ranges": ranges,
+                "clip": {"gradient": 1.0, "loss": clip_loss},
+                "set": {"l1_ball": 5},
+                "cap": 100,
+                **model,
+            },
+        }
     )
+
+
+def compile_learner(given: PlanConfig) -> Any:
+    """The model's section, under its terms."""
+    assert given.model is not None
+    return given.model.compile(given.terms())
 
 
 def test_the_default_is_the_least_noise_within_the_promise() -> None:
@@ -126,7 +124,7 @@ def test_without_a_loss_the_gradient_takes_the_whole_budget() -> None:
         ({}, {"loss": "cubic"}, "model.loss"),
         ({}, {"weight": 1.0}, "model.weight"),
         ({}, {"cap": 1 << 50}, "model.cap"),
-        ({}, {"centre": (1.0,)}, "model.centre"),
+        ({}, {"centre": [1.0]}, "model.centre"),
         ({}, {"algorithm": "online.nothing"}, "model.algorithm"),
     ],
     ids=str,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.least_squares import least_squares
 from dpcore.errors import ConfigError
 from dpcore.geometry.balls import L2Ball
-from dpcore.models.regression.least_squares import least_squares
 from dpcore.noise.constant import NoNoise
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
@@ -352,7 +352,7 @@ def test_models_do_not_depend_on_strides_or_on_other_keys() -> None:
          "tree"),
         ({"mechanism": "mechanism: {continual_sum: tree}", "end": ""},
          "mechanism.continual_sum", "end"),
-        ({"algorithm": "online.pqftl", "target": "[y]"}, "model.target", "one column"),
+        ({"algorithm": "regression.two_trees", "target": "[y]"}, "model.target", "one column"),
         ({"algorithm": "regression.two_trees", "end": ""}, "clock.end", "number of ticks"),
         ({"algorithm": "regression.two_trees", "delta": 0}, "privacy.delta", "above 0"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.errors import ConfigError, WeirError
 from dpcore.geometry.balls import L2Ball
 from dpcore.models.gradients import Gradients
@@ -24,7 +24,7 @@ from dpcore.noise.prf import KeyedNoise, RootKey
 P, D = 3, 4
 ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))
 LOSSES = ["squared", "absolute", {"huber": 1.0}, "logistic", "hinge"]
-BUDGETS = [Loss("gdp", 0.5), Loss("zcdp", 0.2), Loss("pure", 1.0)]
+BUDGETS = [PrivacyLoss("gdp", 0.5), PrivacyLoss("zcdp", 0.2), PrivacyLoss("pure", 1.0)]
 HALF = Fraction(1, 2)
 
 
@@ -48,7 +48,7 @@ def random_rows(rng: Any, n: int) -> Any:
 
 
 def queries(
-    rows: Design, noise: Any = None, budget: Loss = BUDGETS[0], k: int = 1, **changed: Any
+    rows: Design, noise: Any = None, budget: PrivacyLoss = BUDGETS[0], k: int = 1, **changed: Any
 ) -> Queries:
     digests = changed.pop("digests", np.ones((k, 2), dtype=np.uint64))
     return Queries(
@@ -155,7 +155,7 @@ def accepts(standard: Any) -> bool:
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.kind)
-def test_the_noise_is_that_of_the_budget_and_another_scale_is_rejected(budget: Loss) -> None:
+def test_the_noise_is_that_of_the_budget_and_another_scale_is_rejected(budget: PrivacyLoss) -> None:
     k, share, one = 3_000, Fraction(1, 5), problem()
     keyed = KeyedNoise(ROOT, 0, tuple(b"%d" % i for i in range(k)), 7)
     digests = np.random.default_rng(5).integers(0, 1 << 62, (k, 2)).astype(np.uint64)
@@ -243,7 +243,7 @@ def test_no_more_is_answered_than_is_paid_for() -> None:
 
 
 def test_noise_that_fits_no_integer_is_refused() -> None:
-    asked = queries(design(np.zeros((0, 4))), budget=Loss("pure", 1e-9))
+    asked = queries(design(np.zeros((0, 4))), budget=PrivacyLoss("pure", 1e-9))
     with pytest.raises(ConfigError, match="iterations"):
         asked.gradients(np.zeros((1, D)), Fraction(1, 10**9))
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpcore.accounting.guarantee import Loss
+from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.box import Box
 from dpcore.models.gradients import Gradients
@@ -28,7 +28,7 @@ from dpcore.registry import SOLVERS
 
 P, D = 2, 3
 ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))
-GENEROUS = Loss("gdp", 1e5)
+GENEROUS = PrivacyLoss("gdp", 1e5)
 BOX = Box((-2.0,) * D, (2.0,) * D)
 LOSSES = ["squared", {"huber": 0.2}, "logistic", "hinge"]
 
@@ -80,7 +80,9 @@ def optimum(one: Problem, rows: Any, strength: float) -> Any:
     return found.x
 
 
-def solved(solver: Any, one: Problem, rows: Any, strength: float, budget: Loss = GENEROUS) -> Any:
+def solved(
+    solver: Any, one: Problem, rows: Any, strength: float, budget: PrivacyLoss = GENEROUS
+) -> Any:
     queries = Queries(
         one, design(one, rows), NoNoise(5), np.ones((1, 2), np.uint64), budget, Fraction(1)
     )
@@ -123,7 +125,7 @@ def test_the_constraint_holds_and_binds(convex_set: Any) -> None:
 
 @pytest.mark.parametrize("strength", [0.0, 400.0])
 def test_the_mean_excess_is_within_the_bound(strength: float) -> None:
-    one, rows, k, budget = problem(), random_rows(400), 150, Loss("gdp", 1.5)
+    one, rows, k, budget = problem(), random_rows(400), 150, PrivacyLoss("gdp", 1.5)
     keys = np.repeat(np.arange(k), len(rows))
     ready = Design.of(
         keys, np.tile(rows, (k, 1)), np.zeros((len(keys), 2), np.uint64), one.gradients
@@ -149,7 +151,7 @@ def test_the_mean_excess_is_within_the_bound(strength: float) -> None:
 
 def test_a_run_that_promises_nothing_gives_back_its_start() -> None:
     one, rows = problem(), random_rows(5)
-    poor = Loss("gdp", 0.01)
+    poor = PrivacyLoss("gdp", 0.01)
     for name in SOLVERS:
         solver = SOLVERS[name](one, 3)
         assert (solved(solver, one, rows, 0.0, poor) == 0).all()
@@ -164,7 +166,7 @@ def test_a_key_has_its_bits_whoever_else_is_there(name: str, kind: Any) -> None:
     keys = np.repeat(np.arange(5), sizes)
     hashes = np.random.default_rng(1).integers(0, 1 << 62, (len(keys), 2)).astype(np.uint64)
     names = tuple(b"%d" % i for i in range(5))
-    solver = SOLVERS[name].make(one, 6, Loss(kind, 2.0))
+    solver = SOLVERS[name].make(one, 6, PrivacyLoss(kind, 2.0))
 
     def answer(some: list[int]) -> Any:
         mine = np.concatenate([np.flatnonzero(keys == key) for key in some])
@@ -172,7 +174,7 @@ def test_a_key_has_its_bits_whoever_else_is_there(name: str, kind: Any) -> None:
         ready = Design.of(local, rows[mine], hashes[mine], one.gradients)
         keyed = KeyedNoise(ROOT, 0, tuple(names[key] for key in some), 5)
         digests = np.arange(10, dtype=np.uint64).reshape(5, 2)[some]
-        queries = Queries(one, ready, keyed, digests, Loss(kind, 2.0), Fraction(1))
+        queries = Queries(one, ready, keyed, digests, PrivacyLoss(kind, 2.0), Fraction(1))
         start = np.full((len(some), D), 0.125)
         return solver.solve(queries, start, np.array([30.0, 1.0, 0.0, 5.0, 2.0])[some])
 
@@ -184,18 +186,18 @@ def test_a_key_has_its_bits_whoever_else_is_there(name: str, kind: Any) -> None:
 
 def test_iterations_that_gain_nothing_are_not_run() -> None:
     one = replace(problem(), limit=30)
-    assert most_useful(one, Loss("zcdp", 0.0201)) == math.ceil(8 * 0.0201 * 900 / 6) == 25
-    assert most_useful(one, Loss("gdp", 0.2005)) == 25
-    assert most_useful(one, Loss("pure", 1.0)) == 5
-    assert NoisyGradient.make(one, 50, Loss("zcdp", 0.0201)).iterations == 25
-    assert NoisyGradient.make(one, 2, Loss("zcdp", 0.0201)).iterations == 2
+    assert most_useful(one, PrivacyLoss("zcdp", 0.0201)) == math.ceil(8 * 0.0201 * 900 / 6) == 25
+    assert most_useful(one, PrivacyLoss("gdp", 0.2005)) == 25
+    assert most_useful(one, PrivacyLoss("pure", 1.0)) == 5
+    assert NoisyGradient.make(one, 50, PrivacyLoss("zcdp", 0.0201)).iterations == 25
+    assert NoisyGradient.make(one, 2, PrivacyLoss("zcdp", 0.0201)).iterations == 2
     assert NoisyGradient.make(problem(), None, GENEROUS).iterations == 64
 
 
 def test_batches_are_as_many_as_noise_allows() -> None:
     """With much budget a pass has many batches, with little one: then it is full gradients."""
     one, rows = problem(), random_rows(2_000)
-    for budget, many in ((GENEROUS, True), (Loss("gdp", 0.05), False)):
+    for budget, many in ((GENEROUS, True), (PrivacyLoss("gdp", 0.05), False)):
         asked: list[int] = []
 
         class Counting(Queries):

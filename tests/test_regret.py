@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from benchmarks.regret import Quadratics, best_in_hindsight, regret
 from dpcore.errors import ConfigError, WeirError
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.simplex import Simplex
-from dpcore.models.online.regret import Quadratics, best_in_hindsight, regret
 
 D = 4
 ENDS = np.array([1, 7, 40])

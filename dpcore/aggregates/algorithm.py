@@ -1,0 +1,83 @@
+"""The aggregates section as an algorithm: what it compiles to, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dpcore.aggregates.aggregate import Aggregate
+from dpcore.aggregates.compile import compile_aggregates
+from dpcore.aggregates.program import Aggregates
+from dpcore.algorithm import Error, Reading, Shown
+from dpcore.arrays import Ints
+from dpcore.pricing.price import Alternative
+from dpcore.pricing.terms import Terms
+from dpcore.program import OutputInfo, Program
+
+EVENTS = 1000
+"""Events for which the error of a mean or variance is shown: it depends on their number."""
+
+
+@dataclass(frozen=True)
+class AggregatesAlgorithm:
+    """Running and sliding aggregates.
+
+    Attributes:
+      aggregates: output name -> what it is.
+    """
+
+    aggregates: Mapping[str, Aggregate]
+
+    name: ClassVar[str] = "aggregates"
+    grows: ClassVar[bool] = False
+    reading: ClassVar[Reading] = Reading(
+        "Every line is what was released; the true values are not in this page.",
+        "The band holds 95 % of the noise ({band} standard deviations on either side), known "
+        "because the noise was added on purpose. It does not cover values that were clipped or "
+        "events that never arrived. Noise may take a count below 0.",
+        "",
+    )
+
+    def columns_read(self) -> None:
+        """See Algorithm."""
+
+    def compile(self, terms: Terms) -> tuple[Aggregates, tuple[Alternative, ...]]:
+        """See Algorithm."""
+        return compile_aggregates(self.aggregates, terms)
+
+    def shown(self, output: str) -> Shown:
+        """See Algorithm."""
+        what = self.aggregates[output].what
+        return Shown(what, unit=what)
+
+    def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
+        """See Algorithm; means and variances at EVENTS events."""
+        if self.aggregates[info.name].averages:
+            return Error(info.stddev_worst / EVENTS, "*")
+        return Error(info.stddev_worst)
+
+    def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+        """See Algorithm."""
+        return iter(())
+
+    def notes(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        yield (
+            "The worst error of any tick, from noise alone: values that the clip moves are not in "
+            "it."
+        )
+        if any(one.averages for one in self.aggregates.values()):
+            yield (
+                f"* at {EVENTS:,} events in the span; with n events it is {EVENTS:,} / n times "
+                "this."
+            )
+
+    def refused(self) -> Iterator[str]:
+        """See Algorithm."""
+        for name, aggregate in self.aggregates.items():
+            yield from aggregate.refused(name)
+
+    def warnings(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        return iter(())

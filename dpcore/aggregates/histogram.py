@@ -1,0 +1,112 @@
+"""Counts of events by a column's value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
+
+from dpcore.aggregates.aggregate import Aggregate
+from dpcore.aggregates.layout import Layout
+from dpcore.aggregates.output import Noisy, Output
+from dpcore.arrays import Floats
+from dpcore.config.event import Column
+from dpcore.config.numbers import as_tuple
+from dpcore.config.section import Says, refusal
+
+Edges = Annotated[
+    tuple[float, ...],
+    Field(min_length=2),
+    BeforeValidator(as_tuple),
+    Says("must hold at least two edges."),
+]
+
+
+class Histogram(Aggregate):
+    """Counts events by a column's value."""
+
+    kind: ClassVar[str] = "histogram"
+    words: ClassVar[str] = "events by {column}"
+
+    histogram: Column = Field(
+        description="Counts events by this column's value.", examples=["number_of_cds"]
+    )
+    edges: Edges = Field(
+        description="Edges e0 < e1 < ...: bins [e_i, e_i+1), the last one closed; .inf and -.inf "
+        "may stand at the ends; a value outside is counted as out of range and adds nothing.",
+        examples=[[1, 2, 3, 5, 10]],
+    )
+
+    @property
+    def column(self) -> str:
+        """What chooses the bin."""
+        return self.histogram
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The edges."""
+        return tuple(float(edge) for edge in self.edges)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _given(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "edges" not in data:
+            raise refusal("edges", None, "is missing; write something like `edges: [1, 2, 5]`.")
+        return data
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if any(not low < high for low, high in zip(self.edges, self.edges[1:], strict=False)):
+            raise refusal("edges", list(self.edges), "must rise strictly from left to right.")
+        return self
+
+    def output(self, name: str, layout: Layout) -> Output:
+        """See Aggregate."""
+        bins = layout.bins(self.histogram, self.bounds)
+        common = (name, self.histogram, self.overs, self.weight, bins)
+        return HistogramOutput(*common, bin_labels(self.bounds))
+
+    def refused(self, name: str) -> Iterator[str]:
+        """See Aggregate."""
+        first, *_, last = self.bounds
+        yield f"{name}: values of {self.column} outside [{first:g}, {last:g}] add nothing"
+
+
+def bin_labels(edges: tuple[float, ...]) -> tuple[str, ...]:
+    """ "[1, 2)" for each bin; the last one is closed, as in numpy.histogram."""
+    pairs = list(zip(edges[:-1], edges[1:], strict=True))
+    labels = [f"[{low:g}, {high:g})" for low, high in pairs]
+    low, high = pairs[-1]
+    labels[-1] = f"[{low:g}, inf)" if high == float("inf") else f"[{low:g}, {high:g}]"
+    return tuple(labels)
+
+
+@dataclass(frozen=True)
+class HistogramOutput(Output):
+    """Noisy counts of bins.
+
+    Attributes:
+      bins: index of its channel. names: of the bins.
+    """
+
+    bins: int
+    names: tuple[str, ...]
+
+    kind: ClassVar[str] = "histogram"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of the bins."""
+        return self.names
+
+    def importance(self) -> dict[int, float]:
+        """See Output."""
+        return {self.bins: self.weight}
+
+    def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
+        """See Output."""
+        value, stddev = noisy(self.bins)
+        return value, np.broadcast_to(stddev, value.shape)

@@ -1,0 +1,102 @@
+"""The mean of a column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from dpcore.aggregates.clipped import Clipped
+from dpcore.aggregates.layout import Layout
+from dpcore.aggregates.output import Noisy, Output
+from dpcore.arrays import Floats
+from dpcore.config.event import Column
+
+
+class Mean(Clipped):
+    """Averages a column within a clip."""
+
+    kind: ClassVar[str] = "mean"
+    words: ClassVar[str] = "mean of {column}"
+    averages: ClassVar[bool] = True
+
+    mean: Column = Field(description="Averages this column.", examples=["dollar_value"])
+
+    @property
+    def column(self) -> str:
+        """What is averaged."""
+        return self.mean
+
+    @property
+    def centred(self) -> tuple[str, float, float]:
+        """Its column and clip."""
+        return self.mean, *self.bounds
+
+    def output(self, name: str, layout: Layout) -> Output:
+        """See Aggregate."""
+        low, high = self.bounds
+        value, centre = layout.value(self.mean, low, high)
+        common = (name, self.mean, self.overs, self.weight, value, layout.count())
+        return MeanOutput(*common, low, high, centre)
+
+
+class Centred(NamedTuple):
+    """A noisy mean less its centre, and what it was made of.
+
+    Attributes:
+      mean: (n, K, 1), in the clip. floor: the count that was divided by.
+      total_std, n_std: of the noise in sum and count.
+    """
+
+    mean: Floats
+    floor: Floats
+    total_std: Floats
+    n_std: Floats
+
+
+@dataclass(frozen=True)
+class MeanOutput(Output):
+    """Noisy sum over noisy count.
+
+    Attributes:
+      value, count: indices of its channels. low, high: the clip. centre: what is taken off.
+    """
+
+    value: int
+    count: int
+    low: float
+    high: float
+    centre: float
+
+    kind: ClassVar[str] = "mean"
+
+    @property
+    def half(self) -> float:
+        """Largest distance of a clipped value from the centre."""
+        return max(abs(self.low - self.centre), abs(self.high - self.centre))
+
+    @property
+    def unit(self) -> float:
+        """One event's largest effect on (count x mean)."""
+        return self.half
+
+    def importance(self) -> dict[int, float]:
+        """See Output."""
+        return {self.value: self.weight / self.half**2, self.count: self.weight}
+
+    def centred(self, noisy: Noisy) -> Centred:
+        """Dividing by a noisy count near 0 explodes: its floor is public (one event, or the noise
+        itself)."""
+        total, total_std = noisy(self.value)
+        n, n_std = noisy(self.count)
+        floor = np.maximum(n, np.maximum(1.0, n_std))
+        mean = np.clip(total / floor, self.low - self.centre, self.high - self.centre)
+        return Centred(mean, floor, total_std, n_std)
+
+    def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
+        """See Output."""
+        mean, floor, total_std, n_std = self.centred(noisy)
+        std = np.sqrt(total_std**2 + (mean * n_std) ** 2) / floor
+        return mean + self.centre, np.minimum(std, self.high - self.low)

@@ -1,0 +1,80 @@
+"""The variance of a column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from dpcore.aggregates.clipped import Clipped
+from dpcore.aggregates.layout import Layout
+from dpcore.aggregates.mean import MeanOutput
+from dpcore.aggregates.output import Noisy, Output
+from dpcore.arrays import Floats
+from dpcore.config.event import Column
+
+
+class Variance(Clipped):
+    """Variance of a column within a clip."""
+
+    kind: ClassVar[str] = "variance"
+    words: ClassVar[str] = "variance of {column}"
+    averages: ClassVar[bool] = True
+
+    variance: Column = Field(description="Variance of this column.", examples=["dollar_value"])
+
+    @property
+    def column(self) -> str:
+        """What varies."""
+        return self.variance
+
+    @property
+    def centred(self) -> tuple[str, float, float]:
+        """Its column and clip."""
+        return self.variance, *self.bounds
+
+    def output(self, name: str, layout: Layout) -> Output:
+        """See Aggregate."""
+        low, high = self.bounds
+        value, centre = layout.value(self.variance, low, high)
+        common = (name, self.variance, self.overs, self.weight, value, layout.count())
+        square = layout.square(self.variance, low, high)
+        return VarianceOutput(*common, low, high, centre, square)
+
+
+@dataclass(frozen=True)
+class VarianceOutput(MeanOutput):
+    """Noisy mean square less the square of the noisy mean.
+
+    Attributes:
+      square: index of the channel of centred squares.
+    """
+
+    square: int
+
+    kind: ClassVar[str] = "variance"
+
+    @property
+    def unit(self) -> float:
+        """One event's largest effect on (count x variance)."""
+        return self.half**2
+
+    def importance(self) -> dict[int, float]:
+        """The worst case over the true mean m and second moment q, which are private (with the
+        square centred at half^2 / 2 the coefficient of sigma_N is at most 1.5 half^2)."""
+        w, h = self.weight, self.half
+        return {self.square: w / h**4, self.value: 4 * w / h**2, self.count: 2.25 * w}
+
+    def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
+        """See Output."""
+        mean, floor, total_std, n_std = self.centred(noisy)
+        square, square_std = noisy(self.square)
+        q = square / floor
+        variance = np.clip(q + self.half**2 / 2 - mean**2, 0.0, self.half**2)
+        std = (
+            np.sqrt(square_std**2 + 4 * (mean * total_std) ** 2 + ((2 * mean**2 - q) * n_std) ** 2)
+            / floor
+        )
+        return variance, np.minimum(std, self.half**2)

@@ -1,0 +1,74 @@
+"""``regression.erm`` in a config."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from dpcore.models.erm import tau
+from dpcore.models.erm.incremental import IncrementalErm
+from dpcore.models.erm.price import refuse_sums, rule_of
+from dpcore.models.erm.schedule import schedule_for
+from dpcore.models.erm.section import RefittedModel
+from dpcore.models.fields import ALGORITHM
+from dpcore.pricing.noises import noises_for
+from dpcore.pricing.price import Alternative
+from dpcore.pricing.terms import Terms
+
+
+def _every(value: Any) -> Any:
+    if isinstance(value, str):
+        if value not in tau.RULES:
+            raise ValueError(f"must be a number of ticks, or one of {', '.join(tau.RULES)}.")
+        return value
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError("must be a number of ticks, 1 or more, or the name of a rule.")
+    return value
+
+
+Every = Annotated[
+    int | str,
+    BeforeValidator(
+        _every,
+        json_schema_input_type=Annotated[int, Field(ge=1)]
+        | Literal["convex", "strongly_convex", "frank_wolfe"],
+    ),
+]
+
+
+class ErmModel(RefittedModel):
+    """Any convex loss, fitted again every few ticks to all rows so far."""
+
+    algorithm: Literal["regression.erm"] = Field(description=ALGORITHM, examples=["regression.erm"])
+    every: Every | None = Field(
+        default=None,
+        description="Ticks between two runs of the private solver, or a rule: convex, "
+        "strongly_convex or frank_wolfe. In between the last model is released again.",
+        examples=[24],
+    )
+
+    title: ClassVar[str] = "any convex loss, fitted again every few ticks to all rows so far"
+    about: ClassVar[str] = (
+        "The rows of each key are kept, up to a public number; every tau ticks a private batch "
+        "solver minimises their loss over the set, each time for a share of the budget."
+    )
+    source: ClassVar[str] = (
+        "Kasiviswanathan, Nissim & Jin 2017 (PrivIncERM); Bassily, Smith & Thakurta 2014"
+    )
+
+    def compile(self, terms: Terms) -> tuple[IncrementalErm, tuple[Alternative, ...]]:
+        """Incremental ERM with the noise that serves best, and every noise that could.
+
+        Raises:
+          ConfigError: what it cannot serve.
+        """
+        refuse_sums(terms, self.name)
+        problem = self.problem(terms)
+        every = rule_of(self.every, problem, terms.epsilon)
+        return self.choose(
+            terms,
+            problem,
+            lambda budget: schedule_for(every, terms.lasting, terms.horizon, budget),
+            noises_for(terms),
+        )

@@ -1,0 +1,22 @@
+"""Moments as a continual sum carries them."""
+
+from __future__ import annotations
+
+from dpcore.models.moments import Moments
+from dpcore.pricing.calibrate import FixedLeaf
+from dpcore.pricing.price import round_up
+from dpcore.pricing.terms import Terms
+
+
+def leaf_of(moments: Moments, over: int | None, terms: Terms) -> FixedLeaf:
+    """Scales, and sensitivity in units of them.
+
+    Formal guarantees:
+      Under the scales a leaf's l2 norm is that of (svec(x x^T), x y^T[, y^2]) in units of the data:
+      ``Moments.sensitivity``. An event that is filtered out after a change is the zero event, which
+      is among the neighbours that it covers.
+    """
+    in_squares, added_up = (
+        round_up(moments.sensitivity(terms.relation, add_up)) for add_up in (False, True)
+    )
+    return FixedLeaf(tuple(map(round_up, moments.scales)), (over,), in_squares, added_up)

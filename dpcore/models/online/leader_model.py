@@ -1,0 +1,32 @@
+"""``online.follow_the_leader`` in a config."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.models.fields import ALGORITHM
+from dpcore.models.online.follow_the_leader import FollowTheLeader
+from dpcore.models.online.learner_section import LearnerModel
+from dpcore.models.online.rule import Rule
+
+
+class LeaderModel(LearnerModel):
+    """Window follow-the-leader: the minimiser of all clipped gradients so far."""
+
+    algorithm: Literal["online.follow_the_leader"] = Field(
+        description=ALGORITHM, examples=["online.follow_the_leader"]
+    )
+
+    title: ClassVar[str] = "window follow-the-leader, exact projection"
+    about: ClassVar[str] = (
+        "Each key's coefficients minimise the public curvature plus all clipped gradients so far, "
+        "as a noisy running sum tells them, projected onto the set at every tick."
+    )
+    source: ClassVar[str] = "Lou & Cheung 2020 (WDP-COCOP), corrected"
+
+    def rule(self, convex_set: ConvexSet) -> Rule:
+        """See LearnerModel."""
+        return FollowTheLeader(convex_set, float(self.curvature), self.middle, self.own_curvature)

@@ -1,0 +1,109 @@
+"""What learners over one private sum of gradients have in common in a config."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+from pydantic import Field
+
+from dpcore.continual.base import ContinualSum
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.geometry.parse import parse_set
+from dpcore.models.fields import Share
+from dpcore.models.gradients import Gradients
+from dpcore.models.losses import parse_loss
+from dpcore.models.online.price import leaf_of
+from dpcore.models.online.program import Learner
+from dpcore.models.online.rule import Rule
+from dpcore.models.online.section import GradientModel
+from dpcore.models.scaling import Scaling
+from dpcore.pricing.best import Offer, best_sum
+from dpcore.pricing.price import Alternative
+from dpcore.pricing.terms import Terms
+from dpcore.program import Program
+
+
+class LearnerModel(GradientModel):
+    """A model that follows one private running sum of gradients."""
+
+    own_curvature: bool = Field(
+        default=False,
+        description="True: every tick's loss is mu-strongly convex by itself (one event a tick), "
+        "so that no curvature is added.",
+        examples=[False],
+    )
+    weight: Share = Field(
+        default=0.1,
+        description="Share of the squared budget that the running loss takes from the gradients.",
+        examples=[0.1],
+    )
+
+    @abstractmethod
+    def rule(self, convex_set: ConvexSet) -> Rule:
+        """What follows from the sum.
+
+        Raises:
+          ConfigError: set or centre do not fit it.
+        """
+
+    def compile(self, terms: Terms) -> tuple[Learner, tuple[Alternative, ...]]:
+        """A learner over the best continual sum for it, and every alternative: its error is that of
+        the gradient sum.
+
+        Raises:
+          ConfigError: nothing (or not what the user named) can serve the plan.
+        """
+        scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
+        gradients = Gradients(
+            parse_loss(self.loss),
+            float(self.clip.gradient),
+            float(self.clip.loss) if self.clip.loss else None,
+            len(self.features),
+            self.intercept,
+        )
+        rule = self.rule(parse_set(self.set, gradients.parameters))
+        gradients.lattice.check_capacity(gradients.clip, self.cap, "model.cap")
+        ticks = terms.ticks()
+
+        def build(mechanism: ContinualSum) -> Offer[Learner]:
+            learner = Learner(scaling, gradients, rule, mechanism, self.cap, self.name)
+            worst = float(np.max(learner.gradient_stddev(ticks)))
+            named = {"gradient over=all": worst}
+            if gradients.loss_bound is not None:
+                named["loss over=all"] = float(np.max(learner.loss_stddev(ticks)))
+            return Offer(learner, worst**2, named)
+
+        return best_sum(leaf_of(gradients, self.weight, terms), terms, build)
+
+    def releases_loss(self, program: Program) -> bool:
+        """Whether a running loss is among what is released."""
+        return isinstance(program, Learner) and program.gradients.loss_bound is not None
+
+    def curvature_words(self) -> str:
+        """The public regulariser, or that there is none."""
+        if self.own_curvature:
+            return f"{self.curvature:g}, the loss's own: nothing is added"
+        return super().curvature_words()
+
+    def notes(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        yield from super().notes(program)
+        if self.releases_loss(program):
+            yield (
+                f"The loss is in scaled units, that of an event at most {self.clip.loss:g}; its "
+                "noise is that of the total, per tick it is divided by the number of ticks."
+            )
+
+    def warnings(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        if self.releases_loss(program):
+            dearer = 1 / math.sqrt(1 - self.weight) - 1
+            yield (
+                f"The running loss is paid from the same budget: it takes {self.weight:.3g} of its "
+                f"square, so that the noise of the gradients is {dearer:.1%} larger; "
+                "model.clip.loss: 0 releases none."
+            )
+        yield from super().warnings(program)

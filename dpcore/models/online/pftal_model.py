@@ -1,0 +1,46 @@
+"""``online.pftal`` in a config."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from dpcore.errors import ConfigError
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.models.fields import ALGORITHM
+from dpcore.models.online.follow_the_leader import FollowTheLeader
+from dpcore.models.online.learner_section import LearnerModel
+from dpcore.models.online.program import Learner
+from dpcore.models.online.rule import Rule
+from dpcore.pricing.price import Alternative
+from dpcore.pricing.terms import Terms
+
+
+class PftalModel(LearnerModel):
+    """Follow the approximate leader, over a full-history tree."""
+
+    algorithm: Literal["online.pftal"] = Field(description=ALGORITHM, examples=["online.pftal"])
+
+    title: ClassVar[str] = "follow the approximate leader, over a full-history tree"
+    about: ClassVar[str] = (
+        "The baseline: exact projection, with the noise of a binary tree that covers the whole "
+        "stream, whatever the window."
+    )
+    source: ClassVar[str] = "Thakurta & Smith 2013"
+
+    def rule(self, convex_set: ConvexSet) -> Rule:
+        """See LearnerModel."""
+        return FollowTheLeader(convex_set, float(self.curvature), self.middle, self.own_curvature)
+
+    def compile(self, terms: Terms) -> tuple[Learner, tuple[Alternative, ...]]:
+        """As every learner, over the tree."""
+        named = terms.continual_sum
+        if named not in (None, "tree"):
+            raise ConfigError(
+                "mechanism.continual_sum",
+                named,
+                f"{self.name} runs over tree; use online.follow_the_leader.",
+            )
+        return super().compile(replace(terms, continual_sum="tree"))

@@ -1,0 +1,75 @@
+"""``regression.incremental`` in a config."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from dpcore.continual.base import ContinualSum
+from dpcore.errors import ConfigError
+from dpcore.models.fields import ALGORITHM, OverSpan
+from dpcore.models.regression.incremental import Incremental
+from dpcore.models.regression.price import choose_moments
+from dpcore.models.regression.rows import EventRows
+from dpcore.models.regression.solved import SolvedModel
+from dpcore.pricing.price import Alternative
+from dpcore.pricing.terms import Terms
+
+
+class IncrementalModel(SolvedModel):
+    """Least squares of everything so far, from noisy moments."""
+
+    algorithm: Literal["regression.incremental"] = Field(
+        description=ALGORITHM, examples=["regression.incremental"]
+    )
+    error: bool = Field(
+        default=False,
+        description="Whether mean squared error and R^2 are released too. They need the sum of "
+        "squared targets, for which the noise of everything is a little larger.",
+        examples=[True],
+    )
+    over: OverSpan = Field(
+        default="all",
+        description="all: a model of everything since the start; N: of the last N ticks.",
+        examples=["all"],
+    )
+
+    title: ClassVar[str] = "least squares of everything so far, from noisy moments"
+    about: ClassVar[str] = (
+        "Running sums of the products of features and targets, released jointly with noise; a "
+        "model of everything so far is fitted to them at every tick, over the set."
+    )
+    source: ClassVar[str] = "Kasiviswanathan, Nissim & Jin 2017 (PrivIncReg1), joint release"
+
+    def compile(self, terms: Terms) -> tuple[Incremental, tuple[Alternative, ...]]:
+        """Incremental regression over the best continual sum for it, and every alternative.
+
+        Raises:
+          ConfigError: nothing (or not what the user named) can serve the plan.
+        """
+        if self.error and not self.intercept:
+            raise ConfigError(
+                "model.error",
+                True,
+                "divides by the number of events, which the square of the constant counts; set "
+                "model.intercept: true.",
+            )
+        moments = self.moments(self.error)
+        rows = EventRows.of(self, moments)
+        convex_set, solver = self.projectable_set(), self.made_solver()
+
+        def build(mechanism: ContinualSum) -> Incremental:
+            return Incremental(
+                rows,
+                (mechanism,),
+                convex_set,
+                self.weight_of_ridge,
+                solver,
+                self.error,
+                self.statistics,
+                self.name,
+            )
+
+        over = None if self.over == "all" else self.over
+        return choose_moments(over, terms, moments, build)

@@ -1,0 +1,191 @@
+"""What regressions from noisy moments have in common in a config, and what they say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from pydantic import Field
+
+from dpcore.algorithm import Error, Reading, Shown
+from dpcore.arrays import Floats, Ints
+from dpcore.config.numbers import NotNegative
+from dpcore.config.section import Section
+from dpcore.errors import ConfigError
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.geometry.parse import parse_set
+from dpcore.models.fields import Count, Length, SquaredLoss, Tolerance
+from dpcore.models.model import Model
+from dpcore.models.moments import Moments
+from dpcore.models.regression.price import SLACK
+from dpcore.models.words import OWN_UNITS
+from dpcore.program import OutputInfo, Program
+
+EVENTS = 10_000
+"""Events in the span at which the error of a model is predicted."""
+
+WORTH = 1.5
+"""Times less noise that a bound must save to be worth a sentence."""
+
+FITTED = (
+    "Every line is what was released; the events are not in this page. theta is the model of the "
+    "events so far, with features and target scaled to the public ranges; coefficients is the same "
+    "model in the units of the data."
+)
+BARE = "Models have no band: the noise is in the steps of the solver."
+
+SO_FAR = Shown("coefficients in scaled units, of the events so far", role="scaled_model")
+"""The release ``theta``."""
+
+
+class MomentsClip(Section):
+    """Bounds of what one event may contribute, in scaled units. Public: never from the data."""
+
+    features: Length | None = Field(
+        default=None,
+        description="X: an event whose features and constant have a larger l2 norm is scaled down "
+        "to it as a whole, target and all, so that it counts for less and moves no model. Noise "
+        "grows with its square. Without it: the root of the number of coefficients, which no "
+        "event exceeds.",
+        examples=[1.0],
+    )
+    target: Length | None = Field(
+        default=None,
+        description="Y: targets (the vector of them, where there are several) of a larger l2 norm "
+        "are shortened to it. Without it: the root of the number of targets, which none exceeds.",
+        examples=[1.0],
+    )
+
+
+@runtime_checkable
+class Banded(Protocol):
+    """A program that knows the noise of its moments."""
+
+    def stddev(self, ticks: Ints) -> Floats:
+        """(n,), of a coordinate at ticks (n,)."""
+
+
+class MomentsModel(Model):
+    """A regression whose model is solved from noisy running moments."""
+
+    loss: SquaredLoss = Field(default="squared", description="squared.", examples=["squared"])
+    clip: MomentsClip = Field(
+        default=MomentsClip(),
+        description="Bounds of the length of one event's features and target.",
+        examples=["{features: 1.0}"],
+    )
+    ridge: NotNegative | None = Field(
+        default=None,
+        description="Weight of the |x|^2 that is added to the sum of squared errors, in events of "
+        "scaled units: what noise does to directions that few events show fades with it. Without "
+        "it: the size of the noise at each tick as the set lets it in, which is public; 0 adds "
+        "none.",
+        examples=[10.0],
+    )
+    tolerance: Tolerance = Field(
+        default=1e-9,
+        description="Gap at which the accelerated solver stops, relative to the objective's size.",
+        examples=[1e-9],
+    )
+    steps: Count | None = Field(
+        default=None,
+        description="Most steps of the solver. Without it: its own rule.",
+        examples=[1000],
+    )
+    statistics: bool = Field(
+        default=False,
+        description="Whether the noisy moments themselves are released too, as moments.",
+        examples=[True],
+    )
+
+    reading: ClassVar[Reading] = Reading(
+        FITTED,
+        "Bands hold 95 % of what the known noise of the sums does to a model ({band} standard "
+        "deviations on either side), judged by the model itself: trust them once they are narrow. "
+        "They do not say how well events tell the truth.",
+        BARE,
+    )
+    outputs: ClassVar[Mapping[str, Shown]] = {
+        "theta": SO_FAR,
+        "coefficients": OWN_UNITS,
+        "band": Shown("stddev of a prediction, from the noise"),
+        "mse": Shown("mean squared error on those events"),
+        "r2": Shown("share of the variance explained"),
+        "moments": Shown("noisy sums of products of columns"),
+    }
+    bad: ClassVar[str] = "none"
+
+    def projectable_set(self) -> ConvexSet:
+        """The set.
+
+        Raises:
+          ConfigError: it has no projection.
+        """
+        found = parse_set(self.set, self.dimension)
+        if not found.projects:
+            raise ConfigError("model.set", self.set, f"has no projection, which {self.name} needs.")
+        return found
+
+    @property
+    def weight_of_ridge(self) -> float | None:
+        """The ridge; None: the size of the noise."""
+        return None if self.ridge is None else float(self.ridge)
+
+    def moments(self, squares: bool = False) -> Moments:
+        """What a leaf holds, within its bounds; ``squares``: with the sum of squared targets."""
+        d, k = self.dimension, len(self.targets)
+        reach, height = self.clip.features, self.clip.target
+        return Moments(
+            d,
+            k,
+            squares,
+            math.sqrt(d) * SLACK if reach is None else min(float(reach), math.sqrt(d) * SLACK),
+            math.sqrt(k) * SLACK if height is None else min(float(height), math.sqrt(k) * SLACK),
+        )
+
+    def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
+        """A model's: the stddev of a coefficient, scaled units, at EVENTS events spread evenly over
+        their ranges.
+
+        Their moments are a third of EVENTS along every feature, and noise of stddev s in a sum
+        moves the solution by s over that.
+        """
+        if info.name == "theta" and isinstance(program, Banded):
+            worst = float(np.max(program.stddev(ticks)))
+            return Error(3 * worst / EVENTS if math.isfinite(worst) else math.nan, "*")
+        return super().expected_error(info, program, ticks)
+
+    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+        """How models are solved for, and what is kept."""
+        yield "solved", self.solver_words()
+        yield "kept", f"{program.dimension:,} running sums a key; no row"
+
+    def solver_words(self) -> str:
+        """How far, or by what."""
+        return f"to a relative gap of {self.tolerance:g}"
+
+    def notes(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        yield (
+            f"* at {EVENTS:,} events in the span, spread evenly over the ranges; with n events it "
+            f"is {EVENTS:,} / n times this, and more where features hardly vary or go together. "
+            "Every release comes with a band of its own."
+        )
+
+    def length_notes(self, moments: Moments) -> Iterator[str]:
+        """What a bound on the length of events would save, where none is set."""
+        if self.clip.features is not None:
+            return
+        typical = math.sqrt(len(self.features) / 3 + self.intercept)
+        shorter = replace(moments, reach=typical)
+        saved = moments.sensitivity("replace_one") / shorter.sensitivity("replace_one")
+        if saved >= WORTH:
+            yield (
+                f"Without model.clip.features the noise covers events of length "
+                f"{moments.reach:.3g}, every feature at an end of its range. Events spread evenly "
+                f"over their ranges have length {typical:.3g}: a clip there has {saved:.2g} times "
+                "less noise, and longer events count for less."
+            )

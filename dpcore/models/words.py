@@ -1,0 +1,66 @@
+"""A model's set, loss and columns in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpcore.algorithm import Shown
+
+SHOWN = 8
+"""Things that are named; of more, how many there are."""
+
+SIZES = {
+    "l1_ball": "l1 ball of radius {0:g}",
+    "l2_ball": "l2 ball of radius {0:g}",
+    "simplex": "simplex of total {0:g}",
+    "permutations": "permutations of {0} things",
+}
+
+OWN_UNITS = Shown("the same in the columns' own units", role="model")
+"""The release ``coefficients``."""
+
+
+def loss_words(loss: str | Mapping[str, Any]) -> str:
+    """squared; quantile 0.9."""
+    if isinstance(loss, str):
+        return loss
+    return ", ".join(f"{name} {value}" for name, value in loss.items())
+
+
+def columns_words(features: Sequence[str], intercept: bool) -> str:
+    """Names of the features, and whether there is a constant term."""
+    names = ", ".join(features[:SHOWN])
+    more = len(features) - SHOWN
+    if more > 0:
+        names += f" and {more:,} more"
+    return names + (", and a constant" if intercept else "")
+
+
+def set_words(spec: Mapping[str, Any]) -> str:
+    """A set in words; what is too long for a line by its name."""
+    ((name, value),) = spec.items()
+    if name in SIZES and isinstance(value, int | float):
+        return SIZES[name].format(value)
+    if name == "box" and all(isinstance(end, int | float) for end in value):
+        return f"box [{value[0]:g}, {value[1]:g}]"
+    if name == "product":
+        parts = [set_words({k: v for k, v in part.items() if k != "size"}) for part in value]
+        return " x ".join(parts[:SHOWN]) + (" x ..." if len(parts) > SHOWN else "")
+    if name == "polytope":
+        return f"polytope of {len(value['vertices']):,} vertices"
+    if name == "trace_norm_ball":
+        m, n = value["shape"]
+        return f"trace norm ball of radius {value['radius']:g}, {m} x {n} matrices"
+    if name == "flow":
+        return f"unit flows over {len(value['edges']):,} edges"
+    return name.replace("_", " ")
+
+
+def centre_words(curvature: float, centre: Sequence[float] | None) -> str:
+    """The public regulariser."""
+    shown = "0"
+    if centre is not None and any(centre):
+        some = ", ".join(f"{one:g}" for one in centre[:SHOWN])
+        shown = f"[{some}{', ...' if len(centre) > SHOWN else ''}]"
+    return f"{curvature:g} a tick, public, around {shown}"

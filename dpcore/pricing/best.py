@@ -1,0 +1,208 @@
+"""The one loop that tries mechanisms and noises: the smallest state among those whose error is
+within 5 % of the best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.continual.base import ContinualSum
+from dpcore.errors import ConfigError
+from dpcore.pricing.calibrate import Leaf, calibrated
+from dpcore.pricing.noises import noises_for
+from dpcore.pricing.price import Alternative, budget_of
+from dpcore.pricing.terms import Terms
+from dpcore.registry import CONTINUAL_SUMS
+
+SLACK = 1.05
+"""Among mechanisms within 5 % of the smallest error, the one with the smallest state is chosen."""
+
+SPLIT = "separate"
+"""Name of the alternative that gives each ``over`` a mechanism of its own."""
+
+
+class Priced(Protocol):
+    """A program, as far as a price looks at it."""
+
+    def loss(self, ticks: int | None) -> PrivacyLoss:
+        """Loss of one record against everything released within ``ticks`` of its arrival."""
+
+    def state_bytes(self) -> int:
+        """Bytes of state per key."""
+
+
+P = TypeVar("P", bound=Priced)
+
+
+@dataclass(frozen=True)
+class Offer(Generic[P]):
+    """A program over a mechanism.
+
+    Attributes:
+      program: what would run.
+      score: its worst squared error over the ticks of the terms; only comparisons count.
+      stddev: "name over=N" -> worst stddev of what it releases or follows.
+    """
+
+    program: P
+    score: float
+    stddev: Mapping[str, float]
+
+
+Way = Callable[[PrivacyLoss], Offer[P]]
+"""The budget in the currency of a noise -> a program within it; ConfigError where there is none."""
+
+
+def best_sum(
+    leaf: Leaf,
+    terms: Terms,
+    build: Callable[[ContinualSum], Offer[P]],
+    among: Collection[str] | None = None,
+) -> tuple[P, tuple[Alternative, ...]]:
+    """A program over the best continual sum for a leaf, and every alternative, the chosen first.
+
+    Args:
+      leaf: what is summed. build: a calibrated sum -> the program over it, with its error.
+      among: names of the sums that are tried; None: all.
+
+    Raises:
+      ConfigError: nothing (or not what the user named) can serve.
+    """
+
+    def ways(noise: str) -> dict[str, Way[P]]:
+        found = sums_for(noise, leaf, terms, build)
+        return {name: way for name, way in found.items() if among is None or name in among}
+
+    return best_way(terms, ways)
+
+
+def sums_for(
+    noise: str, leaf: Leaf, terms: Terms, build: Callable[[ContinualSum], Offer[P]]
+) -> dict[str, Way[P]]:
+    """Name of each continual sum that has the noise and serves the leaf -> a program over it."""
+
+    def over(name: str, budget: PrivacyLoss) -> Offer[P]:
+        return build(calibrated(name, leaf, terms, budget))
+
+    names = list(CONTINUAL_SUMS.own)
+    named = terms.continual_sum
+    if named is not None and named in CONTINUAL_SUMS and named not in names:
+        names.append(named)
+    found = {name: CONTINUAL_SUMS[name] for name in names}
+    return {
+        name: partial(over, name)
+        for name, cls in found.items()
+        if noise in cls.kinds and cls.serves(leaf.overs)
+    }
+
+
+def best_way(
+    terms: Terms, ways: Callable[[str], Mapping[str, Way[P]]], joined: tuple[str, ...] = ()
+) -> tuple[P, tuple[Alternative, ...]]:
+    """The best of several ways to serve, over all noises that can keep the promise.
+
+    Args:
+      ways: noise -> name of a mechanism -> what builds a program over it.
+      joined: names of mechanisms that the way ``separate`` puts together; () where there is none.
+
+    Raises:
+      ConfigError: nothing (or not what the user named) can serve.
+    """
+    check_named(terms, joined)
+    tried: list[tuple[Alternative, P | None]] = []
+    for noise in noises_for(terms):
+        budget = budget_of(noise, terms.epsilon, terms.delta)
+        for name, build in ways(noise).items():
+            try:
+                offer = build(budget)
+            except ConfigError as error:
+                cannot = Alternative(name, noise, False, math.inf, 0, None, {}, error.remedy)
+                tried.append((cannot, None))
+            else:
+                tried.append((priced(name, noise, offer, terms), offer.program))
+    return pick(terms, tried)
+
+
+def check_named(terms: Terms, joined: tuple[str, ...] = ()) -> None:
+    """What the user fixed of the mechanism exists, and is read.
+
+    Raises:
+      ConfigError: no such mechanism, or one without a setting that was given.
+    """
+    named = terms.continual_sum
+    if named is None:
+        return
+    if named not in CONTINUAL_SUMS and not (joined and named == SPLIT):
+        more = f" or {SPLIT}" if joined else ""
+        raise ConfigError(
+            "mechanism.continual_sum", named, f"must be one of {sorted(CONTINUAL_SUMS)}{more}."
+        )
+    readers = joined if named == SPLIT else (named,)
+    for setting, value in terms.options:
+        if not any(setting in CONTINUAL_SUMS[name].settings for name in readers):
+            raise ConfigError(
+                f"mechanism.{setting}", value, f"is not a setting of {named}; remove it."
+            )
+
+
+def priced(name: str, noise: str, offer: Offer[P], terms: Terms) -> Alternative:
+    """What an offer costs; its score is absolute until ``pick`` relates it to the best."""
+    window = terms.window or terms.horizon
+    ten = offer.program.loss(None if window is None else 10 * window).epsilon(terms.delta)
+    note = "no protection after the window" if math.isinf(ten) else ""
+    state = offer.program.state_bytes()
+    return Alternative(name, noise, False, offer.score, state, ten, dict(offer.stddev), note)
+
+
+def pick(
+    terms: Terms, tried: list[tuple[Alternative, P | None]]
+) -> tuple[P, tuple[Alternative, ...]]:
+    """Relates scores to the best, marks the chosen one and sorts.
+
+    Raises:
+      ConfigError: none of them can serve, or not the one that was named.
+    """
+    named = terms.continual_sum
+    able = [(a, p) for a, p in tried if p is not None]
+    if named is not None:
+        able = [(a, p) for a, p in able if a.mechanism == named]
+        if not able:
+            reasons = [a.note for a, _ in tried if a.mechanism == named]
+            remedy = (
+                reasons[0]
+                if reasons
+                else (
+                    "cannot serve these aggregates, their `over` and this noise; remove it and "
+                    "the plan chooses one that can."
+                )
+            )
+            raise ConfigError("mechanism.continual_sum", named, remedy)
+    else:
+        # A mechanism that protects nothing after the window is taken only when asked for by name.
+        able = [(a, p) for a, p in able if not a.note]
+    if not able:
+        raise ConfigError(
+            "mechanism",
+            named,
+            "nothing can serve this plan: "
+            + "; ".join(f"{a.mechanism}: {a.note}" for a, _ in tried),
+        )
+    best = min(a.score for a, _ in able)
+    close = [(a, p) for a, p in able if a.score <= best * SLACK**2]
+    winner, program = min(close, key=lambda pair: (pair[0].state_bytes, pair[0].score))
+    ranked = [
+        replace(one, chosen=one is winner, score=_relative(one.score, best)) for one, _ in tried
+    ]
+    ranked.sort(key=lambda one: (not one.chosen, one.score, one.state_bytes))
+    return program, tuple(ranked)
+
+
+def _relative(score: float, best: float) -> float:
+    """Ratio of errors, from scores that are their squares."""
+    if best > 0 and math.isfinite(score):
+        return math.sqrt(score / best)
+    return 1.0 if score == best else math.inf

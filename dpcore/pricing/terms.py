@@ -1,0 +1,67 @@
+"""The terms of a release: all that an algorithm is told besides its own section of the config."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpcore.accounting.guarantee import Relation
+from dpcore.arrays import Ints
+from dpcore.leaves.clock import Clock
+
+FAR = 1 << 20
+"""Without an end, errors are compared up to this tick (or four windows, whichever is later)."""
+
+
+LAST = (1 << 40) - 1
+"""But not beyond what a clock without end is served for."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is promised, over which clock, and what the user fixed of the mechanism. Public.
+
+    Attributes:
+      epsilon, delta: the budget within the window. relation: which neighbours. unit: what they
+        differ in.
+      window: protection window in ticks; None: for ever. clock: the release clock.
+      may_vanish: whether another payload may filter an event out, or make it late.
+      continual_sum: the mechanism for running sums that the user named. noise: the one named.
+      options: what else the user fixed of the mechanism (buffers, gamma), passed to ``calibrated``.
+    """
+
+    epsilon: float
+    delta: float
+    relation: Relation
+    unit: str
+    window: int | None
+    clock: Clock
+    may_vanish: bool = True
+    continual_sum: str | None = None
+    noise: str | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def horizon(self) -> int | None:
+        """Ticks of the clock; None: no end."""
+        return self.clock.ticks
+
+    @property
+    def lasting(self) -> int | None:
+        """The window; None where it covers the whole clock, after which nothing is released."""
+        if self.window is not None and self.horizon is not None and self.window >= self.horizon:
+            return None
+        return self.window
+
+    def ticks(self) -> Ints:
+        """Where worst errors are looked for: all ticks of a short clock, a spread of a long one."""
+        last = self.horizon or min(max(FAR, 4 * (self.window or 1)), LAST)
+        if last <= 2048:
+            return np.arange(last, dtype=np.int64)
+        powers = 2 ** np.arange(int(math.log2(last)) + 1, dtype=np.int64)
+        some = [powers - 2, powers - 1, powers, np.linspace(0, last - 1, 401).astype(np.int64)]
+        spread = np.concatenate([*some, [last - 1]])
+        return np.unique(spread[(spread >= 0) & (spread < last)])
