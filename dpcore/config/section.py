@@ -63,10 +63,7 @@ def refusal(field: str, value: Any, remedy: str, unknown: bool = False) -> Pydan
 
 def unknown(field: str, value: Any, allowed: Sequence[str]) -> PydanticCustomError:
     """What a validator raises for a name that is no field: told before everything else."""
-    remedy = f"is not a field; {nearest(field, allowed)}"
-    return PydanticCustomError(
-        "weir_unknown", "{remedy}", {"field": field, "value": value, "remedy": remedy}
-    )
+    return refusal(field, value, f"is not a field; {nearest(field, allowed)}", unknown=True)
 
 
 def validate(section: type[SectionType], data: Mapping[str, Any], at: str = "") -> SectionType:
@@ -89,7 +86,7 @@ def nested(section: type[SectionType], data: Mapping[str, Any]) -> SectionType:
     except ValidationError as failed:
         found = _first(failed)
     wrong = _convert(section, found, "", whole="")
-    raise refusal(wrong.field, wrong.value, wrong.remedy)
+    raise refusal(wrong.field, wrong.value, wrong.remedy, isinstance(wrong, UnknownField))
 
 
 def _first(failed: ValidationError) -> Any:
@@ -111,8 +108,7 @@ def field_names(section: type[BaseModel]) -> list[str]:
 
 def _is_unknown(error: Any) -> bool:
     """Whether it is the name of a field that is wrong."""
-    named = error["type"] in ("extra_forbidden", "weir_unknown")
-    return named or bool(error.get("ctx", {}).get("unknown"))
+    return error["type"] == "extra_forbidden" or bool(error.get("ctx", {}).get("unknown"))
 
 
 def _convert(section: type[BaseModel], error: Any, at: str, whole: str = "config") -> ConfigError:
@@ -120,7 +116,7 @@ def _convert(section: type[BaseModel], error: Any, at: str, whole: str = "config
     path = [str(part) for part in error["loc"]]
     kind, value = error["type"], _short(error["input"])
     context = error.get("ctx", {})
-    if kind in ("weir", "weir_unknown"):
+    if kind == "weir":
         dotted = ".".join(filter(None, [at, *path, context["field"]]))
         refused = UnknownField if context["unknown"] else ConfigError
         return refused(dotted or whole, _short(context["value"]), context["remedy"])
