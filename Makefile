@@ -16,7 +16,7 @@ PROGRESS := awk -v tty="$$([ -t 2 ] && echo 1 || echo 0)" \
 	 /^(ERROR|WARNING: Retrying|error:)/ { print > "/dev/stderr" } \
 	 END { if (tty) printf "\n" > "/dev/stderr" }'
 
-.PHONY: help demo flights stack prism flink pubsub engines test lint bench clean
+.PHONY: help demo flights stack prism flink pubsub engines check test lint bench clean
 help:
 	@echo "make demo     private releases from the real purchases of a CD shop, with a report (a minute)"
 	@echo "make flights  private models of real flights, hour by hour, beside the same without noise"
@@ -25,6 +25,7 @@ help:
 	@echo "make flink    fetches Flink and assembles its job server (needs Java 17 and Maven; four minutes)"
 	@echo "make pubsub   builds a Pub/Sub server for trying and testing (needs Go; a minute)"
 	@echo "make engines  all three, side by side"
+	@echo "make check    lint, format, types, and every test that is not slow: a minute"
 	@echo "make test     lint, format, types and the whole test suite"
 	@echo "make lint     lint, format and types only"
 	@echo "make bench    the benchmarks, each beside its peer"
@@ -74,10 +75,13 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/ruff format --quiet --check setup.py $(PACKAGES) && echo "ruff format: clean"
 	@$(BIN)/mypy --strict dpcore
 
+check: lint
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" tests --ignore=tests/runners
+
 # Tests on real engines come last and one at a time: each of them fills the machine by itself.
 test: lint $(if $(CI),engines)
 	@failed=0; \
-		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests --ignore=tests/runners || failed=1; \
+		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 tests --ignore=tests/runners || failed=1; \
 		$(BIN)/python -m pytest tests/runners || failed=1; \
 		exit $$failed
 

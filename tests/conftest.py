@@ -1,11 +1,34 @@
-"""Property tests search anew on a laptop, and are the same every time in continuous integration."""
+"""Property tests search anew on a laptop, and are the same every time in continuous integration.
+
+Tests that take long are told apart from the others, so that ``make check`` can leave them to ``make
+test``: those of whole folders that measure noise or attack a promise, and those in slow.txt, which
+``python -m tests.slowest REPORT`` writes anew from a report of JUnit's.
+"""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+SLOW_FOLDERS = ("audit", "runners", "statistical")
+SLOW_TESTS = frozenset(Path(__file__).with_name("slow.txt").read_text().split())
 
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what takes long as ``slow``."""
+    for item in items:
+        path, _, name = item.nodeid.partition("::")
+        folder = Path(path).parts[1:2]
+        if (
+            folder
+            and folder[0] in SLOW_FOLDERS
+            or f"{path}::{name.partition('[')[0]}" in SLOW_TESTS
+        ):
+            item.add_marker("slow")
