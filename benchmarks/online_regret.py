@@ -143,7 +143,7 @@ class Noises:
         return drawn / SCALE
 
 
-class Tally:
+class Losses:
     """Losses so far of K players, and what they were at the checkpoints."""
 
     def __init__(self, n_keys: int, ends: Any) -> None:
@@ -167,14 +167,14 @@ class Followers:
         self.rule, self.seeds = rule, seeds
         self.n_keys = len(SUMS) * len(EPSILONS) * seeds + 1
         self.state = rule.init(self.n_keys)
-        self.tally = Tally(self.n_keys, ends)
+        self.losses = Losses(self.n_keys, ends)
         self.exact = np.zeros((self.n_keys, D))
 
     def run(self, a: Any, y: Any, noise: Any) -> None:
         """A chunk: a (n, d), y (n,), noise (n, K - 1, d) of the gradient sums."""
         for t in range(len(a)):
             x = self.state.x
-            slope = self.tally.add(x, a[t], y[t])
+            slope = self.losses.add(x, a[t], y[t])
             gradient = slope[:, None] * a[t] + MU * x
             size = np.sqrt((gradient * gradient).sum(axis=1))
             gradient *= (CLIP / np.maximum(size, CLIP))[:, None]
@@ -184,7 +184,7 @@ class Followers:
             self.state = self.rule.update(self.state, released)
 
     def lines(self, name: str, algorithm: str, best: Any) -> Iterator[Line]:
-        regret = np.stack(self.tally.found) - best[:, None]
+        regret = np.stack(self.losses.found) - best[:, None]
         cube = regret[:, :-1].reshape(len(best), len(SUMS), len(EPSILONS), self.seeds)
         for i, which in enumerate(SUMS):
             label = "pftal" if which.name == "tree" else algorithm
@@ -217,12 +217,12 @@ class Pocg:
         ]
         self.x, self.seeds = convex_set.start()[None], seeds
         self.played = np.repeat(self.x, len(EPSILONS) * seeds, axis=0)
-        self.tally = Tally(len(self.played), ends)
+        self.losses = Losses(len(self.played), ends)
         self.rng = np.random.default_rng(7)
         self.one = np.zeros(1, dtype=np.int64)
 
     def run(self, a: Any, y: Any) -> None:
-        rule, first = self.rules[0], self.tally.t
+        rule, first = self.rules[0], self.losses.t
         noise = self.rng.normal(size=(len(a), len(EPSILONS), self.seeds, D))
         for i, each in enumerate(self.rules):
             noise[:, i] *= each.sigma(first + np.arange(len(a)))[:, None, None]
@@ -230,13 +230,13 @@ class Pocg:
         hashes = np.zeros((1, 2), dtype=np.uint64)
         offsets = np.array([0, 1])
         for t in range(len(a)):
-            self.tally.add(self.played, a[t], y[t])
+            self.losses.add(self.played, a[t], y[t])
             leaf = RowLeaf(offsets, rows[t : t + 1], self.one, hashes)
             self.x = rule.advance(self.x, leaf, first + t)
             self.played = rule.set.project(self.x + noise[t].reshape(-1, D))
 
     def lines(self, name: str, best: Any) -> Iterator[Line]:
-        regret = (np.stack(self.tally.found) - best[:, None]).reshape(len(best), -1, self.seeds)
+        regret = (np.stack(self.losses.found) - best[:, None]).reshape(len(best), -1, self.seeds)
         for i, epsilon in enumerate(EPSILONS):
             yield Line(name, "pocg", "own", "gaussian", None, epsilon, regret[:, i])
 
@@ -246,7 +246,7 @@ class Pqftl:
 
     def __init__(self, convex_set: Any, seeds: int, ends: Any) -> None:
         self.rule, self.seeds = RidgeLeader(convex_set, MU, ZERO), seeds
-        self.tally = Tally(len(EPSILONS) * seeds, ends)
+        self.losses = Losses(len(EPSILONS) * seeds, ends)
         i, j = triangle(D)
         self.i, self.j = i, j
         # svec's sqrt 2 off the diagonal, on the noise
@@ -263,13 +263,13 @@ class Pqftl:
         released = exact[:, None] + np.concatenate(parts, axis=1)
         before = np.concatenate([self.last, released[:-1]])
         self.last = released[-1:]
-        ticks = np.repeat(self.tally.t + np.arange(len(a), dtype=np.float64), before.shape[1])
+        ticks = np.repeat(self.losses.t + np.arange(len(a), dtype=np.float64), before.shape[1])
         x = self.rule(before.reshape(len(ticks), -1), ticks).reshape(*before.shape[:2], D)
         for t in range(len(a)):
-            self.tally.add(x[t], a[t], y[t])
+            self.losses.add(x[t], a[t], y[t])
 
     def lines(self, name: str, best: Any) -> Iterator[Line]:
-        regret = (np.stack(self.tally.found) - best[:, None]).reshape(len(best), -1, self.seeds)
+        regret = (np.stack(self.losses.found) - best[:, None]).reshape(len(best), -1, self.seeds)
         for i, epsilon in enumerate(EPSILONS):
             yield Line(name, "pqftl", "tree", "gaussian", None, epsilon, regret[:, i])
 

@@ -29,7 +29,7 @@ from tests.runners.jobs import launch, on
 from tests.runners.messages import Post
 from tests.runners.recording import SECRET
 from transforms.runtime.secret import SecretRef
-from transforms.tick.block import Stepper
+from transforms.tick.block import BlockState
 from transforms.tick.noise_source import KeyedNoiseSource
 
 RESULTS = Path(__file__).parent / "results"
@@ -80,13 +80,13 @@ def stored(keys: int, window: int, ticks: int) -> Iterator[tuple[int, int]]:
     first = 0
     for stop in (moment for moment in moments if moment <= ticks):
         for block, cell in cells.items():
-            stepper = Stepper(
+            block_state = BlockState(
                 plan.program, noise, layout, block, 1 << 20, plan.keys.block_keys(block), False
             )
-            stepper.load(cell, first)
-            for _ in stepper.advance([], first, stop):
+            block_state.load(cell, first)
+            for _ in block_state.advance([], first, stop):
                 pass
-            cells[block] = stepper.dump(stop)
+            cells[block] = block_state.dump(stop)
         first = stop
         yield stop, sum(len(cell or b"") for cell in cells.values())
 

@@ -10,7 +10,7 @@ from dpcore.accounting import calibrate
 from dpcore.errors import WeirError
 
 Relation = Literal["add_remove", "replace_one", "replace_anywhere"]
-Kind = Literal["gdp", "zcdp", "pure"]
+LossKind = Literal["gdp", "zcdp", "pure"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class PrivacyLoss:
     protection.
     """
 
-    kind: Kind
+    kind: LossKind
     value: float
 
     def epsilon(self, delta: float) -> float:

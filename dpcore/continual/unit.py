@@ -10,12 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Kind, PrivacyLoss
+from dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.errors import ConfigError, WeirError
 from dpcore.noise.noise import Noise, k_norm_variance, kind_of
 
-NOISE_OF: Mapping[Kind, str] = {"gdp": "gaussian", "zcdp": "discrete_gaussian", "pure": "k_norm"}
+NOISE_OF: Mapping[LossKind, str] = {
+    "gdp": "gaussian",
+    "zcdp": "discrete_gaussian",
+    "pure": "k_norm",
+}
 """The noise that meets a budget of each kind."""
 
 

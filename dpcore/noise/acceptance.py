@@ -1,4 +1,4 @@
-"""Chances of acceptance in fixed point: whole numbers of 2^-32, certified from both sides."""
+"""Probabilities of acceptance in fixed point: whole numbers of 2^-32, certified from both sides."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dpcore.noise.exp_bounds import exp_bounds, log2_above
 
 Wholes = NDArray[np.uint64]
 
-CHANCE_BITS = 32
-"""Chances are whole numbers of 2^-32."""
+PROBABILITY_BITS = 32
+"""Probabilities are whole numbers of 2^-32."""
 
 MARGIN = 512
-"""A chance is below the true one by less than this, in units of 2^-32: derived in ``chances``."""
+"""One is below the truth by less than this, in units of 2^-32: derived in ``acceptance``."""
 
 MAX_SHIFT = 40
 """Widest bucket, 2^40: that of sigma^2 = 2^80."""
@@ -32,14 +32,14 @@ _SQUARE_DROP = np.uint64(31)
 _CURVATURE_BITS = 30
 _EXPONENT_BITS = 2 * 28 - 31 + _CURVATURE_BITS  # 55 after the point
 _EXPONENT_POINT = np.uint64(_EXPONENT_BITS)
-_FRACTION_DROP = np.uint64(_EXPONENT_BITS - CHANCE_BITS)
+_FRACTION_DROP = np.uint64(_EXPONENT_BITS - PROBABILITY_BITS)
 _STEP_BITS = 11
 _STEP_DROP = np.uint64(_EXPONENT_BITS - _STEP_BITS)
 _STEP_MASK = np.uint64((1 << _STEP_BITS) - 1)
-_REST_MASK = np.uint64((1 << (CHANCE_BITS - _STEP_BITS)) - 1)
+_REST_MASK = np.uint64((1 << (PROBABILITY_BITS - _STEP_BITS)) - 1)
 _POWER_BITS = 31
-_CHANCE_POINT = np.uint64(CHANCE_BITS)
-_ALMOST_ONE = np.uint64((1 << CHANCE_BITS) - 1)
+_PROBABILITY_POINT = np.uint64(PROBABILITY_BITS)
+_ALMOST_ONE = np.uint64((1 << PROBABILITY_BITS) - 1)
 _ONE, _LONGEST_SHIFT = np.uint64(1), np.uint64(63)
 
 _LN2 = np.uint64(0xB17217F8)
@@ -74,7 +74,7 @@ class Constants(NamedTuple):
       mask: t - 1.
       lift: 40 - shift.
       curvature: c = t^2 log2(e) / 2 S in units of 2^-30, rounded up.
-      start: of the exponent, in units of 2^-55: see ``chances``.
+      start: of the exponent, in units of 2^-55: see ``acceptance``.
     """
 
     shift: Wholes
@@ -115,8 +115,8 @@ def _constants(variance: int) -> tuple[int, int, int, int, int]:
     return shift, (1 << shift) - 1, MAX_SHIFT - shift, curvature, start
 
 
-def chances(reach: Wholes, bucket: Wholes, constants: Constants) -> Wholes:
-    """Chances q with q <= 2^32 p <= q + MARGIN, p = height 2^(v - 62) exp(-m^2 / 2 S).
+def acceptance(reach: Wholes, bucket: Wholes, constants: Constants) -> Wholes:
+    """Probabilities q with q <= 2^32 p <= q + MARGIN, p = height 2^(v - 62) exp(-m^2 / 2 S).
 
     Here v is the bucket, m = t v + reach the magnitude of what is proposed, and p <= 1. With
     c = t^2 log2(e) / 2 S and s = m / t, p = 2^-E for E = c s^2 + log2(2^62 / height) - v >= 0. Each
@@ -169,7 +169,7 @@ def chances(reach: Wholes, bucket: Wholes, constants: Constants) -> Wholes:
     rest = a >> _FRACTION_DROP
     rest &= _REST_MASK
     rest *= _LN2
-    rest >>= _CHANCE_POINT
+    rest >>= _PROBABILITY_POINT
     out = _ALMOST_ONE - rest
     step = a >> _STEP_DROP
     step &= _STEP_MASK

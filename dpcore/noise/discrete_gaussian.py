@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpcore.arrays import Ints
 from dpcore.errors import ConfigError
-from dpcore.noise.acceptance import CHANCE_BITS, MARGIN, Constants, chances
+from dpcore.noise.acceptance import MARGIN, PROBABILITY_BITS, Constants, acceptance
 from dpcore.noise.aes import Words, block_buffer
 from dpcore.noise.envelope import Envelope, envelope, settle
 from dpcore.noise.streams import Streams
@@ -25,7 +25,7 @@ _COORDINATE_SHIFT = 24
 _EXTENSION_SHIFT = 48
 
 _ZERO, _ONE, _ENDLESS = np.uint64(0), np.uint64(1), np.uint8(64)
-_UNIFORM_DROP = np.uint64(64 - CHANCE_BITS)
+_UNIFORM_DROP = np.uint64(64 - PROBABILITY_BITS)
 _MARGIN = np.uint64(MARGIN)
 
 
@@ -41,7 +41,7 @@ def discrete_gaussian(streams: Streams, variances: Sequence[int]) -> Ints:
     2^-64 / t times exp(-x^2 / 2 S): v cancels, and each integer x comes from exactly one (u, v,
     sign). p <= 1, because |x| >= t v, by the certificate of ``envelope``. Acceptance compares p
     with a uniform number whose first 64 bits are the block's second word. First with 32 of them,
-    in vectorised 64-bit integers: ``chances`` bounds p from both sides, 2^-23 apart, and outside
+    in vectorised 64-bit integers: ``acceptance`` bounds p from both sides, 2^-23 apart, and outside
     these bounds the comparison is decided. Inside them (once in 8 million attempts), and where all
     bits for v are zero, the attempt is settled by ``settle`` in long integers, with as many further
     bits as it takes. There is no floating point anywhere and no event is cut off, so the
@@ -137,8 +137,8 @@ def _attempt(
 ) -> tuple[Ints, NDArray[np.bool_], NDArray[np.bool_]]:
     """One attempt per block: (A, n, 2) -> proposals, accepted, undecided, each (A, n).
 
-    The uniform number lies in [w, w + 1) 2^-32, w = what leads the second word: below the chance
-    for certain if w < q, above it for certain if w >= q + MARGIN.
+    The uniform number lies in [w, w + 1) 2^-32, w = what leads the second word: below the
+    probability for certain if w < q, above it for certain if w >= q + MARGIN.
     """
     low = words[:, :, 0]
     rest = low >> constants.shift
@@ -152,7 +152,7 @@ def _attempt(
     value ^= _ZERO - sign
     reach += sign
     uniform = words[:, :, 1] >> _UNIFORM_DROP
-    chance = chances(reach, bucket, constants)
+    chance = acceptance(reach, bucket, constants)
     accepted = uniform < chance
     uniform -= chance  # wraps around, far beyond the margin, where accepted
     hard = uniform < _MARGIN

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import Kind
+from dpcore.accounting.guarantee import LossKind
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.errors import ConfigError
 
@@ -59,10 +59,10 @@ def label(level: NDArray[Any] | int, index: NDArray[Any] | int) -> Digests:
     return out
 
 
-def kind_of(noise: str) -> Kind:
+def kind_of(noise: str) -> LossKind:
     """Which accounting a noise needs: gaussian -> gdp, discrete_gaussian -> zcdp, k_norm ->
     pure."""
-    kinds: dict[str, Kind] = {"gaussian": "gdp", "discrete_gaussian": "zcdp", "k_norm": "pure"}
+    kinds: dict[str, LossKind] = {"gaussian": "gdp", "discrete_gaussian": "zcdp", "k_norm": "pure"}
     if noise not in kinds:
         raise ConfigError("mechanism.noise", noise, f"must be one of {sorted(kinds)}.")
     return kinds[noise]

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 LOGGED = 30.0
 """Seconds between two records of progress in the log."""
 INTERVAL = 0.2
-"""Seconds between two looks at the tally."""
+"""Seconds between two looks at the counts."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def run(
 
     from pipelines.graph import build
     from pipelines.runners.options import options_for
-    from transforms.runtime import counters as tally
+    from transforms.runtime import counters as process_counts
     from transforms.runtime.secret import SecretRef
 
     source, sink = needed("source", job.source), needed("sink", job.sink)
@@ -126,9 +126,9 @@ def run(
         said.append("Went on from the files of an earlier run.")
     if fresh and not rehearsal:
         _log.warning(FRESH)
-    tally.reset()
+    process_counts.reset()
     began = time.monotonic()
-    watch = Watch(tally.snapshot)
+    watch = Watch(process_counts.snapshot)
     with Progress(out, watch, lambda: total_of(source, plan)):
         if on_flink is not None:
             ended = _on_flink(
@@ -136,7 +136,7 @@ def run(
             )
         else:
             ended = Ended(DONE, "", "", result=_execute(pipeline, watch))
-    counts, state = counters(ended.result, tally.snapshot()), ended.how
+    counts, state = counters(ended.result, process_counts.snapshot()), ended.how
     verdict = judge(counts, job.limits.refused) if state == DONE and not streaming else None
     holds = sink.holds(runner == "direct")
     if verdict is not None and not verdict.passes and holds:

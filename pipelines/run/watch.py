@@ -17,7 +17,7 @@ class Watch:
     """Counts while a job runs: of this process, or the job's metrics where workers are elsewhere.
 
     Args:
-      here: the tally of this process.
+      here: the counts of this process.
       every: seconds between two questions to a job.
     """
 

@@ -95,7 +95,7 @@ aggregate = st.one_of(
         for kind in ("sum", "mean", "variance")
     ),
 )
-chances = st.one_of(
+deltas = st.one_of(
     st.sampled_from([0.0, 5e-324, 1e-300, 1e-13, 1e-12, 0.5]),
     st.floats(-15, -0.4).map(lambda power: 10.0**power),
 )
@@ -132,7 +132,7 @@ mechanisms = st.fixed_dictionaries(
 @given(
     st.dictionaries(st.sampled_from("abc"), aggregate, min_size=1, max_size=3),
     st.fixed_dictionaries(
-        {"epsilon": epsilons, "delta": chances, "protect_for": windows},
+        {"epsilon": epsilons, "delta": deltas, "protect_for": windows},
         optional={"relation": st.sampled_from(["add_remove", "replace_one", "replace_anywhere"])},
     ),
     clocks,

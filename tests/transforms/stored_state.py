@@ -13,7 +13,7 @@ from dpcore.plan import Plan
 from transforms.leaves import partial
 from transforms.leaves import rows as row_leaf
 from transforms.leaves.partial import PartialLeaf
-from transforms.tick.block import Stepper
+from transforms.tick.block import BlockState
 
 FOLDER = Path(__file__).parent / "stored"
 STOPPED, END = 40, 60
@@ -76,11 +76,11 @@ def leaves_of(plan: Any) -> list[bytes]:
     return [partial.encode(leaf.take(slice(i, i + 8))) for i in range(0, n, 8)]
 
 
-def stepper_of(plan: Any, noise: Any) -> Stepper:
+def block_state_of(plan: Any, noise: Any) -> BlockState:
     """Block 0 of a plan."""
     keys = () if plan.keys.observed else plan.keys.block_keys(0)
     layout = bytes.fromhex(plan.layout)
-    return Stepper(plan.program, noise, layout, 0, 128, keys, plan.keys.observed)
+    return BlockState(plan.program, noise, layout, 0, 128, keys, plan.keys.observed)
 
 
 def digest_of(strides: Any) -> dict[str, str]:

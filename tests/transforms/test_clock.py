@@ -14,7 +14,7 @@ from dpcore.leaves.clock import Clock
 from tests.transforms.doubles import MINUTE, START
 from tests.transforms.running import KEPT, keep
 from transforms.runtime.stream_time import PRESENT, StreamTime
-from transforms.sources.pubsub.drain import CUT, HASTES, MOST_PATIENCE, TEST
+from transforms.sources.pubsub.drain import CUT, DRAIN_WATCHES, MOST_PATIENCE, TEST
 from transforms.tick import heartbeats
 from transforms.tick.heartbeats import Follow, Heartbeats, TickProvider
 
@@ -140,7 +140,7 @@ def test_a_drain_that_nobody_tells_of_announces_nothing_more() -> None:
     follow = Follow((0,), ENDLESS, wall(0.5), hidden_drain=True)
     waits = []
     for round_ in range(CUT + 1):
-        HASTES.of(follow._run, True)._safe -= MOST_PATIENCE  # nothing was safe for long
+        DRAIN_WATCHES.of(follow._run, True)._safe -= MOST_PATIENCE  # nothing was safe for long
         out, view, _ = look(follow, 0, heartbeats.FOREVER)
         assert out == []
         if round_ < CUT:

@@ -22,7 +22,7 @@ from transforms.release.noisy import NoisyStride
 from transforms.runtime.coders import pack, pack_names
 from transforms.runtime.secret import SecretRef
 from transforms.tick import jobs
-from transforms.tick.block import Stepper
+from transforms.tick.block import BlockState
 from transforms.tick.jobs import Fitted, Numbered, decode_fitted, encode_fitted
 from transforms.tick.noise_source import KeyedNoiseSource
 from transforms.train.assembly import Assembly, outline
@@ -64,13 +64,13 @@ def leaves() -> list[RowLeaf]:
     return found
 
 
-def stepper(noise: Any) -> Stepper:
-    return Stepper(PLAN.program, noise, LAYOUT, 0, 128, KEYS, False)
+def block_state(noise: Any) -> BlockState:
+    return BlockState(PLAN.program, noise, LAYOUT, 0, 128, KEYS, False)
 
 
 def sent(noise: Any) -> tuple[list[bytes], list[NoisyStride]]:
     """What Tick sends to Train, and to Assemble."""
-    one = stepper(noise)
+    one = block_state(noise)
     one.load(None, 0)
     payloads = [row_leaf.encode(tick, leaf, ()) for tick, leaf in enumerate(leaves())]
     found, strides = [], []
@@ -81,7 +81,7 @@ def sent(noise: Any) -> tuple[list[bytes], list[NoisyStride]]:
             elif isinstance(item, Numbered):
                 found.append(one.send(item))
         data = one.dump(stop)
-        one = stepper(noise)
+        one = block_state(noise)
         one.load(data, stop)
     return found, strides
 
@@ -203,7 +203,7 @@ def test_state_of_a_build_that_fitted_within_tick_is_refused_by_name(noise: Any)
     names = pack_names(KEYS)
     old = pack(b"M", [*names, *arrays_of(whole)], LAYOUT, noise.mark(3))
     with pytest.raises(CodecError, match=r"within Tick.*\(Train\).*start a new run"):
-        stepper(noise).load(old, 3)
+        block_state(noise).load(old, 3)
 
 
 @pytest.mark.parametrize("seed", range(4))

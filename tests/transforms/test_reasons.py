@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.runtime import counters as tally
-from transforms.runtime.dead_letters import dead_letters, reason_code, rows, tally_dead
+from transforms.runtime import counters as process_counts
+from transforms.runtime.dead_letters import count_dead, dead_letters, reason_code, rows
 from transforms.runtime.reasons import (
     MISSING,
     REASONS,
@@ -57,8 +57,8 @@ def test_dead_letters_are_counted_by_reason_and_by_field() -> None:
     codes = np.array([reason_code("not_text"), 0, reason_code("not_text"), reason_code("not_text")])
     letters = dead_letters("x", np.arange(4), codes.astype(np.int8), fields)
     assert list(rows(letters))[0] == ("x", 0, "a.b", "not_text")
-    tally.reset()
-    tally_dead(letters)
-    found = tally.snapshot()
+    process_counts.reset()
+    count_dead(letters)
+    found = process_counts.snapshot()
     assert (found["not_text"], found["malformed"]) == (3, 1)
     assert by_field(found) == {("a.b", "not_text"): 2, ("c", "not_text"): 1}

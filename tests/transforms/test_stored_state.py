@@ -47,12 +47,12 @@ def test_version_1_goes_on_with_the_same_releases(name: str, secret: SecretRef) 
     plan, expected = stored.plan_of(name), json.loads((stored.FOLDER / f"{name}.json").read_text())
     machine, *bag = cells(name)
     assert header_of(machine).version == 1 and all(header_of(cell).version == 1 for cell in bag)
-    resumed = stored.stepper_of(plan, noise_of(plan, secret))
+    resumed = stored.block_state_of(plan, noise_of(plan, secret))
     resumed.load(machine, stored.STOPPED)
     rest = stored.digest_of(resumed.advance(bag, stored.STOPPED, stored.END))
     assert len(rest) == stored.END - stored.STOPPED
     assert rest == {tick: expected[tick] for tick in rest}
-    now = stored.stepper_of(plan, noise_of(plan, secret))
+    now = stored.block_state_of(plan, noise_of(plan, secret))
     now.load(None, 0)
     whole = stored.digest_of(now.advance(stored.leaves_of(plan), 0, stored.END))
     assert whole == expected
@@ -62,13 +62,13 @@ def test_version_1_goes_on_with_the_same_releases(name: str, secret: SecretRef) 
 
 def test_another_secret_is_refused_and_neither_is_shown(secret: SecretRef, tmp_path: Path) -> None:
     plan = stored.plan_of("sums-tree")
-    one = stored.stepper_of(plan, noise_of(plan, secret))
+    one = stored.block_state_of(plan, noise_of(plan, secret))
     one.load(None, 0)
     list(one.advance([], 0, 8))
     state = one.dump(8)
     other = key_file(tmp_path / "two.key", bytes(range(1, 33)))
     with pytest.raises(CodecError, match="other secrets") as caught:
-        stored.stepper_of(plan, noise_of(plan, other)).load(state, 8)
+        stored.block_state_of(plan, noise_of(plan, other)).load(state, 8)
     for value in (stored.SECRET, other.resolve()):
         assert value not in state and value.hex() not in str(caught.value)
     mark = header_of(state).mark
@@ -79,19 +79,19 @@ def test_a_rotation_may_begin_ahead_of_stored_state_but_not_behind_it(
     secret: SecretRef, tmp_path: Path
 ) -> None:
     plan = stored.plan_of("sums-tree")
-    one = stored.stepper_of(plan, noise_of(plan, secret))
+    one = stored.block_state_of(plan, noise_of(plan, secret))
     one.load(None, 0)
     list(one.advance([], 0, 8))
     state = one.dump(8)
     later = key_file(tmp_path / "two.key", bytes(range(1, 33)))
-    stored.stepper_of(plan, noise_of(plan, secret, (8, later))).load(state, 8)
+    stored.block_state_of(plan, noise_of(plan, secret, (8, later))).load(state, 8)
     with pytest.raises(CodecError, match="other secrets"):
-        stored.stepper_of(plan, noise_of(plan, secret, (7, later))).load(state, 8)
-    rotated = stored.stepper_of(plan, noise_of(plan, secret, (8, later)))
+        stored.block_state_of(plan, noise_of(plan, secret, (7, later))).load(state, 8)
+    rotated = stored.block_state_of(plan, noise_of(plan, secret, (8, later)))
     rotated.load(state, 8)
     list(rotated.advance([], 8, 10))
     with pytest.raises(CodecError, match="other secrets"):
-        stored.stepper_of(plan, noise_of(plan, secret)).load(rotated.dump(10), 10)
+        stored.block_state_of(plan, noise_of(plan, secret)).load(rotated.dump(10), 10)
 
 
 def test_what_is_cut_short_or_too_new_is_refused() -> None:

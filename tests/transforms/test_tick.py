@@ -30,7 +30,7 @@ from transforms.runtime.dead_letters import rows
 from transforms.select import deduplicate
 from transforms.sinks import folder
 from transforms.tick import heartbeats, tick
-from transforms.tick.block import Stepper
+from transforms.tick.block import BlockState
 from transforms.tick.tick import Tick, TickDoFn
 from transforms.train import assemble, train
 from transforms.train.assemble import AssembleDoFn
@@ -174,14 +174,14 @@ def test_blocks_do_not_wait_for_each_other() -> None:
     assert {s.block: float(s.arrays[0][0, 0, 0]) for s in strides} == {0: 0, 1: 4}
 
 
-def stepper(plan: Any, block: int = 0, every: int = 128) -> Stepper:
+def block_state(plan: Any, block: int = 0, every: int = 128) -> BlockState:
     keys = () if plan.keys.observed else plan.keys.block_keys(block)
     layout = bytes.fromhex(plan.layout)
-    return Stepper(plan.program, Silent(), layout, block, every, keys, plan.keys.observed)
+    return BlockState(plan.program, Silent(), layout, block, every, keys, plan.keys.observed)
 
 
 def test_discovered_keys_keep_their_rows_and_live_from_their_first_event() -> None:
-    one = stepper(OBSERVED)
+    one = block_state(OBSERVED)
     one.load(None, 0)
     payloads = [leaf({5: 1}, (b"m",)), leaf({2: 1}, (b"z",)), leaf({5: 1}, (b"c",))]
     strides = list(one.advance([*payloads, leaf({9: 1}, (b"a",))], 0, 8))
@@ -191,7 +191,7 @@ def test_discovered_keys_keep_their_rows_and_live_from_their_first_event() -> No
         (2, 3, (b"z",)),
         (5, 3, (b"z", b"c", b"m")),
     ]
-    two = stepper(OBSERVED)
+    two = block_state(OBSERVED)
     two.load(one.dump(8), 8)
     (stride,) = two.advance([leaf({8: 1}, (b"m",))], 8, 9)
     assert isinstance(stride, NoisyStride)
@@ -200,19 +200,19 @@ def test_discovered_keys_keep_their_rows_and_live_from_their_first_event() -> No
 
 
 def test_stored_state_of_another_plan_is_refused_and_both_are_named() -> None:
-    one = stepper(ENDLESS)
+    one = block_state(ENDLESS)
     one.load(None, 0)
     list(one.advance([], 0, 3))
     other = replace(ENDLESS, layout="ef" * 32)
     with pytest.raises(CodecError, match="cd" * 32 + ".*" + "ef" * 32):
-        stepper(other).load(one.dump(3), 3)
+        block_state(other).load(one.dump(3), 3)
     with pytest.raises(CodecError):
-        stepper(ENDLESS).load(pack(b"M", [], bytes.fromhex(ENDLESS.layout))[:-1], 3)
+        block_state(ENDLESS).load(pack(b"M", [], bytes.fromhex(ENDLESS.layout))[:-1], 3)
 
 
 def test_one_stride_is_many_small_ones() -> None:
     payloads = [leaf({3: 1, 70: 2}), leaf({40: 1})]
-    whole, steps = stepper(ENDLESS), stepper(ENDLESS)
+    whole, steps = block_state(ENDLESS), block_state(ENDLESS)
     whole.load(None, 0)
     steps.load(None, 0)
     at_once = counts(list(whole.advance(payloads, 0, 100)))

@@ -19,7 +19,7 @@ from transforms.leaves import partial
 from transforms.leaves import sums as module
 from transforms.leaves.sums import Gatherer
 from transforms.select.filter import Assign
-from transforms.tick.pending import SumPile
+from transforms.tick.pending import PendingSums
 from transforms.tick.tick import split_overdue
 
 TICKS, D = 40, 6
@@ -83,18 +83,18 @@ def gathered(plan: Any, batches: list[pa.RecordBatch]) -> dict[int, list[bytes]]
 
 
 def sums_of(plan: Any, found: dict[int, list[bytes]], cuts: tuple[int, ...]) -> dict[bytes, Any]:
-    """Key -> (TICKS, D) sums, through piles that are cut at some ticks."""
+    """Key -> (TICKS, D) sums, through pending sums that are cut at some ticks."""
     out: dict[bytes, Any] = {}
     for block, payloads in found.items():
         names = list(plan.keys.block_keys(block)) if not plan.keys.observed else []
         edges, pieces = (0, *cuts, TICKS), []
         for low, high in zip(edges, edges[1:], strict=False):
-            pile = SumPile(plan.program, payloads, high)
-            payloads = pile.later
+            pending = PendingSums(plan.program, payloads, high)
+            payloads = pending.later
             if plan.keys.observed:
-                names += sorted(set(pile.firsts()) - set(names))
-                pile.settle({name: row for row, name in enumerate(names)})
-            part = pile.leaves(low, high, max(1, len(names)))
+                names += sorted(set(pending.firsts()) - set(names))
+                pending.settle({name: row for row, name in enumerate(names)})
+            part = pending.leaves(low, high, max(1, len(names)))
             pieces.append((part, list(names)))
         for row, name in enumerate(names):
             alone = [p[:, row] if row < p.shape[1] else p[:, 0] * 0 for p, _ in pieces]
@@ -194,7 +194,7 @@ def test_a_cell_beyond_its_capacity_is_held_in_room_whatever_travelled_how() -> 
     big = partial.PartialLeaf(zero, zero, 90 * one, np.full_like(own, ROOM))
     few = partial.PartialLeaf(np.repeat(zero, 20), np.repeat(zero, 20), np.repeat(one, 20),
                               np.repeat(row, 20, axis=0))  # fmt: skip
-    pile = SumPile(program, [partial.encode(big), partial.encode(few)], 1)
-    assert (pile.leaves(0, 1, 1) == ROOM).all()
-    roomy = SumPile(Wide(), [partial.encode(big._replace(values=own)), partial.encode(few)], 1)
+    pending = PendingSums(program, [partial.encode(big), partial.encode(few)], 1)
+    assert (pending.leaves(0, 1, 1) == ROOM).all()
+    roomy = PendingSums(Wide(), [partial.encode(big._replace(values=own)), partial.encode(few)], 1)
     assert np.array_equal(roomy.leaves(0, 1, 1)[0], 21 * own)

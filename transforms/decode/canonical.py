@@ -22,9 +22,10 @@ from transforms.decode.cast import (
     to_presence,
     to_text,
 )
-from transforms.decode.schema import EventSchema, Kind, Stamp
+from transforms.decode.schema import EventSchema, Stamp
 from transforms.decode.time import to_time
 from transforms.runtime.dead_letters import dead_letters, reason_code
+from transforms.select.predicate_compiler import Kind
 
 TIME, ARRIVAL = "@time", "@arrival"
 KEY_TYPE = pa.dictionary(pa.int32(), pa.string())

@@ -20,11 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.decode.canonical import Decoded
-from transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema, Kind
+from transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
 from transforms.runtime.dead_letters import count_by_field
 from transforms.runtime.reasons import UNREAD
 from transforms.select.filter import declared_keys
 from transforms.select.predicate import Predicate
+from transforms.select.predicate_compiler import Kind
 
 SEEN = "seen"
 """Tag of the output that carries evidence."""

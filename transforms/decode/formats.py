@@ -20,7 +20,7 @@ from transforms.decode.lines import BYTE_ORDER_MARK, LINE_BYTES, chunks
 from transforms.decode.ndjson import decode_ndjson
 from transforms.decode.schema import EventSchema
 from transforms.runtime import counters
-from transforms.runtime.dead_letters import DEAD, SOURCE, count_by_field, tally_dead
+from transforms.runtime.dead_letters import DEAD, SOURCE, count_by_field, count_dead
 from transforms.runtime.reasons import MISSING, VALUES, counter_of
 
 Format = Literal["csv", "ndjson", "parquet", "arrow", "avro"]
@@ -112,7 +112,7 @@ def emit(decoded: Iterator[Decoded]) -> Iterator[Any]:
             for (field, reason), count in count_by_field(dead).items():
                 missing[field] -= count if reason in _SPOILT else 0
         if dead is not None:
-            tally_dead(dead)
+            count_dead(dead)
             yield beam.pvalue.TaggedOutput(DEAD, dead)
         if events is not None:
             counters.add("events", events.num_rows)

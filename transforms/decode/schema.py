@@ -7,15 +7,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from dpcore.errors import ConfigError
 from transforms.decode import header_test
 from transforms.select.predicate import Predicate
-
-Kind = Literal["number", "text", "boolean", "any"]
-"""number: float64, NaN where missing; text: string; boolean: bool; any: only if it is there."""
+from transforms.select.predicate_compiler import Kind
 
 EPOCH_MICROSECONDS = {
     "epoch_s": 1_000_000.0,

@@ -1,4 +1,4 @@
-"""Counts for the operator: Beam metrics, and a process-local tally for the progress line.
+"""Counts for the operator: Beam metrics, and a process-local counts for the progress line.
 
 Counts of events are private numbers. They go to the operator's metrics and terminal, and
 never to a sink.
@@ -24,7 +24,7 @@ def _counter(name: str) -> Counter:
 
 
 def add(name: str, n: int = 1) -> None:
-    """Adds n to the tally of this process and to the job's metric of the same name."""
+    """Adds n to the count of this process and to the job's metric of the same name."""
     if n == 0:
         return
     _counter(name).inc(n)

@@ -92,7 +92,7 @@ def count_by_field(batch: pa.RecordBatch) -> dict[tuple[str, str], int]:
     return found
 
 
-def tally_dead(batch: pa.RecordBatch) -> None:
+def count_dead(batch: pa.RecordBatch) -> None:
     """Counts a batch of dead letters for the operator: under their reasons, and those by field."""
     for (field, reason), count in count_by_field(batch).items():
         counters.add(reason, count)

@@ -1,7 +1,7 @@
 """Where Flink's runner differs from Beam's model; found by running it, held by tests that run it.
 
-- It drains a job without telling its sources (see haste).
-- It declares bundles safe that are in no checkpoint yet (see pubsub_confirm).
+- It drains a job without telling its sources (see ``DrainWatch``).
+- It declares bundles safe that are in no checkpoint yet (see ``Confirmations``).
 - It keeps whole seconds of the wait and of the watermark of a splittable DoFn. A watermark is only
   ever moved back by that: ticks that end on whole seconds lose nothing.
 - Before Beam 2.76 every call of a splittable DoFn costs it memory for good: some 600 bytes for each

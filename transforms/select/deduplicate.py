@@ -29,7 +29,7 @@ from dpcore.leaves.id_hash import id_hashes
 from dpcore.leaves.row_hash import dedupe_key
 from transforms.leaves.columns import HIGH, LOW
 from transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
-from transforms.runtime.dead_letters import DEAD, SOURCE, dead_letters, tally_dead
+from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.windowing import to_timestamp
 from transforms.select.seen_ids import NOTHING, Seen, Words, forget, remember
@@ -170,7 +170,7 @@ class DropSeen(beam.DoFn):
         dropped = batch.select([SOURCE, "@position"]).filter(pa.array(~fresh))
         positions = dropped.column("@position").to_numpy()
         letters = dead_letters(dropped.column(SOURCE), positions, "duplicate")
-        tally_dead(letters)
+        count_dead(letters)
         yield TaggedOutput(DEAD, letters)
 
     @userstate.on_timer(FORGET)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
 from transforms.runtime import counters
-from transforms.runtime.dead_letters import DEAD, SOURCE, dead_letters, reason_code, tally_dead
+from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters, reason_code
 from transforms.select.predicate import Predicate
 
 BEFORE_START = reason_code("before_start")
@@ -197,7 +197,7 @@ class FilterAssign(beam.DoFn):
         events, dead, filtered = self._assign(element)
         counters.add("filtered", filtered)
         if dead is not None:
-            tally_dead(dead)
+            count_dead(dead)
             yield beam.pvalue.TaggedOutput(DEAD, dead)
         if events.num_rows:
             yield events

@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 from dpcore.errors import ConfigError
 
 Kind = Literal["number", "text", "boolean", "any"]
+"""How a column is read. number: float64, NaN where missing; text: string; boolean: bool; any:
+only if it is there."""
 Values = Any
 Evaluate = Callable[[pa.RecordBatch], Values]
 

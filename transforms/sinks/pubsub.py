@@ -98,7 +98,7 @@ class Publish(beam.DoFn):
     Args:
       topic: its full name.
       make: element -> messages.
-      count: the tally of published messages.
+      count: name of the counter of published messages.
     """
 
     def __init__(self, topic: str, make: Callable[[Any], Iterator[Outgoing]], count: str) -> None:

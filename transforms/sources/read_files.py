@@ -74,7 +74,7 @@ class ReadFiles(beam.PTransform):
 
     @property
     def size(self) -> int:
-        """Bytes of all files: what the tally "bytes" reaches at the end."""
+        """Bytes of all files: what the count "bytes" reaches at the end."""
         return sum(file.size for file in self._files)
 
     def expand(self, pipeline: Any) -> Read:

@@ -26,13 +26,13 @@ from transforms.runtime.coders import (
 from transforms.tick import jobs
 from transforms.tick.jobs import Numbered
 from transforms.tick.noise_source import NoiseSource
-from transforms.tick.pending import Pile, pile_of
+from transforms.tick.pending import Pending, pending_of
 
 KIND, GATHERED = b"M", b"G"
 """Kinds of stored state: what is released is made of it, or models are fitted elsewhere."""
 
 
-class Stepper:
+class BlockState:
     """State of one block: its keys in order of their rows, and the program's arrays.
 
     Args:
@@ -130,13 +130,13 @@ class Stepper:
           Payloads that are for later, as bytes, and then NoisyStrides in order of ticks; where
           models are fitted elsewhere, each behind its jobs.
         """
-        pile = pile_of(self._program, payloads, stop)
-        yield from pile.later
-        born = self._admit(pile)
+        pending = pending_of(self._program, payloads, stop)
+        yield from pending.later
+        born = self._admit(pending)
         for low, high in self._cut(first, stop, list(born)):
-            yield from self._step(low, high, born.get(low, ()), pile)
+            yield from self._step(low, high, born.get(low, ()), pending)
 
-    def _admit(self, pile: Pile) -> dict[int, tuple[bytes, ...]]:
+    def _admit(self, pending: Pending) -> dict[int, tuple[bytes, ...]]:
         """Rows for new keys: behind the old ones, in order of (tick, bytes); rows never move.
 
         Returns:
@@ -145,12 +145,12 @@ class Stepper:
         if not self._observed:
             return {}
         place = {key: row for row, key in enumerate(self._keys)}
-        fresh = sorted((tick, name) for name, tick in pile.firsts().items() if name not in place)
+        fresh = sorted((tick, name) for name, tick in pending.firsts().items() if name not in place)
         born: dict[int, tuple[bytes, ...]] = {}
         for tick, name in fresh:
             place[name] = len(place)
             born[tick] = (*born.get(tick, ()), name)
-        pile.settle(place)
+        pending.settle(place)
         return born
 
     def _cut(self, first: int, stop: int, born: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -161,7 +161,7 @@ class Stepper:
             yield from boundaries(low, high, self._every, width)
 
     def _step(
-        self, low: int, high: int, born: tuple[bytes, ...], pile: Pile
+        self, low: int, high: int, born: tuple[bytes, ...], pending: Pending
     ) -> Iterator[NoisyStride | Numbered]:
         if born:
             fresh = self._init(len(born))
@@ -173,7 +173,7 @@ class Stepper:
             yield NoisyStride(self._block, low, n, (), ())
             return
         noise = self._noise.noise_of(self._keys, low)
-        leaves = pile.leaves(low, high, n_keys)
+        leaves = pending.leaves(low, high, n_keys)
         training, noisy = self._program.training, ()
         if training is None:
             self._state, noisy = self._program.step(self._state, leaves, noise)

@@ -25,7 +25,7 @@ from dpcore.leaves.clock import Clock
 from transforms.runtime.coders import kind_of, pack, unpack
 from transforms.runtime.flink_quirks import on_flink
 from transforms.runtime.stream_time import PRESENT, StreamTime
-from transforms.sources.pubsub.drain import HASTES
+from transforms.sources.pubsub.drain import DRAIN_WATCHES
 
 KIND = b"H"
 FOREVER = 1 << 50
@@ -125,9 +125,9 @@ class Follow(beam.DoFn):
         """Announces what is over, then naps until the next tick ends."""
         clock = self._clock
         restriction = tracker.current_restriction()
-        haste = HASTES.of(self._run, self._hidden_drain)
-        finalizer.register(haste.safe)
-        if haste.drains() and tracker.try_claim(restriction.stop - 1):
+        watch = DRAIN_WATCHES.of(self._run, self._hidden_drain)
+        finalizer.register(watch.safe)
+        if watch.drains() and tracker.try_claim(restriction.stop - 1):
             return
         present = self._stream.at(int(self._now() * 1e6)) - clock.delay
         over = min((present - clock.start) // clock.period, restriction.stop)
@@ -139,7 +139,7 @@ class Follow(beam.DoFn):
         watermark.set_watermark(Timestamp(micros=clock.tick_start(reached) // 1000 * 1000))
         if reached < restriction.stop:
             wait = (clock.tick_start(reached + 1) - present) / self._stream.speed / 1e6
-            tracker.defer_remainder(Duration.of(haste.wait(self._nap(wait))))
+            tracker.defer_remainder(Duration.of(watch.wait(self._nap(wait))))
 
     def _nap(self, wait: float) -> float:
         """Seconds until the next look, of those until the next tick ends."""

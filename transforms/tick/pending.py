@@ -1,4 +1,4 @@
-"""Piles: the partial leaves of one block that are due now, as leaves for a program to step."""
+"""Pending: the partial leaves of one block that are due now, as leaves for a program to step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOM = 1 << 61
 """A cell with more events than its capacity is held within this, coordinate by coordinate."""
 
 
-class Pile(Protocol):
+class Pending(Protocol):
     """Partial leaves before a tick, and the encoded ones that are for later.
 
     Attributes:
@@ -38,14 +38,14 @@ class Pile(Protocol):
         """What ``program.step`` takes for ticks [low, high)."""
 
 
-def pile_of(program: Program, payloads: Sequence[bytes], stop: int) -> Pile:
-    """The pile that fits a program's kind of leaf."""
+def pending_of(program: Program, payloads: Sequence[bytes], stop: int) -> Pending:
+    """What is pending, as a program's kind of leaf needs it."""
     if takes_rows(program):
-        return RowPile(program, payloads, stop)
-    return SumPile(program, payloads, stop)
+        return PendingRows(program, payloads, stop)
+    return PendingSums(program, payloads, stop)
 
 
-class SumPile:
+class PendingSums:
     """Exact sums. A leaf is dense: (n, K, D) int64."""
 
     def __init__(self, program: Program, payloads: Sequence[bytes], stop: int) -> None:
@@ -85,7 +85,7 @@ class SumPile:
         return held_in_room(leaf, summed, self._capacity)
 
     def firsts(self) -> Mapping[bytes, int]:
-        """See Pile."""
+        """See Pending."""
         found: dict[bytes, int] = {}
         for leaf in self._leaves:
             first = np.zeros(len(leaf.names), dtype=np.int64)
@@ -96,7 +96,7 @@ class SumPile:
         return found
 
     def settle(self, place: Mapping[bytes, int]) -> None:
-        """See Pile."""
+        """See Pending."""
         settled = []
         for leaf in self._leaves:
             rows = np.array([place.get(name, -1) for name in leaf.names], dtype=np.int64)
@@ -104,7 +104,7 @@ class SumPile:
         self._leaves = settled
 
     def leaves(self, low: int, high: int, n_keys: int) -> NDArray[np.int64]:
-        """See Pile: zeros where no event came."""
+        """See Pending: zeros where no event came."""
         shape = (high - low, n_keys, self._program.dimension)
         out = np.zeros(shape, dtype=np.int64)
         for leaf in self._leaves:
@@ -118,7 +118,7 @@ class SumPile:
         return out
 
 
-class RowPile:
+class PendingRows:
     """Clipped rows. A leaf is one RowLeaf a tick, capped, in canonical order."""
 
     def __init__(self, program: RowProgram, payloads: Sequence[bytes], stop: int) -> None:
@@ -134,7 +134,7 @@ class RowPile:
         self._place: Mapping[bytes, int] | None = None
 
     def firsts(self) -> Mapping[bytes, int]:
-        """See Pile."""
+        """See Pending."""
         found: dict[bytes, int] = {}
         for tick in sorted(self._parts):
             for _, names in self._parts[tick]:
@@ -143,11 +143,11 @@ class RowPile:
         return found
 
     def settle(self, place: Mapping[bytes, int]) -> None:
-        """See Pile."""
+        """See Pending."""
         self._place = place
 
     def leaves(self, low: int, high: int, n_keys: int) -> tuple[RowLeaf, ...]:
-        """See Pile: one leaf a tick; each is forgotten once it is taken."""
+        """See Pending: one leaf a tick; each is forgotten once it is taken."""
         return tuple(self._leaf(self._parts.pop(tick, []), n_keys) for tick in range(low, high))
 
     def _leaf(self, parts: list[tuple[RowLeaf, tuple[bytes, ...]]], n_keys: int) -> RowLeaf:

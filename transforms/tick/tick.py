@@ -29,11 +29,11 @@ from transforms.leaves import partial, rows
 from transforms.release.noisy import TICKS, NoisyStride
 from transforms.runtime import counters
 from transforms.runtime.coders import kind_of
-from transforms.runtime.dead_letters import DEAD, dead_letters, tally_dead
+from transforms.runtime.dead_letters import DEAD, count_dead, dead_letters
 from transforms.runtime.flink_quirks import AT_ONCE, on_flink
 from transforms.runtime.windowing import to_timestamp
 from transforms.tick import heartbeats as heartbeat
-from transforms.tick.block import Stepper
+from transforms.tick.block import BlockState
 from transforms.tick.jobs import lane_of
 from transforms.tick.noise_source import NoiseSource
 
@@ -142,7 +142,7 @@ class TickDoFn(beam.DoFn):
         stop = min(over, _or(announced.read(), -1) + 1)
         if stop <= first:
             return
-        stepper = Stepper(
+        block_state = BlockState(
             self._program,
             self._noise,
             self._layout,
@@ -151,19 +151,19 @@ class TickDoFn(beam.DoFn):
             () if self._keys.observed else self._keys.block_keys(block),
             self._keys.observed,
         )
-        stepper.load(machine.read(), first)
+        block_state.load(machine.read(), first)
         later: list[bytes] = []
-        for item in stepper.advance(list(pending.read()), first, stop):
+        for item in block_state.advance(list(pending.read()), first, stop):
             if isinstance(item, bytes):
                 later.append(item)
             elif isinstance(item, NoisyStride):
                 yield item
             else:
-                yield TaggedOutput(JOBS, (lane_of(block), stepper.send(item)))
+                yield TaggedOutput(JOBS, (lane_of(block), block_state.send(item)))
         pending.clear()
         for payload in later:
             pending.add(payload)
-        machine.write(stepper.dump(stop))
+        machine.write(block_state.dump(stop))
         next_tick.write(stop)
         counters.show("last_tick", stop - 1)
         if self._ahead > 1:
@@ -188,7 +188,7 @@ def overdue_letters(count: int) -> pa.RecordBatch:
     """Letters of events that came behind a released tick; summed events have no position."""
     shown = min(count, LETTERS)
     batch = dead_letters(NO_SOURCE, np.full(shown, NO_POSITION, dtype=np.int64), "overdue")
-    tally_dead(batch)
+    count_dead(batch)
     counters.add("overdue", count - shown)
     return batch
 

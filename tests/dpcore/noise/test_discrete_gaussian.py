@@ -15,7 +15,7 @@ from scipy import stats
 
 from dpcore.errors import ConfigError
 from dpcore.noise import discrete_gaussian as module
-from dpcore.noise.acceptance import MARGIN, Constants, chances
+from dpcore.noise.acceptance import MARGIN, Constants, acceptance
 from dpcore.noise.envelope import HEIGHT_BITS, envelope, settle
 from dpcore.noise.exp_bounds import exp_bounds
 from dpcore.noise.noise import label
@@ -141,7 +141,7 @@ def test_fast_decisions_are_the_exact_ones(variance):
     words[1:, :, 0] = edge
     low = [int(word) for word in edge]
     reach = [(word & (2**shape.shift - 1)) + (word >> shape.shift & 1) for word in low]
-    chance = chances(np.array(reach, dtype=np.uint64), bucket, constants).astype(object)
+    chance = acceptance(np.array(reach, dtype=np.uint64), bucket, constants).astype(object)
     for row, end in enumerate((chance * 2**32 - 1, chance * 2**32), 1):
         words[row, :, 1] = np.maximum(end, 0).astype(np.uint64)
     for row, end in enumerate((-1, 0), 3):
@@ -196,7 +196,7 @@ def test_only_integers_between_random_bits_and_samples(draw, monkeypatch):
 
 def test_no_floating_point_in_the_source():
     """Neither a literal, nor a true division, nor the name of a type or of a function with one."""
-    for one in (module, sys.modules[chances.__module__], sys.modules[settle.__module__],
+    for one in (module, sys.modules[acceptance.__module__], sys.modules[settle.__module__],
                 sys.modules[exp_bounds.__module__]):  # fmt: skip
         for node in ast.walk(ast.parse(inspect.getsource(one))):
             assert not isinstance(node, ast.Div)

@@ -24,7 +24,7 @@ PATIENCE, MOST_PATIENCE = 4.0, 600.0
 """Seconds without a safe bundle before a test; a test that is kept doubles them, up to a limit."""
 
 
-class Haste:
+class DrainWatch:
     """The calls of one element of a splittable DoFn, whatever instance of it gets them.
 
     Args:
@@ -65,17 +65,17 @@ class Haste:
         return max(seconds, TEST) if self._testing else seconds
 
 
-class Hastes:
-    """One ``Haste`` for each name in this process."""
+class DrainWatches:
+    """One ``DrainWatch`` for each name in this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: dict[str, Haste] = {}
+        self._found: dict[str, DrainWatch] = {}
 
-    def of(self, name: str, watching: bool) -> Haste:
+    def of(self, name: str, watching: bool) -> DrainWatch:
         """That of a name."""
         with self._lock:
-            return self._found.setdefault(name, Haste(watching))
+            return self._found.setdefault(name, DrainWatch(watching))
 
 
-HASTES = Hastes()
+DRAIN_WATCHES = DrainWatches()

@@ -25,7 +25,7 @@ from transforms.decode.formats import emit
 from transforms.decode.messages import MessageDecoder, earliest
 from transforms.runtime.dead_letters import DEAD
 from transforms.runtime.flink_quirks import on_flink
-from transforms.sources.pubsub.drain import HASTES
+from transforms.sources.pubsub.drain import DRAIN_WATCHES
 from transforms.sources.pubsub.reader import SHELF, Reader, Subscription
 from transforms.sources.pubsub.restriction import TurnProvider
 from transforms.sources.pubsub.watermark import BACKLOG
@@ -50,8 +50,8 @@ class PullDoFn(beam.DoFn):
       subscription: what to read.
       decoder: of its messages.
       clock: the public clock: its delay is what the watermark stays behind, its end the end.
-      flink: whether the runner is Flink's, which drains without saying so (see haste) and declares
-        bundles safe too early (see pubsub_confirm).
+      flink: whether the runner is Flink's, which drains without saying so (see ``DrainWatch``) and
+        declares bundles safe too early (see ``Confirmations``).
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class PullDoFn(beam.DoFn):
         reader = SHELF.reader(self._run, int(number), self._from, later)
         reader.begin(tracker.current_restriction().number)
         began = reader.confirmations.began()
-        haste = HASTES.of(f"{self._run} {number}", self._flink)
-        finalizer.register(haste.safe)  # also where nothing was pulled: runners expect something
-        if haste.drains() and tracker.try_claim(None):
+        watch = DRAIN_WATCHES.of(f"{self._run} {number}", self._flink)
+        finalizer.register(watch.safe)  # also where nothing was pulled: runners expect something
+        if watch.drains() and tracker.try_claim(None):
             return
         stamp = watermark.current_watermark() or _floor(self._clock.start)
         ids: list[str] = []
@@ -121,7 +121,7 @@ class PullDoFn(beam.DoFn):
             watermark.set_watermark(stamp)
         if self._is_over(reader, stamp) and tracker.try_claim(None):
             return
-        tracker.defer_remainder(Duration.of(haste.wait(0 if ids else reader.pause)))
+        tracker.defer_remainder(Duration.of(watch.wait(0 if ids else reader.pause)))
 
     def _reached(self, reader: Reader) -> Timestamp:
         """The watermark: the frontier less the delay, from the start of the clock on.

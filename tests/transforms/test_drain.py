@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from transforms.sources.pubsub.drain import CUT, MOST_PATIENCE, PATIENCE, TEST, Haste
+from transforms.sources.pubsub.drain import CUT, MOST_PATIENCE, PATIENCE, TEST, DrainWatch
 
 
 class Wall:
@@ -17,7 +17,7 @@ class Calls:
 
     def __init__(self, watching: bool = True) -> None:
         self.wall = Wall()
-        self.haste = Haste(watching, self.wall)
+        self.watch = DrainWatch(watching, self.wall)
         self.tests = 0
         self._asked = 0.0
 
@@ -30,12 +30,12 @@ class Calls:
         start = last = self.wall.at
         while self.wall.at < start + seconds:
             self.wall.at += 0.04 if draining else max(0.04, math.floor(self._asked))
-            if self.haste.drains():
+            if self.watch.drains():
                 return self.wall.at - start
-            self._asked = self.haste.wait(0.9)
+            self._asked = self.watch.wait(0.9)
             self.tests += self._asked == TEST
             if self.wall.at - last >= safe:
-                self.haste.safe()
+                self.watch.safe()
                 last = self.wall.at
         return math.inf
 
@@ -66,24 +66,24 @@ def test_a_wall_clock_that_jumps_ends_nothing() -> None:
     calls = Calls()
     for _ in range(5):
         calls.run(2 * MOST_PATIENCE)
-        while calls.haste.wait(0.0) != TEST:
+        while calls.watch.wait(0.0) != TEST:
             calls.wall.at += 0.04
-            assert not calls.haste.drains()
+            assert not calls.watch.drains()
         for _ in range(CUT - 1):  # cut by the jump, and tested again at once
             calls.wall.at += 0.04
-            assert not calls.haste.drains()
-            assert calls.haste.wait(0.0) == TEST
+            assert not calls.watch.drains()
+            assert calls.watch.wait(0.0) == TEST
         calls.wall.at += 1.0
-        assert not calls.haste.drains()
-        assert calls.haste.wait(0.0) == 0.0
+        assert not calls.watch.drains()
+        assert calls.watch.wait(0.0) == 0.0
 
 
 def test_a_longer_wait_is_not_shortened_by_a_test() -> None:
     calls = Calls()
     calls.wall.at += PATIENCE
-    assert calls.haste.wait(5.0) == 5.0
+    assert calls.watch.wait(5.0) == 5.0
     calls.wall.at += 5.0
-    assert not calls.haste.drains()
+    assert not calls.watch.drains()
 
 
 def test_nothing_is_watched_where_drains_are_told() -> None:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from dpcore.noise import acceptance as module
-from dpcore.noise.acceptance import CHANCE_BITS, MARGIN, MAX_SHIFT, Constants, chances
+from dpcore.noise.acceptance import MARGIN, MAX_SHIFT, PROBABILITY_BITS, Constants, acceptance
 from dpcore.noise.envelope import HEIGHT_BITS, envelope
 from dpcore.noise.exp_bounds import exp_bounds
 
 DERIVED = 483
-"""What the docstring of ``chances`` arrives at, in units of 2^-32."""
+"""What the docstring of ``acceptance`` arrives at, in units of 2^-32."""
 
 NARROWEST = [25 * 4**k // 36 for k in (3, 14, 29)]  # t just above 0.6 sigma
 WIDEST = [25 * 4**k // 36 + 1 for k in (3, 14, 29)]  # t just below 1.2 sigma
@@ -21,15 +21,17 @@ SPREAD = [1, 2, 3, 4, 5, 10, 10**3, 10**6, 10**12, 2**80, *NARROWEST, *WIDEST]
 
 
 def bounds(variance: int, bucket: int, magnitude: int) -> tuple[Fraction, Fraction]:
-    """2^32 times the true chance, from both sides."""
+    """2^32 times the true probability, from both sides."""
     bits = 160
     low, high = exp_bounds(magnitude**2, 2 * variance, bits)
-    unit = Fraction(envelope(variance).height << CHANCE_BITS << bucket, 1 << HEIGHT_BITS + bits)
+    unit = Fraction(
+        envelope(variance).height << PROBABILITY_BITS << bucket, 1 << HEIGHT_BITS + bits
+    )
     return low * unit, high * unit
 
 
 def inputs(variance: int) -> tuple[np.ndarray, np.ndarray]:
-    """Corners of each bucket, and random ones where chances are large. -> reach, bucket"""
+    """Corners of each bucket, and random ones where acceptance is likely. -> reach, bucket"""
     shift = envelope(variance).shift
     width = 1 << shift
     corners = {0, 1, width // 3, width // 2, width - 1, width}
@@ -47,7 +49,7 @@ def inputs(variance: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("variance", SPREAD)
 def test_true_chances_lie_between_the_bounds(variance):
     reach, bucket = inputs(variance)
-    got = chances(reach, bucket, Constants.of([variance]))
+    got = acceptance(reach, bucket, Constants.of([variance]))
     assert got.dtype == np.uint64
     worst = Fraction(0)
     for r, v, q in zip(reach.tolist(), bucket.tolist(), got.tolist(), strict=True):
@@ -61,17 +63,17 @@ def test_true_chances_lie_between_the_bounds(variance):
 def test_far_buckets_have_no_chance():
     bucket = np.arange(15, 65, dtype=np.uint64)
     for variance in SPREAD:
-        assert not chances(np.zeros_like(bucket), bucket, Constants.of([variance])).any()
+        assert not acceptance(np.zeros_like(bucket), bucket, Constants.of([variance])).any()
         assert bounds(variance, 15, 15 << envelope(variance).shift)[1] < 1
 
 
 def test_steps_agree_with_the_same_steps_in_long_integers():
-    """Nothing overflows: every variable of ``chances`` without a word size."""
+    """Nothing overflows: every variable of ``acceptance`` without a word size."""
     for variance in SPREAD:
         reach, bucket = inputs(variance)
         constants = Constants.of([variance])
         c, start = int(constants.curvature[0]), int(constants.start[0])
-        got = chances(reach, bucket, constants)
+        got = acceptance(reach, bucket, constants)
         for r, v, q in zip(reach.tolist(), bucket.tolist(), got.tolist(), strict=True):
             v = min(v, 14)
             a = (r << 28 >> envelope(variance).shift) + 1 + (v << 28)
@@ -115,7 +117,7 @@ def test_powers_are_rounded_down_by_less_than_a_unit():
 
 
 def test_derivation_of_the_margin():
-    """The numbers that the docstring of ``chances`` quotes."""
+    """The numbers that the docstring of ``acceptance`` quotes."""
     s = np.linspace(0, 20, 20001)
     chance = np.minimum(1, 2 ** (s - 0.2596 * s**2))
     assert (chance * s).max() <= 4
