@@ -11,7 +11,12 @@ SECRET_FORM = r"[0-9a-fA-F]{64}|[0-9A-Za-z+/]{43}="
 
 
 class WeirError(Exception):
-    """Base of every error that Weir raises on purpose."""
+    """Base of every error that Weir raises on purpose.
+
+    >>> from weir import ConfigError, WeirError
+    >>> issubclass(ConfigError, WeirError)
+    True
+    """
 
 
 class ConfigError(WeirError):
@@ -22,6 +27,13 @@ class ConfigError(WeirError):
       value: what was given. Settings are public, but for a secret given in place of where it is
         kept: what is written like one is left out, here and in the text, whatever stands around it.
       remedy: what is allowed, and what to do.
+
+        >>> from weir import ConfigError, Plan
+        >>> try:
+        ...     Plan.from_yaml("- visits")
+        ... except ConfigError as error:
+        ...     error.field, error.value, error.remedy
+        ('config', 'line 1', 'must be a mapping of fields, like `name: shop`.')
     """
 
     def __init__(self, field: str, value: Any, remedy: str) -> None:

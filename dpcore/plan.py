@@ -44,6 +44,17 @@ class Plan:
       program: what runs. guarantee: what is promised. alternatives: what else was priced.
       warnings: what a reader should know before running it.
       circumstances: what the job adds to the promise.
+
+        >>> from weir import Plan
+        >>> plan = Plan.from_yaml('''
+        ... name: visits
+        ... schema: {time: at}
+        ... clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-08T00:00:00Z}
+        ... privacy: {epsilon: 1, delta: 1e-6, protect_for: 2d}
+        ... aggregates: {visits: {count: events}}
+        ... ''')
+        >>> plan.name, plan.algorithm, plan.clock.ticks, plan.guarantee.window
+        ('visits', 'aggregates', 7, 2)
     """
 
     config: PlanConfig

@@ -86,7 +86,21 @@ class MechanismConfig(Section):
 
 
 class PlanConfig(Section):
-    """Everything that shapes a plan. ``schema`` is spelled ``schema_`` in Python."""
+    """Everything that shapes a plan. ``schema`` is spelled ``schema_`` in Python.
+
+    >>> from weir import Plan, PlanConfig
+    >>> config = PlanConfig.from_yaml('''
+    ... name: visits
+    ... schema: {time: at}
+    ... clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-08T00:00:00Z}
+    ... privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+    ... aggregates: {visits: {count: events}}
+    ... ''')
+    >>> config.privacy.epsilon, sorted(config.aggregates)
+    (1.0, ['visits'])
+    >>> Plan.from_config(config).guarantee.epsilon
+    1.0
+    """
 
     name: str = Field(
         description="Name of the release: letters, digits, dot, dash, underscore; at most 63.",

@@ -32,6 +32,13 @@ class Events:
       keys: (n,) text; None where the plan has no key column.
       columns: numeric column -> (n,) float64.
       ids: (n,) text or None, where the plan has a column of ids: they decide what a cap keeps.
+
+        >>> import numpy as np
+        >>> from weir import Events
+        >>> day = np.array(["2025-01-01", "2025-01-02"], dtype="datetime64[us]").astype(np.int64)
+        >>> events = Events(day, keys=["north", "south"], columns={"dollars": np.array([3.0, 5.0])})
+        >>> len(events.times)
+        2
     """
 
     times: Ints
@@ -42,7 +49,16 @@ class Events:
 
 @dataclass(frozen=True)
 class Simulated:
-    """Releases of one key: ``released`` holds arrays with K = 1 for ticks first_tick .. end."""
+    """Releases of one key: ``released`` holds arrays with K = 1 for ticks first_tick .. end.
+
+    >>> import numpy as np
+    >>> from dpcore.program import Released
+    >>> from weir import Simulated
+    >>> two_ticks = Released("visits", None, value=np.ones((2, 1, 1)), stddev=None)
+    >>> one = Simulated("north", first_tick=5, released=(two_ticks,))
+    >>> {one.first_tick + i: row.item() for i, row in enumerate(one.released[0].value)}
+    {5: 1.0, 6: 1.0}
+    """
 
     key: str
     first_tick: int
@@ -177,6 +193,21 @@ def simulate(
 
     Raises:
       ConfigError: a clock without end and no ``ticks``.
+
+        >>> import numpy as np
+        >>> from weir import Events, Plan, simulate
+        >>> plan = Plan.from_yaml('''
+        ... name: visits
+        ... schema: {time: at}
+        ... key: {column: shop, declared: [north, south]}
+        ... clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-08T00:00:00Z}
+        ... privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+        ... aggregates: {visits: {count: events}}
+        ... ''')
+        >>> day = np.array(["2025-01-01", "2025-01-02"], dtype="datetime64[us]").astype(np.int64)
+        >>> found = simulate(plan, Events(day, ["north", "north"], {}), secret=bytes(32))
+        >>> [(one.key, one.first_tick, one.released[0].value.shape) for one in found]
+        [('north', 0, (7, 1, 1)), ('south', 0, (7, 1, 1))]
     """
     ticks = plan.clock.ticks if ticks is None else ticks
     if ticks is None:

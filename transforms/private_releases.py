@@ -40,6 +40,10 @@ class Releases(NamedTuple):
     Attributes:
       releases: PCollection of release batches (see transforms/release/table.py).
       dead: PCollection of dead letters: where a record was and why it was put aside.
+
+        >>> from weir import Releases
+        >>> Releases._fields  # releases, dead = events | PrivateReleases(plan, secret)
+        ('releases', 'dead')
     """
 
     releases: Any
@@ -56,15 +60,22 @@ def needed_columns(plan: Plan) -> tuple[str, ...]:
 class PrivateReleases(beam.PTransform):
     """Canonical event batches, or Python values with the user's columns -> ``Releases``.
 
-    Dictionaries, ``beam.Row``, NamedTuples and dataclasses are events::
+    Dictionaries, ``beam.Row``, NamedTuples and dataclasses are events:
 
-        plan = Plan.from_yaml(Path("shop.yaml").read_text())
-        with beam.Pipeline() as pipeline:
-            events = pipeline | beam.Create(
-                [{"date": "2025-01-01", "store": "north", "dollar_value": 12.5}]
-            )
-            found = events | PrivateReleases(plan, SecretRef(file="secret.key"))
-            found.releases | beam.Map(pa.RecordBatch.to_pylist) | beam.Map(print)
+        >>> import apache_beam as beam
+        >>> from weir import Plan, PrivateReleases
+        >>> plan = Plan.from_yaml('''
+        ... name: shop
+        ... schema: {time: date}
+        ... clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-08T00:00:00Z}
+        ... privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+        ... aggregates: {spent: {sum: dollars, clip: [0, 50]}}
+        ... ''')
+        >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        ...     events = pipeline | beam.Create([{"date": "2025-01-01", "dollars": 12.5}])
+        ...     found = events | PrivateReleases(plan)  # in earnest: Secret(file="secret.key")
+        ...     shown = found.releases | beam.Map(lambda batch: print(batch["tick"].to_pylist()))
+        [0, 1, 2, 3, 4, 5, 6]
 
     **Formal guarantees**: those of ``plan.guarantee``, for everything that ``releases`` ever
     holds, as long as the secret stays secret and no event enters twice (see Deduplicate). Dead

@@ -110,6 +110,19 @@ class Guarantee:
       expiration: losses at W, 2W, 10W, 100W ticks.
       statement: the promise in a sentence for people.
       copies: of an id that was forgotten; empty where ids are remembered for the whole run.
+
+        >>> from weir import Plan
+        >>> promised = Plan.from_yaml('''
+        ... name: visits
+        ... schema: {time: at}
+        ... clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-08T00:00:00Z}
+        ... privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+        ... aggregates: {visits: {count: events}}
+        ... ''').guarantee
+        >>> promised.epsilon, promised.delta, promised.unit, promised.relation
+        (1.0, 1e-06, 'event', 'add_remove')
+        >>> promised.statement.partition(" that are")[0]
+        'Take any two possible input streams'
     """
 
     epsilon: float

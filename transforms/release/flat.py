@@ -171,6 +171,21 @@ class FlatReleases(beam.PTransform):
 
     Args:
       plan: of the releases; names the coordinates.
+
+        >>> import apache_beam as beam
+        >>> from weir import FlatReleases, Plan, PrivateReleases
+        >>> plan = Plan.from_yaml('''
+        ... name: shop
+        ... schema: {time: date}
+        ... clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-03T00:00:00Z}
+        ... privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+        ... aggregates: {sizes: {histogram: dollars, edges: [0, 10, 20]}}
+        ... ''')
+        >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        ...     events = pipeline | beam.Create([{"date": "2025-01-01", "dollars": 12.5}])
+        ...     rows = (events | PrivateReleases(plan)).releases | FlatReleases(plan)
+        ...     shown = rows | beam.Map(lambda batch: print(batch["label"].to_pylist()))
+        ['[0, 10)', '[10, 20]', '[0, 10)', '[10, 20]']
     """
 
     def __init__(self, plan: Plan) -> None:

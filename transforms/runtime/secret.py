@@ -43,6 +43,14 @@ class SecretRef:
 
     Raises:
       TypeError: a place that is no text. ConfigError: no place or several, or the secret itself.
+
+        >>> from weir import Secret
+        >>> Secret(file="secret.key").is_fresh, Secret.fresh().is_fresh
+        (False, True)
+        >>> Secret(env="5a" * 32)
+        Traceback (most recent call last):
+            ...
+        dpcore.errors.ConfigError: secret.env = '...': looks like the secret itself; ...
     """
 
     file: str | None = None
