@@ -13,6 +13,8 @@ from pipelines.results.verdict import Verdict
 COUNTERS = {
     "events": "events read",
     "filtered": "left out by `where`",
+    "lost_files": "files of which nothing could be read",
+    "lost_bytes": "bytes of files that could not be read",
     "malformed": "malformed",
     "too_long": "longer than limits.line_bytes",
     "missing_time": "without an event time",

@@ -92,9 +92,16 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
         out.print(Text(f"  weir report {result.folder}  draws them"))
 
 
-def refused_table(rows: Sequence[Refused]) -> Any:
-    """Fields and what was wrong with them; what became of the records."""
+def refused_table(rows: Sequence[Refused], loss: tuple[str, str] | None = None) -> Any:
+    """Fields and what was wrong with them; what became of the records.
+
+    Args:
+      rows: by field and reason.
+      loss: how many files, and what share of all bytes, could not be read; None where all could.
+    """
     made = table("field", "refused", "count", "records", right=("count",))
+    if loss is not None:
+        made.add_row("(file)", "could not be read", *loss)
     for row in rows:
         kept = "put aside" if row.put_aside else "kept, the value counts as missing"
         made.add_row(row.field or "(record)", row.reason.replace("_", " "), f"{row.count:,}", kept)
@@ -105,7 +112,10 @@ def held_back(result: Result, out: Console) -> None:
     """Says what was refused, and by which field."""
     assert result.verdict is not None
     out.print(heading("Held back: what was refused (private counts, for the operator only)"))
-    out.print(Padding(refused_table(result.verdict.rows), (0, 0, 0, 2), expand=False))
+    verdict = result.verdict
+    lost = (f"{verdict.lost_files:,}", f"unknown: {100 * verdict.lost:.3g} % of the bytes")
+    told = refused_table(verdict.rows, lost if verdict.lost_bytes else None)
+    out.print(Padding(told, (0, 0, 0, 2), expand=False))
 
 
 def failure(result: Result) -> WeirError:

@@ -26,9 +26,10 @@ class Limits(Section):
     refused: float = Field(
         default=0.5,
         json_schema_extra={"minimum": 0, "maximum": 1},
-        description="Share of the records, from 0 to 1, that may be refused, and of each field's "
-        "values that may be unreadable: beyond it the releases of a run over files are held back "
-        "until `weir run --publish`, and a stream is shown in red.",
+        description="Share of the records, from 0 to 1, that may be refused, of each field's "
+        "values that may be unreadable, and of the bytes of files that may be damaged: beyond it "
+        "the releases of a run over files are held back until `weir run --publish`, and a stream "
+        "is shown in red.",
         examples=[0.01],
     )
 

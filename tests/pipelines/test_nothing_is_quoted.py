@@ -78,7 +78,7 @@ def test_a_run_over_broken_files_tells_nothing(
     checked(weir("plan", job))
     checked(weir("plan", job, "--json"))
     log = "json" if form in ("csv", "parquet") else "text"
-    sets = ("--set", "limits.line_bytes=100000")
+    sets = ("--set", "limits={line_bytes: 100000, refused: 1}")  # most of their bytes are lost
     ran = checked(weir("run", job, "--log-format", log, *sets))
     assert ran.exit_code == 0, ran.stderr
     letters = "".join(path.read_text() for path in (tmp_path / "dead").glob("*.csv"))

@@ -258,6 +258,7 @@ def test_the_transform(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
         "not_a_number": 1,
         "not_a_number_in_dollars": 1,
         "bytes": transform.size,
+        "source_files": 3,
     }
     assert "XYZZY" not in caplog.text
 

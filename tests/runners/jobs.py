@@ -20,7 +20,9 @@ from tests.runners.fitting import Fitting
 from tests.runners.recording import SECRET, Cells, Recording, cells_of
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_COMPARED = frozenset({"bytes", "files", "messages", "releases", "ticks_released"})
+NOT_COMPARED = frozenset(
+    {"bytes", "files", "messages", "releases", "source_files", "ticks_released"}
+)
 """Counters of how the work was cut, and not of what became of events."""
 
 

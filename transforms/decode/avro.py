@@ -16,7 +16,7 @@ from fastavro.read import BLOCK_READERS
 from transforms.decode.avro_columns import columns_of
 from transforms.decode.avro_schema import Wire, on_the_wire
 from transforms.decode.canonical import Decoded, assemble
-from transforms.decode.columnar import lost_rows, whole_file
+from transforms.decode.columnar import Lost, lost_rows, unweighed, whole_file
 from transforms.decode.schema import EventSchema
 
 MAGIC = b"Obj\x01"
@@ -95,19 +95,25 @@ def _varint(file: BinaryIO) -> int:
             raise ValueError
 
 
-def decode_avro(file: BinaryIO, schema: EventSchema, source: str) -> Iterator[Decoded]:
+def decode_avro(
+    file: BinaryIO, schema: EventSchema, source: str, lost: Lost = unweighed
+) -> Iterator[Decoded]:
     """A container file -> canonical batches.
 
     Args:
       file: seekable, at its beginning.
       schema: the roles of columns.
       source: path or topic.
+      lost: is told the share of the bytes that could not be read.
 
     Raises:
       ConfigError: a needed column is not a field of the records.
     """
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
     header = read_header(file)
     if header is None:
+        lost(1.0)
         yield whole_file(source)
         return
     schema.require(header.fields, source)
@@ -123,6 +129,7 @@ def decode_avro(file: BinaryIO, schema: EventSchema, source: str) -> Iterator[De
             first, rows, held = at, [], 0
         if found is None:
             count = max(block.count, 1)
+            lost(block.size / size)
             yield lost_rows(source, at, count)
             at = first = at + count
         else:
@@ -134,10 +141,12 @@ def decode_avro(file: BinaryIO, schema: EventSchema, source: str) -> Iterator[De
 
 
 class _Block(NamedTuple):
-    """count: records that the block says it holds; data: they, unpacked, None if broken."""
+    """count: records that the block says it holds; data: they, unpacked, None if broken; size: its
+    bytes in the file, and what is skipped after it."""
 
     count: int
     data: bytes | None
+    size: int
 
 
 def _blocks(file: BinaryIO, header: Header) -> Iterator[_Block]:
@@ -148,19 +157,21 @@ def _blocks(file: BinaryIO, header: Header) -> Iterator[_Block]:
             count, size = _varint(file), _varint(file)
         except EOFError:
             if file.tell() > start:
-                yield _Block(1, None)
+                yield _Block(1, None, file.tell() - start)
             return
         except ValueError:
             count, size = 1, -1
         if count >= 0 and 0 <= size <= _BLOCK_BYTES:
             body = file.read(size + _SYNC)
             if len(body) == size + _SYNC and body.endswith(header.sync):
-                yield _unpacked(count, size, body[:size], header.codec)
+                data = _unpacked(size, body[:size], header.codec)
+                yield _framed(count, size, data, file.tell() - start)
                 continue
         # What a broken block says about its size is as broken as the rest of it.
-        yield _Block(1, None)
         file.seek(start + 1)
-        if not _find(file, header.sync):
+        more = _find(file, header.sync)
+        yield _Block(1, None, file.tell() - start)
+        if not more:
             return
 
 
@@ -176,15 +187,21 @@ def _find(file: BinaryIO, marker: bytes) -> bool:
     return False
 
 
-def _unpacked(count: int, size: int, body: bytes, codec: str) -> _Block:
-    """A block whose frame holds. How many records a broken one had is believed up to its size."""
+def _unpacked(size: int, body: bytes, codec: str) -> bytes | None:
+    """What a block whose frame holds is made of; None if it is broken."""
     try:
-        data = BLOCK_READERS[codec](io.BytesIO(_zigzag(size) + body)).read()
+        return bytes(BLOCK_READERS[codec](io.BytesIO(_zigzag(size) + body)).read())
     except Exception:
         # fastavro raises whatever its input leads it to; its text may quote content.
-        return _Block(count if count <= size else 1, None)
+        return None
+
+
+def _framed(count: int, size: int, data: bytes | None, stored: int) -> _Block:
+    """A block whose frame holds. How many records a broken one had is believed up to its size."""
+    if data is None:
+        return _Block(count if count <= size else 1, None, stored)
     # Every record takes a byte at least: the time that each must have.
-    return _Block(count, data) if count <= len(data) else _Block(1, None)
+    return _Block(count, data, stored) if count <= len(data) else _Block(1, None, stored)
 
 
 def _zigzag(number: int) -> bytes:

@@ -6,7 +6,8 @@ record that it held; a bad value costs its own record at most.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,14 @@ BATCH_ROWS = 2**18
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, IndexError, OverflowError)
 """What readers raise on broken files, beside failures of the system. Never shown: it may quote."""
+
+
+Lost = Callable[[float], None]
+"""Is told the share, in (0, 1], of what a decoder was given that could not be read."""
+
+
+def unweighed(share: float) -> None:
+    """For those who do not ask how much was lost."""
 
 
 class Groups(NamedTuple):
@@ -74,6 +83,7 @@ def decode_parquet(
     source: str,
     groups: Sequence[int] | None = None,
     batch_rows: int = BATCH_ROWS,
+    lost: Lost = unweighed,
 ) -> Iterator[Decoded]:
     """Row groups -> canonical batches.
 
@@ -83,30 +93,38 @@ def decode_parquet(
       source: path, for positions and messages.
       groups: which row groups; None reads all.
       batch_rows: rows a batch.
+      lost: is told the share of the rows that were in what could not be read.
 
     Raises:
       ConfigError: a needed column is not there, or its type cannot play its role.
     """
     found = parquet_groups(file)
     if found is None:
+        lost(1.0)
         yield whole_file(source)
         return
     schema.require(found.columns, source)
     columns = list(schema.needed)
     firsts = np.concatenate([[0], np.cumsum(found.rows)]).tolist()
+    asked = range(len(found.rows)) if groups is None else groups
+    total = sum(found.rows[group] for group in asked)
     with pq.ParquetFile(file, read_dictionary=_dictionaries(schema)) as parquet:
-        for group in range(len(found.rows)) if groups is None else groups:
+        for group in asked:
             at, end = firsts[group], firsts[group + 1]
             try:
                 batches = parquet.iter_batches(
                     batch_rows, row_groups=[group], columns=columns, use_threads=False
                 )
                 for batch in _guarded(batches):
-                    yield _decode(batch, at, schema, source)
+                    decoded = _decode(batch, at, schema, source)
+                    if decoded is None:
+                        lost(batch.num_rows / total)
+                    yield decoded or lost_rows(source, at, batch.num_rows)
                     at += batch.num_rows
             except _Broken:
                 pass
             if at < end:
+                lost((end - at) / total)
                 yield lost_rows(source, at, end - at)
 
 
@@ -134,14 +152,15 @@ def _dictionaries(schema: EventSchema) -> list[str]:
     return [schema.key]
 
 
-def _decode(batch: pa.RecordBatch, first: int, schema: EventSchema, source: str) -> Decoded:
+def _decode(batch: pa.RecordBatch, first: int, schema: EventSchema, source: str) -> Decoded | None:
+    """None if the framing of a column is broken."""
     raw: dict[str, Any] = {}
     spoilt: dict[str, Any] = {}
     for name in schema.needed:
         there = name in batch.schema.names
         found = sound(batch.column(name) if there else pa.nulls(batch.num_rows))
         if found is None:
-            return lost_rows(source, first, batch.num_rows)
+            return None
         raw[name] = found.values
         if found.lost is not None:
             spoilt[name] = found.lost
@@ -149,16 +168,19 @@ def _decode(batch: pa.RecordBatch, first: int, schema: EventSchema, source: str)
     return assemble(raw, positions, schema, source, spoilt)
 
 
-def decode_arrow(file: Any, schema: EventSchema, source: str) -> Iterator[Decoded]:
+def decode_arrow(
+    file: Any, schema: EventSchema, source: str, lost: Lost = unweighed
+) -> Iterator[Decoded]:
     """Arrow IPC, file or stream -> canonical batches; one decoded batch a record batch.
 
     A batch of a file that cannot be read loses an unknown number of rows: it leaves one dead letter
     at the position where it would have begun. A stream ends there.
 
     Args:
-      file: Arrow file object or buffer.
+      file: Arrow file object, or another that can seek.
       schema: the roles of columns.
       source: path or topic.
+      lost: is told the share that could not be read: of a file's batches, of a stream's bytes.
 
     Raises:
       ConfigError: a needed column is not there, or its type cannot play its role.
@@ -167,27 +189,33 @@ def decode_arrow(file: Any, schema: EventSchema, source: str) -> Iterator[Decode
         reader: Any = pa.ipc.open_file(file)
         batches, names = _file_batches(reader), reader.schema.names
     except _UNREADABLE:
-        _rewind(file)
+        file.seek(0)
         try:
             reader = pa.ipc.open_stream(file)
-            batches, names = _stream_batches(reader), reader.schema.names
+            batches, names = _stream_batches(reader, file), reader.schema.names
         except _UNREADABLE:  # names that are not UTF-8 too
+            lost(1.0)
             yield whole_file(source)
             return
     schema.require(names, source)
     at = 0
-    for batch in batches:
+    for batch, share in batches:
         if batch is None:
+            lost(share)
             yield lost_rows(source, at, 1)
             at += 1
             continue
         for start in range(0, batch.num_rows, BATCH_ROWS):
             part = batch.slice(start, BATCH_ROWS)
-            yield _decode(part, at, schema, source)
+            decoded = _decode(part, at, schema, source)
+            if decoded is None:
+                lost(share * part.num_rows / batch.num_rows)
+            yield decoded or lost_rows(source, at, part.num_rows)
             at += part.num_rows
 
 
-def _file_batches(reader: Any) -> Iterator[pa.RecordBatch | None]:
+def _file_batches(reader: Any) -> Iterator[tuple[pa.RecordBatch | None, float]]:
+    """Batches, None where broken, each with its share of the file: where they lie is not told."""
     for i in range(reader.num_record_batches):
         try:
             batch = reader.get_batch(i)
@@ -195,10 +223,12 @@ def _file_batches(reader: Any) -> Iterator[pa.RecordBatch | None]:
             if not is_broken(error):
                 raise
             batch = None
-        yield batch
+        yield batch, 1 / reader.num_record_batches
 
 
-def _stream_batches(reader: Any) -> Iterator[pa.RecordBatch | None]:
+def _stream_batches(reader: Any, file: Any) -> Iterator[tuple[pa.RecordBatch | None, float]]:
+    """Batches, and None for the rest if it is broken, each with its share of the bytes."""
+    at, size = file.tell(), _size(file)
     while True:
         try:
             batch = reader.read_next_batch()
@@ -207,11 +237,16 @@ def _stream_batches(reader: Any) -> Iterator[pa.RecordBatch | None]:
         except _UNREADABLE as error:
             if not is_broken(error):
                 raise
-            yield None
+            yield None, max(size - at, 1) / size
             return
-        yield batch
+        begin, at = at, file.tell()
+        yield batch, (at - begin) / size
 
 
-def _rewind(file: Any) -> None:
-    if hasattr(file, "seek"):
-        file.seek(0)
+def _size(file: Any) -> int:
+    """Bytes of a file that has some; its position stays."""
+    at = file.tell()
+    file.seek(0, io.SEEK_END)
+    size = int(file.tell())
+    file.seek(at)
+    return size

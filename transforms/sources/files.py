@@ -6,6 +6,7 @@ one split. Only splits are ever redistributed; batches stay where they are decod
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
@@ -16,7 +17,13 @@ import pyarrow as pa
 from dpcore.errors import ConfigError
 from transforms.decode.avro import decode_avro
 from transforms.decode.canonical import Decoded, assemble
-from transforms.decode.columnar import decode_arrow, decode_parquet, parquet_groups, whole_file
+from transforms.decode.columnar import (
+    Lost,
+    decode_arrow,
+    decode_parquet,
+    parquet_groups,
+    whole_file,
+)
 from transforms.decode.csv import check_delimiter, decode_csv
 from transforms.decode.encoding import UTF_8, check_encoding, width_of
 from transforms.decode.formats import FORMATS
@@ -196,30 +203,38 @@ class FileSource:
                     yield Split(file.path, begin, ALL, _SOMEWHERE, 0)
 
     def decode(self, split: Split, schema: EventSchema) -> Iterator[Decoded]:
-        """A split -> canonical batches; counts the bytes it reads."""
+        """A split -> canonical batches; counts its bytes, and those that could not be read."""
+        lost = _Lost(split)
+        for decoded in self._decode(split, schema, lost.add):
+            lost.fruitful |= decoded.events is not None
+            yield decoded
+        lost.end()
+
+    def _decode(self, split: Split, schema: EventSchema, lost: Lost) -> Iterator[Decoded]:
         path = split.path
         if self.form in _TEXT:
-            yield from self._decode_text(split, schema)
+            yield from self._decode_text(split, schema, lost)
             return
         if self.form == "parquet":
             groups = None if split.end == ALL else range(split.start, split.end)
             with _open_arrow(path) as file:
-                yield from decode_parquet(file, schema, path, groups)
+                yield from decode_parquet(file, schema, path, groups, lost=lost)
         elif self.form == "arrow":
             with _open_arrow(path) as file:
-                yield from decode_arrow(file, schema, path)
+                yield from decode_arrow(file, schema, path, lost)
         else:
             with matching.open_raw(path) as raw:
-                yield from decode_avro(raw, schema, path)
+                yield from decode_avro(raw, schema, path, lost)
         counters.add("bytes", split.size)
 
-    def _decode_text(self, split: Split, schema: EventSchema) -> Iterator[Decoded]:
+    def _decode_text(self, split: Split, schema: EventSchema, lost: Lost) -> Iterator[Decoded]:
         head = Head((), 0, ())
         if self.form == "csv":
             try:
                 found = csv_head(split.path, self.text)
             except matching.Unreadable:
                 found = None
+                lost(1.0)
                 yield whole_file(split.path)
             if found is None:
                 counters.add("bytes", split.size)
@@ -246,7 +261,32 @@ class FileSource:
                 yield from decode_ndjson(pieces, schema, split.path)
             moved.end()
             if text.broken:
+                lost(1 - text.readable / split.size)
                 yield whole_file(split.path)
+
+
+class _Lost:
+    """Counts stored bytes of a split that could not be read, and files of which nothing could.
+
+    Attributes:
+      fruitful: whether any event came out of it.
+    """
+
+    def __init__(self, split: Split) -> None:
+        self.fruitful = False
+        self._split = split
+        self._share = 0.0
+
+    def add(self, share: float) -> None:
+        """Takes note of a share of the split."""
+        self._share = min(1.0, self._share + share)
+
+    def end(self) -> None:
+        """Counts, rounded up: what is lost is never nothing."""
+        counters.add("lost_bytes", math.ceil(self._share * self._split.size))
+        whole = self._split.start == 0 and self._split.end == ALL
+        if whole and self._share == 1.0 and not self.fruitful:
+            counters.add("lost_files")
 
 
 class _Moved:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from transforms.decode.first_look import FirstLook
 from transforms.decode.formats import emit
 from transforms.decode.schema import EventSchema
+from transforms.runtime import counters
 from transforms.runtime.dead_letters import DEAD
 from transforms.sources import matching
 from transforms.sources.files import FileSource, Split
@@ -25,6 +26,7 @@ class SplitFiles(beam.DoFn):
 
     def process(self, element: tuple[str, int]) -> Iterator[tuple[str, int, int, int, int]]:
         """One file."""
+        counters.add("source_files")
         for split in self._source.splits(matching.File(*element)):
             yield (split.path, split.start, split.end, split.first, split.size)
 

@@ -44,6 +44,8 @@ class TextFile:
         moved: Callable[[], None] = lambda: None,
     ) -> None:
         self.broken = False
+        self._raw = raw
+        self._at = self._before = raw.tell()
         self._file: Any = matching.unpacked(raw, path)
         self._packed = matching.is_compressed(path)
         self._ahead = b""
@@ -69,6 +71,12 @@ class TextFile:
             found = chunks(self.read, first, line_bytes=cap, **sizes)
         for chunk in found:
             yield _without_cut_line(chunk) if self.broken else chunk
+
+    @property
+    def readable(self) -> int:
+        """Stored bytes in front of the block that the last text came from: of a damaged file, those
+        that are known to be whole. Where in the block the damage lies nobody can say."""
+        return self._before
 
     def read(self, n: int) -> bytes:
         """About n bytes; none at the end."""
@@ -101,6 +109,8 @@ class TextFile:
                 self.broken, piece = True, b""
             if not piece:
                 break
+            if self._at < (now := self._raw.tell()):
+                self._before, self._at = self._at, now
             pieces.append(piece)
             size += len(piece)
             self._moved()
