@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from dpcore.registry import CONTINUAL_SUMS
+from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
 from examples.shop.truth import CLIP, EDGES
 from pipelines.cli.main import main
 from pipelines.config.job import JobConfig, load, loads
@@ -97,8 +98,11 @@ def test_every_command_is_in_the_readme() -> None:
     assert all(f"`weir {name}" in README for name in main.commands)
 
 
-def test_every_mechanism_is_in_the_table_of_sources() -> None:
-    assert all(f"| `{name}` |" in TEXT["symbols"] for name in CONTINUAL_SUMS)
+def test_tables_of_algorithms_are_those_of_the_registry() -> None:
+    written = CliRunner().invoke(main, ["algorithms", "--markdown"]).output
+    assert written == TEXT["algorithms"], "run `weir algorithms --markdown > docs/algorithms.md`"
+    for registry in (CONTINUAL_SUMS, AGGREGATES, MODELS, SOLVERS):
+        assert all(f"| `{name}` |" in written for name in registry.own)
     assert "Eight mechanisms" in README and len(CONTINUAL_SUMS) == 8
 
 

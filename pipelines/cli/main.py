@@ -194,7 +194,8 @@ def diff(a: Path, b: Path, as_json: bool) -> None:
 @main.command(short_help="List what this build can run.")
 @click.argument("name", required=False)
 @AS_JSON
-def algorithms(name: str | None, as_json: bool) -> None:
+@click.option("--markdown", is_flag=True, help="Tables of all that Weir itself brings.")
+def algorithms(name: str | None, as_json: bool, markdown: bool) -> None:
     """List the algorithms of this build, or tell more about NAME.
 
     For each: what it is, where it comes from, which noise it can use, and the fields of the config
@@ -208,6 +209,11 @@ def algorithms(name: str | None, as_json: bool) -> None:
     from pipelines.show import algorithms as command
     from pipelines.terminal import console
 
+    if markdown:
+        if name is not None or as_json:
+            raise click.UsageError("--markdown goes with neither NAME nor --json.")
+        click.echo(command.markdown())
+        return
     if name is not None:
         entry = command.one(name)
         print_json(entry) if as_json else command.render_one(entry, console())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -11,7 +13,7 @@ from rich.text import Text
 from dpcore.aggregates.config import known_fields
 from dpcore.config.section import nearest
 from dpcore.errors import ConfigError
-from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, describe
+from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS, describe
 from pipelines.terminal import heading, table
 
 SECTIONS = {"algorithm": "aggregates.NAME", "model": "model", "continual_sum": "mechanism"}
@@ -71,6 +73,60 @@ def one(name: str) -> dict[str, Any]:
     if name not in found:
         raise ConfigError("NAME", name, f"is not an algorithm here; {nearest(name, list(found))}")
     return found[name]
+
+
+def markdown() -> str:
+    """docs/algorithms.md: what this project brings, a table a registry; no other package's."""
+    sums = [describe(name) for name in CONTINUAL_SUMS.own]
+    models = [(name, MODELS[name]) for name in MODELS.own]
+    solvers = [(name, SOLVERS[name]) for name in SOLVERS.own]
+    return "\n".join(
+        [
+            "# Algorithms",
+            "Written by `weir algorithms --markdown` from the classes themselves.",
+            "",
+            "## Continual sums",
+            "`mechanism.continual_sum: NAME`; the plan takes the best where none is named.",
+            "",
+            *_rows("name", "what it is", "noise", "source"),
+            *(_row(one.name, one.title, _noises(one.noises), one.source) for one in sums),
+            "",
+            "## Aggregates",
+            "`aggregates: {OUTPUT: {NAME: ...}}`, any number of them from one joint noisy sum.",
+            "",
+            *_rows("name", "what it is"),
+            *(_row(name, _summary(AGGREGATES[name])) for name in AGGREGATES.own),
+            "",
+            "## Models",
+            "`model: {algorithm: NAME}`",
+            "",
+            *_rows("name", "what it is", "noise", "source"),
+            *(_row(name, one.title, _noises(one.noises), one.source) for name, one in models),
+            "",
+            "## Solvers",
+            "`model: {solver: NAME}`, of `regression.erm` and `regression.naive`.",
+            "",
+            *_rows("name", "what it is", "source"),
+            *(_row(name, one.title, one.source) for name, one in solvers),
+        ]
+    )
+
+
+def _rows(*titles: str) -> tuple[str, str]:
+    """The head of a table."""
+    return f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"
+
+
+def _row(name: str, *cells: str) -> str:
+    return f"| {' | '.join([f'`{name}`', *cells])} |"
+
+
+def _summary(of: type) -> str:
+    return (inspect.getdoc(of) or "").partition("\n")[0].rstrip(".")
+
+
+def _noises(kinds: Sequence[str]) -> str:
+    return ", ".join(f"`{kind}`" for kind in kinds)
 
 
 def render_list(entries: list[dict[str, Any]], out: Console) -> None:
