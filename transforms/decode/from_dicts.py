@@ -13,8 +13,6 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms.decode.canonical import Decoded, assemble
 from transforms.decode.first_look import SEEN, Evidence, FirstLook
@@ -23,6 +21,7 @@ from transforms.decode.mappings import columns_of
 from transforms.decode.python_events import check_elements, pick
 from transforms.decode.schema import EventSchema
 from transforms.runtime.dead_letters import DEAD, dead_letters
+from transforms.runtime.windowing import stamped
 
 ROWS = 1 << 16
 LOOKED_AT = 1_000
@@ -73,9 +72,9 @@ class FromRows(beam.DoFn):
         stamp = self._stamp
         for found in self._decoded():
             if isinstance(found, TaggedOutput):
-                yield TaggedOutput(found.tag, WindowedValue(found.value, stamp, [GlobalWindow()]))
+                yield TaggedOutput(found.tag, stamped(found.value, stamp))
             else:
-                yield WindowedValue(found, stamp, [GlobalWindow()])
+                yield stamped(found, stamp)
 
     def _decoded(self) -> Iterator[Any]:
         held, first = self._held, self._first

@@ -16,4 +16,9 @@ def to_timestamp(micros: int) -> Timestamp:
 
 def windowed(value: Any, micros: int) -> WindowedValue:
     """An element of the global window at an event time."""
-    return WindowedValue(value, Timestamp(micros=micros // 1000 * 1000), [GlobalWindow()])
+    return stamped(value, Timestamp(micros=micros // 1000 * 1000))
+
+
+def stamped(value: Any, stamp: Any) -> WindowedValue:
+    """An element of the global window at a time of Beam's."""
+    return WindowedValue(value, stamp, [GlobalWindow()])  # type: ignore[arg-type]  # list or tuple

@@ -20,9 +20,8 @@ from apache_beam import coders
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
-from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import Timestamp
-from apache_beam.utils.windowed_value import WindowedValue
 
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.id_hash import id_hashes
@@ -31,7 +30,7 @@ from transforms.leaves.columns import HIGH, LOW
 from transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from transforms.runtime.secret import SecretRef
-from transforms.runtime.windowing import to_timestamp
+from transforms.runtime.windowing import stamped, to_timestamp
 from transforms.select.seen_ids import NOTHING, Seen, Words, forget, remember
 
 STEP_NAME = "Deduplicate"
@@ -92,11 +91,10 @@ class ToShards(beam.DoFn):
             for value in self._flush():
                 yield TaggedOutput("shards", value)
 
-    def finish_bundle(self) -> Iterator[TaggedOutput]:
+    def finish_bundle(self) -> Iterator[TaggedOutput[str, Any]]:
         """Sends on what is left."""
         for value in self._flush():
-            stamped = WindowedValue(value, Timestamp.of(self._stamp), [GlobalWindow()])
-            yield TaggedOutput("shards", stamped)
+            yield TaggedOutput("shards", stamped(value, Timestamp.of(self._stamp)))
 
     def _flush(self) -> Iterator[tuple[int, bytes]]:
         for shard, batches in enumerate(self._held):
@@ -199,7 +197,7 @@ class DropSeen(beam.DoFn):
             timer.set(to_timestamp(self._clock.tick_start(due)))
 
 
-class Deduplicate(beam.PTransform):
+class Deduplicate(beam.PTransform[Any, Any]):
     """Drops events whose id was seen within the horizon. Keeps no order.
 
     Returns a tuple of PCollections: ``.events`` and ``.dead``.

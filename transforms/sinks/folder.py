@@ -24,6 +24,7 @@ from transforms.release.flat import Flat
 from transforms.release.table import releases_only, span_of
 from transforms.runtime import counters
 from transforms.runtime.coders import batch_from_bytes, batch_to_bytes
+from transforms.runtime.windowing import stamped
 from transforms.sinks import formats, place
 from transforms.sinks.sorted_table import Sorted, sorted_table
 
@@ -106,7 +107,7 @@ class ToRange(beam.DoFn):
     def _flush(self) -> Iterator[WindowedValue]:
         for index, parts in self._held.items():
             element = index, b"".join(parts)
-            yield WindowedValue(element, self._stamps[index], [GlobalWindow()])
+            yield stamped(element, self._stamps[index])
         self._held, self._stamps, self._size = {}, {}, 0
 
 
@@ -237,7 +238,7 @@ class RangeDoFn(beam.DoFn):
         if done.read() or not held:
             return
         covered = self._covered(index, seen.read())
-        whole = covered.all(axis=0)
+        whole: NDArray[np.bool_] = np.all(covered, axis=0)
         ticks = int(np.argmin(whole)) if not whole.all() else len(whole)
         if ticks:
             yield self._write(index, held, covered[:, :ticks])
@@ -271,7 +272,7 @@ class RangeDoFn(beam.DoFn):
 
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(tuple[int, int])
-class WriteRanges(beam.PTransform):
+class WriteRanges(beam.PTransform[Any, Any]):
     """Release batches -> (first, last tick) of everything that was written."""
 
     def __init__(self, ranges: Ranges, writer: Writer) -> None:

@@ -13,13 +13,12 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms.decode.formats import emit
 from transforms.decode.messages import Message, MessageDecoder
 from transforms.runtime import counters
 from transforms.runtime.dead_letters import DEAD
+from transforms.runtime.windowing import stamped
 from transforms.sources.pubsub.reader import Subscription, read_stamp
 from transforms.sources.pubsub.source import Read
 
@@ -38,7 +37,8 @@ class DecodeBundle(beam.DoFn):
     def __init__(self, subscription: Subscription, decoder: MessageDecoder) -> None:
         self._from, self._decoder = subscription, decoder
         self._held: list[Message] = []
-        self._bytes, self._stamp = 0, None
+        self._bytes = 0
+        self._stamp: Any = None
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
@@ -72,12 +72,12 @@ class DecodeBundle(beam.DoFn):
         self.start_bundle()
         for found in emit(iter(self._decoder.decode(messages))):
             if isinstance(found, TaggedOutput):
-                yield TaggedOutput(found.tag, WindowedValue(found.value, stamp, [GlobalWindow()]))
+                yield TaggedOutput(found.tag, stamped(found.value, stamp))
             else:
-                yield WindowedValue(found, stamp, [GlobalWindow()])
+                yield stamped(found, stamp)
 
 
-class ReadNative(beam.PTransform):
+class ReadNative(beam.PTransform[Any, Any]):
     """A subscription -> ``Read(events, dead)``, by Beam's connector.
 
     Args:
