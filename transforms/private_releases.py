@@ -57,7 +57,7 @@ def needed_columns(plan: Plan) -> tuple[str, ...]:
     return (*plan.program.columns, *ids, *times)
 
 
-class PrivateReleases(beam.PTransform):
+class PrivateReleases(beam.PTransform[Any, Any]):
     """Canonical event batches, or Python values with the user's columns -> ``Releases``.
 
     Dictionaries, ``beam.Row``, NamedTuples and dataclasses are events:
@@ -173,7 +173,7 @@ class PrivateReleases(beam.PTransform):
             releases = releases | "FirstLook" >> Gate(look, rows.seen)
         return Releases(releases, tuple(dead) | "Dead" >> beam.Flatten())
 
-    def _leaf(self) -> beam.PTransform:
+    def _leaf(self) -> beam.PTransform[Any, Any]:
         plan = self._plan
         if takes_rows(plan.program):
             return RowLeaves(plan.program, plan.keys, plan.clock, self._secret, plan.digest)

@@ -108,12 +108,13 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
     """
     from pipelines.config.job import load
     from pipelines.config.places import refuse_mixed
+    from pipelines.graph.checks import plan_of
     from pipelines.run import run as command
     from pipelines.show import plan as page
     from pipelines.terminal import console
 
     job = load(config, sets)
-    made = command.plan_of(job)
+    made = plan_of(job)
     refuse_mixed(job.dead_letters, job.sink)
     more = command.as_they_go(job.source, job.sink)
     if as_json:

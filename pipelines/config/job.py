@@ -180,7 +180,7 @@ def _anchor(data: dict[str, Any], folder: Path) -> None:
     """Makes the relative paths of a config relative to its own folder, in place."""
     paths: dict[str, Iterable[str]] = dict(PATHS)
     for doors in (SOURCES, SINKS, DEAD_LETTERS):
-        fields = data.get(doors.role)
+        fields: Any = data.get(doors.role)
         kinds = [name for name in fields if name in doors] if isinstance(fields, dict) else []
         paths[doors.role] = [path for kind in kinds for path in doors[kind].paths]
     for section, names in paths.items():

@@ -46,7 +46,8 @@ class FlinkRest:
 
     def checkpoints(self, job: str) -> dict[str, Any]:
         """Counts, sizes and the latest of each kind."""
-        return self.get(f"/jobs/{job}/checkpoints")
+        found: dict[str, Any] = self.get(f"/jobs/{job}/checkpoints")
+        return found
 
     def cancel(self, job: str) -> None:
         """Ends a job and keeps its last checkpoint."""

@@ -117,7 +117,8 @@ class PubSubServer:
 
     def counts(self, topic: str | None = None) -> dict[str, int]:
         """messages, deliveries, acks, and unacked (messages never acknowledged)."""
-        return json.loads(self._ask("/counts" + _query(topic)))
+        found: dict[str, int] = json.loads(self._ask("/counts" + _query(topic)))
+        return found
 
     def messages(self, topic: str | None = None) -> list[Message]:
         """Every message in order of publishing. ``topic``: in full, or its last part."""
@@ -134,7 +135,8 @@ class PubSubServer:
         request = urllib.request.Request(self.admin + path, method="POST" if post else "GET")
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
-                return answer.read().decode()
+                text: str = answer.read().decode()
+                return text
         except (urllib.error.URLError, ValueError, OSError) as error:
             raise EngineFailed(f"the Pub/Sub server does not answer {path}: {error}") from None
 

@@ -154,7 +154,8 @@ def _read_avro(path: str) -> _Found:
         raise ConfigError("FILE", path, "cannot be read as avro.")
     with matching.open_raw(path) as raw:
         reader = fastavro.reader(raw)
-        fields = reader.writer_schema["fields"]  # type: ignore[call-overload,index]
+        schema: Any = reader.writer_schema
+        fields = schema["fields"]
         types = {field["name"]: _kind_of_avro(field["type"]) for field in fields}
         samples: dict[str, list[Any]] = {name: [] for name in types}
         try:

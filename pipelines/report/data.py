@@ -247,16 +247,17 @@ def _panels(
         for output in outputs:
             if len(output.labels) > 1:
                 continue
-            heat = heats.setdefault(
+            grid = heats.setdefault(
                 (output.name, output.over), _Heat(len(labels), int(shown.sum()))
             )
             rows = batch.rows(output, all_of_them)
             value = numbers(batch.value, rows, output)[:, 0]
-            heat.add(where[rows], column[batch.tick[rows] - first], value)
+            grid.add(where[rows], column[batch.tick[rows] - first], value)
     panels = []
     for output in outputs:
         spot = (output.name, output.over)
-        heat, series = None, _series(drawn, pieces.get(spot, []))
+        heat: HeatMap | None = None
+        series = _series(drawn, pieces.get(spot, []))
         if heat_rows is not None and spot in heats:
             per_row = len(everyone) / len(heat_rows[1])
             halves = np.concatenate([s.half for s in series]) if series else np.zeros((0, 1))

@@ -57,8 +57,8 @@ def _figure(small: Small, data: ReportData, axis: svg.TimeAxis) -> str:
         if np.isfinite(half).any():
             item["half"] = _rounded(half)
         series.append(item)
-    corners = (frame.left, frame.right, frame.top, frame.bottom)
-    corners += (frame.x0, frame.x1, frame.y0, frame.y1)
+    area = (frame.left, frame.right, frame.top, frame.bottom)
+    corners = (*area, frame.x0, frame.x1, frame.y0, frame.y1)
     about = {
         "frame": [float(f"{v:.7g}") for v in corners],
         "ticks": ticks.astype(int).tolist(),

@@ -31,7 +31,7 @@ from pipelines.report.svg import runs
 COLOURS = ("#0b68b4", "#c2410c", "#0d7f6c", "#8b3fa8", "#8a6400")
 INK, SOFT, GRID = "#1b2330", "#566175", "#e6e9ef"
 PANELS_DRAWN = 16
-_STYLE = {"fontsize": 9, "color": SOFT}
+_STYLE: dict[str, Any] = {"fontsize": 9, "color": SOFT}
 
 
 def draw(data: ReportData, path: Path, held: Holdout | None = None, dpi: int = 110) -> Path:

@@ -33,13 +33,13 @@ def draw(axes: Axes, small: Small, legend: bool) -> None:
                 markersize=4,
                 label=small.names[i] if n == 0 else None,
             )
-    low, high = small.between
-    axes.set_ylim(low, high)
-    ticks = number_ticks(low, high, 5)
+    bottom, top = small.between
+    axes.set_ylim(bottom, top)
+    ticks = number_ticks(bottom, top, 5)
     axes.set_yticks(ticks, show_numbers(ticks))
     axes.grid(axis="y", color="#e6e9ef", linewidth=0.8)
     axes.set_axisbelow(True)
-    if low < 0 < high:
+    if bottom < 0 < top:
         axes.axhline(0, color="#b9c1cd", linewidth=0.8, zorder=1)
     if legend and any(small.names):
         axes.legend(

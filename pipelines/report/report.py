@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -93,13 +94,13 @@ def summary(data: ReportData) -> Table:
         [Text(first), *(_cell(*pair) for pair in values)] for first, values in body[:ROWS_SHOWN]
     ]
     room = shutil.get_terminal_size((80, 24)).columns
-    kept = []
+    kept: list[int] = []
     for i in single:
         room -= 3 + max(len(line) for line in (*head[i], *(row[i].plain for row in shown)))
         if room < 0 and len(kept) > 1:
             break
         kept.append(i)
-        justify = "right" if i else "left"
+        justify: Literal["left", "right"] = "right" if i else "left"
         table.add_column(Text("\n".join(head[i])), justify=justify, no_wrap=True)
     for row in shown:
         table.add_row(*(row[i] for i in kept))

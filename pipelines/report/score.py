@@ -83,7 +83,7 @@ def score(data: ReportData, path: Path | str) -> Holdout:
     table = _read(Path(path), columns)
     names = (*columns.features, *columns.targets)
     numbers = np.stack([_numbers(table, name) for name in names], axis=1)
-    fine = np.isfinite(numbers).all(axis=1)
+    fine: NDArray[np.bool_] = np.all(np.isfinite(numbers), axis=1)
     p = len(columns.features)
     x = np.clip(numbers[:, :p], columns.low[:p], columns.high[:p])
     x = np.concatenate([x, np.ones((len(x), 1))], axis=1)

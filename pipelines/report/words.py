@@ -173,7 +173,7 @@ def last_values(data: ReportData) -> Table:
             cells = []
             for output, i, _ in chosen:
                 series = by_spot.get((output.name, output.over))
-                at = np.flatnonzero(series.ticks == tick) if series is not None else []
+                at: Any = np.flatnonzero(series.ticks == tick) if series is not None else []
                 if series is None or not len(at):
                     cells.append((math.nan, math.nan))
                 else:

@@ -32,7 +32,8 @@ class Batch:
         """Which of the rows ``among`` belong to an output."""
         code = self.names.get(output.name, -1)
         over = -1 if output.over is None else output.over
-        return among[(self.name[among] == code) & (self.over[among] == over)]
+        mine: Ints = among[(self.name[among] == code) & (self.over[among] == over)]
+        return mine
 
 
 def batch_of(batch: pa.RecordBatch) -> Batch:

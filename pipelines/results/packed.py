@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +59,8 @@ def numbers_of(column: pa.ChunkedArray) -> NDArray[np.int64]:
     array = column.combine_chunks()
     if pa.types.is_dictionary(array.type):
         array = array.indices
-    return pc.fill_null(array, -1).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    filled: NDArray[Any] = pc.fill_null(array, -1).to_numpy(zero_copy_only=False)
+    return filled.astype(np.int64, copy=False)
 
 
 def gathered(table: pa.Table, start: NDArray[np.int64]) -> pa.Table:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from dpcore.config import durations
 from dpcore.config.promise import ClockConfig
@@ -67,7 +68,9 @@ def made_up(job: JobConfig, place: Path, folder: Path) -> JobConfig:
     """
     form = "csv" if job.source is None else job.source.form
     sink = None if job.sink is None else job.sink.at(str(folder))
-    like = {} if job.sink is None else {"every": job.sink.every, "layout": job.sink.layout}
+    like: dict[str, Any] = {}
+    if job.sink is not None:
+        like = {"every": job.sink.every, "layout": job.sink.layout}
     clock = job.clock
     if clock.end is None:
         first = clock.to_clock()

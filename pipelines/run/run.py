@@ -136,12 +136,12 @@ def run(
             )
         else:
             ended = Ended(DONE, "", "", result=_execute(pipeline, watch))
-    counts, state = counters(ended.result, process_counts.snapshot()), ended.how
-    verdict = judge(counts, job.limits.refused) if state == DONE and not streaming else None
+    counts, how = counters(ended.result, process_counts.snapshot()), ended.how
+    verdict = judge(counts, job.limits.refused) if how == DONE and not streaming else None
     holds = sink.holds(runner == "direct")
     if verdict is not None and not verdict.passes and holds:
-        state = HELD
-    elif state == DONE and is_complete(source, sink, plan):
+        how = HELD
+    elif how == DONE and is_complete(source, sink, plan):
         build.finish(job, plan)
     return Result(
         plan=plan,
@@ -152,7 +152,7 @@ def run(
         fresh_secret=fresh,
         dead_letters=None if job.dead_letters is None else str(job.dead_letters.value),
         notes=(*said, *said_of(ended, streaming, job.state_folder)),
-        state=state,
+        state=how,
         verdict=verdict,
     )
 

@@ -148,7 +148,8 @@ def dry_run(pipeline: beam.Pipeline, options: Any) -> dict[str, Any]:
     Raises:
       Unsupported: Dataflow would refuse the job, or run it wrongly; all reasons at once.
     """
-    job = pipeline.run().job  # Beam's dry run: it stops before it connects
+    planned: Any = pipeline.run()  # Beam's dry run: it stops before it connects
+    job = planned.job
     options = job.options
     options.view_as(TestOptions).dry_run = False  # as in the run that is described
     desk = _desk(options, job.root_staging_location)
@@ -175,7 +176,7 @@ def _desk(options: Any, root: str) -> Any:
     """Beam's client without its connections: it describes a job and keeps what it would upload."""
     from apache_beam.runners.dataflow.internal import apiclient
 
-    class Desk(apiclient.DataflowApplicationClient):  # type: ignore[misc]
+    class Desk(apiclient.DataflowApplicationClient):
         def __init__(self) -> None:  # the parent's asks for credentials
             self.google_cloud_options = options.view_as(GoogleCloudOptions)
             self.environment_version = apiclient._FNAPI_ENVIRONMENT_MAJOR_VERSION

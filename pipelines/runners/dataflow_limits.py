@@ -67,7 +67,8 @@ def par_do(transform: model.PTransform) -> model.ParDoPayload | None:
     """What a ParDo declares; None for other steps."""
     if transform.spec.urn != PAR_DO:
         return None
-    return model.ParDoPayload.FromString(transform.spec.payload)
+    payload: model.ParDoPayload = model.ParDoPayload.FromString(transform.spec.payload)
+    return payload
 
 
 def steps(pipeline: model.Pipeline) -> list[dict[str, Any]]:

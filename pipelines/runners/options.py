@@ -105,5 +105,5 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
     for section in PipelineOptions.__subclasses__():
         if "_add_argparse_args" in vars(section):
-            section._add_argparse_args(parser)
+            section._add_argparse_args(parser)  # type: ignore[arg-type]  # any parser will do
     return parser

@@ -14,13 +14,14 @@ from rich.padding import Padding
 from rich.text import Text
 
 from dpcore.errors import ConfigError
+from pipelines.config.places import local
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed
 from pipelines.results.files import HELD_FOLDER, result_files
 from pipelines.results.result import COUNTERS
 from pipelines.results.run import Run
 from pipelines.runners.flink_counters import counters_of, metrics_of
-from pipelines.runners.state_folder import StateFolder, local
+from pipelines.runners.state_folder import StateFolder
 from pipelines.show.alarms import alarms_of
 from pipelines.sources.limits import Limits
 from pipelines.terminal import bytes_text, count, heading, table
@@ -196,11 +197,11 @@ def render(found: list[dict[str, Any]], out: Console) -> None:
             rows = table("", "", right=("",))
             rows.show_header = False
             fields = by_field(counts)
-            for name, value in counts.items():
-                if not by_field({name: value}):
-                    rows.add_row(f"{value:,}", COUNTERS.get(name, name.replace("_", " ")))
-            for (field, reason), value in fields.items():
-                rows.add_row(f"{value:,}", words(field, reason))
+            for name, n in counts.items():
+                if not by_field({name: n}):
+                    rows.add_row(f"{n:,}", COUNTERS.get(name, name.replace("_", " ")))
+            for (field, reason), n in fields.items():
+                rows.add_row(f"{n:,}", words(field, reason))
             out.print(Padding(rows, (0, 0, 0, 4), expand=False))
 
 

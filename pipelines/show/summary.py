@@ -249,10 +249,10 @@ def starts(moment: Any) -> str:
     """A tick's start, without what is zero."""
     if not isinstance(moment, datetime):
         return str(moment)
-    moment = moment.astimezone(UTC)
-    if moment.hour == moment.minute == moment.second == moment.microsecond == 0:
-        return moment.strftime("%Y-%m-%d")
-    text = moment.strftime("%Y-%m-%d %H:%M:%S")
-    if moment.microsecond:
-        return f"{text}.{moment.microsecond // 1000:03d}"
-    return text.removesuffix(":00") if moment.second == 0 else text
+    at: datetime = moment.astimezone(UTC)
+    if at.hour == at.minute == at.second == at.microsecond == 0:
+        return at.strftime("%Y-%m-%d")
+    text = at.strftime("%Y-%m-%d %H:%M:%S")
+    if at.microsecond:
+        return f"{text}.{at.microsecond // 1000:03d}"
+    return text.removesuffix(":00") if at.second == 0 else text

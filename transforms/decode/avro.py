@@ -144,7 +144,7 @@ class _Block(NamedTuple):
     """count: records that the block says it holds; data: they, unpacked, None if broken; size: its
     bytes in the file, and what is skipped after it."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks for
     data: bytes | None
     size: int
 

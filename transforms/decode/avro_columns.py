@@ -87,13 +87,14 @@ def _part(branch: Branch, rows: Any, values: Sequence[Any]) -> Part:
         found = sound(pa.DictionaryArray.from_arrays(places, symbols, safe=False))
         assert found is not None
         return Part(rows, found.values, found.lost)
-    there = [None if value is None else {} for value in values]
+    there: list[dict[str, Any] | None] = [None if value is None else {} for value in values]
     return Part(rows, pa.array(there, pa.struct([])))
 
 
 def _decimal(value: bytes, scale: int) -> float:
     number = int.from_bytes(value, "big", signed=True)
     try:
-        return number / 10**scale
+        quotient: float = number / 10**scale
+        return quotient
     except OverflowError:
         return float("inf") if number > 0 else float("-inf")

@@ -151,7 +151,7 @@ class _Taken:
         ]
 
     def _record(self, fields: list[Any]) -> Any:
-        made = {"type": "record", "name": self._fresh(), "fields": fields}
+        made: dict[str, Any] = {"type": "record", "name": self._fresh(), "fields": fields}
         self._empty[made["name"]] = all(self._is_empty(field["type"]) for field in fields)
         return made
 

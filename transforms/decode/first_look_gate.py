@@ -26,12 +26,13 @@ class Refuse(beam.DoFn):
         doubts = self._look.doubts(seen)
         if doubts:
             error = refusal(self._look, seen, doubts, EVENTS)
-            error._tagged_with_step = True  # so that Beam leaves its text alone
+            # Beam's own mark: it leaves the text of such an error alone.
+            error._tagged_with_step = True  # type: ignore[attr-defined]  # Beam sets it, too
             raise error
         yield release
 
 
-class Gate(beam.PTransform):
+class Gate(beam.PTransform[Any, Any]):
     """Holds releases until all events were looked at; the types of batches stay.
 
     Args:

@@ -7,7 +7,7 @@ people. Of values nothing is shown but how many were looked at, and what they ar
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -61,14 +61,15 @@ def refusal(
     """
     doubt, n = doubts[0], seen["records"]
     of = f"any of the {n:,} {place.records}" if n > 1 else f"the only one of the {place.records}"
-    told = {
+    tellers: dict[str, Callable[[FirstLook, Evidence, Doubt, str], ConfigError]] = {
         "record": partial(_record, place),
         "time": _time,
         "clock": _clock,
         "key": _key,
         "absent": _absent,
         "kind": _kind,
-    }[doubt.about](look, seen, doubt, of)
+    }
+    told = tellers[doubt.about](look, seen, doubt, of)
     others = [f"`{more.column}`" for more in doubts[1:] if more.about == doubt.about]
     also = [f"The same goes for {', '.join(others)}."] if others else []
     return ConfigError(told.field, told.value, " ".join([told.remedy, *also, *hints]))

@@ -61,7 +61,8 @@ def read_objects(
     lost: list[int] = []
     add, missing = values.append, 0
     rows = map(orjson.loads, lines)
-    found = map(itemgetter(*names) if len(names) > 1 else _patient_pick(names), rows)
+    pick: Any = itemgetter(*names) if len(names) > 1 else _patient_pick(names)
+    found = map(pick, rows)
     while len(values) + len(lost) < len(lines):
         # An iterator of map goes on behind the line that made it raise.
         try:

@@ -19,8 +19,8 @@ from transforms.decode.parts import Part, read_times
 from transforms.decode.schema import EventSchema
 
 _NONE = type(None)
-_NUMBERS = frozenset({int, float, Decimal, _NONE})
-_TEXTS = frozenset({str, bytes, int, _NONE})
+_NUMBERS: frozenset[type] = frozenset({int, float, Decimal, _NONE})
+_TEXTS: frozenset[type] = frozenset({str, bytes, int, _NONE})
 
 
 def columns_of(

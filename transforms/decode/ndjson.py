@@ -74,7 +74,8 @@ def _decode(chunk: Chunk, schema: EventSchema, source: str) -> Iterator[Decoded]
 def _not_an_object(chunk: Chunk) -> NDArray[np.int8]:
     """(n,): 0 = begins and ends like an object, 1 = does not, 2 = only white space."""
     buffer = np.frombuffer(chunk.data, dtype=np.uint8)
-    shape = ((buffer[chunk.starts] != _OPEN) | (buffer[chunk.ends - 1] != _CLOSE)).astype(np.int8)
+    odd: NDArray[np.bool_] = (buffer[chunk.starts] != _OPEN) | (buffer[chunk.ends - 1] != _CLOSE)
+    shape = odd.astype(np.int8)
     for i in np.flatnonzero(shape).tolist():
         line = chunk.line(i).strip(b" \t\r")
         if not line:

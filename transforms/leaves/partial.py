@@ -33,7 +33,7 @@ class PartialLeaf(NamedTuple):
     ticks: Ints
     rows: Ints
     counts: Ints
-    values: Ints
+    values: Ints | NDArray[np.int32]
     names: tuple[bytes, ...] = ()
 
     @property
@@ -53,8 +53,10 @@ def encode(leaf: PartialLeaf) -> bytes:
     span = np.array([leaf.ticks[0], leaf.ticks[-1]] if len(leaf.ticks) else [0, -1], dtype=np.int64)
     return pack(
         KIND if leaf.is_summed else UNSUMMED,
-        [span, leaf.ticks, leaf.rows.astype(np.int32), leaf.counts, leaf.values]
-        + pack_names(leaf.names),
+        [
+            *(span, leaf.ticks, leaf.rows.astype(np.int32), leaf.counts, leaf.values),
+            *pack_names(leaf.names),
+        ],
     )
 
 
@@ -73,7 +75,9 @@ def tick_range(data: bytes) -> tuple[int, int]:
     return first, last
 
 
-def sum_by_cell(ticks: Ints, rows: Ints, n_rows: int, counts: Ints, values: Ints) -> PartialLeaf:
+def sum_by_cell(
+    ticks: Ints, rows: Ints, n_rows: int, counts: Ints, values: Ints | NDArray[np.int32]
+) -> PartialLeaf:
     """Adds up cells that occur more than once; the result is sorted by (tick, row)."""
     if not len(ticks):
         return PartialLeaf(ticks, rows, counts, values)

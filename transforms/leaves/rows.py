@@ -138,7 +138,7 @@ class RowLeafDoFn(beam.DoFn):
 
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(tuple[int, bytes])
-class RowLeaves(beam.PTransform):
+class RowLeaves(beam.PTransform[Any, Any]):
     """Bounded rows of events, keyed by block. Keeps no order; leaves are in canonical order."""
 
     def __init__(

@@ -60,7 +60,8 @@ class KeyIndex:
         if fresh:
             self._add(fresh)
         lookup = np.array([self._place[name] for name in names], dtype=np.int64)
-        return lookup[column.indices.to_numpy(zero_copy_only=False)]
+        rows: Ints = lookup[column.indices.to_numpy(zero_copy_only=False)]
+        return rows
 
     def _add(self, fresh: Sequence[bytes]) -> None:
         if not self._keys.observed:
@@ -323,7 +324,7 @@ class LeafDoFn(beam.DoFn):
 
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(tuple[int, bytes])
-class Leaf(beam.PTransform):
+class Leaf(beam.PTransform[Any, Any]):
     """Bound and add up events into partial leaves, keyed by block. Keeps no order."""
 
     def __init__(self, program: Program, keys: Keys, clock: Clock) -> None:
@@ -333,4 +334,6 @@ class Leaf(beam.PTransform):
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[Any]:
         """Record batches -> (block, bytes)."""
         dofn = LeafDoFn(self._program, self._keys, self._clock)
-        return events | "Gather" >> beam.ParDo(dofn).with_output_types(tuple[int, bytes])
+        gather = beam.ParDo(dofn).with_output_types(tuple[int, bytes])
+        leaves: beam.PCollection[Any] = events | "Gather" >> gather
+        return leaves

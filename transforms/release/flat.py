@@ -166,7 +166,7 @@ def _empty(kind: pa.DataType) -> pa.Array:
 
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(pa.RecordBatch)
-class FlatReleases(beam.PTransform):
+class FlatReleases(beam.PTransform[Any, Any]):
     """Releases -> record batches of ``RELEASE_SCHEMA``: one row a coordinate, as in files.
 
     Args:

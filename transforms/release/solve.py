@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -39,7 +40,7 @@ class SolveDoFn(beam.DoFn):
 
 @beam.typehints.with_input_types(NoisyStride)
 @beam.typehints.with_output_types(pa.RecordBatch)
-class Solve(beam.PTransform):
+class Solve(beam.PTransform[Any, Any]):
     """Noisy strides -> release batches."""
 
     def __init__(self, plan: Plan) -> None:
@@ -48,6 +49,6 @@ class Solve(beam.PTransform):
 
     def expand(self, noisy: beam.PCollection[NoisyStride]) -> beam.PCollection[pa.RecordBatch]:
         """See SolveDoFn."""
-        return noisy | "Solve" >> beam.ParDo(SolveDoFn(self._plan)).with_output_types(
-            pa.RecordBatch
-        )
+        solve = beam.ParDo(SolveDoFn(self._plan)).with_output_types(pa.RecordBatch)
+        releases: beam.PCollection[pa.RecordBatch] = noisy | "Solve" >> solve
+        return releases

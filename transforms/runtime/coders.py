@@ -42,7 +42,7 @@ class Header(NamedTuple):
     kind: bytes
     digest: bytes
     mark: bytes
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks for
     size: int
 
 
@@ -87,7 +87,8 @@ def pack(
         pieces.append(_ARRAY.pack(array.dtype.kind.encode(), array.dtype.itemsize, len(shape)))
         pieces.append(struct.pack(f"<{len(shape)}q", *shape))
         if array.size:
-            pieces.append(memoryview(array.reshape(-1).view(np.uint8)))
+            flat = array.reshape(-1).view(np.uint8)
+            pieces.append(memoryview(flat))  # type: ignore[arg-type]  # untyped before Python 3.12
         pieces.append(bytes(-array.nbytes % 8))
     return b"".join(pieces)
 
@@ -227,7 +228,8 @@ class RecordBatchCoder(coders.Coder):
 
     def to_type_hint(self) -> type[pa.RecordBatch]:
         """The type this coder is registered for."""
-        return pa.RecordBatch
+        hint: type[pa.RecordBatch] = pa.RecordBatch
+        return hint
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)

@@ -63,7 +63,7 @@ class Refused(NamedTuple):
 
     field: str
     reason: str
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks for
     put_aside: bool
 
 

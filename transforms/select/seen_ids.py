@@ -21,7 +21,7 @@ another: that is ``replace_anywhere``, and priced there.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -90,7 +90,9 @@ def forget(known: Seen, before: int) -> Seen:
     count again, and a single event must change no more than itself.
     """
     alive = known.ticks >= before
-    return known if alive.all() else Seen(*(column[alive] for column in known))
+    if alive.all():
+        return known
+    return Seen(known.high[alive], known.low[alive], known.ticks[alive])
 
 
 def merge(known: Seen, new: Seen, horizon: int | None) -> tuple[NDArray[np.bool_], Seen]:
@@ -153,12 +155,13 @@ def first_cell_first(batch: pa.RecordBatch, order: Ints, first: NDArray[np.bool_
 def rank(column: pa.Array) -> Ints:
     """(n,) numbers that order the values of a column: any order, but a function of the values."""
     if pa.types.is_dictionary(column.type) and not column.null_count:
-        return rank(column.dictionary)[column.indices.to_numpy()]
+        ranks: Ints = rank(column.dictionary)[column.indices.to_numpy()]
+        return ranks
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not column.null_count and pa.types.is_primitive(column.type):
         bits = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
-        found = bits.to_numpy(zero_copy_only=False)
+        found: NDArray[Any] = bits.to_numpy(zero_copy_only=False)
         return found.view(np.int64) if found.itemsize == 8 else found.astype(np.int64)
     order = pa.compute.rank(column, sort_keys="ascending", tiebreaker="min")
     return np.asarray(order.to_numpy(), dtype=np.int64)

@@ -79,7 +79,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
-class WriteDead(beam.PTransform):
+class WriteDead(beam.PTransform[Any, Any]):
     """Dead letters -> a folder. Holds source, position, field and reason, never content."""
 
     def __init__(self, folder: str, form: str = "parquet") -> None:
@@ -103,7 +103,7 @@ def to_messages(batch: pa.RecordBatch) -> Iterator[Outgoing]:
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
-class PublishDead(beam.PTransform):
+class PublishDead(beam.PTransform[Any, Any]):
     """Dead letters -> a Pub/Sub topic, as lines of JSON: source, position, field, reason."""
 
     def __init__(self, topic: str) -> None:

@@ -54,7 +54,7 @@ def files_of(plan: Plan, every: int, form: str) -> list[str]:
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
-class WriteFolder(beam.PTransform):
+class WriteFolder(beam.PTransform[Any, Any]):
     """Files of aligned ranges of ticks, sorted by (tick, key, name, over, index), moved into place
     whole.
 
@@ -148,7 +148,7 @@ def table_lines(table: pa.Table) -> Iterator[str]:
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
-class WriteTable(beam.PTransform):
+class WriteTable(beam.PTransform[Any, Any]):
     """Prints releases as a table, range by range of ticks.
 
     Args:
@@ -201,7 +201,7 @@ def bigquery_schema(layout: Layout = "flat") -> dict[str, Any]:
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
-class WriteBigQuery(beam.PTransform):
+class WriteBigQuery(beam.PTransform[Any, Any]):
     """Appends releases to a table through Beam's connector; a retry may append a row again.
 
     Readers keep one row of each (release, key, tick, name, over, index): repeats are identical.

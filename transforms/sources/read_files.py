@@ -50,7 +50,7 @@ class Read(NamedTuple):
     dead: Any
 
 
-class ReadFiles(beam.PTransform):
+class ReadFiles(beam.PTransform[Any, Any]):
     """Files -> ``Read(events, dead)``. Order across splits is not preserved.
 
     Args:

@@ -174,7 +174,8 @@ class BlockState:
             return
         noise = self._noise.noise_of(self._keys, low)
         leaves = pending.leaves(low, high, n_keys)
-        training, noisy = self._program.training, ()
+        training = self._program.training
+        noisy: tuple[NDArray[np.float64], ...] = ()
         if training is None:
             self._state, noisy = self._program.step(self._state, leaves, noise)
         else:

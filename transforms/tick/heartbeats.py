@@ -51,7 +51,9 @@ def is_heartbeat(data: bytes) -> bool:
     return kind_of(data) == KIND
 
 
-def beats(blocks: Sequence[int], clock: Clock, last_tick: int) -> Iterator[TimestampedValue]:
+def beats(
+    blocks: Sequence[int], clock: Clock, last_tick: int
+) -> Iterator[TimestampedValue[tuple[int, bytes]]]:
     """One heartbeat a block, all announcing the same tick."""
     stamp = Timestamp(micros=(clock.tick_start(last_tick + 1) - 1) // 1000 * 1000)
     for block in blocks:
@@ -64,7 +66,7 @@ class Announce(beam.DoFn):
     def __init__(self, blocks: Sequence[int], clock: Clock) -> None:
         self._blocks, self._clock = tuple(blocks), clock
 
-    def process(self, _: bytes) -> Iterator[TimestampedValue]:
+    def process(self, _: bytes) -> Iterator[TimestampedValue[tuple[int, bytes]]]:
         """One heartbeat a block."""
         ticks = self._clock.ticks
         assert ticks is not None
@@ -121,7 +123,7 @@ class Follow(beam.DoFn):
         finalizer: Any = beam.DoFn.BundleFinalizerParam,  # has to come before the tracker
         tracker: Any = _TRACKER,
         watermark: Any = _WATERMARK,
-    ) -> Iterator[TimestampedValue]:
+    ) -> Iterator[TimestampedValue[tuple[int, bytes]]]:
         """Announces what is over, then naps until the next tick ends."""
         clock = self._clock
         restriction = tracker.current_restriction()
@@ -149,7 +151,7 @@ class Follow(beam.DoFn):
 
 
 @beam.typehints.with_output_types(tuple[int, bytes])
-class Heartbeats(beam.PTransform):
+class Heartbeats(beam.PTransform[Any, Any]):
     """Announces ticks to every block that may hold a key.
 
     Args:
@@ -183,8 +185,9 @@ class Heartbeats(beam.PTransform):
 
     def expand(self, begin: Any) -> beam.PCollection[tuple[int, bytes]]:
         """Pipeline -> (block, heartbeat)."""
+        found: beam.PCollection[tuple[int, bytes]]
         if self._bounded:
-            return (
+            found = (
                 begin
                 | "Start" >> beam.Impulse()
                 | "Announce"
@@ -192,8 +195,9 @@ class Heartbeats(beam.PTransform):
                     tuple[int, bytes]
                 )
             )
+            return found
         ticks = self._clock.ticks or FOREVER
-        return (
+        found = (
             begin
             | "Start" >> beam.Create([ticks], reshuffle=False)
             | "Follow"
@@ -207,3 +211,4 @@ class Heartbeats(beam.PTransform):
                 )
             ).with_output_types(tuple[int, bytes])
         )
+        return found

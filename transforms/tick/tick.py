@@ -97,7 +97,7 @@ class TickDoFn(beam.DoFn):
         next_tick: Any = beam.DoFn.StateParam(NEXT),  # noqa: B008
         announced: Any = beam.DoFn.StateParam(ANNOUNCED),  # noqa: B008
         timer: Any = beam.DoFn.TimerParam(TIMER),  # noqa: B008
-    ) -> Iterator[TaggedOutput]:
+    ) -> Iterator[TaggedOutput[str, Any]]:
         """Keeps a partial leaf for its ticks, or sets timers for newly announced ones."""
         _, payload = element
         if heartbeat.is_heartbeat(payload):
@@ -134,7 +134,7 @@ class TickDoFn(beam.DoFn):
         pending: Any = beam.DoFn.StateParam(PENDING),  # noqa: B008
         next_tick: Any = beam.DoFn.StateParam(NEXT),  # noqa: B008
         announced: Any = beam.DoFn.StateParam(ANNOUNCED),  # noqa: B008
-    ) -> Iterator[NoisyStride | TaggedOutput]:
+    ) -> Iterator[NoisyStride | TaggedOutput[str, Any]]:
         """Steps through every announced tick that is over by the time the timer stands for."""
         first = _or(next_tick.read(), 0)
         moment = fired.micros + self._early
@@ -193,7 +193,7 @@ def overdue_letters(count: int) -> pa.RecordBatch:
     return batch
 
 
-class Tick(beam.PTransform):
+class Tick(beam.PTransform[Any, Any]):
     """(block, bytes) of heartbeats and partial leaves -> noisy strides and dead letters.
 
     Returns a tuple of PCollections: ``.noisy`` and ``.dead``, and ``.jobs`` where models are fitted

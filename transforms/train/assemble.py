@@ -45,7 +45,7 @@ class AssembleDoFn(beam.DoFn):
         held.write(assembly.dump())
 
 
-class Assemble(beam.PTransform):
+class Assemble(beam.PTransform[Any, Any]):
     """(strides of Tick, models of Train) -> strides, each block's in order of ticks."""
 
     def __init__(self, plan: Plan, training: Training) -> None:

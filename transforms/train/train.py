@@ -145,7 +145,7 @@ class TrainDoFn(beam.DoFn):
         timer.set(Timestamp(micros=stamp - self._early))
 
 
-class Train(beam.PTransform):
+class Train(beam.PTransform[Any, Any]):
     """(lane, job) of Tick -> (block, models). Keeps the order of a block's jobs."""
 
     def __init__(self, plan: Plan, training: Training, noise: NoiseSource, bounded: bool) -> None:

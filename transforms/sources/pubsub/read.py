@@ -14,7 +14,7 @@ from transforms.sources.pubsub.reader import Subscription
 from transforms.sources.pubsub.source import ReadSubscription
 
 
-class ReadPubSub(beam.PTransform):
+class ReadPubSub(beam.PTransform[Any, Any]):
     """A subscription -> ``Read(events, dead)``.
 
     Args:

@@ -256,6 +256,7 @@ def read_stamp(text: str | None) -> int | None:
     """RFC 3339, or milliseconds since 1970 -> microseconds since 1970; None if it is neither."""
     if not text:
         return None
+    found: int | None
     try:
         if text.lstrip("-").isdigit():
             found = int(text) * 1000

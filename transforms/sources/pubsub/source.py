@@ -178,7 +178,7 @@ class Read(NamedTuple):
     dead: Any
 
 
-class ReadSubscription(beam.PTransform):
+class ReadSubscription(beam.PTransform[Any, Any]):
     """A subscription -> ``Read(events, dead)``. Keeps no order.
 
     Args:
