@@ -1,5 +1,4 @@
-"""Least squares without noise, for comparison only: no pipeline runs it, and nothing of it is
-private."""
+"""Least squares without noise, to compare with: no pipeline runs it, and it is not private."""
 
 from __future__ import annotations
 

@@ -148,8 +148,7 @@ class Plan:
 
     @cached_property
     def canonical(self) -> Mapping[str, Any]:
-        """Everything that shapes a release, JSON-able. Not blocks, not the list of keys, no
-        places."""
+        """Everything that shapes a release, JSON-able: no blocks, no list of keys, no places."""
         privacy = self.config.privacy
         return {
             "version": PLAN_VERSION,
@@ -176,8 +175,7 @@ class Plan:
         """Hex SHA-256 of the canonical plan: the noise is a function of it.
 
         The declared keys are not in it: adding a key must not re-draw the noise of the others,
-          which would
-        be a second look at their data.
+        which would be a second look at their data.
         """
         return _sha(self.canonical)
 

@@ -17,8 +17,7 @@ from dpcore.noise.noise import NoiseOf as NoiseOf
 from dpcore.training import Training
 
 CAPACITY = 1 << 40
-"""Events per key and tick that exact sums have room for: 2^40 * 2^21 < 2^62. More are refused and
-counted."""
+"""Most events per key and tick in a sum: 2^40 * 2^21 < 2^62. More are refused and counted."""
 
 
 class Bounded(NamedTuple):
@@ -55,8 +54,13 @@ class Released(NamedTuple):
 
 
 class OutputInfo(NamedTuple):
-    """What the plan says about one output: name, over, dimension, sensitivity, worst stddev, unit
-    label."""
+    """What the plan says about one output.
+
+    Attributes:
+      name: as in the config. over: None = since the start, N = last N ticks.
+      dimension: how many coordinates. labels: of the coordinates.
+      sensitivity: most that one event changes. stddev_worst: at the worst tick; NaN if none.
+    """
 
     name: str
     over: int | None

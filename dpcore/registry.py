@@ -105,8 +105,7 @@ class Sums(Registry):
 
 CONTINUAL_SUMS = Sums(_FILES, "continual_sums")
 """Name in the config (mechanism.continual_sum) -> subclass of ContinualSum. The plan tries its
-``own``; one of another package is taken where it is named, so that installing one changes no
-plan."""
+``own``; another package's is taken where it is named, so that installing one changes no plan."""
 
 
 AGGREGATES = Registry(

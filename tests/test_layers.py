@@ -78,8 +78,7 @@ ROOMS = {
     "weir": ["__init__", "__main__"],
 }
 """Rooms of a layer, in the order in which they may import each other: only what stands before. A
-file that lies at the top of a layer is a room of its own. docs/architecture.md tells what each is
-for."""
+file that lies at the top of a layer is a room of its own. docs/architecture.md tells of each."""
 FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 IMPURE = {

@@ -81,8 +81,7 @@ def compose(losses: tuple[PrivacyLoss, ...]) -> PrivacyLoss:
 
 @dataclass(frozen=True)
 class Expiration:
-    """Against everything released within ``ticks`` of its arrival (None: forever), a record has
-    this."""
+    """A record's loss against all releases within ``ticks`` of its arrival (None: forever)."""
 
     ticks: int | None
     epsilon: float

@@ -34,8 +34,7 @@ class Channel:
     """One group of coordinates.
 
     count: 1 per event. value: clip(x) - centre. square: (clip(x) - centre)^2 - half^2 / 2, which
-      halves the
-    sensitivity of the bare square. bins: 1 in the bin that x falls in.
+    halves the sensitivity of the bare square. bins: 1 in the bin that x falls in.
 
     Attributes:
       kind: see above.

@@ -69,8 +69,7 @@ def overs_of(outputs: tuple[Output, ...]) -> tuple[int | None, ...]:
 
 
 def offer(program: Aggregates, terms: Terms) -> Offer[Aggregates]:
-    """The error is the sum over outputs and overs of weight * (worst error / largest effect of one
-    event)^2."""
+    """The error: sum over outputs and overs of weight * (worst error / one event's effect)^2."""
     ticks = terms.ticks()
     named = {
         f"{info.name} over={'all' if info.over is None else info.over}": info.stddev_worst

@@ -87,8 +87,7 @@ class MeanOutput(Output):
         return {self.value: self.weight / self.half**2, self.count: self.weight}
 
     def centred(self, noisy: Noisy) -> Centred:
-        """Dividing by a noisy count near 0 explodes: its floor is public (one event, or the noise
-        itself)."""
+        """Dividing by a noisy count near 0 explodes: its floor, event or noise, is public."""
         total, total_std = noisy(self.value)
         n, n_std = noisy(self.count)
         floor = np.maximum(n, np.maximum(1.0, n_std))

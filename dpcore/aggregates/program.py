@@ -41,9 +41,9 @@ class Aggregates:
 
     Formal guarantees:
       Unit: one event. Relation: that of the plan; each part's mechanism was given the joint l2
-        sensitivity of
-      all its channels under it (accounting/compose.py), which ``bound`` enforces by clipping each
-      event onto the lattice before anything is summed. Sums are never clipped again.
+        sensitivity of all its channels under it (accounting/joint.py), which ``bound`` enforces by
+        clipping each event onto the lattice before anything is summed. Sums are never clipped
+        again.
       Guarantee: the parts' losses compose adaptively (``loss``); everything after ``step`` is
         post-processing.
 
@@ -76,8 +76,7 @@ class Aggregates:
         return tuple(int(x) for x in np.cumsum([0, *(c.size for c in self.channels)])[:-1])
 
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Clips every event onto the lattice; a missing or non-finite number counts as 0 before its
-        clip."""
+        """Clips every event onto the lattice; what is missing or not finite is 0 before it."""
         rows: list[Rows] = []
         clipped = non_finite = outside = 0
         kept: dict[tuple[str, float, float], NDArray[np.float64]] = {}

@@ -1,5 +1,4 @@
-"""The contract that everything hangs on: a mechanism is a pure state machine from leaves to
-releases."""
+"""The contract that all hangs on: a mechanism is a pure state machine from leaves to releases."""
 
 from __future__ import annotations
 
@@ -22,15 +21,13 @@ class Mechanism(Protocol):
     """A frozen value of public numbers; all state is passed in and out."""
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
-        """Loss of one record against everything released within ``ticks`` of its arrival (None:
-        forever)."""
+        """A record's loss against all releases within ``ticks`` of its arrival (None: forever)."""
 
     def init(self, n_keys: int) -> State:
         """State of n_keys keys before the first tick."""
 
     def step(self, state: State, leaves: Ints, noise: Noise) -> tuple[State, tuple[Floats, ...]]:
-        """Steps through a stride of ticks. Pure: neither argument is changed, nothing is
-        remembered."""
+        """Steps through a stride of ticks. Pure: changes no argument and remembers nothing."""
 
 
 class SumState(NamedTuple):
@@ -94,7 +91,6 @@ class ContinualSum(ABC):
         refuse_coarse(self.name, *self.real_noise)
 
     # ---- what a subclass supplies
-    # -------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
@@ -155,8 +151,7 @@ class ContinualSum(ABC):
 
     @abstractmethod
     def materialize(self, n: int) -> Floats:
-        """(n, m) matrix B: noise of the n running totals = B @ (m independent units). For tests
-        only."""
+        """(n, m) matrix B, for tests only: noise of running totals = B @ (m independent units)."""
 
     @property
     @abstractmethod
@@ -165,7 +160,6 @@ class ContinualSum(ABC):
         number that is rounded to it. ``dpcore.accounting.precision`` refuses what is too coarse."""
 
     # ---- shared
-    # --------------------------------------------------------------------------------------
 
     @property
     def unit_variance(self) -> float:
@@ -195,8 +189,7 @@ class ContinualSum(ABC):
     def step(
         self, state: SumState, leaves: Ints, noise: Noise
     ) -> tuple[SumState, tuple[Floats, ...]]:
-        """Steps a stride. leaves: (n, K, d) int64 -> per served over, (n, K, d) float64 lattice
-        values."""
+        """Steps a stride. leaves: (n, K, d) int64 -> (n, K, d) float64 per over, lattice units."""
         digests = noise.leaf_digests(leaves)
         chain = np.concatenate([state.chain[None], digests])
         np.bitwise_xor.accumulate(chain, axis=0, out=chain)

@@ -22,8 +22,7 @@ NO_LOCAL_ORACLE = (
     "No local linear oracle is known for {}: conditional gradient takes its general step there, "
     "and regret O(ln T) is not guaranteed; with one linear minimisation a tick O(T^(2/3)) is known."
 )
-"""Source: Garber, Kretzu (2021), "Revisiting projection-free online learning: the strongly convex
-case"."""
+"""Garber, Kretzu (2021), "Revisiting projection-free online learning: the strongly convex case"."""
 
 
 class Scales(NamedTuple):
@@ -104,8 +103,7 @@ class ConvexSet(ABC):
 
     @abstractmethod
     def gaussian_width(self) -> float:
-        """E max over p in P of <p, g>, g standard normal; or a bound above it where a class says
-        so."""
+        """E max over p in P of <p, g>, g standard normal, or a bound above, if it says so."""
 
     @abstractmethod
     def canonical(self) -> Mapping[str, Any]:

@@ -180,8 +180,7 @@ class LpBall(ConvexSet):
         return Scales(lp_norms(points, self.p) / self.radius, np.full(len(points), np.inf))
 
     def gaussian_width(self) -> float:
-        """A bound above radius E ||g||_q: its Jensen bounds, the least of those for exponents up to
-        q."""
+        """A bound above radius E ||g||_q: the least Jensen bound of all exponents up to q."""
         return self.radius * norm_bound(self.size, self.dual)
 
     def canonical(self) -> Mapping[str, Any]:

@@ -49,8 +49,7 @@ class Keys:
 
     @cached_property
     def position(self) -> dict[bytes, int]:
-        """Declared key -> its place in ``ordered``: block = place % blocks, row = place //
-        blocks."""
+        """Declared key -> place in ``ordered``: block = place % blocks, row = place // blocks."""
         return {key: place for place, key in enumerate(self.ordered)}
 
     def block_keys(self, block: int) -> tuple[bytes, ...]:

@@ -65,7 +65,7 @@ def moments_sensitivity(
       replace_anywhere: that, or two cells, at twice the square of add_remove, which is more with
         squares and one target: 2 A^2 + 2 A B + 2 B^2. For running sums with correlated noise the
         squared change is linear between the two in the correlation of the two ticks, which is in
-        [0, 1] (accounting/compose.py).
+        [0, 1] (accounting/joint.py).
       All are attained for d >= 2, and hold for d = 1.
       Source: Kasiviswanathan, Nissim, Jin (2017), who run two sums with more than twice the noise;
         the joint values are derived here.

@@ -41,8 +41,7 @@ class Noise(Protocol):
     def discrete_gaussian(
         self, labels: Digests, digests: Digests, variances: Sequence[int]
     ) -> Ints:
-        """Exact discrete Gaussians, coordinate i with parameter sigma^2 = variances[i]: (m, K, d)
-        int64."""
+        """Exact discrete Gaussians, (m, K, d) int64: variances[i] is sigma^2 of coordinate i."""
 
 
 NoiseOf = Callable[[int], Noise]
@@ -50,8 +49,7 @@ NoiseOf = Callable[[int], Noise]
 
 
 def label(level: NDArray[Any] | int, index: NDArray[Any] | int) -> Digests:
-    """Labels of noise draws: (m, 2) uint64 of (level, index). Different (level, index) never share
-    noise."""
+    """Labels of draws: (m, 2) uint64 of (level, index); no two of them share noise."""
     index = np.atleast_1d(np.asarray(index, dtype=np.uint64))
     out = np.empty((index.size, 2), dtype=np.uint64)
     out[:, 0] = level
@@ -60,8 +58,7 @@ def label(level: NDArray[Any] | int, index: NDArray[Any] | int) -> Digests:
 
 
 def kind_of(noise: str) -> LossKind:
-    """Which accounting a noise needs: gaussian -> gdp, discrete_gaussian -> zcdp, k_norm ->
-    pure."""
+    """The accounting of a noise: gaussian -> gdp, discrete_gaussian -> zcdp, k_norm -> pure."""
     kinds: dict[str, LossKind] = {"gaussian": "gdp", "discrete_gaussian": "zcdp", "k_norm": "pure"}
     if noise not in kinds:
         raise ConfigError("mechanism.noise", noise, f"must be one of {sorted(kinds)}.")

@@ -1,5 +1,4 @@
-"""The same stream through a real Pub/Sub server: the bits of simulate, and what goes wrong on the
-way."""
+"""The same stream through a real Pub/Sub server: the bits of simulate, whatever goes wrong."""
 
 from __future__ import annotations
 

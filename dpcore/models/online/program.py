@@ -1,5 +1,4 @@
-"""Online learners as a Program: a model is played, its gradients are summed in private, the next
-follows."""
+"""Online learners as a Program: a model is played, its private gradients lead to the next."""
 
 from __future__ import annotations
 
