@@ -17,6 +17,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from dpcore.errors import ConfigError
 
+# The core schema to the letter. The parser's own resolver for YAML 1.2 knows more (0b11, 1_000,
+# -0x1F, timestamps, <<) and less (-.5e3).
 _NULL = re.compile(r"(?:null|Null|NULL|~|)\Z")
 _BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
 _INT = re.compile(r"[-+]?[0-9]+\Z")
