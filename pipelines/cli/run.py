@@ -29,7 +29,7 @@ LOG_FORMATS = ("text", "json")
 )
 @click.option(
     "--secret-file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False),
     help="File with the secret; overrides `secret` in the config.",
 )
 @SETS
@@ -84,7 +84,7 @@ LOG_FORMATS = ("text", "json")
 def run(
     config: Path,
     runner: str,
-    secret_file: Path | None,
+    secret_file: str | None,
     sets: tuple[str, ...],
     flink_master: str | None,
     parallelism: int | None,
@@ -140,14 +140,13 @@ def run(
     if dry_run and runner != "dataflow":
         raise ConfigError("--dry-run", True, f"is for --runner dataflow, not for {runner}.")
     job = load(config, sets)
-    secret = None if secret_file is None else str(secret_file)
     debug = bool(click.get_current_context().find_root().params.get("debug"))
     with discreet(debug, log_format):
         if dry_run:
             from pipelines.graph.checks import with_secret
             from pipelines.runners.dataflow_request import request
 
-            click.echo(json.dumps(request(with_secret(job, secret), beam), indent=2))
+            click.echo(json.dumps(request(with_secret(job, secret_file), beam), indent=2))
             return
         if publish:
             from pipelines.run.publish import publish as move
@@ -155,7 +154,7 @@ def run(
             result = move(job, plan_of(job))
         else:
             target = FlinkTarget(flink_master or EMBEDDED, parallelism, resume, detach, jar)
-            result = command.run(job, runner, secret, list(beam), target, new=new)
+            result = command.run(job, runner, secret_file, list(beam), target, new=new)
     from pipelines.show import summary
     from pipelines.terminal import console
 

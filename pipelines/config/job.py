@@ -24,6 +24,7 @@ from pipelines.config.sections import (
 from pipelines.sinks.registry import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySink
 from pipelines.sources.limits import Limits
 from pipelines.sources.registry import SOURCES, AnySource
+from transforms.runtime.secret import refuse_secret
 
 _PLACEHOLDER = re.compile(r"<[A-Z]+>\Z")
 
@@ -177,7 +178,18 @@ def _no_placeholders(value: Any, path: str = "") -> None:
 
 
 def _anchor(data: dict[str, Any], folder: Path) -> None:
-    """Makes the relative paths of a config relative to its own folder, in place."""
+    """Makes the relative paths of a config relative to its own folder, in place.
+
+    Raises:
+      ConfigError: one of the secret's is the secret itself.
+    """
+    secret = data.get("secret")
+    rotate = secret.get("rotate") if isinstance(secret, dict) else None
+    later = rotate if isinstance(rotate, list) else []
+    named = {"secret": secret, **{f"secret.rotate[{i}]": one for i, one in enumerate(later)}}
+    for field, place in named.items():
+        if isinstance(place, dict) and isinstance(place.get("file"), str):
+            refuse_secret(f"{field}.file", place["file"])
     paths: dict[str, Iterable[str]] = dict(PATHS)
     for doors in (SOURCES, SINKS, DEAD_LETTERS):
         fields: Any = data.get(doors.role)
@@ -189,9 +201,7 @@ def _anchor(data: dict[str, Any], folder: Path) -> None:
             value = fields.get(name)
             if isinstance(value, str) and value and "://" not in value:
                 fields[name] = str(folder / Path(value).expanduser())
-    secret = data.get("secret")
-    rotate = secret.get("rotate") if isinstance(secret, dict) else None
-    for entry in rotate if isinstance(rotate, list) else ():
+    for entry in later:
         if isinstance(entry, dict) and isinstance(entry.get("file"), str):
             entry["file"] = str(folder / Path(entry["file"]).expanduser())
 

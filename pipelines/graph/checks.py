@@ -13,6 +13,7 @@ from pipelines.graph.circumstances import plan_under
 from pipelines.graph.secrets import secrets_of
 from pipelines.sinks.dead_letters import DeadLetters
 from pipelines.sinks.sink import Sink
+from transforms.runtime.secret import refuse_secret
 
 
 def plan_of(job: JobConfig) -> Plan:
@@ -63,8 +64,13 @@ def check_runner(job: JobConfig, runner: str) -> None:
 
 
 def with_secret(job: JobConfig, secret_file: str | None) -> JobConfig:
-    """A job whose secret is the file that the command line names, if it names one."""
+    """A job whose secret is the file that the command line names, if it names one.
+
+    Raises:
+      ConfigError: it is the secret itself.
+    """
     if secret_file is None:
         return job
+    refuse_secret("--secret-file", secret_file)
     file = str(Path(secret_file).absolute())
     return job.model_copy(update={"secret": Secret(file=file)})

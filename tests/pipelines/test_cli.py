@@ -15,6 +15,7 @@ from pipelines.cli.main import main
 from tests.pipelines.conftest import Weir
 
 SECRET = "0f1e2d3c4b5a6978" * 4
+SLASHES = "q7Zp//Kd83hTbW//Lm2x//Yc5RgU0vNaEi4sJoFf9Ht="
 
 COMMANDS = [
     "init", "plan", "rehearse", "run", "status", "report", "feed", "diff", "algorithms", "schema",
@@ -216,6 +217,27 @@ def test_a_secret_in_the_wrong_place_is_never_quoted(
     assert refused.exit_code == 2 and "secret" in refused.stderr
     assert SECRET[:16] not in refused.stderr + refused.stdout
     assert not (small.parent / "out").exists()
+
+
+ROTATED = f"{{file: a.key, rotate: [{{from: 2024-01-01T05:00:00Z, file: {SLASHES}}}]}}"
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("--secret-file", ("run", "--secret-file", SLASHES)),
+        ("secret.file", ("run", "--set", f"secret.file={SLASHES}")),
+        ("secret.file", ("plan", "--set", f"secret.file=keys/{SLASHES}")),
+        ("secret.rotate[0].file", ("plan", "--set", f"secret={ROTATED}")),
+    ],
+)
+def test_a_secret_that_a_path_would_shorten_is_never_quoted(
+    weir: Weir, small: Path, field: str, words: tuple[str, ...]
+) -> None:
+    refused = weir(words[0], small, *words[1:])
+    assert refused.exit_code == 2, refused.output
+    assert f"{field} = '...': looks like the secret itself" in refused.stderr
+    assert not any(part in refused.output for part in SLASHES.rstrip("=").split("//"))
 
 
 @pytest.mark.parametrize("words", [("status", "out"), ("report", "out"), ("schema",)])

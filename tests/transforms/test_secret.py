@@ -134,3 +134,12 @@ def test_a_path_is_a_place(tmp_path: Path) -> None:
     file.write_text(SECRET.hex())
     file.chmod(0o600)
     assert SecretRef(file=file).resolve() == SECRET  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["aB3/" * 10 + "x//=", "aB//" + "c7Qx" * 9 + "//d="])
+def test_a_path_made_of_a_secret_is_refused(text: str) -> None:
+    shorter = Path("keys") / text
+    assert len(text) == 44 and text not in str(shorter)
+    with pytest.raises(ConfigError, match="looks like the secret itself") as caught:
+        SecretRef(file=shorter)  # type: ignore[arg-type]
+    assert text[:3] not in str(caught.value)

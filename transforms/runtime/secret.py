@@ -66,16 +66,11 @@ class SecretRef:
         ((name, place),) = given.items()
         if not isinstance(place, (str, os.PathLike)):
             raise TypeError(
-                f"SecretRef: {name} must be a text that says where the secret is, not "
-                f"{type(place).__name__}; write SecretRef(file='secret.key')."
+                f"Secret: {name} must be a text that says where the secret is, not "
+                f"{type(place).__name__}; write Secret(file='secret.key')."
             )
-        if name != "held" and _is_secret(str(place)):
-            raise ConfigError(
-                f"secret.{name}",
-                "...",
-                "looks like the secret itself; say where it is kept: write it into a file that "
-                "only you can read, or into an environment variable, and give that name.",
-            )
+        if name != "held":
+            refuse_secret(f"secret.{name}", str(place))
 
     @classmethod
     def fresh(cls) -> SecretRef:
@@ -117,9 +112,22 @@ class SecretRef:
         return _parse("secret.gcp", self.gcp, _read_gcp(self.gcp))
 
 
-def _is_secret(text: str) -> bool:
-    """Whether a text is a secret written down, alone or taken for a file's name in some folder."""
-    return re.search(rf"(?:^|/)(?:{SECRET_FORM})$", text.strip()) is not None
+def refuse_secret(field: str, place: str) -> None:
+    """Refuses a secret that is given in place of its place, alone or as a name in some folder.
+
+    To be asked before a text is made a path: that takes slashes out of base64. Of one that was
+    a path before it came here, up to three may be gone.
+
+    Raises:
+      ConfigError: names ``field`` and quotes nothing.
+    """
+    if re.search(rf"(?:^|/)(?:{SECRET_FORM}|[0-9A-Za-z+/]{{40,42}}=)$", place.strip()):
+        raise ConfigError(
+            field,
+            "...",
+            "looks like the secret itself; say where it is kept: write it into a file that "
+            "only you can read, or into an environment variable, and give that name.",
+        )
 
 
 def _parse(field: str, where: str, content: bytes) -> bytes:
