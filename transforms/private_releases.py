@@ -188,13 +188,13 @@ def _check_types(plan: Any, secret: Any, rotate: Any) -> None:
     secrets = [("secret", secret)] if secret is not None else []
     for entry in rotate:
         if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], int)):
-            remedy = "write (tick, SecretRef(file='later.key'))"
-            raise TypeError(_wrong("rotate", "pairs of a tick and a SecretRef", entry, remedy))
+            remedy = "write (tick, Secret(file='later.key'))"
+            raise TypeError(_wrong("rotate", "pairs of a tick and a Secret", entry, remedy))
         secrets.append(("rotate", entry[1]))
     for name, given in secrets:
         if not isinstance(given, SecretRef):
-            remedy = "say where the secret is kept, like SecretRef(file='secret.key')"
-            raise TypeError(_wrong(name, "a SecretRef", given, remedy))
+            remedy = "say where the secret is kept, like Secret(file='secret.key')"
+            raise TypeError(_wrong(name, "a Secret", given, remedy))
 
 
 def _wrong(name: str, wanted: str, given: Any, remedy: str) -> str:

@@ -155,7 +155,7 @@ def test_all_columns_that_are_not_there_are_named_at_once() -> None:
         TEXT.replace("TIME", "at").replace("COLUMN", "ratng").replace("aggregates: {", both)
     )
     _, text, _ = looked(made, [RECORD])
-    assert "the only one of the records" in text and "The same goes for `" in text
+    assert "the one record looked at in r.ndjson" in text and "The same goes for `" in text
     assert "tip" in text and "ratng" in text
 
 

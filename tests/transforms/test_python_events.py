@@ -144,7 +144,7 @@ def test_a_declared_type_without_a_column_is_refused_with_the_nearest_name() -> 
 @pytest.mark.parametrize("given", [HEX, HEX.encode(), Path("secret.key"), 7])
 def test_a_secret_that_is_no_reference_is_refused_by_its_type_alone(given: Any) -> None:
     for more in ({"secret": given}, {"rotate": [(1, given)]}):
-        with pytest.raises(TypeError, match=r"SecretRef\(file='secret\.key'\)") as caught:
+        with pytest.raises(TypeError, match=r" Secret\(file='secret\.key'\)") as caught:
             PrivateReleases(PLAN, **more)
         assert type(given).__name__ in str(caught.value) and HEX not in str(caught.value)
     with pytest.raises(TypeError, match="pairs"):

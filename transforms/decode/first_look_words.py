@@ -60,7 +60,9 @@ def refusal(
       hints: what else is known of the records, in sentences; nothing of their content.
     """
     doubt, n = doubts[0], seen["records"]
-    of = f"any of the {n:,} {place.records}" if n > 1 else f"the only one of the {place.records}"
+    noun, space, where = place.records.partition(" ")
+    one = f"the one {noun.removesuffix('s')}{space}{where}"
+    of = f"any of the {n:,} {place.records}" if n > 1 else one
     tellers: dict[str, Callable[[FirstLook, Evidence, Doubt, str], ConfigError]] = {
         "record": partial(_record, place),
         "time": _time,
