@@ -36,32 +36,44 @@ def compare(a: JobConfig, b: JobConfig) -> dict[str, Any]:
         "mechanism": [chosen(facts_a), chosen(facts_b)],
         "state_bytes_per_key": [facts_a["state_bytes_per_key"], facts_b["state_bytes_per_key"]],
         "expiration": [facts_a["expiration"], facts_b["expiration"]],
-        "releases": changed_releases(facts_a, facts_b),
+        "releases": changed_releases(plan_a, plan_b),
         "sums": [inner_noise(facts_a), inner_noise(facts_b)],
         "meaning": meaning(same, same_layout, plan_a, plan_b),
+        "notes": footnotes(plan_a, plan_b),
     }
 
 
-def changed_releases(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every release of either plan with the worst noise in both (None: not there, or no noise that
-    adds up)."""
+def changed_releases(a: Plan, b: Plan) -> list[dict[str, Any]]:
+    """Every release of either plan with the worst error of its noise in both, as ``weir plan`` has
+    it (None: not there, or no noise that adds up), and the mark of its footnote."""
     found: dict[tuple[str, int | None], list[float | None]] = {}
     there: dict[tuple[str, int | None], list[bool]] = {}
-    for place, facts in enumerate((a, b)):
-        for release in facts["releases"]:
-            spot = (release["name"], release["over"])
-            found.setdefault(spot, [None, None])[place] = release["stddev_worst"]
+    marks: dict[tuple[str, int | None], str] = {}
+    for place, plan in enumerate((a, b)):
+        ticks = plan.ticks_to_look_at()
+        for info in plan.outputs:
+            stddev, mark = plan.config.algorithm.expected_error(info, plan.program, ticks)
+            spot = (info.name, info.over)
+            found.setdefault(spot, [None, None])[place] = stddev if math.isfinite(stddev) else None
             there.setdefault(spot, [False, False])[place] = True
+            marks[spot] = marks.get(spot) or mark
     return [
         {
             "name": name,
             "over": over,
             "released": there[name, over],
             "stddev_worst": pair,
+            "mark": marks[name, over],
             "ratio": ratio(pair),
         }
         for (name, over), pair in found.items()
     ]
+
+
+def footnotes(*plans: Plan) -> list[str]:
+    """What the marks of the releases mean."""
+    notes = (note for plan in plans for note in plan.config.algorithm.notes(plan.program))
+    return list(dict.fromkeys(note for note in notes if note.startswith("*")))
 
 
 def inner_noise(facts: Mapping[str, Any]) -> dict[str, float]:
@@ -139,13 +151,15 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
         if all(release["released"]) and pair == [None, None]:
             continue  # what a model releases has no noise that adds up
         shown = [
-            ABSENT if not there else "-" if value is None else number(value)
+            ABSENT if not there else "-" if value is None else number(value) + release["mark"]
             for value, there in zip(pair, release["released"], strict=True)
         ]
         name = f"noise of {release['name']}, {span(release['over'])}"
         rows.add_row(name, *shown, _ratio_text(pair))
     rows.add_row("plan", *(digest[:12] for digest in result["digest"]), "")
     out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+    for note in result["notes"]:
+        out.print(Padding(Text(note, style="dim"), (0, 0, 0, 2), expand=False))
     out.print(heading("What that means"))
     for line in result["meaning"]:
         out.print(Padding(Text(f"- {line}"), (0, 0, 0, 2), expand=False))

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.config.job import loads
+from pipelines.config.job import load, loads
 from pipelines.results.compare import changed_fields
 from pipelines.show.diff import compare
+from pipelines.terminal import number
 from tests.pipelines.conftest import SMALL, Weir
 
 
@@ -74,6 +75,21 @@ def test_the_command(weir: Weir, small: Path) -> None:
     facts = json.loads(weir("diff", small, other, "--json").stdout)
     assert set(facts) == {
         "fields", "same_plan", "same_state", "digest", "guarantee", "mechanism",
-        "state_bytes_per_key", "expiration", "releases", "sums", "meaning",
+        "state_bytes_per_key", "expiration", "releases", "sums", "meaning", "notes",
     }  # fmt: skip
     assert weir("diff", small, small.parent / "none.yaml").exit_code == 2
+
+
+def test_the_noise_of_a_mean_is_that_of_the_plan(weir: Weir, small: Path) -> None:
+    small.write_text(SMALL.replace("sum: amount", "mean: amount"))
+    (row,) = (row for row in against_itself(small) if row["name"] == "paid")
+    shown = f"{number(row['stddev_worst'][0])}*"
+    assert row["mark"] == "*" and row["ratio"] == 1
+    for words in (("plan", small), ("diff", small, small)):
+        text = " ".join(weir(*words).stdout.split())
+        assert shown in text and "* at 1,000 events in the span" in text
+
+
+def against_itself(path: Path) -> list[dict[str, Any]]:
+    job = load(path)
+    return list(compare(job, job)["releases"])
