@@ -311,10 +311,25 @@ def numeric(value: float | None) -> float:
 
 
 def cells_of(rows: Sequence[Mapping[str, Any]]) -> Cells:
-    """Rows of releases by what they are about; a cell that is there twice is an error."""
+    """Rows of releases of either layout by what they are about; what is there twice is an error."""
     found: Cells = {}
     for row in rows:
         cell = (row["tick"], row["key"], row["name"], row["over"])
-        assert cell not in found, f"released twice: {cell}"
-        found[cell] = (row["value"], row["stddev"])
-    return found
+        assert cell not in found or "index" in row, f"released twice: {cell}"
+        if "index" not in row:
+            found[cell] = (row["value"], row["stddev"])
+            continue
+        values, errors = found.setdefault(cell, ({}, {}))
+        assert row["index"] not in values, f"released twice: {cell}, {row['index']}"
+        values[row["index"]], errors[row["index"]] = row["value"], row["stddev"]
+    return {cell: _as_lists(*held) for cell, held in found.items()}
+
+
+def _as_lists(values: Any, errors: Any) -> tuple[Any, Any]:
+    """Numbers by index -> in order of it; no errors at all are None. Lists stay."""
+    if not isinstance(values, dict):
+        return values, errors
+    order = sorted(values)
+    assert order == list(range(len(order))), "a number of a vector is missing"
+    told = [errors[index] for index in order]
+    return [values[index] for index in order], None if set(told) == {None} else told
