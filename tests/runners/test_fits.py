@@ -27,7 +27,10 @@ KILL = 14.0
 
 
 class Checkpoints:
-    """All that a job completes: (wall time of the trigger, seconds) of each."""
+    """All that a job completes: (wall time of the trigger, seconds) of each.
+
+    The savepoint of a drain is none of them: what is left of a fit is part of it.
+    """
 
     def __init__(self, rest: FlinkRest, job: str) -> None:
         self._rest, self._job = rest, job
@@ -50,7 +53,7 @@ class Checkpoints:
             except EngineFailed:
                 continue
             for one in told:
-                if one["status"] == "COMPLETED":
+                if one["status"] == "COMPLETED" and not one["is_savepoint"]:
                     took = one["trigger_timestamp"] / 1e3, one["end_to_end_duration"] / 1e3
                     self._found[one["id"]] = took
 
