@@ -25,7 +25,7 @@ help:
 	@echo "make flink    fetches Flink and assembles its job server (needs Java 17 and Maven; four minutes)"
 	@echo "make pubsub   builds a Pub/Sub server for trying and testing (needs Go; a minute)"
 	@echo "make engines  all three, side by side"
-	@echo "make check    lint, format, types, and every test that is not slow: a minute"
+	@echo "make check    lint, format, types, and every test that is not slow: a minute and a half"
 	@echo "make test     lint, format, types and the whole test suite"
 	@echo "make lint     lint, format and types only"
 	@echo "make bench    the benchmarks, each beside its peer"

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
-LONGEST = 1.0
+LONGEST = 0.3
 """Seconds that all cases of one test may take together before it counts as slow."""
 
 

@@ -21,8 +21,8 @@ def test_listed_tests_are_there(path: str) -> None:
 
 
 def test_slow_tests_are_found_in_a_report(tmp_path: Path) -> None:
-    cases = [("tests.a.test_b", "test_c[1]", 0.6), ("tests.a.test_b", "test_c[2]", 0.6)]
-    cases.append(("tests.a.test_b", "test_d", 0.9))
+    cases = [("tests.a.test_b", "test_c[1]", 0.2), ("tests.a.test_b", "test_c[2]", 0.2)]
+    cases.append(("tests.a.test_b", "test_d", 0.25))
     rows = "".join(f'<testcase classname="{c}" name="{n}" time="{t}"/>' for c, n, t in cases)
     report = tmp_path / "report.xml"
     report.write_text(f"<testsuite>{rows}</testsuite>")
