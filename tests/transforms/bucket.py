@@ -44,7 +44,7 @@ class Bucket(FileSystem):
         return head, tail
 
     def mkdirs(self, path: str) -> None:
-        raise NotImplementedError("buckets have no folders")
+        raise AssertionError("a bucket has no folders to make")
 
     def has_dirs(self) -> bool:
         return False
