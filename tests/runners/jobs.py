@@ -220,7 +220,8 @@ def differences(found: Cells, expected: Cells) -> str:
 
 def check(outcome: Outcome, recording: Recording, counters: bool = True) -> None:
     """Holds a run against what must come out: the bits, and every counter."""
-    assert not differences(outcome.cells, recording.releases)
+    problem = differences(outcome.cells, recording.releases)
+    assert not problem, problem
     if counters:
         assert outcome.counters == recording.counters, outcome.counters
 
