@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
@@ -24,7 +26,7 @@ from pipelines.runners.flink_counters import counters_of, metrics_of
 from pipelines.runners.state_folder import StateFolder
 from pipelines.show.alarms import alarms_of
 from pipelines.sources.limits import Limits
-from pipelines.terminal import bytes_text, count, heading, table
+from pipelines.terminal import bytes_text, console, count, heading, table
 from transforms.runtime.reasons import by_field, words
 
 OURS = "weir-"
@@ -180,20 +182,99 @@ def look(place: str | None, master: str | None) -> list[dict[str, Any]]:
     return [of_folder(Path(local(place)))]
 
 
+def watch(
+    place: str | None,
+    master: str | None,
+    every: float,
+    as_json: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Looks again and again, until Ctrl-C.
+
+    Args:
+      place, master: see ``look``. every: seconds between two looks.
+      as_json: one line of JSON a look. sleep: for tests; what it raises ends it.
+
+    Raises:
+      ConfigError: at the first look. Later ones say it and go on: machines come back.
+    """
+    found: list[dict[str, Any]] | None = look(place, master)
+    out, said = console(), ""
+    rates = Rates()
+    terminal = out.is_terminal and not as_json
+    # The page takes the whole screen and gives it back, like other programs that watch.
+    with Live(console=out, screen=True, auto_refresh=False) if terminal else nullcontext() as live:
+        try:
+            while True:
+                if as_json:
+                    entry = {"at": moment(int(time.time() * 1000)), "jobs": found, "error": said}
+                    print(json.dumps(entry, ensure_ascii=False), flush=True)
+                else:
+                    drawn = Group(*_drawn(rates.added(found or [])), *_told(said, every))
+                    if live is not None:
+                        live.update(drawn, refresh=True)
+                    else:
+                        out.print(drawn)
+                sleep(every)
+                try:
+                    found, said = look(place, master), ""
+                except (ConfigError, EngineFailed) as error:
+                    found, said = None, str(error)
+        except KeyboardInterrupt:
+            return
+
+
+def _told(said: str, every: float) -> Iterator[Text]:
+    now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
+    yield Text()
+    if said:
+        yield Text(f"{said} Asked again every {every:g} s.", style="bold red")
+    yield Text(f"{now}; every {every:g} s; Ctrl-C ends it", style="dim")
+
+
+class Rates:
+    """Events a second between two looks at the same job."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[float, int]] = {}
+
+    def added(self, found: list[dict[str, Any]], now: float | None = None) -> list[dict[str, Any]]:
+        """The same entries, with ``events_per_second`` where two looks know the events.
+
+        now: seconds of a clock that only goes forward.
+        """
+        seconds = time.monotonic() if now is None else now
+        out = []
+        for entry in found:
+            events = (entry.get("operator") or {}).get("events")
+            if events is not None and "job" in entry:
+                then, before = self._before.get(entry["job"], (seconds, events))
+                self._before[entry["job"]] = (seconds, events)
+                if seconds > then and events >= before:  # a restart may count anew
+                    rate = (events - before) / (seconds - then)
+                    entry = {**entry, "events_per_second": round(rate, 1)}
+            out.append(entry)
+        return out
+
+
 def render(found: list[dict[str, Any]], out: Console) -> None:
     """For people."""
+    out.print(Group(*_drawn(found)))
+
+
+def _drawn(found: list[dict[str, Any]]) -> Iterator[RenderableType]:
     for entry in found:
-        out.print(heading(str(entry["name"])))
+        yield heading(str(entry["name"]))
         rows = table("", "")
         rows.show_header = False
         for name, value in lines_of(entry):
             rows.add_row(name, value)
-        out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+        yield Padding(rows, (0, 0, 0, 2), expand=False)
         for alarm in entry.get("alarms", ()):
-            out.print(Padding(Text(alarm, style="bold red"), (0, 0, 0, 2), expand=False))
+            yield Padding(Text(alarm, style="bold red"), (0, 0, 0, 2), expand=False)
         counts = entry.get("operator") or {}
         if counts:
-            out.print(Text("  For the operator only: private counts since the job was started"))
+            yield Text("  For the operator only: private counts since the job was started")
             rows = table("", "", right=("",))
             rows.show_header = False
             fields = by_field(counts)
@@ -202,7 +283,7 @@ def render(found: list[dict[str, Any]], out: Console) -> None:
                     rows.add_row(f"{n:,}", COUNTERS.get(name, name.replace("_", " ")))
             for (field, reason), n in fields.items():
                 rows.add_row(f"{n:,}", words(field, reason))
-            out.print(Padding(rows, (0, 0, 0, 4), expand=False))
+            yield Padding(rows, (0, 0, 0, 4), expand=False)
 
 
 def lines_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -222,6 +303,7 @@ def lines_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
         return found
     saved = entry["checkpoints"]
     lag, last = entry["watermark_lag_seconds"], entry["last_tick"]
+    rate = entry.get("events_per_second")
     size = "" if saved["bytes"] is None else f", {bytes_text(saved['bytes'])}"
     took = "" if saved["milliseconds"] is None else f", {saved['milliseconds']:,} ms"
     return [
@@ -229,6 +311,7 @@ def lines_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("restarts", f"{entry['restarts']:,}"),
         ("last tick released", "none yet" if last is None else f"{last:,}"),
         ("watermark behind", "unknown" if lag is None else f"{lag:,.1f} s"),
+        *([] if rate is None else [("events read", f"{rate:,.0f} a second")]),
         ("checkpoints", f"{saved['completed']:,} whole, {saved['failed']:,} failed{size}{took}"),
         ("last checkpoint", f"{saved['last'] or 'none'} {saved['place'] or ''}".strip()),
     ]

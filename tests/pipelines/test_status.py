@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+from dpcore.errors import ConfigError
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.show import status
 from pipelines.show.alarms import alarms_of
@@ -165,3 +166,58 @@ def test_a_folder_without_a_release_yet(tmp_path: Path, weir: Weir) -> None:
 @pytest.mark.parametrize("words", [[], ["--flink-master", "127.0.0.1:1"], ["nowhere"]])
 def test_what_cannot_be_looked_at(weir: Weir, words: list[str]) -> None:
     assert weir("status", *words).exit_code == 2
+
+
+def test_looking_again_and_again(
+    flink: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [1, 1]
+
+    def sleep(seconds: float) -> None:
+        assert seconds == 0.5
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+
+    status.watch(None, flink, 0.5, as_json=True, sleep=sleep)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["jobs"][0]["job"] for line in lines] == ["a1"] * 3
+    left = [1]
+    status.watch(None, flink, 0.5, sleep=sleep)
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.count("40 events read") == 2 and "every 0.5 s; Ctrl-C ends it" in told
+
+
+def test_a_job_that_cannot_be_asked_for_a_while_is_asked_again(
+    flink: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [status.look(None, flink), ConfigError("--flink-master", "h", "does not answer."), []]
+
+    def look(place: str | None, master: str | None) -> Any:
+        found = answers.pop(0)
+        if isinstance(found, ConfigError):
+            raise found
+        return found
+
+    def sleep(seconds: float) -> None:
+        if not answers:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(status, "look", look)
+    status.watch(None, flink, 2, as_json=True, sleep=sleep)
+    first, gone, back = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first["error"] == "" == back["error"]
+    assert gone["jobs"] is None and "does not answer" in gone["error"]
+    with pytest.raises(ConfigError):  # what was never there is refused as ever
+        monkeypatch.undo()
+        status.watch(None, "127.0.0.1:1", 2)
+
+
+def test_events_a_second_are_of_two_looks_at_one_job() -> None:
+    rates = status.Rates()
+    entry = {"job": "a1", "operator": {"events": 40}}
+    assert rates.added([entry], now=1.0) == [entry]
+    more = {"job": "a1", "operator": {"events": 140}}
+    assert rates.added([more], now=3.0)[0]["events_per_second"] == 50.0
+    assert rates.added([entry], now=4.0) == [entry], "a job that counts anew has no rate"
+    assert rates.added([{"folder": "out"}]) == [{"folder": "out"}]
