@@ -12,6 +12,7 @@ import click
 
 from dpcore.errors import ConfigError
 from pipelines.cli.base import AS_JSON, CONFIG, SETS, Group, print_json, version
+from pipelines.cli.doctor import doctor
 from pipelines.cli.feed import feed
 from pipelines.cli.rehearse import rehearse
 from pipelines.cli.run import run
@@ -243,6 +244,7 @@ main.add_command(rehearse)
 main.add_command(run)
 main.add_command(status)
 main.add_command(feed)
+main.add_command(doctor)
 
 
 if __name__ == "__main__":
