@@ -18,7 +18,8 @@ SECRET = "0f1e2d3c4b5a6978" * 4
 SLASHES = "q7Zp//Kd83hTbW//Lm2x//Yc5RgU0vNaEi4sJoFf9Ht="
 
 COMMANDS = [
-    "init", "plan", "rehearse", "run", "status", "report", "feed", "diff", "algorithms", "schema",
+    "init", "plan", "rehearse", "run", "status", "report", "feed", "diff", "doctor", "algorithms",
+    "schema",
 ]  # fmt: skip
 
 
