@@ -107,14 +107,15 @@ class Moments:
 
     Formal guarantees:
       Unit: one event, a row of whole numbers with ||x||_2 <= reach and ||y||_2 <= height in units
-        of 2^bits (``row_norms`` of dpcore/models/regression/rows.py enforce it after the rounding),
+        of 2^bits (``fit`` of dpcore/models/regression/rows.py enforces it after the rounding),
         so that products are exact and nothing is rounded behind the bound.
       Sensitivity: ``sensitivity``, in units of ``scales``.
 
     Attributes:
       features: d, length of x with its constant. targets: k. with_squares: whether y^2 is kept.
       reach: X. height: Y. bits: of the lattice of rows, in which 1 is 2^bits.
-      entry: bound on one coordinate of a row, scaled units.
+      entry: bound on one coordinate of a row that is summed, scaled units; it says how many rows
+        add up exactly, and never that a row is short.
     """
 
     features: int

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.arrays import Floats
-from dpcore.errors import ConfigError
+from dpcore.errors import ConfigError, WeirError
 from dpcore.models.moments import Moments
 from dpcore.models.scaling import Scaling
 from dpcore.program import Bounded
@@ -42,7 +42,8 @@ def fit(table: Floats, moments: Moments, rounded: bool = False) -> int:
     Formal guarantees:
       Afterwards ||x||_2 <= reach 2^bits and ||y||_2 <= height 2^bits exactly: squares of whole
       numbers are added exactly in float64 (below 2^53), and are compared with a whole number. A row
-      that rounding to the nearest leaves too long is truncated toward zero instead. A row's result
+      that rounding to the nearest leaves too long is truncated toward zero instead. Every row is
+      measured as it leaves, whatever came in: no bound is taken to hold already. A row's result
       depends on that row alone.
 
     Args:
@@ -51,21 +52,18 @@ def fit(table: Floats, moments: Moments, rounded: bool = False) -> int:
 
     Returns:
       How many events were too long.
+
+    Raises:
+      WeirError: a row is too long at the end, so that something here is broken.
     """
     if not rounded:
         np.rint(table, out=table)
     d, bits, long = moments.features, moments.bits, 0
-    features_bind = d * moments.largest > _square(moments.reach, bits)
-    targets_bind = moments.targets * moments.largest > _square(moments.height, bits)
-    if not (features_bind or targets_bind):
-        return 0
     step = max(256, _TOGETHER // moments.width)
     for first in range(0, table.shape[1], step):
         part = table[:, first : first + step]
-        if features_bind:
-            long += _shorten(part, slice(0, d), slice(None), moments.reach, bits)
-        if targets_bind:
-            long += _shorten(part, slice(d, None), slice(d, None), moments.height, bits)
+        long += _shorten(part, slice(0, d), slice(None), moments.reach, bits)
+        long += _shorten(part, slice(d, None), slice(d, None), moments.height, bits)
     return long
 
 
@@ -79,7 +77,8 @@ def _squared_norms(part: Floats) -> Floats:
 
 
 def _shorten(table: Floats, measured: slice, scaled: slice, bound: float, bits: int) -> int:
-    """Scales the rows ``scaled`` of too long columns, so that the rows ``measured`` fit."""
+    """Scales the rows ``scaled`` of too long columns, so that the rows ``measured`` fit: every
+    column's norm is measured in its last form."""
     limit = _square(bound, bits)
     square = _squared_norms(table[measured])
     long = np.flatnonzero(square > limit)
@@ -95,7 +94,10 @@ def _shorten(table: Floats, measured: slice, scaled: slice, bound: float, bits: 
     first = measured.start - (scaled.start or 0)
     inside = slice(first, None if measured.stop is None else first + measured.stop)
     over = np.flatnonzero(_squared_norms(rounded[inside]) > limit)
-    rounded[:, over] = np.trunc(exact[:, over])
+    if over.size:
+        rounded[:, over] = np.trunc(exact[:, over])
+        if (_squared_norms(rounded[inside][:, over]) > limit).any():
+            raise WeirError("an event is longer than its bound after it was shortened.")
     table[scaled, where] = rounded
     return len(long)
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dpcore.errors import ConfigError
 from dpcore.geometry.balls import L1Ball, L2Ball
@@ -92,6 +94,29 @@ def test_rows_keep_length_and_direction_and_bound(reach: float) -> None:
     np.testing.assert_allclose(rows[:, :8] / ONE, image, atol=20 / ONE)
     np.testing.assert_allclose(rows[:, 8] / ONE, y * wanted / lengths, atol=8 / ONE)
     assert bounded.clipped == np.count_nonzero(lengths > reach)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    p=st.integers(1, 40),
+    m=st.integers(1, 12),
+    reach=st.sampled_from([2.0**-8, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0]) | st.floats(2.0**-8, 8.0),
+    intercept=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_no_projected_row_is_longer_than_its_bound(
+    p: int, m: int, reach: float, intercept: bool, seed: int
+) -> None:
+    """Phi lengthens and shortens, and the length that is restored may be above the bound: in one
+    dimension, with a bound that is a whole number of steps, too."""
+    program = projected(p, m, reach=reach, intercept=intercept)
+    rng = np.random.default_rng(seed)
+    x = np.sign(rng.standard_normal((60, p))) * rng.choice([1.0, 0.3, 1e9], (60, 1))
+    rows = program.bound(columns_of(x, rng.choice([-1.0, 1.0], 60)), 60).rows
+    size = m + intercept
+    square = [sum(int(v) ** 2 for v in row) for row in rows[:, :size].tolist()]
+    assert max(square) <= int((reach * ONE) ** 2)
+    assert np.abs(rows[:, size:]).max() <= ONE
 
 
 def test_the_constant_is_not_projected() -> None:

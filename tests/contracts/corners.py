@@ -1,0 +1,109 @@
+"""What one event may add at the corners of a config, in units of what the plan pays for.
+
+For every kind of program: the public numbers are taken from the compiled program, the events are
+the ones that weigh most, and the sums are those that get noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from dpcore.aggregates.program import Aggregates
+from dpcore.leaves.rows import RowLeaf
+from dpcore.models.erm.incremental import IncrementalErm
+from dpcore.models.online.pocg import Pocg
+from dpcore.models.online.pqftl import Pqftl
+from dpcore.models.online.program import Learner
+from dpcore.models.regression.incremental import Incremental
+from dpcore.models.regression.projected import Projected
+from dpcore.models.solvers.design import Design
+
+ODD = (1e300, -1e300, np.nan, np.inf)
+SOME = 200
+
+
+def candidates(ranges: Mapping[str, tuple[float, float]], seed: int = 0) -> dict[str, Any]:
+    """Column -> (m,): corners and middles of the ranges and values far outside them, in every
+    combination or in as many as a test has time for."""
+    rng = np.random.default_rng(seed)
+    values = [(low, high, (low + high) / 2, *ODD) for low, high in ranges.values()]
+    if np.prod([len(some) for some in values]) <= SOME:
+        grid = np.array(list(product(*values)))
+    else:
+        corners = [rng.choice(some[:2], SOME) for some in values]
+        every = [rng.choice(some, SOME) for some in values]
+        grid = np.where(rng.random((SOME, 1)) < 0.7, np.transpose(corners), np.transpose(every))
+    return {name: grid[:, j].copy() for j, name in enumerate(ranges)}
+
+
+def weights(program: Any, columns: Mapping[str, Any]) -> Iterator[Any]:
+    """Arrays (m + 1, D), the last row for no event: what each event adds to a sum that gets noise,
+    in units in which the plan lets a neighbour move it by 1. One array for a sum that is paid for
+    by itself, and one for every model that rows may meet."""
+    n = len(next(iter(columns.values())))
+    rows = program.bound(columns, n).rows
+    if isinstance(program, Aggregates | Incremental | Projected | Pqftl):
+        sums = program.accumulate(rows, np.arange(n), n)
+        at = 0
+        for index, part in enumerate(program.sums):
+            if isinstance(program, Aggregates):
+                mine = sums[:, list(program.parts[index].coordinates)]
+            else:
+                mine, at = sums[:, at : at + part.dimension], at + part.dimension
+            yield _in_units(mine, np.asarray(part.scales), part.sensitivity)
+    elif isinstance(program, Learner):
+        part = program.mechanism
+        for x in _models(program.rule.set):
+            added = program.gradients.of_rows(np.repeat(x[None], n, axis=0), rows)
+            yield _in_units(added, np.asarray(part.scales), part.sensitivity)
+    elif isinstance(program, IncrementalErm):
+        gradients, hashes = program.problem.gradients, np.zeros((n, 2), np.uint64)
+        design = Design.of(np.arange(n), rows, hashes, gradients)
+        for x in _models(program.problem.set):
+            added = design.sums(np.repeat(x[None], n, axis=0), gradients)
+            yield _in_units(added, np.ones(added.shape[1]), program.problem.sensitivity)
+    elif isinstance(program, Pocg):
+        descent = program.descent
+        leaf = RowLeaf.from_events(
+            np.arange(n), rows, np.zeros(n, np.int64), np.zeros((n, 2), np.uint64), n + 1
+        )
+        for x in _models(descent.set):
+            moved = descent.advance(np.repeat(x[None], n + 1, axis=0), leaf, 0)
+            yield (moved - moved[-1]) / descent.sensitivity(np.zeros(1, np.int64))[0]
+    else:
+        raise TypeError(f"say here what an event adds to the sums of {type(program).__name__}.")
+
+
+def _in_units(added: Any, scales: Any, sensitivity: float) -> Any:
+    public = added[:, scales == 0]
+    assert (public == public[:1]).all(), "a public coordinate depends on what an event holds"
+    found = np.divide(added, scales * sensitivity, out=np.zeros(added.shape), where=scales > 0)
+    return np.concatenate([found, np.zeros((1, found.shape[1]))])
+
+
+def _models(convex_set: Any) -> Any:
+    """(4, d): the set's start and some of its corners, on the grid of nothing."""
+    rng = np.random.default_rng(3)
+    directions = rng.standard_normal((3, convex_set.dimension))
+    return np.concatenate([convex_set.start()[None], convex_set.linear_oracle(directions)])
+
+
+def moved(added: Any, relation: str, vanishes: bool = True) -> float:
+    """The most that a neighbour changes: in units of what is paid for, so at most 1.
+
+    vanishes: whether an event may be exchanged for none under replace_one.
+    """
+    if relation == "replace_one" and not vanishes:
+        added = added[:-1]
+    size = np.einsum("ij,ij->i", added, added)
+    if relation == "add_remove":
+        return float(np.sqrt(size.max()))
+    pairs = size[:, None] + size[None, :] - 2 * added @ added.T
+    most = float(pairs.max())
+    if relation == "replace_anywhere":
+        most = max(most, 2 * float(size.max()))
+    return float(np.sqrt(most))

@@ -1,0 +1,142 @@
+"""Every registered algorithm at the corners of its config: no event moves a sum by more than is
+paid for, and at some corner one moves it by that much.
+
+One feature without a constant, clips that are powers of two and their neighbours, ranges one wide:
+where a bound "already holds", or a root is a whole number, checks were once left out.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dpcore.errors import ConfigError, WeirError
+from dpcore.models.regression import rows as module
+from dpcore.plan import Plan
+from dpcore.plan_config import PlanConfig
+from dpcore.registry import AGGREGATES, MODELS
+from tests.contracts.corners import candidates, moved, weights
+
+RELATIONS = ("add_remove", "replace_one", "replace_anywhere")
+CLIPS = (2.0**-8, 0.5, 1.0, 1.5, 2.0, 4.0, None)
+RANGES = ((0.0, 1.0), (-1.0, 1.0), (1e6, 1e6 + 1))
+SHAPES = ((1, False), (1, True), (3, False), (3, True))
+MOMENTS = ("regression.incremental", "regression.two_trees", "regression.projected")
+WITH_ERROR = {"regression.incremental": {"error": True}}
+SLOW = ("online.pocg",)
+SLACK = 1 + 1e-9
+
+
+def plan_of(rest: dict[str, Any], relation: str) -> Any:
+    clock = {"start": "2024-01-01T00:00:00Z", "period": "1d", "end": "2024-01-05T00:00:00Z"}
+    privacy = {"epsilon": 1.0, "delta": 1e-6, "protect_for": "all", "relation": relation}
+    whole = {"name": "corner", "schema": {"time": "t"}, "clock": clock, "privacy": privacy, **rest}
+    return Plan.from_config(PlanConfig.from_yaml(json.dumps(whole))).program
+
+
+def model_of(
+    name: str, features: int, intercept: bool, clip: Any, ranges: Any, relation: str, **more: Any
+) -> tuple[Any, dict[str, Any]]:
+    """A compiled model, and the ranges of its columns."""
+    names = [f"x{i}" for i in range(features)]
+    columns = {**dict.fromkeys(names, ranges), "y": ranges}
+    field = {"clip": {"features" if name in MOMENTS else "gradient": clip}}
+    model = {
+        "algorithm": name,
+        "features": names,
+        "target": "y",
+        "intercept": intercept,
+        "ranges": {column: list(ends) for column, ends in columns.items()},
+        "set": {"l1_ball" if name == "online.conditional_gradient" else "l2_ball": 2},
+        **(field if clip is not None and name != "online.pqftl" else {}),
+        **more,
+    }
+    return plan_of({"model": model}, relation), columns
+
+
+def worst_of(name: str, relation: str) -> float:
+    """Over all corners; asserts none is beyond what is paid for."""
+    worst = 0.0
+    for features, intercept in SHAPES:
+        for i, clip in enumerate(CLIPS):
+            if clip is not None and (name == "online.pqftl" or name in SLOW and i % 2):
+                continue
+            more: dict[str, Any] = {}
+            if name == "regression.projected" and features > 1:
+                more["projection"] = {"dimension": 1, "seed": i}
+            if intercept and i % 2:
+                more.update(WITH_ERROR.get(name, {}))
+            given = RANGES[i % len(RANGES)]
+            program, columns = model_of(name, features, intercept, clip, given, relation, **more)
+            for added in weights(program, candidates(columns)):
+                found = moved(added, relation)
+                assert found <= SLACK, (features, intercept, clip, given, found)
+                worst = max(worst, found)
+    return worst
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", MODELS)
+def test_no_event_moves_a_model_by_more_than_is_paid_for(name: str, relation: str) -> None:
+    """Rows that compete pay for an exchange whatever the relation, which one event is half of."""
+    whole = relation == "replace_one" or name in MOMENTS or name == "online.pqftl"
+    least = 0.9 if whole else 0.45
+    if name == "regression.two_trees":
+        least = 0.45  # the paper's own bound is above what is attained
+    assert worst_of(name, relation) > least
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_no_event_moves_an_aggregate_by_more_than_is_paid_for(name: str, relation: str) -> None:
+    worst = 0.0
+    clips = ((0, 1), (-1, 1), (-1, 3), (0, 2**-9), (1e6, 1e6 + 1), (0, 3), (-2, 0))
+    for low, high in clips:
+        body: dict[str, Any] = {name: "events" if name == "count" else "x"}
+        if name == "histogram":
+            body["edges"] = [low, high]
+        elif name != "count":
+            body["clip"] = [low, high]
+        try:
+            program = plan_of(
+                {"aggregates": {"one": body, "two": {"sum": "x", "clip": [low, high]}}}, relation
+            )
+        except ConfigError as refused:
+            assert "public under" in str(refused)
+            continue
+        for added in weights(program, candidates({"x": (low, high)})):
+            found = moved(added, relation, vanishes=False)
+            assert found <= SLACK, (low, high, found)
+            worst = max(worst, found)
+    assert worst > 0.7
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_the_scan_finds_a_bound_that_is_not_enforced(
+    dimension: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, columns = model_of(
+        "regression.projected",
+        3,
+        False,
+        1.0,
+        (-1.0, 1.0),
+        "replace_one",
+        projection={"dimension": dimension},
+    )
+    (added,) = weights(program, candidates(columns))
+    assert moved(added, "replace_one") <= SLACK
+    monkeypatch.setattr(module, "_shorten", lambda *_: 0)
+    (added,) = weights(program, candidates(columns))
+    assert moved(added, "replace_one") > 1.5
+
+
+def test_rows_that_stay_too_long_end_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Norms are measured again after rows were shortened and truncated."""
+    program, columns = model_of("regression.incremental", 3, True, 0.5, (-1.0, 1.0), "replace_one")
+    given = candidates(columns)
+    monkeypatch.setattr(module, "_SHRINK", 2.0)
+    with pytest.raises(WeirError, match="longer than its bound"):
+        program.bound(given, len(given["y"]))
