@@ -76,8 +76,8 @@ class Plan:
         terms = config.terms()
         key = config.key
         keys = Keys.make(
-            None if key is None else key.column,
-            None if key is None else key.declared,
+            None if key is None else key.names,
+            None if key is None else key.texts,
             key is not None and key.observed_keys_are_public,
             config.blocks,
         )

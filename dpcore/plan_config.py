@@ -184,6 +184,15 @@ class PlanConfig(Section):
                 "names who an event belongs to, but privacy.unit does not say what is protected; "
                 "add privacy.unit: event, or remove schema.unit.",
             )
+        if self.key is not None and self.key.columns is not None:
+            taken = {self.schema_.time.column: "schema.time", self.schema_.id: "schema.id"}
+            for name in self.key.columns:
+                if name in taken:
+                    raise refusal(
+                        "key.columns",
+                        name,
+                        f"is the column of {taken[name]} too; group by another column.",
+                    )
         for name in self.aggregates:
             if not _OUTPUT.match(name):
                 raise refusal(

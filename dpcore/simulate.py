@@ -29,7 +29,8 @@ class Events:
 
     Attributes:
       times: (n,) int64 microseconds since 1970-01-01T00:00:00Z.
-      keys: (n,) text; None where the plan has no key column.
+      keys: (n,) text as releases have it, of several columns by ``dpcore.leaves.keys.key_text``;
+        None where the plan has no key column.
       columns: numeric column -> (n,) float64.
       ids: (n,) text or None, where the plan has a column of ids: they decide what a cap keeps.
 

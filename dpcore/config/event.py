@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from dpcore.config.section import Section, refusal
+from dpcore.config.section import Section, as_tuple, refusal
+from dpcore.leaves.keys import key_text
 
 
 def column_name(text: str) -> str:
@@ -19,8 +20,17 @@ def _time_column(value: Any) -> Any:
     return {"column": value} if isinstance(value, str) else value
 
 
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _as_keys(value: Any) -> Any:
+    """Lists as tuples, and every value text: told here, as a union of types would tell it twice."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    for at, key in enumerate(value):
+        values = key if isinstance(key, (list, tuple)) else (key,)
+        for place, one in enumerate(values):
+            if not isinstance(one, str):
+                where = f"{at}.{place}" if isinstance(key, (list, tuple)) else str(at)
+                raise refusal(where, one, 'must be text; put it in quotes, like "7".')
+    return tuple(as_tuple(key) for key in value)
 
 
 Column = Annotated[str, AfterValidator(column_name)]
@@ -72,11 +82,25 @@ class Schema(Section):
 class Key(Section):
     """What releases are grouped by. Without this section there is one key, the empty text."""
 
-    column: Column = Field(description="Column to group by.", examples=["store"])
-    declared: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] | None = Field(
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["column"]}, {"required": ["columns"]}]}
+    )
+
+    column: Column | None = Field(
+        default=None, description="Column to group by.", examples=["store"]
+    )
+    columns: Annotated[tuple[Column, ...], BeforeValidator(as_tuple)] | None = Field(
         default=None,
-        description="The keys, known in advance; events of other keys are dead-lettered.",
-        examples=[["north", "south"]],
+        description="Several columns to group by; the key is a JSON array of their values.",
+        examples=[["city", "product"]],
+    )
+    declared: Annotated[tuple[str | tuple[str, ...], ...], BeforeValidator(_as_keys)] | None = (
+        Field(
+            default=None,
+            description="The keys, known in advance; events of other keys are dead-lettered. With "
+            "columns each key is a list.",
+            examples=[["north", "south"], [["paris", "shoes"], ["rome", "hats"]]],
+        )
     )
     observed_keys_are_public: bool = Field(
         default=False,
@@ -84,13 +108,48 @@ class Key(Section):
         examples=[False],
     )
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the key, one or several."""
+        return self.columns or (() if self.column is None else (self.column,))
+
+    @property
+    def field(self) -> str:
+        """The setting that names them."""
+        return "key.column" if self.columns is None else "key.columns"
+
+    @property
+    def texts(self) -> tuple[str, ...] | None:
+        """The declared keys as releases have them; None where keys are observed."""
+        if self.declared is None:
+            return None
+        return tuple(key if isinstance(key, str) else key_text(key) for key in self.declared)
+
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if self.column is None and self.columns is None:
+            raise refusal(
+                "column", None, "is missing; write column: store, or columns: [city, product]."
+            )
+        if self.columns is not None:
+            if self.column is not None:
+                raise refusal(
+                    "columns", [*self.columns], "cannot stand beside column; keep one of them."
+                )
+            if len(self.columns) < 2:
+                raise refusal(
+                    "columns",
+                    [*self.columns],
+                    "must name two columns or more; for a single one write column: store.",
+                )
+            for name in self.columns:
+                if self.columns.count(name) > 1:
+                    raise refusal("columns", name, "is named twice; name every column once.")
         if self.declared is None and not self.observed_keys_are_public:
             raise refusal(
                 "declared",
                 None,
-                "is missing; list the keys (declared: [north, south]), or say "
+                f"is missing; list the keys (declared: {self._example}), or say "
                 "observed_keys_are_public: true if the existence of a key is no secret.",
             )
         if self.declared is not None and self.observed_keys_are_public:
@@ -100,11 +159,37 @@ class Key(Section):
         if self.declared is not None:
             if not self.declared:
                 raise refusal("declared", [], "must list at least one key.")
-            seen: set[str] = set()
+            seen: set[str | tuple[str, ...]] = set()
             for key in self.declared:
+                self._fits(key)
                 if key in seen:
-                    raise refusal("declared", key, "is listed twice; list every key once.")
+                    raise refusal("declared", _plain(key), "is listed twice; list every key once.")
                 seen.add(key)
-                if any("\ud800" <= letter <= "\udfff" for letter in key):
+                if any("\ud800" <= letter <= "\udfff" for text in key for letter in text):
                     raise refusal("declared", ascii(key), "is not text: it has no form in UTF-8.")
         return self
+
+    @property
+    def _example(self) -> str:
+        return "[north, south]" if self.columns is None else "[[paris, shoes], [rome, hats]]"
+
+    def _fits(self, key: str | tuple[str, ...]) -> None:
+        """Raises unless a declared key has a value for each column."""
+        if self.columns is None:
+            if not isinstance(key, str):
+                raise refusal(
+                    "declared",
+                    _plain(key),
+                    "is a list, but column names a single column: write its values as text, or "
+                    "name several with columns: [...].",
+                )
+        elif isinstance(key, str) or len(key) != len(self.columns):
+            values = ", ".join(self.columns)
+            raise refusal(
+                "declared", _plain(key), f"must be a list of a value for each of {values}."
+            )
+
+
+def _plain(key: str | tuple[str, ...]) -> str | list[str]:
+    """A declared key as the config spells it, for messages."""
+    return key if isinstance(key, str) else list(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,32 +16,54 @@ FEWEST = 16
 PER_BLOCK = 512
 
 
+def key_text(values: Sequence[str]) -> str:
+    """Values of several key columns -> the only spelling of their key: a compact JSON array.
+
+    No two lists of values share one: what could end a value or begin the next is escaped.
+
+        >>> key_text(["paris", "shoes"]), key_text(["a", "b,c"]) == key_text(["a,b", "c"])
+        ('["paris","shoes"]', False)
+    """
+    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
+
+
 @dataclass(frozen=True)
 class Keys:
     """What releases are grouped by.
 
     Attributes:
-      column: which column holds the key; None: no grouping, one key, "".
+      columns: which columns hold the key; several make it a JSON array (``key_text``); none: no
+        grouping, one key, "".
       declared: the known keys. observed: keys are found in the data and their existence is public.
       blocks: number of groups that are stepped together, a power of two.
     """
 
-    column: str | None
+    columns: tuple[str, ...]
     declared: tuple[str, ...]
     observed: bool
     blocks: int
 
     @classmethod
     def make(
-        cls, column: str | None, declared: Sequence[str] | None, observed: bool, blocks: int | None
+        cls,
+        column: str | Sequence[str] | None,
+        declared: Sequence[str] | None,
+        observed: bool,
+        blocks: int | None,
     ) -> Keys:
         """Chooses the number of blocks: max(16, keys / 512), a power of two."""
-        known = ("",) if column is None else tuple(declared or ())
+        columns = (column,) if isinstance(column, str) else tuple(column or ())
+        known = tuple(declared or ()) if columns else ("",)
         if blocks is None:
             blocks = FEWEST
             while blocks * PER_BLOCK < len(known):
                 blocks *= 2
-        return cls(column, known, observed, blocks)
+        return cls(columns, known, observed, blocks)
+
+    @property
+    def column(self) -> str | list[str] | None:
+        """As the canonical plan has it: a name, a list of several, or None."""
+        return self.columns[0] if len(self.columns) == 1 else list(self.columns) or None
 
     @cached_property
     def ordered(self) -> tuple[bytes, ...]:

@@ -6,7 +6,7 @@ Nothing here looks at data, and nothing is private: values are a public hash of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpcore.config import durations
-from dpcore.config.event import TimeColumn
+from dpcore.config.event import Key, TimeColumn
 from dpcore.errors import ConfigError
 from dpcore.plan_config import PlanConfig
 from transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
@@ -120,13 +120,9 @@ def _batch(
     if schema.unit is not None and schema.unit not in columns:
         users = (uniforms(seed, schema.unit, rows) * USERS).astype(np.int64)
         columns[schema.unit] = pa.array([f"u{user}" for user in users.tolist()])
-    if config.key is not None and config.key.column not in columns:
-        names = config.key.declared or tuple(f"key-{i}" for i in range(10))
-        # The first keys are the busiest ones, as in life.
-        spot = (uniforms(seed, config.key.column, rows) ** 2 * len(names)).astype(np.int64)
-        columns[config.key.column] = pa.DictionaryArray.from_arrays(
-            pa.array(spot.astype(np.int32)), pa.array(names)
-        ).cast(pa.string())
+    if config.key is not None:
+        made = _keys(config.key, seed, rows)
+        columns.update({name: column for name, column in made.items() if name not in columns})
     ranges = number_ranges(config)
     for name, kind in EventSchema.from_config(config, tuple(ranges)).columns.items():
         if name in columns:
@@ -140,6 +136,24 @@ def _batch(
         else:
             columns[name] = pa.array(_values(u, *ranges.get(name, (0.0, 100.0))))
     return pa.RecordBatch.from_pydict(columns)
+
+
+def _keys(key: Key, seed: int, rows: NDArray[np.uint64]) -> dict[str, pa.Array]:
+    """The columns of the key. The first keys are the busiest ones, as in life."""
+
+    def spread(names: Sequence[str], salt: str) -> pa.Array:
+        spot = (uniforms(seed, salt, rows) ** 2 * len(names)).astype(np.int32)
+        return pa.DictionaryArray.from_arrays(pa.array(spot), pa.array(names)).cast(pa.string())
+
+    if key.declared is None:
+        found = tuple(f"key-{i}" for i in range(10))
+        return {column: spread(found, column) for column in key.names}
+    # One draw for all columns: what is made up is one of the declared combinations.
+    declared = [(one,) if isinstance(one, str) else one for one in key.declared]
+    return {
+        column: spread([values[at] for values in declared], key.names[0])
+        for at, column in enumerate(key.names)
+    }
 
 
 def _values(u: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:

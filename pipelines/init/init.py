@@ -124,6 +124,8 @@ def key(columns: Sequence[str]) -> Iterator[str]:
     yield f"# key: {{column: {column}, declared: [A, B]}}   # releases for each of these keys"
     if len(columns) > 1:
         yield f"#   other columns to group by: {', '.join(word(c) for c in columns[1:6])}"
+        pair = ", ".join(map(word, columns[:2]))
+        yield f"#   or by several: {{columns: [{pair}], declared: [[A, X], [B, Y]]}}"
 
 
 def aggregates(numbers: Sequence[str]) -> Iterator[str]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
-from pipelines.results.batch import COLUMNS, batch_of
+from pipelines.results.batch import COLUMNS, Batch, batch_of
 from pipelines.results.files import matrix
 from pipelines.results.run import Output, Run
 
@@ -120,6 +120,7 @@ def gather(
         order = {key: last.get((key, ranker.name, ranker.over)) for key in everyone}
         everyone.sort(key=lambda key: _descending(order[key]))
     if keys:
+        keys = [run.shown(key) for key in keys]
         for key in keys:
             if key not in set(everyone):
                 near = difflib.get_close_matches(key, everyone, 1)
@@ -147,6 +148,13 @@ def _chosen(run: Run, names: Sequence[str] | None) -> tuple[Output, ...]:
     return tuple(output for output in run.outputs if output.name in names)
 
 
+def _batches(run: Run, first: int = 0) -> Iterator[Batch]:
+    """Rows from a tick on, with keys as people read them."""
+    for raw in run.batches(COLUMNS, first):
+        batch = batch_of(raw)
+        yield replace(batch, keys=[run.shown(key) for key in batch.keys])
+
+
 def _descending(last: Last | None) -> float:
     return np.inf if last is None or np.isnan(last.value[0]) else -float(last.value[0])
 
@@ -160,8 +168,7 @@ def numbers(lists: pa.Array, rows: Ints, output: Output) -> Floats:
 
 def _last_values(run: Run, outputs: Sequence[Output]) -> dict[tuple[str, str, int | None], Last]:
     found: dict[tuple[str, str, int | None], Last] = {}
-    for raw in run.batches(COLUMNS, first=run.last_tick):
-        batch = batch_of(raw)
+    for batch in _batches(run, run.last_tick):
         latest = np.flatnonzero(batch.tick == run.last_tick)
         for output in outputs:
             rows = batch.rows(output, latest)
@@ -225,8 +232,7 @@ def _panels(
     number = {key: i for i, key in enumerate(drawn)}
     pieces: dict[Spot, list[tuple[Ints, Ints, Floats, Floats]]] = {}
     heats: dict[Spot, _Heat] = {}
-    for raw in run.batches(COLUMNS):
-        batch = batch_of(raw)
+    for batch in _batches(run):
         who = np.array([number.get(key, -1) for key in batch.keys], dtype=np.int64)[batch.key]
         mine = np.flatnonzero((who >= 0) & listed[batch.tick - first])
         for output in outputs:

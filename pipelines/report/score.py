@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from dpcore.config.section import nearest
 from dpcore.errors import ConfigError
+from dpcore.leaves.keys import key_text
 from pipelines.report.data import Panel, ReportData, Series
+from pipelines.results.keys import shown_key
 from pipelines.results.run import OWN, Output, Run
 
 Floats = NDArray[np.float64]
@@ -66,7 +68,7 @@ class _Columns:
     targets: tuple[str, ...]
     low: Floats
     high: Floats
-    key: str | None
+    keys: tuple[str, ...]
 
 
 def score(data: ReportData, path: Path | str) -> Holdout:
@@ -88,8 +90,8 @@ def score(data: ReportData, path: Path | str) -> Holdout:
     x = np.clip(numbers[:, :p], columns.low[:p], columns.high[:p])
     x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
     keys = None
-    if columns.key is not None:
-        keys = np.array([str(one) for one in table[columns.key].to_pylist()], dtype=object)
+    if columns.keys:
+        keys = _keys(table, columns.keys)
     shown = next((panel for panel in data.panels if panel.output.name == OWN), None)
     if shown is None:
         raise ConfigError("--name", "", f"must include {OWN} where there is held-back data.")
@@ -138,12 +140,19 @@ def _columns(run: Run) -> _Columns:
     features, targets = tuple(model["features"]), tuple(model["targets"])
     bounds = [model["ranges"][name] for name in (*features, *targets)]
     low, high = (np.array([float(pair[end]) for pair in bounds]) for end in (0, 1))
-    key = (run.plan.get("canonical") or {}).get("key")
-    return _Columns(features, targets, low, high, key)
+    return _Columns(features, targets, low, high, run.key_columns)
+
+
+def _keys(table: pa.Table, columns: Sequence[str]) -> NDArray[np.object_]:
+    """(n,) the key of each event, as a report shows it."""
+    values = zip(*(map(str, table[name].to_pylist()) for name in columns), strict=True)
+    if len(columns) == 1:
+        return np.array([one for (one,) in values], dtype=object)
+    return np.array([shown_key(key_text(several)) for several in values], dtype=object)
 
 
 def _read(path: Path, columns: _Columns) -> pa.Table:
-    wanted = [*columns.features, *columns.targets, *([columns.key] if columns.key else [])]
+    wanted = [*columns.features, *columns.targets, *columns.keys]
     readers = {
         ".csv": pyarrow.csv.read_csv,
         ".parquet": pq.read_table,

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from dpcore.errors import ConfigError
 from dpcore.pricing.band import band_of
 from pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
+from pipelines.results.keys import shown_key
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""
@@ -130,6 +131,16 @@ class Run:
     def name(self) -> str:
         """Name of the release."""
         return str(self.plan.get("name") or self._first_row["release"][0].as_py() or "")
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns of the key, by the plan; several make it a JSON array."""
+        named = (self.plan.get("canonical") or {}).get("key")
+        return (named,) if isinstance(named, str) else tuple(named or ())
+
+    def shown(self, key: str) -> str:
+        """A key as people read it."""
+        return shown_key(key) if len(self.key_columns) > 1 else key
 
     @cached_property
     def _first_row(self) -> pa.Table:

@@ -199,13 +199,13 @@ def refused(plan: Plan) -> Iterator[str]:
     end = f" or after {config.clock.end}" if config.clock.end else ""
     yield f"events before {config.clock.start}{end}"
     schema = config.schema_
-    key = None if config.key is None else config.key.column
-    needed = [name for name in (schema.time.column, key, schema.id, schema.unit) if name]
+    keys = () if config.key is None else config.key.names
+    needed = [name for name in (schema.time.column, *keys, schema.id, schema.unit) if name]
     yield f"records that cannot be read as such, or not their {' or '.join(needed)}"
     if config.schema_.arrival is not None:
         yield f"events that arrive more than {config.clock.delay} after their own time"
     if config.key is not None and config.key.declared is not None:
-        yield f"events whose {config.key.column} is not one of the declared keys"
+        yield f"events whose {', '.join(keys)} is not one of the declared keys"
     if config.schema_.id is not None:
         horizon = plan.circumstances.id_horizon
         since = "" if horizon is None else f" in the {count(horizon, 'tick')} before"

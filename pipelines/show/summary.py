@@ -150,7 +150,7 @@ def last_rows(run: Run, ticks: int, keys: int = KEYS) -> list[dict[str, Any]]:
         found.extend(batch.filter(mask).to_pylist())
     order = {(o.name, o.over): i for i, o in enumerate(run.outputs)}
     found.sort(key=lambda r: (r["key"], order.get((r["name"], r["over"]), 0), r["tick"]))
-    return found
+    return [{**row, "key": run.shown(row["key"])} for row in found]
 
 
 def first_keys(run: Run) -> list[str]:

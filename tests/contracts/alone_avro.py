@@ -53,7 +53,7 @@ def kinds(name: str) -> st.SearchStrategy[Type]:
         simple = (*TIMES, DATE, "long", "double", "string")
     elif name == "x":
         simple = (*simple, DECIMAL, _enum(name))
-    elif name in "kiuw":
+    elif name in "kliuw":
         simple = ("string", "string", "long", "bytes", _enum(name), _fixed(name), DATE)
     one = st.sampled_from(simple)
     nullable = one.map(lambda kind: ["null", kind])

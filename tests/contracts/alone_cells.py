@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from transforms.decode.schema import EventSchema, Stamp
 
-COLUMNS = ("t", "a", "k", "i", "u", "x", "w", "b", "n")
-"""time, arrival, key, id, unit; a number, a text, a boolean, and one that need only be there."""
+COLUMNS = ("t", "a", "k", "l", "i", "u", "x", "w", "b", "n")
+"""time, arrival, key, another, id, unit; a number, a text, a boolean, one that need only be there.
+"""
 
 FORMATS_OF_TIMES = (
     None,
@@ -76,7 +77,7 @@ def schemas(draw: st.DrawFn) -> EventSchema:
         arrival = Stamp(draw(st.sampled_from("aaat")), draw(formats), draw(zones), "schema.arrival")
     return EventSchema(
         Stamp("t", draw(formats), draw(zones)),
-        key=draw(st.sampled_from([None, "k", "k"])),
+        keys=draw(st.sampled_from([(), ("k",), ("k", "l"), ("l", "k", "w")])),
         id=draw(st.sampled_from([None, "i"])),
         unit=draw(st.sampled_from([None, "u"])),
         arrival=arrival,
@@ -101,6 +102,7 @@ def fitting(schema: EventSchema) -> dict[str, list[str]]:
         "t": spelled[schema.time.format],
         "a": spelled[arrival],
         "k": ["7", "north"],
+        "l": ["hats", "8"],
         "i": ["1", "2"],
         "u": ["u1"],
         "x": ["1", "2.5"],

@@ -34,6 +34,7 @@ from transforms.decode.messages import Message, MessageDecoder
 from transforms.decode.ndjson import decode_ndjson
 from transforms.decode.schema import EventSchema
 from transforms.runtime.dead_letters import rows
+from transforms.select.keys import KEY, is_key, keys_of
 
 Outcome = tuple[Any, ...]
 """Of one record: its cells, or None; and the (field, reason) of its dead letters."""
@@ -77,6 +78,10 @@ def _by_place(decoded: Iterable[Decoded]) -> dict[tuple[str, int], Outcome]:
         if events is not None:
             names = [name for name in events.schema.names if name not in ("@position", "@source")]
             columns = [_bits(events.column(name)) for name in names]
+            parts = [name for name in names if is_key(name)]
+            if len(parts) > 1:
+                names.append(KEY)
+                columns.append(_bits(keys_of(events, parts).keys))
             whole = events.schema.metadata[b"source"].decode()
             sources = [whole] * events.num_rows
             if "@source" in events.schema.names:

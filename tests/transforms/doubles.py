@@ -159,7 +159,7 @@ def random_events(n: int, plan: FakePlan, seed: int = 0, ids: bool = False) -> p
     ticks = plan.clock.ticks or 100
     times = np.sort(rng.integers(0, ticks * plan.clock.period, n)) + plan.clock.start
     names = list(plan.keys.declared) or ["x", "y", "z", "zz"]
-    keys = None if plan.keys.column is None else [names[i] for i in rng.integers(0, len(names), n)]
+    keys = None if not plan.keys.columns else [names[i] for i in rng.integers(0, len(names), n)]
     values = rng.normal(5, 4, n)
     values[rng.random(n) < 0.01] = np.nan
     return events(times, keys, values, [f"id-{i}" for i in range(n)] if ids else None)

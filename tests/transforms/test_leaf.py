@@ -42,7 +42,7 @@ def gathered(plan: FakePlan, batches: list[pa.RecordBatch]) -> dict[int, Any]:
 
 def brute(plan: FakePlan, batch: pa.RecordBatch) -> dict[tuple[int, bytes], list[int]]:
     sums: dict[tuple[int, bytes], list[int]] = defaultdict(lambda: [0, 0, 0])
-    keys = batch.column("@key").to_pylist() if plan.keys.column else [""] * batch.num_rows
+    keys = batch.column("@key").to_pylist() if plan.keys.columns else [""] * batch.num_rows
     times = batch.column("@time").cast(pa.int64()).to_pylist()
     for time, key, value in zip(times, keys, batch.column("v").to_pylist(), strict=True):
         tick = (time - plan.clock.start) // plan.clock.period

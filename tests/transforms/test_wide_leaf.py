@@ -106,7 +106,7 @@ def brute(plan: Any, batch: pa.RecordBatch) -> dict[bytes, Any]:
     n = batch.num_rows
     rows = plan.program.bound({c: batch.column(c).to_numpy() for c in plan.program.columns}, n).rows
     ticks = (batch.column("@time").view(pa.int64()).to_numpy() - START) // MINUTE
-    keys = batch.column("@key").to_pylist() if plan.keys.column else [""] * n
+    keys = batch.column("@key").to_pylist() if plan.keys.columns else [""] * n
     out: dict[bytes, Any] = {}
     for name in set(keys):
         mine = np.flatnonzero(np.array(keys) == name)

@@ -25,6 +25,7 @@ from transforms.decode.cast import (
 from transforms.decode.schema import EventSchema, Stamp
 from transforms.decode.time import to_time
 from transforms.runtime.dead_letters import dead_letters, reason_code
+from transforms.select.keys import is_key, key_roles
 from transforms.select.predicate_compiler import Kind
 
 TIME, ARRIVAL = "@time", "@arrival"
@@ -131,13 +132,13 @@ def assemble(
     refused.records("missing_time", name, _rows(times.is_null()))
     columns["@time"] = times
     for role, column, reason in (
-        ("@key", schema.key, "unreadable_key"),
+        *((role, column, "unreadable_key") for role, column in key_roles(schema.keys).items()),
         ("@id", schema.id, "unreadable_id"),
         ("@unit", schema.unit, "unreadable_unit"),
     ):
         if column is not None:
-            read = _key if role == "@key" else _identity
-            kind = KEY_TYPE if role == "@key" else pa.string()
+            read = _key if is_key(role) else _identity
+            kind = KEY_TYPE if is_key(role) else pa.string()
             with_values = partial(read, raw[column], column, schema, source, empty_is_null)
             columns[role], bad = _leniently(with_values, raw[column], kind, schema)
             refused.records(reason, column, refused.spoilt(column, bad))

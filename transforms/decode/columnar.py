@@ -147,9 +147,7 @@ def _guarded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _dictionaries(schema: EventSchema) -> list[str]:
     """Keys arrive as dictionaries, unless the column has to play another role too."""
-    if schema.key is None or schema.key in schema.columns or schema.key == schema.time.column:
-        return []
-    return [schema.key]
+    return [k for k in schema.keys if k not in schema.columns and k != schema.time.column]
 
 
 def _decode(batch: pa.RecordBatch, first: int, schema: EventSchema, source: str) -> Decoded | None:

@@ -121,7 +121,7 @@ class _Parser:
         self._names = [f"c{i}" for i in range(len(header))]
         self._wanted = {name: f"c{list(header).index(name)}" for name in schema.needed}
         self._options = {"delimiter": delimiter, "newlines_in_values": quoted_newlines}
-        texts = {schema.time.column, schema.key, schema.id, schema.unit}
+        texts = {schema.time.column, *schema.keys, schema.id, schema.unit}
         texts.add(schema.arrival.column if schema.arrival else None)
         self._types: dict[str, pa.DataType] = {
             self._wanted[name]: pa.float64()

@@ -24,6 +24,7 @@ from transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
 from transforms.runtime.dead_letters import count_by_field
 from transforms.runtime.reasons import UNREAD
 from transforms.select.filter import declared_keys
+from transforms.select.keys import folded, is_key, key_roles, keys_of
 from transforms.select.predicate import Predicate
 from transforms.select.predicate_compiler import Kind
 
@@ -98,7 +99,8 @@ class FirstLook:
         self._where = None if plan.where is None else Predicate.parse(plan.where)
         self._declared = declared_keys(plan)
         known = [] if self._declared is None else self._declared.to_pylist()
-        self._folded = {key.strip().casefold() for key in known}
+        self._several = len(schema.keys) > 1
+        self._folded = {folded(key, self._several) for key in known}
 
     def evidence(self, decoded: Decoded) -> Evidence:
         """What one batch shows."""
@@ -122,8 +124,8 @@ class FirstLook:
         counts["inside"] = counts["events"] - counts["before"] - counts["after"]
         if self._where is not None:
             counts["passed"] += _true(self._where.mask(events))
-        if self._declared is not None and self.schema.key is not None:
-            self._of_keys(events.column("@key"), counts)
+        if self._declared is not None and self.schema.keys:
+            self._of_keys(keys_of(events, self.schema.keys).keys, counts)
         for name in [*self._roles, *self.schema.columns]:
             counts["has", name] += _there(events.column(name))
 
@@ -132,8 +134,9 @@ class FirstLook:
         """Canonical column -> the user's that it is made of."""
         schema = self.schema
         arrival = None if schema.arrival is None else schema.arrival.column
-        roles = {"@key": schema.key, "@id": schema.id, "@unit": schema.unit, "@arrival": arrival}
-        return {role: column for role, column in roles.items() if column is not None}
+        roles = {"@id": schema.id, "@unit": schema.unit, "@arrival": arrival}
+        named = {role: column for role, column in roles.items() if column is not None}
+        return {**key_roles(schema.keys), **named}
 
     def _ticks(self, events: pa.RecordBatch) -> Any:
         return self.clock.tick_of(events.column("@time").view(pa.int64()).to_numpy())
@@ -147,7 +150,7 @@ class FirstLook:
             counts["nearly"] += _true(pa.array(near, pa.bool_()).take(keys.indices))
 
     def _nearly(self, name: str) -> bool:
-        return name.strip().casefold() in self._folded
+        return folded(name, self._several) in self._folded
 
     def doubts(self, seen: Evidence) -> tuple[Doubt, ...]:
         """What no record had so far, the gravest first."""
@@ -159,8 +162,9 @@ class FirstLook:
         found = [] if seen["inside"] else [Doubt("clock")]
         for role, column in self._roles.items():
             found += self._unfilled(column, role, seen)
-        if self._declared is not None and seen["has", "@key"] and not seen["declared"]:
-            found.append(Doubt("key", schema.key or ""))
+        there = all(seen["has", role] for role in key_roles(schema.keys))
+        if self._declared is not None and there and not seen["declared"]:
+            found.append(Doubt("key", ", ".join(schema.keys)))
         for name in schema.columns:
             # A column that only `where` reads may be rare, unless nothing is left without it.
             if schema.fields.get(name) != "where" or not seen["passed"]:
@@ -194,7 +198,7 @@ class FirstLook:
             return []
         if any(name[:2] == ("letter", column) for name in seen.counts):
             return [Doubt("kind", column, role)]
-        named = self.named and role != "@key"
+        named = self.named and not is_key(role)
         return [] if named else [Doubt("absent", column, role)]
 
     def tried(self, doubts: Iterable[Doubt], read: Read) -> Evidence:

@@ -94,6 +94,7 @@ def _absent(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigErr
         "where": "`where` would leave out every event",
         "schema.id": "nothing would be told from its copies",
         "key.column": "no event would count",
+        "key.columns": "no event would count",
         f"{schema.time.field}.column": "no event would count",
     }.get(field, "it would be missing throughout")
     near = difflib.get_close_matches(column, [n for n in schema.needed if n != column], 1)
@@ -173,13 +174,14 @@ def _format(schema: EventSchema, problem: str, fits: str) -> ConfigError:
 
 
 def _key(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigError:
-    near = seen["nearly"]
+    near, several = seen["nearly"], len(look.schema.keys) > 1
+    columns = "columns" if several else "column"
     hint = f" But for spaces and capitals, {near:,} would be." if near else ""
     return ConfigError(
         "key.declared",
         "...",
-        f"does not name the key (column {doubt.column}) in {of}.{hint} Correct key.declared or "
-        "key.column, or say observed_keys_are_public: true if they are. If later events have "
+        f"does not name the key ({columns} {doubt.column}) in {of}.{hint} Correct key.declared or "
+        f"key.{columns}, or say observed_keys_are_public: true if they are. If later events have "
         f"declared keys, set {look.off}.",
     )
 

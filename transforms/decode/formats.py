@@ -20,7 +20,7 @@ from transforms.decode.lines import BYTE_ORDER_MARK, LINE_BYTES, chunks
 from transforms.decode.ndjson import decode_ndjson
 from transforms.decode.schema import EventSchema
 from transforms.runtime import counters
-from transforms.runtime.dead_letters import DEAD, SOURCE, count_by_field, count_dead
+from transforms.runtime.dead_letters import DEAD, count_by_field, count_dead
 from transforms.runtime.reasons import MISSING, VALUES, counter_of
 
 Format = Literal["csv", "ndjson", "parquet", "arrow", "avro"]
@@ -28,7 +28,6 @@ FORMATS: tuple[str, ...] = get_args(Format)
 Payload = Literal["json", "ndjson", "avro", "arrow"]
 PAYLOADS: tuple[str, ...] = get_args(Payload)
 
-_CANONICAL = frozenset({"@time", "@key", "@id", "@unit", "@arrival", "@position", SOURCE})
 _SPOILT = frozenset(VALUES) - {"not_a_time"}
 
 
@@ -126,7 +125,7 @@ def _absent(events: pa.RecordBatch) -> dict[str, int]:
     return {
         name: pc.sum(pc.is_null(column, nan_is_null=True)).as_py()
         for name, column in zip(events.schema.names, events.columns, strict=True)
-        if name not in _CANONICAL
+        if not name.startswith("@")
     }
 
 

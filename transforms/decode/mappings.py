@@ -61,7 +61,7 @@ def typed_columns(
             read_times(_by_type(values), len(values), schema, name, raw, spoilt)
         if name in (schema.id, schema.unit):
             raw[name] = _texts(values, bad, spelled=True)
-        elif name == schema.key or kind == "text":
+        elif name in schema.keys or kind == "text":
             raw[name] = _texts(values, bad)
         elif kind == "number":
             raw[name] = _numbers(values, bad)

@@ -134,7 +134,7 @@ def _types(
     anything would be of one type, and so would times that play another role too.
     """
     times = {stamp.column for stamp in _stamps(schema)}
-    texts = {schema.key, schema.id, schema.unit}
+    texts = {*schema.keys, schema.id, schema.unit}
     if "any" in schema.columns.values() or len(times) < len(_stamps(schema)):
         return None
     if times & (texts | set(schema.columns)):

@@ -60,7 +60,7 @@ def read_parts(
     """
     read_times(parts, count, schema, name, raw, spoilt)
     kind: str | None = schema.columns.get(name)
-    if name in (schema.key, schema.id, schema.unit):
+    if name in (*schema.keys, schema.id, schema.unit):
         kind = "text"
     if kind is not None:
         raw[name], bad = _merged(parts, count, *_READERS[kind])

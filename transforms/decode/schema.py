@@ -89,7 +89,7 @@ class EventSchema:
 
     Attributes:
       time: when the event happened.
-      key: column to group by, or None.
+      keys: columns to group by: none, one or several.
       id: column of event ids, or None.
       unit: column that says whom an event belongs to, or None.
       arrival: when the message arrived, or None.
@@ -98,7 +98,7 @@ class EventSchema:
     """
 
     time: Stamp
-    key: str | None = None
+    keys: tuple[str, ...] = ()
     id: str | None = None
     unit: str | None = None
     arrival: Stamp | None = None
@@ -108,7 +108,7 @@ class EventSchema:
     @cached_property
     def needed(self) -> tuple[str, ...]:
         """Columns to read, each once, in a fixed order."""
-        roles = [self.time.column, self.key, self.id, self.unit]
+        roles = [self.time.column, *self.keys, self.id, self.unit]
         roles.append(self.arrival.column if self.arrival else None)
         return tuple(dict.fromkeys([*(name for name in roles if name is not None), *self.columns]))
 
@@ -119,9 +119,9 @@ class EventSchema:
 
     def field_of(self, column: str) -> str:
         """The setting that names a column."""
-        roles = {
+        roles: dict[str | None, str] = {
             self.time.column: f"{self.time.field}.column",
-            self.key: "key.column",
+            **dict.fromkeys(self.keys, "key.column" if len(self.keys) == 1 else "key.columns"),
             self.id: "schema.id",
             self.unit: "schema.unit",
         }
@@ -160,7 +160,7 @@ class EventSchema:
         cls,
         time: Stamp,
         *,
-        key: str | None = None,
+        key: str | Sequence[str] | None = None,
         id: str | None = None,
         unit: str | None = None,
         arrival: Stamp | None = None,
@@ -171,6 +171,7 @@ class EventSchema:
         """Plain values -> schema; the predicate says how its columns are read.
 
         Args:
+          key: the column to group by, or several.
           named: column among ``numbers`` -> the setting that names it; aggregates without it.
 
         Raises:
@@ -188,7 +189,8 @@ class EventSchema:
                         f"reads the column {column} as {kind}, but it is read as a number "
                         "elsewhere; compare it with numbers.",
                     )
-        return cls(time, key, id, unit, arrival, columns, fields)
+        keys = (key,) if isinstance(key, str) else tuple(key or ())
+        return cls(time, keys, id, unit, arrival, columns, fields)
 
     @classmethod
     def from_config(cls, config: Any, numbers: Iterable[str]) -> EventSchema:
@@ -197,7 +199,7 @@ class EventSchema:
         arrival = schema.arrival
         return cls.build(
             Stamp(schema.time.column, schema.time.format, schema.time.zone or "UTC"),
-            key=config.key.column if config.key is not None else None,
+            key=config.key.names if config.key is not None else None,
             id=schema.id,
             unit=schema.unit,
             arrival=None

@@ -46,7 +46,7 @@ class KeyIndex:
             self.blocks = np.repeat(np.arange(keys.blocks), [len(block) for block in held])
             self.rows = np.concatenate([np.arange(len(block)) for block in held])
         self._place = {name: index for index, name in enumerate(self.names)}
-        self._only = keys.column is None
+        self._only = not keys.columns
 
     def of(self, batch: pa.RecordBatch) -> Ints | None:
         """(n,) global row of each event's key; None where there is a single key."""

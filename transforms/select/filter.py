@@ -19,6 +19,7 @@ from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
 from transforms.runtime import counters
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters, reason_code
+from transforms.select.keys import KEY, keys_of
 from transforms.select.predicate import Predicate
 
 BEFORE_START = reason_code("before_start")
@@ -61,9 +62,12 @@ class Assign:
     def __init__(self, plan: Any, keep: Iterable[str]) -> None:
         self._clock: Clock = plan.clock
         self._where = None if plan.where is None else Predicate.parse(plan.where)
-        self._column: str | None = plan.keys.column
+        self._columns: tuple[str, ...] = plan.keys.columns
+        self._refused = ["", *self._columns]
+        if len(self._columns) > 1:
+            self._refused.append(", ".join(self._columns))
         self._declared = declared_keys(plan)
-        names = [*(["@key"] if self._column is not None else []), SOURCE, "@position", *keep]
+        names = [*([KEY] if self._columns else []), SOURCE, "@position", *keep]
         self._keep = tuple(dict.fromkeys(names))
 
     def __call__(self, batch: pa.RecordBatch) -> Assigned:
@@ -85,10 +89,12 @@ class Assign:
             batch = batch.filter(self._where.mask(batch))
         filtered = given - batch.num_rows
         reasons, ticks = self._ticks(batch)
-        keys = self._keys(batch, reasons)
-        columns = {name: batch.column(name) for name in self._keep if name in batch.schema.names}
-        if keys is not None:
-            columns["@key"] = keys
+        keys, fields = self._keys(batch, reasons)
+        columns = {
+            name: keys if name == KEY else batch.column(name)
+            for name in self._keep
+            if name == KEY or name in batch.schema.names
+        }
         columns["@tick"] = pa.array(ticks)
         events = pa.RecordBatch.from_arrays(
             list(columns.values()), names=list(columns), metadata=batch.schema.metadata
@@ -101,15 +107,13 @@ class Assign:
         return Assigned(
             _compact(events.filter(pa.array(kept))),
             dead_letters(
-                _source(batch, gone), positions, reasons[gone], self._fields(reasons[gone])
+                _source(batch, gone),
+                positions,
+                reasons[gone],
+                pa.DictionaryArray.from_arrays(pa.array(fields[gone]), pa.array(self._refused)),
             ),
             filtered,
         )
-
-    def _fields(self, reasons: NDArray[np.int8]) -> pa.DictionaryArray:
-        """Which column the reasons speak of: that of unknown keys."""
-        unknown = pa.array((reasons == UNKNOWN_KEY).astype(np.int32))
-        return pa.DictionaryArray.from_arrays(unknown, pa.array(["", self._column or ""]))
 
     def _ticks(self, batch: pa.RecordBatch) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
         times = batch.column("@time").view(pa.int64()).to_numpy()
@@ -125,13 +129,18 @@ class Assign:
             reasons[late & (reasons == _KEPT)] = LATE
         return reasons, ticks
 
-    def _keys(self, batch: pa.RecordBatch, reasons: NDArray[np.int8]) -> Any:
-        """The keys as a dictionary column (None without a key column); marks unknown ones."""
-        if self._column is None:
-            return None
-        keys = batch.column("@key")
-        if not pa.types.is_dictionary(keys.type):
-            keys = keys.dictionary_encode()
+    def _keys(
+        self, batch: pa.RecordBatch, reasons: NDArray[np.int8]
+    ) -> tuple[Any, NDArray[np.int32]]:
+        """The keys as a dictionary column (None without a key column); marks unknown ones.
+
+        Also which of ``_refused`` the reasons speak of: the first column without a value; all of
+        them where it is their combination that is not known.
+        """
+        fields = np.zeros(batch.num_rows, dtype=np.int32)
+        if not self._columns:
+            return None, fields
+        keys, missing = keys_of(batch, self._columns)
         # One slot more than there are keys: where null keys point to.
         names = keys.dictionary
         null = len(names)
@@ -142,8 +151,11 @@ class Assign:
             known[:null] = found.to_numpy(zero_copy_only=False)
         if not known[:null].all() or keys.null_count:
             slots = pc.fill_null(keys.indices, null).to_numpy()
-            reasons[~known[slots] & (reasons == _KEPT)] = UNKNOWN_KEY
-        return keys
+            unknown = ~known[slots] & (reasons == _KEPT)
+            reasons[unknown] = UNKNOWN_KEY
+            named = np.where(missing < 0, len(self._refused) - 1, missing + 1)
+            fields[unknown] = named[unknown]
+        return keys, fields
 
 
 def _source(batch: pa.RecordBatch, rows: NDArray[np.bool_]) -> Any:

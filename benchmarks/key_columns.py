@@ -1,0 +1,96 @@
+"""What does a second key column cost, from bytes to the row of a key?
+
+    python -m benchmarks.key_columns
+
+Decode, the filter and the look-up of keys, one thread, best of five; seconds of this process. The
+same events each time, with a key of one column of 64 values, of one column of 4,096, and of two of
+64 that make as many combinations. Writes benchmarks/results/key_columns.csv. Half a minute.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from benchmarks.decode_speed import DAY, START, PublicPlan, seconds
+from dpcore.leaves.clock import Clock
+from dpcore.leaves.keys import Keys, key_text
+from transforms.decode.formats import decode_bytes
+from transforms.decode.schema import EventSchema, Stamp
+from transforms.leaves.sums import KeyIndex
+from transforms.select.filter import Assign
+
+RESULTS = Path(__file__).parent / "results"
+EVENTS = 1_000_000
+NAMES = [f"name-{i:02d}" for i in range(64)]
+PAIRS = [(one, two) for one in NAMES for two in NAMES]
+CASES: dict[str, tuple[tuple[str, ...], list[str]]] = {
+    "one column, 64 keys": (("city",), NAMES),
+    "one column, 4,096 keys": (("both",), ["-".join(pair) for pair in PAIRS]),
+    "two columns, 4,096 keys": (("city", "product"), [key_text(pair) for pair in PAIRS]),
+}
+
+
+def table(n: int) -> pa.Table:
+    """Events in order of time, over 100 days."""
+    rng = np.random.default_rng(11)
+    times = START + np.sort(rng.integers(0, 100 * DAY, n)).astype("timedelta64[us]")
+    pair = pa.array(rng.integers(0, len(PAIRS), n))
+    columns = {
+        "city": pa.array([one for one, _ in PAIRS]).take(pair),
+        "product": pa.array([two for _, two in PAIRS]).take(pair),
+        "both": pa.array(CASES["one column, 4,096 keys"][1]).take(pair),
+        "dollars": pa.array(np.round(rng.random(n) * 200, 2)),
+    }
+    return pa.table({"time": pa.array(times).cast(pa.timestamp("us", "UTC")), **columns})
+
+
+def looked_up(data: bytes, form: str, columns: tuple[str, ...], keys: list[str]) -> int:
+    """Bytes -> rows of keys; how many events have one."""
+    schema = EventSchema.build(Stamp("time"), key=columns, numbers=["dollars"])
+    start = int(START.astype(np.int64))
+    known = Keys.make(columns, keys, False, None)
+    plan = PublicPlan(Clock(start, DAY, start + 100 * DAY), known, None)
+    assign, index, count = Assign(plan, ("dollars",)), KeyIndex(known), 0
+    for events, _ in decode_bytes(data, form, schema, "benchmark"):
+        assert events is not None
+        rows = index.of(assign(events).events)
+        assert rows is not None
+        count += len(rows)
+    return count
+
+
+def main() -> None:
+    """Measures and writes the table."""
+    events = table(EVENTS)
+    parquet, comma = io.BytesIO(), io.BytesIO()
+    pq.write_table(events, parquet, row_group_size=2**18)
+    spelled = pa.compute.strftime(events["time"], "%Y-%m-%dT%H:%M:%SZ")
+    pa.csv.write_csv(events.set_column(0, "time", spelled), comma)
+    with open(RESULTS / "key_columns.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["format", "key", "events_per_s", "of_one_column_of_64"])
+        for form, data in (("parquet", parquet.getvalue()), ("csv", comma.getvalue())):
+            usual = 0.0
+            for name, (columns, keys) in CASES.items():
+                assert looked_up(data, form, columns, keys) == EVENTS
+                took = seconds(
+                    lambda form=form, data=data, columns=columns, keys=keys: looked_up(
+                        data, form, columns, keys
+                    ),
+                    5,
+                ).cpu
+                usual = usual or took
+                row = [form, name, round(EVENTS / took), f"{usual / took:.2f}"]
+                writer.writerow(row)
+                print(*row, sep="\t", flush=True)
+
+
+if __name__ == "__main__":
+    main()
