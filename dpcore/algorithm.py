@@ -113,3 +113,7 @@ class Algorithm(Protocol):
 
     def warnings(self, program: Program) -> Iterator[str]:
         """What a reader should know before running it."""
+
+    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+        """What the events that are expected cannot carry: noise beyond all that they may add up to.
+        Nothing where ``terms.events`` is None."""

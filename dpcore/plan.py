@@ -384,6 +384,7 @@ def warnings_for(
         is_public = "is public" if config.model is None else "is not covered by the promise"
         found.append(f"Under replace_one the number of events per key and tick {is_public}.")
     found.extend(config.algorithm.warnings(program))
+    found.extend(config.algorithm.doubts(program, config.terms()))
     if horizon is None and promise.window is None:
         found.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
     return tuple(found)

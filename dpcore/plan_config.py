@@ -16,6 +16,7 @@ from dpcore.aggregates.config import AnyAggregate
 from dpcore.algorithm import Algorithm
 from dpcore.config import yaml
 from dpcore.config.event import Key, Schema, TimeColumn
+from dpcore.config.expect import Expect
 from dpcore.config.promise import ClockConfig, Privacy
 from dpcore.config.section import Says, Section, refusal, validate
 from dpcore.models.config import AnyModel
@@ -128,6 +129,11 @@ class PlanConfig(Section):
         description="What is promised.",
         examples=["{epsilon: 1.0, delta: 1e-6, protect_for: 365d}"],
     )
+    expect: Expect | None = Field(
+        default=None,
+        description="Sizes that you expect, public: rules that need one take it, and warnings.",
+        examples=["{events: 2000}"],
+    )
     aggregates: dict[str, AnyAggregate] = Field(
         default_factory=dict,
         description="What is released: output name, then one aggregate.",
@@ -230,7 +236,14 @@ class PlanConfig(Section):
     @property
     def algorithm(self) -> Algorithm:
         """The section that is planned."""
-        return AggregatesAlgorithm(self.aggregates) if self.model is None else self.model
+        if self.model is not None:
+            return self.model
+        return AggregatesAlgorithm(self.aggregates, self.events)
+
+    @property
+    def events(self) -> float | None:
+        """Events that a key is expected to have in a tick."""
+        return None if self.expect is None else float(self.expect.events)
 
     def terms(self) -> Terms:
         """What every algorithm is told besides its own section.
@@ -252,6 +265,7 @@ class PlanConfig(Section):
             continual_sum=mechanism.continual_sum,
             noise=mechanism.noise,
             options=tuple(sorted(fixed.items())),
+            events=self.events,
         )
 
     def to_dict(self) -> dict[str, Any]:

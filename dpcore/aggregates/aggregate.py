@@ -6,6 +6,7 @@ its other fields, says in words what it is, and makes the ``Output`` that runs.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
@@ -90,6 +91,11 @@ class Aggregate(Section):
     def centred(self) -> tuple[str, float, float] | None:
         """(column, low, high) whose middle is taken off before it is summed; None: nothing."""
         return None
+
+    def reach(self, events: float) -> float:
+        """How large a value, or how far apart two, that many events of the span can make; infinite
+        where nobody says."""
+        return math.inf
 
     @abstractmethod
     def output(self, name: str, layout: Layout) -> Output:

@@ -14,6 +14,7 @@ from dpcore.arrays import Ints
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
 from dpcore.program import OutputInfo, Program
+from dpcore.words import number
 
 EVENTS = 1000
 """Events for which the error of a mean or variance is shown: it depends on their number."""
@@ -25,9 +26,11 @@ class AggregatesAlgorithm:
 
     Attributes:
       aggregates: output name -> what it is.
+      events: that a key is expected to have in a tick; None: nobody said.
     """
 
     aggregates: Mapping[str, Aggregate]
+    events: float | None = None
 
     name: ClassVar[str] = "aggregates"
     grows: ClassVar[bool] = False
@@ -52,10 +55,12 @@ class AggregatesAlgorithm:
         return Shown(what, unit=what)
 
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
-        """See Algorithm; means and variances at EVENTS events."""
-        if self.aggregates[info.name].averages:
+        """See Algorithm; means and variances at EVENTS events, or at those that are expected."""
+        if not self.aggregates[info.name].averages:
+            return Error(info.stddev_worst)
+        if self.events is None:
             return Error(info.stddev_worst / EVENTS, "*")
-        return Error(info.stddev_worst)
+        return Error(info.stddev_worst / (self.events * (info.over or int(ticks[-1]) + 1)), "*")
 
     def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         """See Algorithm."""
@@ -67,10 +72,17 @@ class AggregatesAlgorithm:
             "The worst error of any tick, from noise alone: values that the clip moves are not in "
             "it."
         )
-        if any(one.averages for one in self.aggregates.values()):
+        if not any(one.averages for one in self.aggregates.values()):
+            return
+        if self.events is None:
             yield (
                 f"* at {EVENTS:,} events in the span; with n events it is {EVENTS:,} / n times "
-                "this."
+                "this. expect.events says how many a key has in a tick."
+            )
+        else:
+            yield (
+                f"* at {number(self.events)} events a tick, as expected, over the whole span; with "
+                "a share of them it is as much larger."
             )
 
     def refused(self) -> Iterator[str]:
@@ -81,3 +93,23 @@ class AggregatesAlgorithm:
     def warnings(self, program: Program) -> Iterator[str]:
         """See Algorithm."""
         return iter(())
+
+    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+        """See Algorithm. A sum since the start of a clock without end outgrows any noise."""
+        if terms.events is None:
+            return
+        for info in program.describe(terms.ticks()):
+            span = info.over or terms.horizon
+            if span is None:
+                continue
+            events, aggregate = terms.events * span, self.aggregates[info.name]
+            noise = info.stddev_worst / (events if aggregate.averages else 1)
+            reach = aggregate.reach(events)
+            if noise > reach:
+                over = f"over {info.over}" if info.over else "since the start"
+                yield (
+                    f"{info.name}, {over}, is noise: its standard deviation is {number(noise)}, "
+                    f"and {number(terms.events)} events a tick (expect.events) can make no more "
+                    f"than {number(reach)} of it. Ask for fewer outputs, longer ticks or spans, "
+                    "coarser keys, or a larger epsilon."
+                )

@@ -27,6 +27,10 @@ class Count(Aggregate):
         """None."""
         return None
 
+    def reach(self, events: float) -> float:
+        """See Aggregate."""
+        return events
+
     def output(self, name: str, layout: Layout) -> Output:
         """See Aggregate."""
         return CountOutput(name, None, self.overs, self.weight, layout.count())

@@ -63,6 +63,10 @@ class Histogram(Aggregate):
             raise refusal("edges", list(self.edges), "must rise strictly from left to right.")
         return self
 
+    def reach(self, events: float) -> float:
+        """See Aggregate."""
+        return events
+
     def output(self, name: str, layout: Layout) -> Output:
         """See Aggregate."""
         bins = layout.bins(self.histogram, self.bounds)

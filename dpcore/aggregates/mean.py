@@ -34,6 +34,10 @@ class Mean(Clipped):
         """Its column and clip."""
         return self.mean, *self.bounds
 
+    def reach(self, events: float) -> float:
+        """See Aggregate."""
+        return self.bounds[1] - self.bounds[0]
+
     def output(self, name: str, layout: Layout) -> Output:
         """See Aggregate."""
         low, high = self.bounds

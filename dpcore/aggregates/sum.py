@@ -28,6 +28,10 @@ class Sum(Clipped):
         """What is summed."""
         return self.sum
 
+    def reach(self, events: float) -> float:
+        """See Aggregate."""
+        return events * max(map(abs, self.bounds))
+
     def output(self, name: str, layout: Layout) -> Output:
         """See Aggregate."""
         low, high = self.bounds

@@ -35,6 +35,10 @@ class Variance(Clipped):
         """Its column and clip."""
         return self.variance, *self.bounds
 
+    def reach(self, events: float) -> float:
+        """See Aggregate."""
+        return ((self.bounds[1] - self.bounds[0]) / 2) ** 2
+
     def output(self, name: str, layout: Layout) -> Output:
         """See Aggregate."""
         low, high = self.bounds

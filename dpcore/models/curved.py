@@ -13,9 +13,14 @@ from pydantic import (
     model_validator,
 )
 
+from dpcore.config.limits import NEAREST
 from dpcore.config.numbers import Numbers, Positive
 from dpcore.config.section import Section, refusal
 from dpcore.models.model import Model
+from dpcore.pricing.terms import Terms
+
+PULL = 10
+"""Events that weigh as much as the curvature of a tick, where none is given."""
 
 
 def default_gradient_clip(dimension: int) -> float:
@@ -38,11 +43,12 @@ class GradientClip(Section):
 class Curved(Model):
     """A model whose every tick adds a public curvature, which pulls to a centre."""
 
-    curvature: Positive = Field(
-        default=1.0,
+    curvature: Positive | None = Field(
+        default=None,
         description="mu: weight of the public (mu/2) |x - centre|^2 that every tick adds, empty "
         "ones too. About a tenth of the events that a key has in a tick: with much less a model "
-        "swings and follows the noise, with much more it hardly leaves the centre.",
+        "swings and follows the noise, with much more it hardly leaves the centre. Without it: a "
+        "tenth of expect.events, or 1.",
         examples=[1.0],
     )
     centre: Numbers | None = Field(
@@ -51,6 +57,12 @@ class Curved(Model):
         "units, a number a coefficient; 0 without it.",
         examples=[[0.5, 0.0]],
     )
+
+    def mu(self, terms: Terms) -> float:
+        """The curvature; without one that of the events that are expected."""
+        if self.curvature is not None:
+            return float(self.curvature)
+        return 1.0 if terms.events is None else max(NEAREST, terms.events / PULL)
 
     @property
     def middle(self) -> tuple[float, ...]:

@@ -252,6 +252,10 @@ class Model(Section):
         if self.bad == "none":
             yield "an event with a missing or non-finite number counts as none"
 
+    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+        """See Algorithm."""
+        return iter(())
+
     def warnings(self, program: Program) -> Iterator[str]:
         """See Algorithm."""
         if parse_loss(self.loss_spec).labels:

@@ -31,6 +31,7 @@ class Terms:
       may_vanish: whether another payload may filter an event out, or make it late.
       continual_sum: the mechanism for running sums that the user named. noise: the one named.
       options: what else the user fixed of the mechanism (buffers, gamma), passed to ``calibrated``.
+      events: that a key is expected to have in a tick; None: nobody said. No bound follows from it.
     """
 
     epsilon: float
@@ -43,6 +44,7 @@ class Terms:
     continual_sum: str | None = None
     noise: str | None = None
     options: tuple[tuple[str, Any], ...] = ()
+    events: float | None = None
 
     @property
     def horizon(self) -> int | None:

@@ -65,7 +65,7 @@ class ErmModel(RefittedModel):
         """
         refuse_sums(terms, self.name)
         problem = self.problem(terms)
-        every = rule_of(self.every, problem, terms.epsilon)
+        every = rule_of(self.every, problem, terms.epsilon, terms.events or 1.0)
         return self.choose(
             terms,
             problem,

@@ -71,8 +71,10 @@ def fraction(schedule: Schedule) -> float:
     return math.sqrt(share) if schedule.budget.kind == "gdp" else share
 
 
-def rule_of(every: int | str | None, problem: Problem, epsilon: float) -> Callable[[int], int]:
-    """Ticks over which the budget is spread -> tau.
+def rule_of(
+    every: int | str | None, problem: Problem, epsilon: float, events: float = 1.0
+) -> Callable[[int], int]:
+    """Ticks over which the budget is spread -> tau. events: that a key is expected to have in one.
 
     Raises:
       ConfigError: no such rule, or one that the problem does not suit.
@@ -86,10 +88,10 @@ def rule_of(every: int | str | None, problem: Problem, epsilon: float) -> Callab
     size = round_up(problem.set.farthest(np.zeros(problem.dimension)))
     d, lipschitz = problem.dimension, problem.lipschitz
     if rule == "convex":
-        return lambda ticks: tau.convex(ticks, d, epsilon)
+        return lambda ticks: tau.convex(ticks, d, epsilon, events)
     if rule == "strongly_convex":
         return lambda ticks: tau.strongly_convex(
-            ticks, d, epsilon, lipschitz, problem.curvature, size
+            ticks, d, epsilon, lipschitz, problem.curvature, size, events
         )
     if rule == "frank_wolfe":
         width = round_up(problem.set.gaussian_width())

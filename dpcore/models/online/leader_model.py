@@ -11,6 +11,7 @@ from dpcore.models.fields import ALGORITHM
 from dpcore.models.online.follow_the_leader import FollowTheLeader
 from dpcore.models.online.learner_section import LearnerModel
 from dpcore.models.online.rule import Rule
+from dpcore.pricing.terms import Terms
 
 
 class LeaderModel(LearnerModel):
@@ -27,6 +28,6 @@ class LeaderModel(LearnerModel):
     )
     source: ClassVar[str] = "Lou & Cheung 2020 (WDP-COCOP), corrected"
 
-    def rule(self, convex_set: ConvexSet) -> Rule:
+    def rule(self, convex_set: ConvexSet, terms: Terms) -> Rule:
         """See LearnerModel."""
-        return FollowTheLeader(convex_set, float(self.curvature), self.middle, self.own_curvature)
+        return FollowTheLeader(convex_set, self.mu(terms), self.middle, self.own_curvature)

@@ -24,6 +24,7 @@ from dpcore.pricing.best import Offer, best_sum
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
 from dpcore.program import Program
+from dpcore.words import number
 
 
 class LearnerModel(GradientModel):
@@ -42,7 +43,7 @@ class LearnerModel(GradientModel):
     )
 
     @abstractmethod
-    def rule(self, convex_set: ConvexSet) -> Rule:
+    def rule(self, convex_set: ConvexSet, terms: Terms) -> Rule:
         """What follows from the sum.
 
         Raises:
@@ -64,7 +65,7 @@ class LearnerModel(GradientModel):
             len(self.features),
             self.intercept,
         )
-        rule = self.rule(parse_set(self.set, gradients.parameters))
+        rule = self.rule(parse_set(self.set, gradients.parameters), terms)
         gradients.lattice.check_capacity(gradients.clip, self.cap, "model.cap")
         ticks = terms.ticks()
 
@@ -82,11 +83,11 @@ class LearnerModel(GradientModel):
         """Whether a running loss is among what is released."""
         return isinstance(program, Learner) and program.gradients.loss_bound is not None
 
-    def curvature_words(self) -> str:
+    def curvature_words(self, curvature: float) -> str:
         """The public regulariser, or that there is none."""
         if self.own_curvature:
-            return f"{self.curvature:g}, the loss's own: nothing is added"
-        return super().curvature_words()
+            return f"{curvature:g}, the loss's own: nothing is added"
+        return super().curvature_words(curvature)
 
     def notes(self, program: Program) -> Iterator[str]:
         """See Algorithm."""
@@ -95,6 +96,20 @@ class LearnerModel(GradientModel):
             yield (
                 f"The loss is in scaled units, that of an event at most {self.clip.loss:g}; its "
                 "noise is that of the total, per tick it is divided by the number of ticks."
+            )
+
+    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+        """See Algorithm: noise of the gradients beyond all gradients that are expected."""
+        if terms.events is None or terms.horizon is None or not isinstance(program, Learner):
+            return
+        last = np.array([terms.horizon - 1])
+        noise = math.sqrt(self.dimension) * float(program.gradient_stddev(last)[0])
+        most = float(self.clip.gradient) * terms.events * terms.horizon
+        if noise > most:
+            yield (
+                f"Models are noise: it adds a gradient of length {number(noise)} to a sum that "
+                f"{number(terms.events)} events a tick (expect.events) bring to {number(most)} at "
+                "most. Take fewer features, longer ticks, coarser keys, or a larger epsilon."
             )
 
     def warnings(self, program: Program) -> Iterator[str]:

@@ -30,9 +30,9 @@ class PftalModel(LearnerModel):
     )
     source: ClassVar[str] = "Thakurta & Smith 2013"
 
-    def rule(self, convex_set: ConvexSet) -> Rule:
+    def rule(self, convex_set: ConvexSet, terms: Terms) -> Rule:
         """See LearnerModel."""
-        return FollowTheLeader(convex_set, float(self.curvature), self.middle, self.own_curvature)
+        return FollowTheLeader(convex_set, self.mu(terms), self.middle, self.own_curvature)
 
     def compile(self, terms: Terms) -> tuple[Learner, tuple[Alternative, ...]]:
         """As every learner, over the tree."""

@@ -69,6 +69,11 @@ class Pocg:
         return NAME
 
     @property
+    def curvature(self) -> float:
+        """mu, which every tick adds."""
+        return self.descent.curvature
+
+    @property
     def regret(self) -> str:
         """What is known about its regret, for people."""
         return (

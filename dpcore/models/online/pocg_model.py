@@ -56,7 +56,7 @@ class PocgModel(GradientModel):
             )
         descent = ImplicitDescent(
             set=parse_set(self.set, self.dimension),
-            curvature=float(self.curvature),
+            curvature=self.mu(terms),
             centre=self.middle,
             loss=parse_loss(self.loss),
             gradient_bound=float(self.clip.gradient),

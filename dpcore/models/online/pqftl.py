@@ -101,6 +101,11 @@ class Pqftl:
         return NAME
 
     @property
+    def curvature(self) -> float:
+        """mu, which every tick adds."""
+        return self.rule.curvature
+
+    @property
     def regret(self) -> str:
         """What is known about its regret, for people."""
         return (

@@ -45,7 +45,7 @@ class PqftlModel(OnlineModel):
         terms = replace(terms, continual_sum=named)
         check_named(terms)
         scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
-        rule = RidgeLeader(parse_set(self.set, self.dimension), float(self.curvature), self.middle)
+        rule = RidgeLeader(parse_set(self.set, self.dimension), self.mu(terms), self.middle)
         reach, ticks = math.sqrt(self.dimension) * (1 + 2.0**-30), terms.ticks()
 
         def build(mechanism: ContinualSum) -> Offer[Pqftl]:

@@ -85,6 +85,11 @@ class Learner:
         return tuple(dict.fromkeys(self.scaling.columns))
 
     @property
+    def curvature(self) -> float:
+        """mu, which every tick adds."""
+        return self.rule.curvature
+
+    @property
     def regret(self) -> str:
         """What is known about its regret, for people."""
         return self.rule.regret

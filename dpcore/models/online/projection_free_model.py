@@ -14,6 +14,7 @@ from dpcore.models.model import RADIUS
 from dpcore.models.online.conditional_gradient import ConditionalGradient
 from dpcore.models.online.learner_section import LearnerModel
 from dpcore.models.online.rule import Rule
+from dpcore.pricing.terms import Terms
 from dpcore.program import Program
 
 
@@ -43,10 +44,10 @@ class ProjectionFreeModel(LearnerModel):
     )
     source: ClassVar[str] = "Lou & Cheung 2020 (WDP-COCOL), corrected; Garber & Hazan 2016"
 
-    def rule(self, convex_set: ConvexSet) -> Rule:
+    def rule(self, convex_set: ConvexSet, terms: Terms) -> Rule:
         """See LearnerModel."""
         return ConditionalGradient(
-            convex_set, float(self.curvature), self.middle, self.own_curvature, self.step
+            convex_set, self.mu(terms), self.middle, self.own_curvature, self.step
         )
 
     def step_facts(self) -> Iterator[tuple[str, str]]:

@@ -58,6 +58,10 @@ class Regretful(Protocol):
     def regret(self) -> str:
         """What is known about its regret, for people."""
 
+    @property
+    def curvature(self) -> float:
+        """mu, which every tick adds."""
+
 
 class OnlineModel(Curved):
     """A model that is played before its tick's events are seen."""
@@ -84,13 +88,14 @@ class OnlineModel(Curved):
 
     def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
         """Curvature and regret."""
-        yield "curvature", self.curvature_words()
+        known = program if isinstance(program, Regretful) else None
+        yield "curvature", "-" if known is None else self.curvature_words(known.curvature)
         yield from self.step_facts()
-        yield "regret", program.regret if isinstance(program, Regretful) else "-"
+        yield "regret", "-" if known is None else known.regret
 
-    def curvature_words(self) -> str:
+    def curvature_words(self, curvature: float) -> str:
         """The public regulariser."""
-        return centre_words(self.curvature, self.centre)
+        return centre_words(curvature, self.centre)
 
     def step_facts(self) -> Iterator[tuple[str, str]]:
         """How a step is made, where there is a choice."""

@@ -27,7 +27,7 @@ def dimension_for(
     beta = 0.05. Widths are rounded up to 24 bits, so that a library's last bits do not show.
 
     Args:
-      horizon: T, number of events; a plan takes its ticks.
+      horizon: T, number of events; a plan that expects no number of them takes its ticks.
 
     Source: Kasiviswanathan, Nissim, Jin (2017), Algorithm 3, step 1, whose constant is not given;
       Gordon (1988), Theorem 5.1 there.

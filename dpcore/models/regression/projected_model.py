@@ -15,7 +15,7 @@ from dpcore.continual.base import ContinualSum
 from dpcore.errors import ConfigError
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.geometry.spec import InputsSpec
-from dpcore.models.fields import ALGORITHM, MOST_COEFFICIENTS, OverSpan, Tolerance
+from dpcore.models.fields import ALGORITHM, MOST, MOST_COEFFICIENTS, OverSpan, Tolerance
 from dpcore.models.moments import Moments
 from dpcore.models.regression.dimension import dimension_for
 from dpcore.models.regression.incremental import Incremental
@@ -181,9 +181,11 @@ class ProjectedModel(MomentsModel):
                 "is needed where the clock has no end: the rule that chooses it grows with the "
                 "ticks.",
             )
-        factor = float(self.projection.constant)
-        m = dimension_for(inputs, convex_set, ticks, factor)
-        return m, f"The rule with constant {factor:g} asks for {m:,} dimensions at {ticks:,} ticks"
+        factor, size, of = float(self.projection.constant), ticks, "ticks"
+        if terms.events is not None:
+            size, of = max(1, math.ceil(min(terms.events * ticks, MOST))), "events (expect.events)"
+        m = dimension_for(inputs, convex_set, size, factor)
+        return m, f"The rule with constant {factor:g} asks for {m:,} dimensions at {size:,} {of}"
 
     def _unprojected(
         self, terms: Terms, convex_set: ConvexSet, reach: float, why: str

@@ -22,7 +22,9 @@ from dpcore.models.model import Model
 from dpcore.models.moments import Moments
 from dpcore.models.regression.price import SLACK
 from dpcore.models.words import OWN_UNITS
+from dpcore.pricing.terms import Terms
 from dpcore.program import OutputInfo, Program
+from dpcore.words import number
 
 EVENTS = 10_000
 """Events in the span at which the error of a model is predicted."""
@@ -157,6 +159,24 @@ class MomentsModel(Model):
             worst = float(np.max(program.stddev(ticks)))
             return Error(3 * worst / EVENTS if math.isfinite(worst) else math.nan, "*")
         return super().expected_error(info, program, ticks)
+
+    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+        """See Algorithm: a model that its noise takes across its set, by ``expected_error``."""
+        over = getattr(self, "over", None)
+        span = over if isinstance(over, int) else terms.horizon
+        if terms.events is None or span is None or not isinstance(program, Banded):
+            return
+        convex_set = self.projectable_set()
+        reach = convex_set.farthest(np.zeros(convex_set.dimension))
+        worst = float(np.max(program.stddev(terms.ticks())))
+        noise = math.sqrt(self.dimension) * 3 * worst / (terms.events * span)
+        if noise > reach:
+            yield (
+                f"A model is noise within its set: {number(terms.events)} events a tick "
+                f"(expect.events) leave a standard deviation of {number(noise)} in it at best, and "
+                f"the set reaches to {number(reach)}. Take fewer features, a smaller "
+                "clip.features, longer ticks or spans, coarser keys, or a larger epsilon."
+            )
 
     def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
         """How models are solved for, and what is kept."""
