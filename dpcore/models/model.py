@@ -45,8 +45,6 @@ class Model(Section):
       noises: which noises it can use. reading: how its pictures are to be read.
       outputs: name of each release -> how it is shown.
       told: what the table of releases tells the noise of.
-      bad: what becomes of an event with a missing or non-finite number: "middle", it counts as the
-        middle of its range; "none", the event counts as none.
     """
 
     algorithm: str = Field(
@@ -89,7 +87,6 @@ class Model(Section):
     reading: ClassVar[Reading]
     outputs: ClassVar[Mapping[str, Shown]]
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "loss"})
-    bad: ClassVar[str] = "middle"
     grows: ClassVar[bool] = False
 
     @classmethod
@@ -241,16 +238,14 @@ class Model(Section):
         """See Algorithm."""
         for name in self.columns[:SHOWN] if len(self.columns) > 2 * SHOWN else self.columns:
             low, high = self.ranges[name]
-            yield f"values of {name} are moved into [{low:g}, {high:g}]" + (
-                ""
-                if self.bad == "none"
-                else f"; missing and non-finite ones count as {(low + high) / 2:g}, the middle"
-            )
+            yield f"values of {name} are moved into [{low:g}, {high:g}]"
         if len(self.columns) > 2 * SHOWN:
             more = len(self.columns) - SHOWN
             yield f"and so are those of {more:,} more columns, into their ranges"
-        if self.bad == "none":
-            yield "an event with a missing or non-finite number counts as none"
+        yield (
+            "an event that lacks one of these numbers, or has one that is not finite, teaches the "
+            "model nothing; such numbers are counted for the operator as non_finite"
+        )
 
     def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
         """See Algorithm."""
@@ -262,5 +257,5 @@ class Model(Section):
             low, high = self.ranges[self.targets[0]]
             yield (
                 f"This loss reads the target as a label: {(low + high) / 2:g}, the middle of its "
-                "range, and above is +1, below is -1; a missing target counts as +1."
+                "range, and above is +1, below is -1."
             )

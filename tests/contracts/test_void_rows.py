@@ -13,8 +13,19 @@ from dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squ
 from dpcore.models.scaling import Scaling, is_void
 from dpcore.noise.constant import NoNoise
 from dpcore.plan import Plan
+from dpcore.plan_config import PlanConfig
 from dpcore.simulate import Events, bounded, leaves_for
-from tests.contracts.test_models import KEYS, NAMES, SECRET, TICKS, events, plan, taken
+from tests.contracts.test_models import (
+    CONFIG,
+    KEYS,
+    MORE,
+    NAMES,
+    SECRET,
+    TICKS,
+    events,
+    plan,
+    taken,
+)
 
 BAD = (np.nan, np.inf, -np.inf)
 
@@ -57,6 +68,15 @@ def test_a_void_row_moves_no_release_by_itself(name: str, relation: str) -> None
     made, given = plan(name, relation), events(90, seed=5)
     without = taken(given, np.arange(3, 90))
     assert released(made, spoilt(given, [0, 1, 2])) == released(made, without)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_plan_says_what_becomes_of_such_events(name: str) -> None:
+    text = CONFIG.format(algorithm=name, relation="replace_one", keys="a", set="l1_ball")
+    section: Any = PlanConfig.from_yaml(text + MORE.get(name, "")).algorithm
+    said = list(section.refused())
+    assert sum("teaches the model nothing" in one for one in said) == 1
+    assert not any("the middle" in one for one in said)
 
 
 def test_void_rows_are_of_the_same_bits_and_clean_ones_stay() -> None:

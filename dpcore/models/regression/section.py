@@ -118,7 +118,6 @@ class MomentsModel(Model):
         "r2": Shown("share of the variance explained"),
         "moments": Shown("noisy sums of products of columns"),
     }
-    bad: ClassVar[str] = "none"
 
     def projectable_set(self) -> ConvexSet:
         """The set.
