@@ -19,6 +19,11 @@ from dpcore.pricing.terms import Terms
 
 def _every(value: Any) -> Any:
     if isinstance(value, str):
+        if value == "frank_wolfe":
+            raise ValueError(
+                "is the rule of a solver that is not here yet; set convex, strongly_convex or a "
+                "number of ticks."
+            )
         if value not in tau.RULES:
             raise ValueError(f"must be a number of ticks, or one of {', '.join(tau.RULES)}.")
         return value
@@ -31,8 +36,7 @@ Every = Annotated[
     int | str,
     BeforeValidator(
         _every,
-        json_schema_input_type=Annotated[int, Field(ge=1)]
-        | Literal["convex", "strongly_convex", "frank_wolfe"],
+        json_schema_input_type=Annotated[int, Field(ge=1)] | Literal["convex", "strongly_convex"],
     ),
 ]
 
@@ -43,8 +47,8 @@ class ErmModel(RefittedModel):
     algorithm: Literal["regression.erm"] = Field(description=ALGORITHM, examples=["regression.erm"])
     every: Every | None = Field(
         default=None,
-        description="Ticks between two runs of the private solver, or a rule: convex, "
-        "strongly_convex or frank_wolfe. In between the last model is released again.",
+        description="Ticks between two runs of the private solver, or a rule: convex or "
+        "strongly_convex. In between the last model is released again.",
         examples=[24],
     )
 

@@ -12,7 +12,6 @@ from dpcore.errors import ConfigError
 from dpcore.models.erm import tau
 from dpcore.models.erm.incremental import IncrementalErm
 from dpcore.models.erm.schedule import Schedule
-from dpcore.models.online.implicit_descent import smoothness_of
 from dpcore.models.solvers.problem import Problem
 from dpcore.pricing.price import Alternative, budget_of, round_up
 from dpcore.pricing.terms import Terms
@@ -93,11 +92,6 @@ def rule_of(
         return lambda ticks: tau.strongly_convex(
             ticks, d, epsilon, lipschitz, problem.curvature, size, events
         )
-    if rule == "frank_wolfe":
-        width = round_up(problem.set.gaussian_width())
-        # C_l <= smoothness of f times the square of the diameter, and rows are in [-1, 1]^d.
-        bend = smoothness_of(problem.gradients.loss) * d * problem.set.diameter**2
-        return lambda ticks: tau.frank_wolfe(ticks, epsilon, lipschitz, size, width, round_up(bend))
     raise ConfigError(
         "model.every", rule, f"must be a number of ticks, or one of {', '.join(tau.RULES)}."
     )

@@ -13,7 +13,8 @@ from fractions import Fraction
 
 from dpcore.errors import ConfigError, positive
 
-RULES = ("convex", "strongly_convex", "frank_wolfe")
+RULES = ("convex", "strongly_convex")
+"""Of the paper's three: the third is for a solver by Frank and Wolfe's steps, which is not here."""
 
 
 def convex(ticks: int, dimension: int, epsilon: float, events: float = 1.0) -> int:
@@ -43,19 +44,6 @@ def strongly_convex(
     below = Fraction(curvature) * Fraction(events) * Fraction(epsilon) ** 2 * Fraction(size)
     target = dimension * Fraction(lipschitz) / below
     return within(ticks, lambda tau: tau**2 >= target)
-
-
-def frank_wolfe(
-    ticks: int, epsilon: float, lipschitz: float, size: float, width: float, bend: float
-) -> int:
-    """ceil(sqrt(T w(C)) C_l^(1/4) / ((L ||C||)^(1/4) eps^(1/2))).
-
-    The least tau with tau^4 eps^2 L ||C|| >= T^2 w(C)^2 C_l. bend: C_l, the curvature constant.
-    """
-    positive(epsilon=epsilon, lipschitz=lipschitz, size=size, width=width, bend=bend)
-    above = (ticks * Fraction(width)) ** 2 * Fraction(bend)
-    target = above / (Fraction(lipschitz) * Fraction(size) * Fraction(epsilon) ** 2)
-    return within(ticks, lambda tau: tau**4 >= target)
 
 
 def within(ticks: int, enough: Callable[[int], bool]) -> int:

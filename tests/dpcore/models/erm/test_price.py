@@ -116,15 +116,11 @@ def test_configs_come_back_and_every_setting_is_in_the_digest(solver: str, algor
 
 
 def test_rules_are_read_by_name() -> None:
-    (wolfe,) = phases(plan("rows: 1000\n  every: frank_wolfe"))
     (strong,) = phases(plan("rows: 1000\n  curvature: 2.0"))
     (named,) = phases(plan("rows: 1000\n  curvature: 2.0\n  every: strongly_convex"))
     clip = math.sqrt(3) / 2
     assert strong == named
     assert strong.every == math.ceil(math.sqrt(3 * clip) / (math.sqrt(2.0) * math.sqrt(2.0)))
-    width, bend = 2 * 1.5957691216057308, 3 * 4.0**2  # of the l2 ball of radius 2 in R^3
-    tau = math.sqrt(T * width) * bend**0.25 / (clip * 2.0) ** 0.25
-    assert wolfe.every == math.ceil(tau)
 
 
 def test_the_baseline_is_calibrated_by_advanced_composition() -> None:
@@ -151,7 +147,7 @@ def test_the_baseline_is_calibrated_by_advanced_composition() -> None:
         ("model.every", "nothing would ever be fitted", {"more": "rows: 9\n  every: 1441"}),
         ("model.every", "curvature", {"more": "rows: 9\n  every: strongly_convex"}),
         ("model.every", "convex, strongly_convex", {"more": "rows: 9\n  every: often"}),
-        ("model.loss", "corner", {"more": "rows: 9\n  every: frank_wolfe\n  loss: absolute"}),
+        ("model.every", "not here yet", {"more": "rows: 9\n  every: frank_wolfe"}),
         ("model.solver", "noisy_sgd", {"more": "rows: 9\n  solver: accelerated"}),
         ("model.iterations", "65,536", {"more": "rows: 9\n  iterations: 65537"}),
         ("model.step", "not a setting", {"more": "rows: 9\n  step: constant"}),

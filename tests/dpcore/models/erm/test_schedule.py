@@ -90,18 +90,15 @@ def test_the_rules_are_the_papers(ticks: int, epsilon: float) -> None:
         expected = min(max(1, ticks), max(1, math.ceil(formula)))
         return found == expected or abs(formula - round(formula)) < 1e-9 * formula
 
-    d, lipschitz, nu, size, width, bend = 20, 2.5, 0.3, 2.0, 6.25, 80.0
+    d, lipschitz, nu, size = 20, 2.5, 0.3, 2.0
     assert near(tau.convex(ticks, d, epsilon), (ticks * d) ** (1 / 3) / epsilon ** (2 / 3))
     strong = math.sqrt(d * lipschitz) / (math.sqrt(nu) * epsilon * math.sqrt(size))
     assert near(tau.strongly_convex(ticks, d, epsilon, lipschitz, nu, size), strong)
-    wolfe = math.sqrt(ticks * width) * bend**0.25 / ((lipschitz * size) ** 0.25 * epsilon**0.5)
-    assert near(tau.frank_wolfe(ticks, epsilon, lipschitz, size, width, bend), wolfe)
 
 
 def test_roots_that_are_whole_are_not_rounded_up() -> None:
     assert tau.convex(8000, 1, 1.0) == 20  # a cube: 8000 ** (1 / 3) is 19.999999999999996
     assert tau.convex(8001, 1, 1.0) == 21
     assert tau.strongly_convex(10**6, 9, 1.0, 4.0, 1.0, 1.0) == 6
-    assert tau.frank_wolfe(10**4, 1.0, 1.0, 1.0, 1.0, 1.0) == 100
     with pytest.raises(ConfigError, match="curvature"):
         tau.strongly_convex(100, 9, 1.0, 4.0, 0.0, 1.0)
