@@ -8,11 +8,10 @@ leaves no process behind. The events are made up, or a recorded file that is rep
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import time
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -30,9 +29,11 @@ from pipelines.config.job import JobConfig, load
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.processes import EngineFailed, Process
 from pipelines.engines.pubsub import PubSubServer
+from pipelines.engines.workplace import Workplace, sweep
 from pipelines.feed.topic import create
+from pipelines.runners.flink_counters import counters_of
 from pipelines.sources.pubsub import PubSubSource, SubscriptionConfig
-from pipelines.terminal import console
+from pipelines.terminal import console, count
 from transforms.runtime.secret import SecretRef
 
 CONFIG = Path(__file__).with_name("live.yaml")
@@ -56,6 +57,15 @@ MAX_PARALLELISM = 4
 
 LOOK = 0.5
 """Seconds between two looks at the releases."""
+
+COUNTED = 3.0
+"""Seconds between two looks at Flink's counters, which cost it some work."""
+
+AVERAGED = 20.0
+"""Seconds over which events per second are averaged."""
+
+PLACES = ("weir-stack-", "weir-live-", "weir-pubsub-", "weir-flink-")
+"""Temporary folders of a stack; those of a killed one are removed by the next."""
 
 
 class Stack:
@@ -85,7 +95,9 @@ class Stack:
         self._prepared: Prepared | None = None
         self._rate = rate
         self._tell = tell or console(stderr=True)
-        self._folder = Path(tempfile.mkdtemp(prefix="weir-stack-"))
+        self._workplace = Workplace("weir-stack-")
+        self._folder = self._workplace.folder
+        self._counted: deque[tuple[float, int]] = deque()
         self.pubsub = PubSubServer()
         self.cluster: FlinkCluster | None = None
         self.feed: Process | None = None
@@ -99,6 +111,9 @@ class Stack:
         """
         if self.out.exists() and any(self.out.iterdir()):
             raise ConfigError("--out", str(self.out), "is not empty; name a new folder.")
+        left = [folder for prefix in PLACES for folder in sweep(prefix)]
+        if left:
+            self._say(f"removed what a killed stack left: {count(len(left), 'temporary folder')}")
         self.pubsub.start()
         environment = {"PUBSUB_EMULATOR_HOST": self.pubsub.host}
         self._say(f"Pub/Sub server at {self.pubsub.host}")
@@ -120,7 +135,7 @@ class Stack:
         if self.cluster is not None:
             self.cluster.stop()
         self.pubsub.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._workplace.remove()
 
     def look(self) -> Shown:
         """What there is to see now.
@@ -133,12 +148,31 @@ class Stack:
         state = jobs[0]["state"] if jobs else "GONE"
         if state in ("FAILED", "GONE"):
             raise EngineFailed(f"the job is {state}; see {self.cluster.url}")
+        self._count(jobs[0]["jid"])
         return Shown(
             state=state,
             counts=self.pubsub.counts(TOPIC),
             checkpoints=self._checkpoints(jobs[0]["jid"]),
             feeding=self.feed.alive,
+            events=self._counted[-1][1],
+            per_second=self._per_second,
         )
+
+    def _count(self, job: str) -> None:
+        """Asks Flink for the events read, now and then."""
+        assert self.cluster is not None
+        now = time.monotonic()
+        if self._counted and now < self._counted[-1][0] + COUNTED:
+            return
+        self._counted.append((now, counters_of(self.cluster.rest, job).get("events", 0)))
+        while now - self._counted[0][0] > AVERAGED:
+            self._counted.popleft()
+
+    @property
+    def _per_second(self) -> float | None:
+        """Events read in a second, over the last looks: Flink counts them in lumps."""
+        (then, before), (now, after) = self._counted[0], self._counted[-1]
+        return (after - before) / (now - then) if now > then else None
 
     def __enter__(self) -> Stack:
         try:
@@ -215,7 +249,7 @@ class Stack:
 
     def _begin_feed(self, settings: list[str], environment: Mapping[str, str]) -> None:
         what = (
-            ["--times", "now", "--rate", f"{self._rate:g}", "--events", str(ENDLESS)]
+            ["--times", "now", "--rate", f"{self._rate:g}", "--events", str(ENDLESS), *self._exact]
             if self._prepared is None
             else ["--from", str(self._prepared.file)]
         )
@@ -228,6 +262,17 @@ class Stack:
             self._folder / "feed.log",
             environment,
         )
+
+    @property
+    def truth(self) -> Path | None:
+        """Where the feed writes what its made-up events come to; None where nothing is made up or
+        nothing is counted or summed."""
+        counts = any(one.kind in ("count", "sum") for one in self._job.aggregates.values())
+        return self._folder / "truth.ndjson" if self._replay is None and counts else None
+
+    @property
+    def _exact(self) -> list[str]:
+        return [] if self.truth is None else ["--truth", str(self.truth)]
 
     @property
     def patience(self) -> float:
@@ -289,8 +334,9 @@ def main(
       make stack STACK="examples/flights/flights.yaml --from examples/flights/flights.csv"
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    temporary = None if out else tempfile.TemporaryDirectory(prefix="weir-live-")
-    folder = out or Path(temporary.name) / "out"  # type: ignore[union-attr]
+    temporary = None if out else Workplace("weir-live-")
+    folder = out if temporary is None else temporary.folder / "out"
+    assert folder is not None
     replay = None if recorded is None else Replay(recorded, speed)
     try:
         with Stack(config, folder, replay, rate) as stack:
@@ -306,7 +352,7 @@ def main(
         sys.exit(FAILED)
     finally:
         if temporary is not None:
-            temporary.cleanup()
+            temporary.remove()
 
 
 def show(stack: Stack, seconds: float | None, picture: Path | None = None) -> int:
@@ -319,7 +365,7 @@ def show(stack: Stack, seconds: float | None, picture: Path | None = None) -> in
     Raises:
       EngineFailed: the job or the feed has failed, or nothing is released.
     """
-    view = View(stack.out, stack.job)
+    view = View(stack.out, stack.job, stack.truth)
     began = time.monotonic()
     first: float | None = None
     with Live(console=console(), refresh_per_second=4) as live:

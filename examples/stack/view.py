@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import io
 import math
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
@@ -32,8 +34,11 @@ KEYS = 16
 OUTPUTS = 4
 """Columns of releases that fit on a screen."""
 
-MEMORY = 24
+MEMORY = 16
 """Ticks of the little curve."""
+
+WIDEST = 20
+"""Characters of a key that are never broken."""
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -44,13 +49,16 @@ class Shown:
 
     Attributes:
       state: of the job. counts: of the Pub/Sub server. checkpoints: completed so far.
-      feeding: whether events still come.
+      feeding: whether events still come. events: read by the job so far.
+      per_second: events read in a second, lately; None: not known yet.
     """
 
     state: str
     counts: Mapping[str, int]
     checkpoints: int
     feeding: bool
+    events: int = 0
+    per_second: float | None = None
 
 
 class View:
@@ -58,11 +66,13 @@ class View:
 
     Args:
       folder: of the releases; need not be there yet.
-      job: the config.
+      job: the config. truth: what the made-up events come to, as ``weir feed --truth`` writes it.
     """
 
-    def __init__(self, folder: Path, job: JobConfig) -> None:
+    def __init__(self, folder: Path, job: JobConfig, truth: Path | None = None) -> None:
         self._folder = folder
+        self._truth = None if truth is None else Exact(truth)
+        self._began = time.monotonic()
         self._job = job
         self._seen: set[str] = set()
         self._run: Run | None = None
@@ -77,7 +87,10 @@ class View:
     def draw(self, shown: Shown | None = None) -> Group:
         """Reads what is new and draws all. ``shown``: None where only the folder is known."""
         self._read()
-        return Group(self._head(shown), Text(), self._body(), Text(), self._foot(shown))
+        if self._truth is not None:
+            self._truth.read()
+        body = self._waiting(shown) if self._run is None else self._body()
+        return Group(self._head(shown), Text(), body, Text(), self._foot(shown))
 
     def _read(self) -> None:
         if not self._folder.is_dir():
@@ -138,14 +151,34 @@ class View:
                 text.append(f", {max(0.0, time.time() - self._end / 1e6):.1f} s ago")
         return text
 
+    def _waiting(self, shown: Shown | None) -> RenderableType:
+        """What has happened on the way to the first release, and what is awaited."""
+        waited = time.monotonic() - self._began
+        if shown is None:
+            return Text(f"no release yet; waited {waited:.0f} s", style="dim")
+        done = [
+            ("the job runs", shown.state == "RUNNING"),
+            ("events are published", shown.counts["messages"] > 0),
+            ("workers have started and pull them", shown.counts.get("deliveries", 0) > 0),
+            ("a checkpoint is stored", shown.checkpoints > 0),
+            ("a tick is over, and the first hold with it: the first release", False),
+        ]
+        text, awaited = Text(), True
+        for words, true in done:
+            mark, style = ("\u2713", "green") if true else ("\u2022", "")
+            if not true:
+                style, awaited = ("bold" if awaited else "dim"), False
+            text.append(f"  {mark} {words}\n", style=style)
+        text.append(f"  waited {waited:.0f} s; most of it is the start of workers (30 to 60 s)")
+        return text
+
     def _body(self) -> RenderableType:
-        if self._run is None:
-            return Text("no release yet", style="dim")
         outputs = self._outputs()
-        names = [f"{output.name}, {_span(output.over)}" for output in outputs]
-        made = table("key", *names, outputs[0].name, right=tuple(names))
+        names = [f"{output.name} {_span(output.over)}" for output in outputs]
+        made = table("key", *names, f"last {MEMORY}", right=tuple(names))
         made.columns[-1].no_wrap = True
         keys = sorted(self._curves)
+        made.columns[0].min_width = min(WIDEST, max(map(len, keys[:KEYS]), default=0))
         for key in keys[:KEYS]:
             cells = [self._cell(key, output) for output in outputs]
             made.add_row(key, *cells, curve(self._recent(key)))
@@ -163,27 +196,76 @@ class View:
         found = self._latest.get((key, output.name, output.over))
         if found is None:
             return ""
-        _, value, band = found
-        return number(value) if math.isnan(band) else f"{number(value)} ± {number(band, 2)}"
+        tick, value, band = found
+        told = number(value) if math.isnan(band) else f"{number(value)} ± {number(band, 2)}"
+        exact = None if self._truth is None else self._truth.total(key, output, tick)
+        return told if exact is None else f"{told} ({number(exact)})"
 
     def _foot(self, shown: Shown | None) -> Text:
         parts = []
         if shown is not None:
             feeding = "" if shown.feeding else " (the feed has ended)"
+            rate = "" if shown.per_second is None else f", {shown.per_second:,.0f}/s"
             parts = [
                 f"{shown.counts['messages']:,} messages sent{feeding}",
                 f"{shown.counts['acks']:,} acknowledged",
+                f"{shown.events:,} events read{rate}",
                 f"{shown.checkpoints:,} checkpoints",
             ]
         told = ", ".join([*parts, f"{self.ticks:,} ticks released"])
-        return Text(f"{told}; ± is the 95 % band of the noise; Ctrl-C ends it", style="dim")
+        text = Text(f"{told}; ± is the 95 % band of the noise", style="dim")
+        if self._truth is not None:
+            text.append(
+                "; in brackets the truth before noise and clip, which only made-up events may show"
+            )
+        return text.append("; Ctrl-C ends it")
+
+
+class Exact:
+    """What made-up events come to: follows a file of ``weir feed --truth``."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._at = path, 0
+        self._sums: dict[tuple[str, str], list[tuple[int, float]]] = {}
+        self._newest = -1
+
+    def read(self) -> None:
+        """Takes the lines that are new and whole."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._at += len(line)
+                entry = orjson.loads(line)
+                self._newest = entry["tick"]
+                for key, totals in entry["totals"].items():
+                    for name, total in totals.items():
+                        sums = self._sums.setdefault((key, name), [(-1, 0.0)])
+                        sums.append((entry["tick"], sums[-1][1] + total))
+
+    def total(self, key: str, output: Output, tick: int) -> float | None:
+        """The true value of a release; None where it is not known (yet)."""
+        if tick > self._newest or not any(name == output.name for _, name in self._sums):
+            return None
+        sums = self._sums.get((key, output.name), [(-1, 0.0)])
+        before = -1 if output.over is None else tick - output.over
+        return _upto(sums, tick) - _upto(sums, before)
+
+
+def _upto(sums: list[tuple[int, float]], tick: int) -> float:
+    """The running sum after a tick. sums: (tick, running sum), in order of ticks."""
+    place = bisect.bisect_right(sums, tick, key=lambda entry: entry[0])
+    return sums[place - 1][1] if place else 0.0
 
 
 def _span(over: int | None) -> str:
     """The span of a release in few words."""
     if over is None:
-        return "all"
-    return "tick" if over == 1 else f"{over:,} ticks"
+        return "in all"
+    return "per tick" if over == 1 else f"in {over:,} ticks"
 
 
 def curve(values: Sequence[float]) -> str:

@@ -58,6 +58,12 @@ from pipelines.cli.base import CONFIG, SETS
 @click.option("--late", type=float, default=0.0, help="Share of late events, like 0.1.")
 @click.option("--duplicate", type=float, default=0.0, help="Share of events that come twice.")
 @click.option("--malformed", type=float, default=0.0, help="Share of unreadable records.")
+@click.option(
+    "--truth",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write exact counts and sums of the made-up events here, a line of JSON a tick "
+    "(--times now).",
+)
 def feed(
     config: Path,
     sets: tuple[str, ...],
@@ -74,6 +80,7 @@ def feed(
     late: float,
     duplicate: float,
     malformed: float,
+    truth: Path | None,
 ) -> None:
     """Send a stream that matches CONFIG to a file, stdout or a Pub/Sub topic.
 
@@ -94,6 +101,7 @@ def feed(
     from pipelines.feed.synthetic import Shares
     from pipelines.feed.targets import LINES, open_target
     from pipelines.feed.topic import create as topic_create
+    from pipelines.feed.truth import Truth, refuse_truth
     from transforms.runtime.stream_time import PRESENT
 
     job = load(config, sets)
@@ -111,6 +119,9 @@ def feed(
     pace = command.Pace(rate, speed)
     live = times == "now" or (times is None and topic and job.clock.end is None)
     live = live and recorded is None
+    if truth is not None:
+        refuse_truth(recorded, live, shares)
+    exact = None if truth is None else Truth(job, truth)
     for note in command.notes(job, shares, live, recorded is not None):
         click.echo(f"weir: note: {note}", err=True)
     if form is None and source is not None and to == "-":
@@ -129,5 +140,6 @@ def feed(
         sent = command.feed(
             job, target, events=events, seed=seed, shares=shares, pace=pace,
             recorded=recorded, live=live, stream=stream, told=shown.told,
+            truth=exact,
         )  # fmt: skip
     click.echo(f"weir: sent {sent:,} events to {'stdout' if to == '-' else to}", err=True)

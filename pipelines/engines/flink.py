@@ -6,8 +6,6 @@ outlive them all.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +17,7 @@ from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed, Process, free_ports
 from pipelines.engines.tools import need
 from pipelines.engines.worker import environment_config
+from pipelines.engines.workplace import Workplace
 
 READY = 90.0
 """Seconds in which a JVM must answer; a busy machine needs them."""
@@ -45,8 +44,10 @@ class FlinkCluster:
         environment: Mapping[str, str] | None = None,
         memory: Memory | None = None,
     ) -> None:
-        self._temporary = folder is None
-        self.folder = Path(folder or tempfile.mkdtemp(prefix="weir-flink-")).absolute()
+        self._temporary = Workplace("weir-flink-") if folder is None else None
+        chosen = folder if self._temporary is None else self._temporary.folder
+        assert chosen is not None
+        self.folder = chosen.absolute()
         self._count = taskmanagers
         self._slots = slots
         self._settings = dict(settings or {})
@@ -126,8 +127,8 @@ class FlinkCluster:
         if self.jobmanager is not None:
             self.jobmanager.stop(3.0)
             self.jobmanager = None
-        if self._temporary:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self._temporary is not None:
+            self._temporary.remove()
 
     def start_jobmanager(self, wait: bool = True) -> None:
         """Starts the JobManager on its old ports. It knows no job of the one before it."""

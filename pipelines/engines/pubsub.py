@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 import urllib.error
 import urllib.request
 from base64 import b64decode
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pipelines.engines import pubsub_build
 from pipelines.engines.processes import EngineFailed, Process
+from pipelines.engines.workplace import Workplace
 
 READY = 20.0
 """Seconds in which it must listen."""
@@ -53,7 +51,7 @@ class PubSubServer:
     def __init__(self, port: int = 0, admin_port: int = 0) -> None:
         self._ports = (port, admin_port)
         self._process: Process | None = None
-        self._folder: Path | None = None
+        self._workplace: Workplace | None = None
         self.host = ""
         """HOST:PORT, for ``PUBSUB_EMULATOR_HOST``."""
         self.admin = ""
@@ -69,8 +67,8 @@ class PubSubServer:
         if self._process is not None:
             return self
         binary = pubsub_build.binary()
-        self._folder = Path(tempfile.mkdtemp(prefix="weir-pubsub-"))
-        log = self._folder / "server.log"
+        self._workplace = Workplace("weir-pubsub-")
+        log = self._workplace.folder / "server.log"
         port, admin = self._ports
         self._process = Process(
             "the Pub/Sub server", [str(binary), "-port", str(port), "-admin", str(admin)], log
@@ -93,9 +91,9 @@ class PubSubServer:
         if self._process is not None:
             self._process.stop()
             self._process = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        if self._workplace is not None:
+            self._workplace.remove()
+            self._workplace = None
 
     def kill(self) -> None:
         """SIGKILL; its messages are gone."""

@@ -19,6 +19,7 @@ from pipelines.feed import synthetic
 from pipelines.feed.recorded import moments_of, read_batches
 from pipelines.feed.synthetic import Shares, uniforms
 from pipelines.feed.targets import Target
+from pipelines.feed.truth import Truth
 from pipelines.terminal import console
 from transforms.runtime.stream_time import PRESENT, StreamTime
 
@@ -68,6 +69,7 @@ def feed(
     stream: StreamTime | None = None,
     clockwork: Clockwork | None = None,
     told: Callable[[int], None] = lambda sent: None,
+    truth: Truth | None = None,
 ) -> int:
     """Sends a stream and returns how many messages were sent.
 
@@ -82,6 +84,7 @@ def feed(
       live: event times are the present instead of the config's clock.
       stream: what wall time stands for; a recording with a speed and without this starts now.
       clockwork: the clock. told: called with the number of messages sent so far.
+      truth: adds up what is made, before it is sent; closed at the end.
     """
     clockwork = clockwork or Clockwork()
     if recorded is not None:
@@ -104,12 +107,16 @@ def feed(
                 clockwork.sleep(max(0.0, due - clockwork.wall()))
             rows = np.arange(sent, sent + part.num_rows, dtype=np.uint64)
             broken = uniforms(seed, "@malformed", rows) < shares.malformed
+            if truth is not None:
+                truth.add(part, moments_of(part, config))
             target.write(part, broken.tolist())
             sent += part.num_rows
             told(sent)
         if recorded is not None and events is not None and sent >= events:
             break
     target.close()
+    if truth is not None:
+        truth.close()
     return sent
 
 
