@@ -28,9 +28,6 @@ from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import FAR, LAST, Terms
 from dpcore.program import CAPACITY, OutputInfo, Program
 
-PLAN_VERSION = 1
-"""Changes when the meaning of a field of the canonical plan does."""
-
 COPIES = (2, 10)
 """Copies of one id whose common loss is told where ids are forgotten."""
 
@@ -119,6 +116,11 @@ class Plan:
         return self.config.name
 
     @property
+    def version(self) -> int:
+        """Which defaults it has, and which noise: that of the config, or the newest."""
+        return self.config.plan_version
+
+    @property
     def algorithm(self) -> str:
         """What runs: aggregates, or the name of a learner."""
         return self.config.algorithm.name
@@ -151,7 +153,7 @@ class Plan:
         """Everything that shapes a release, JSON-able: no blocks, no list of keys, no places."""
         privacy = self.config.privacy
         return {
-            "version": PLAN_VERSION,
+            "version": self.version,
             "name": self.name,
             "epsilon": privacy.epsilon.hex(),
             "delta": privacy.delta.hex(),
@@ -210,6 +212,7 @@ class Plan:
         columns = algorithm.columns_read()
         return {
             "name": self.name,
+            "version": self.version,
             "digest": self.digest,
             "layout": self.layout,
             "algorithm": algorithm.name,

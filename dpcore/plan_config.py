@@ -19,6 +19,7 @@ from dpcore.config.event import Key, Schema, TimeColumn
 from dpcore.config.expect import Expect
 from dpcore.config.promise import ClockConfig, Privacy
 from dpcore.config.section import Says, Section, refusal, validate
+from dpcore.config.version import PLAN_VERSION, Version
 from dpcore.models.config import AnyModel
 from dpcore.pricing.best import SPLIT
 from dpcore.pricing.terms import Terms
@@ -107,6 +108,12 @@ class PlanConfig(Section):
         description="Name of the release: letters, digits, dot, dash, underscore; at most 63.",
         examples=["shop"],
         json_schema_extra={"pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},
+    )
+    version: Version | None = Field(
+        default=None,
+        description="Version of the plan: which defaults it has, and which noise. Without it the "
+        f"newest, {PLAN_VERSION}, or that under which a run began that goes on.",
+        examples=[PLAN_VERSION],
     )
     schema_: Schema = Field(
         alias="schema", description="Names of the columns of an event.", examples=["{time: date}"]
@@ -234,6 +241,11 @@ class PlanConfig(Section):
         return cls.from_dict(yaml.parse_mapping(text, variables))
 
     @property
+    def plan_version(self) -> int:
+        """The version that is planned: the newest where none is said."""
+        return self.version or PLAN_VERSION
+
+    @property
     def algorithm(self) -> Algorithm:
         """The section that is planned."""
         if self.model is not None:
@@ -266,6 +278,7 @@ class PlanConfig(Section):
             noise=mechanism.noise,
             options=tuple(sorted(fixed.items())),
             events=self.events,
+            version=self.plan_version,
         )
 
     def to_dict(self) -> dict[str, Any]:

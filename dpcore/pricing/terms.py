@@ -10,6 +10,7 @@ import numpy as np
 
 from dpcore.accounting.guarantee import Relation
 from dpcore.arrays import Ints
+from dpcore.config.version import PLAN_VERSION
 from dpcore.leaves.clock import Clock
 
 FAR = 1 << 20
@@ -32,6 +33,7 @@ class Terms:
       continual_sum: the mechanism for running sums that the user named. noise: the one named.
       options: what else the user fixed of the mechanism (buffers, gamma), passed to ``calibrated``.
       events: that a key is expected to have in a tick; None: nobody said. No bound follows from it.
+      version: of the plan. A default that differs between versions is chosen by it.
     """
 
     epsilon: float
@@ -45,6 +47,7 @@ class Terms:
     noise: str | None = None
     options: tuple[tuple[str, Any], ...] = ()
     events: float | None = None
+    version: int = PLAN_VERSION
 
     @property
     def horizon(self) -> int | None:

@@ -150,7 +150,9 @@ def run(
             return
         if publish:
             from pipelines.run.publish import publish as move
+            from pipelines.run.version import under_version
 
+            job = under_version(job, runner)
             result = move(job, plan_of(job))
         else:
             target = FlinkTarget(flink_master or EMBEDDED, parallelism, resume, detach, jar)

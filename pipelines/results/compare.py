@@ -22,7 +22,7 @@ def changed_fields(a: PlanConfig, b: PlanConfig) -> list[dict[str, Any]]:
 
 
 def flatten(config: PlanConfig) -> dict[str, Any]:
-    """Every field that is set or has a default, by dotted path."""
+    """Every field that is set or has a default, by dotted path; the version that is planned."""
     out: dict[str, Any] = {}
 
     def visit(path: str, value: Any) -> None:
@@ -32,5 +32,5 @@ def flatten(config: PlanConfig) -> dict[str, Any]:
         elif value is not None:
             out[path] = value
 
-    visit("", config.model_dump(mode="json", by_alias=True))
+    visit("", config.model_dump(mode="json", by_alias=True) | {"version": config.plan_version})
     return out

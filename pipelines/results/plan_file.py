@@ -22,9 +22,25 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     return {**plan.to_json(), "config": flatten(plan.config)}
 
 
+def version_of(stored: Mapping[str, Any]) -> int:
+    """Version of a stored plan; the first one's file tells it in the canonical plan alone."""
+    return int((stored.get("canonical") or {}).get("version", 1))
+
+
+def version_in(folder: str) -> int | None:
+    """Version of the plan under which a folder of results was begun; None where none was."""
+    text = sinks_place.read(sinks_place.join(folder, sinks_place.PLAN_FILE))
+    try:
+        stored = json.loads(text or b"null")
+    except ValueError:
+        return None  # sinks_place.check says what is wrong with the folder
+    return version_of(stored) if isinstance(stored, dict) and stored.get("layout") else None
+
+
 def changes(stored: Mapping[str, Any], plan: Plan) -> list[tuple[str, Any, Any]]:
     """(field, stored value, value now) of every field that differs; None: absent."""
-    before, now = stored.get("config") or {}, flatten(plan.config)
+    before = {"version": version_of(stored), **(stored.get("config") or {})}
+    now = flatten(plan.config)
     names = [*before, *(name for name in now if name not in before)]
     return [
         (name, before.get(name), now.get(name))

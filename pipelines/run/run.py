@@ -18,6 +18,7 @@ from pipelines.graph.secrets import rotation_of, secret_of
 from pipelines.results.result import Result
 from pipelines.results.verdict import judge
 from pipelines.run.progress import Progress
+from pipelines.run.version import under_version
 from pipelines.run.watch import Watch, counters, total_of
 from pipelines.runners.flink_target import DONE, HELD, RUNNING, STOPPED, Ended, FlinkTarget
 from pipelines.sinks.sink import Sink
@@ -77,6 +78,7 @@ def run(
         from pipelines.runners import dataflow
 
         dataflow.check_job(job)
+    job = under_version(job, runner)
     plan = plan_of(job)
     fresh = job.secret is None
     said = []
@@ -117,7 +119,7 @@ def run(
             _log.warning(note)
     options = options_for(runner, flags, streaming)
     if runner == "dataflow":
-        dataflow.settle(options, job.name)
+        dataflow.settle(options, job.name, version=job.version)
     pipeline = beam.Pipeline(
         runner=build.in_process_runner() if runner == "direct" else None, options=options
     )

@@ -77,7 +77,7 @@ def check_job(job: Any) -> None:
             )
 
 
-def settle(options: Any, name: str, dry: bool = False) -> None:
+def settle(options: Any, name: str, dry: bool = False, version: int | None = None) -> None:
     """Completes options before the pipeline is made, so that nothing of this machine is sent.
 
     The image has all code. So no main session is pickled, no package is staged, and the list of
@@ -88,9 +88,10 @@ def settle(options: Any, name: str, dry: bool = False) -> None:
       name: of the job's config. The service runs one job of a name at a time, so a stream that is
         started twice is refused there.
       dry: the job will be described, not sent.
+      version: of the plan, where the config names one.
 
     Raises:
-      ConfigError: names the option that is missing.
+      ConfigError: names the option that is missing, or the version that an update needs.
     """
     cloud = options.view_as(GoogleCloudOptions)
     image = options.view_as(WorkerOptions).sdk_container_image
@@ -111,6 +112,13 @@ def settle(options: Any, name: str, dry: bool = False) -> None:
     if dry and cloud.update:
         raise ConfigError(
             "--update", True, "asks the service for the running job; leave it out of a dry run."
+        )
+    if cloud.update and version is None:
+        raise ConfigError(
+            "version",
+            None,
+            "is needed with --update, because the state of the running job belongs to one version "
+            "of the plan: write the one whose digest (weir plan --json) its releases bear.",
         )
     setup = options.view_as(SetupOptions)
     for flag, value in (

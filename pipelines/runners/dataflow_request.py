@@ -40,7 +40,7 @@ def pipeline_of(job: JobConfig, flags: Sequence[str], dry: bool = False) -> tupl
     dataflow.check_job(job)
     plan = plan_of(job)
     options = options_for("dataflow", flags, streaming=not needed("source", job.source).bounded)
-    dataflow.settle(options, job.name, dry)
+    dataflow.settle(options, job.name, dry, job.version)
     pipeline = beam.Pipeline(options=options)
     build.build(pipeline, plan, job, secret_of(job.secret))
     return pipeline, options

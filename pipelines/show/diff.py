@@ -32,6 +32,7 @@ def compare(a: JobConfig, b: JobConfig) -> dict[str, Any]:
         "same_plan": same,
         "same_state": same and same_layout,
         "digest": [plan_a.digest, plan_b.digest],
+        "version": [plan_a.version, plan_b.version],
         "guarantee": [facts_a["guarantee"], facts_b["guarantee"]],
         "mechanism": [chosen(facts_a), chosen(facts_b)],
         "state_bytes_per_key": [facts_a["state_bytes_per_key"], facts_b["state_bytes_per_key"]],
@@ -156,6 +157,7 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
         ]
         name = f"noise of {release['name']}, {span(release['over'])}"
         rows.add_row(name, *shown, _ratio_text(pair))
+    rows.add_row("version of the plan", *(str(version) for version in result["version"]), "")
     rows.add_row("plan", *(digest[:12] for digest in result["digest"]), "")
     out.print(Padding(rows, (0, 0, 0, 2), expand=False))
     for note in result["notes"]:

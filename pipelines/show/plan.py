@@ -34,7 +34,7 @@ def sections(
     plan: Plan, facts: Mapping[str, Any], more: tuple[str, ...] = ()
 ) -> Iterator[RenderableType]:
     """The parts of the page, in order."""
-    yield Text.assemble((plan.name, "bold"), f"  plan {plan.digest[:12]}")
+    yield Text.assemble((plan.name, "bold"), f"  plan {plan.digest[:12]}, version {plan.version}")
     yield from promise(plan)
     yield heading("What a release may reveal later")
     yield _indent(expiration(plan, facts))

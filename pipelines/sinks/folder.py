@@ -33,6 +33,13 @@ class Folder(Sink):
 
         return place.has_results(self.place)
 
+    def begun_under(self) -> int | None:
+        if self._is_new():  # without Beam
+            return None
+        from pipelines.results import plan_file
+
+        return plan_file.version_in(self.place)
+
     def check_plan(self, plan: Plan) -> bool:
         from pipelines.results import plan_file
         from transforms.sinks import place

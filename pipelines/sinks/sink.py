@@ -82,6 +82,11 @@ class Sink(Door):
         """Whether releases are there already, as far as it can be looked into."""
         return False
 
+    def begun_under(self) -> int | None:
+        """Version of the plan under which releases were begun there; None where none were, or it
+        cannot be looked into."""
+        return None
+
     def check_plan(self, plan: Plan) -> bool:
         """Refuses a place that is finished, foreign or of another layout; writes nothing.
 

@@ -270,6 +270,17 @@ def test_local_temp_location_code_files_and_updates_are_refused() -> None:
             dataflow.settle(PipelineOptions([*FLAGS, flag]), "shop", dry=True)
 
 
+def test_an_update_goes_on_under_a_version_that_is_said() -> None:
+    for version in (None, 1):
+        options = PipelineOptions([*FLAGS, "--update"])
+        if version is None:
+            with pytest.raises(ConfigError, match="needed with --update") as error:
+                dataflow.settle(options, "shop")
+            assert error.value.field == "version"
+        else:
+            dataflow.settle(options, "shop", version=version)
+
+
 def test_what_would_not_run_is_told_in_full() -> None:
     with pytest.raises(dataflow.Unsupported, match="has no fixed tag"):
         described("--sdk_container_image=europe-docker.pkg.dev/acme-data/weir/weir")

@@ -74,7 +74,7 @@ def test_the_command(weir: Weir, small: Path) -> None:
     assert "privacy.epsilon" in result.stdout and "noise is not shared" in result.stdout
     facts = json.loads(weir("diff", small, other, "--json").stdout)
     assert set(facts) == {
-        "fields", "same_plan", "same_state", "digest", "guarantee", "mechanism",
+        "fields", "same_plan", "same_state", "digest", "version", "guarantee", "mechanism",
         "state_bytes_per_key", "expiration", "releases", "sums", "meaning", "notes",
     }  # fmt: skip
     assert weir("diff", small, small.parent / "none.yaml").exit_code == 2

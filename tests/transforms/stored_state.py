@@ -22,6 +22,7 @@ SECRET = bytes(range(32))
 PLANS = {
     "sums": """
 name: stored
+version: 1
 schema: {time: t, id: i}
 key: {column: k, declared: [a, b, c]}
 clock: {start: 2024-01-01T00:00:00Z, period: 1m, end: 2024-01-01T01:00:00Z}
@@ -33,6 +34,7 @@ mechanism: {continual_sum: %s}
 """,
     "learner": """
 name: stored
+version: 1
 schema: {time: t}
 key: {column: k, observed_keys_are_public: true}
 clock: {start: 2024-01-01T00:00:00Z, period: 1m, end: 2024-01-01T01:00:00Z}

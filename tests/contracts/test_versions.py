@@ -1,0 +1,53 @@
+"""Every version of the plan goes on meaning what it meant: digests and noise of each are kept."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dpcore.config.version import PLAN_VERSION
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from dpcore.plan_config import PlanConfig
+from dpcore.registry import CONTINUAL_SUMS, MODELS, SOLVERS
+from tests.contracts import versions
+
+CONFIGS = dict(versions.configs())
+ONE = CONFIGS["chosen"]
+
+
+@pytest.mark.parametrize("version", versions.VERSIONS)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_version_keeps_its_digests_and_bits(name: str, version: str) -> None:
+    plan = versions.planned(CONFIGS[name], int(version))
+    assert plan.version == plan.canonical["version"] == plan.config.terms().version == int(version)
+    assert versions.kept(plan) == versions.golden()[name][version]
+
+
+def test_every_registered_algorithm_is_kept() -> None:
+    kept = versions.golden()
+    assert list(kept) == list(CONFIGS)
+    parts = {part for name in kept for part in name.split("/")}
+    assert {*CONTINUAL_SUMS.own, *MODELS.own, *SOLVERS.own} <= parts
+
+
+def test_without_a_version_the_newest_is_planned() -> None:
+    newest = versions.planned(ONE, PLAN_VERSION)
+    assert Plan.from_yaml(ONE).digest == newest.digest
+    assert newest.to_json()["version"] == PLAN_VERSION
+    digests = {versions.planned(ONE, int(version)).digest for version in versions.VERSIONS}
+    assert len(digests) == PLAN_VERSION
+
+
+@pytest.mark.parametrize("value", ["0", str(PLAN_VERSION + 1), "true", "1.0", '"1"'])
+def test_what_is_no_version_is_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match="must be a whole number") as caught:
+        PlanConfig.from_yaml(f"version: {value}\n{ONE}")
+    assert caught.value.field == "version"
+
+
+def test_a_config_says_its_version_again_only_if_it_said_it() -> None:
+    said = PlanConfig.from_yaml(f"version: 1\n{ONE}")
+    assert PlanConfig.from_dict(said.to_dict()) == said and said.to_dict()["version"] == 1
+    assert not re.search("version", str(PlanConfig.from_yaml(ONE).to_dict()))
