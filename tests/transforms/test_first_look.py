@@ -67,6 +67,12 @@ def looked(
     return doubts, str(error), seen
 
 
+def test_without_a_key_no_key_is_missed() -> None:
+    single = "\n".join(line for line in TEXT.splitlines() if not line.startswith("key"))
+    made = Plan.from_yaml(single.replace("TIME", "at").replace("COLUMN", "rating"))
+    assert looked(made, [RECORD])[0] == ()
+
+
 CASES = [
     ({"column": "ratng"}, {}, Doubt("absent", "ratng"), r"'ratng': is not in any of the 3 records"),
     ({"column": "title"}, {}, Doubt("kind", "title"), r"holds no numbers .*\(text instead\)"),

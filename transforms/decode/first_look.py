@@ -162,8 +162,8 @@ class FirstLook:
         found = [] if seen["inside"] else [Doubt("clock")]
         for role, column in self._roles.items():
             found += self._unfilled(column, role, seen)
-        there = all(seen["has", role] for role in key_roles(schema.keys))
-        if self._declared is not None and there and not seen["declared"]:
+        there = [seen["has", role] for role in key_roles(schema.keys)]
+        if self._declared is not None and there and all(there) and not seen["declared"]:
             found.append(Doubt("key", ", ".join(schema.keys)))
         for name in schema.columns:
             # A column that only `where` reads may be rare, unless nothing is left without it.
