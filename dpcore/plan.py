@@ -243,6 +243,7 @@ class Plan:
                     "sensitivity": out.sensitivity,
                     "stddev_worst": finite(out.stddev_worst),
                     "labels": list(out.labels),
+                    "sparse": out.sparse,
                     **algorithm.shown(out.name)._asdict(),
                 }
                 for out in self.outputs

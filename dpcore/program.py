@@ -19,6 +19,10 @@ from dpcore.training import Training
 CAPACITY = 1 << 40
 """Most events per key and tick in a sum: 2^40 * 2^21 < 2^62. More are refused and counted."""
 
+SPARSE_FROM = 64
+"""Coordinates from which on models of few features are sparse; a shorter one is read sooner whole.
+"""
+
 
 class Bounded(NamedTuple):
     """Events after bounding: sensitivity holds from here on, whatever the data are.
@@ -60,6 +64,11 @@ class OutputInfo(NamedTuple):
       name: as in the config. over: None = since the start, N = last N ticks.
       dimension: how many coordinates. labels: of the coordinates.
       sensitivity: most that one event changes. stddev_worst: at the worst tick; NaN if none.
+      sparse: whether coordinates that are 0 are left out where a vector is spread over rows. The
+        algorithm declares it, from public numbers alone: nobody looks at values for it. Which
+        coordinates are 0 is thereby told, and must be private as the values are: it may follow from
+        what ``solve`` is given and from nothing else. A vector of zeros keeps its first coordinate,
+        so that its tick is there. No effect where a vector has a stddev: noise leaves no zeros.
     """
 
     name: str
@@ -68,6 +77,7 @@ class OutputInfo(NamedTuple):
     sensitivity: float
     stddev_worst: float
     labels: tuple[str, ...]
+    sparse: bool = False
 
 
 class Program(Protocol):

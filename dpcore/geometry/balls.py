@@ -39,6 +39,10 @@ class L1Ball(ConvexSet):
     def dimension(self) -> int:
         return self.size
 
+    @property
+    def sparse(self) -> bool:
+        return True
+
     def project(self, points: Floats) -> Floats:
         """Soft thresholding at the level that leaves an l1 norm of ``radius``."""
         return by_chunks(self._project, rows(points))

@@ -63,6 +63,12 @@ class ConvexSet(ABC):
         """What projection-free learning over this set cannot promise, as a sentence; or ""."""
         return ""
 
+    @property
+    def sparse(self) -> bool:
+        """Whether minimisers over it have few coordinates that are not 0: it is the convex hull of
+        multiples of unit vectors."""
+        return False
+
     def project(self, points: Floats) -> Floats:
         """argmin over p in P of ||p - x||_2, for each row x: (K, d) -> (K, d).
 

@@ -41,6 +41,10 @@ class Simplex(ConvexSet):
     def dimension(self) -> int:
         return self.size
 
+    @property
+    def sparse(self) -> bool:
+        return True
+
     def project(self, points: Floats) -> Floats:
         return by_chunks(lambda some: to_simplex(some, self.total), rows(points))
 

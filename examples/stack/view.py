@@ -112,7 +112,7 @@ class View:
         first = self._outputs()[0]
         columns = ["key", "tick", "tick_end", "name", "over", "value", "stddev"]
         ticks = set()
-        for batch in read_file(file, columns):
+        for batch in read_file(file, columns, self._run.sizes):
             for row in batch.to_pylist():
                 place = (row["name"], row["over"])
                 ticks.add(row["tick"])

@@ -17,7 +17,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pipelines.results.packed import GROUP, packed
+from pipelines.results.packed import GROUP, NONE_SPARSE, Sizes, packed
 
 _FILE = re.compile(r"ticks-(\d+)-(\d+)(?:[-.].*)?\.(parquet|csv|ndjson)\Z")
 HELD_FOLDER = "_held"
@@ -68,17 +68,20 @@ def result_files(directory: Path) -> tuple[ResultFile, ...]:
     return tuple(sorted(found, key=lambda file: (file.first, file.last, file.path.name)))
 
 
-def read_file(file: ResultFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_file(
+    file: ResultFile, columns: Sequence[str], sizes: Sizes = NONE_SPARSE
+) -> Iterator[pa.RecordBatch]:
     """Rows of one file with exactly these columns, one a vector, whichever layout the file has.
 
-    Key and name are dictionary-encoded, value and stddev lists.
+    Key and name are dictionary-encoded, value and stddev lists. sizes: of sparse vectors, whose
+    zeros a flat file leaves out (``Run.sizes``).
     """
     names = list(columns)
     if not is_flat(file):
         yield from _rows(file, TYPES, names)
         return
     more = [name for name in ("index", *GROUP) if name not in names]
-    for batch in packed(_rows(file, FLAT_TYPES, [*names, *more])):
+    for batch in packed(_rows(file, FLAT_TYPES, [*names, *more]), sizes):
         yield batch.select(names)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,24 @@ GROUP = ("key", "tick", "name", "over")
 
 LISTS = ("value", "stddev")
 
+Sizes = Mapping[tuple[str, int | None], int]
+"""(name, over) of vectors that are written without their zeros -> how many coordinates those have.
+"""
 
-def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+NONE_SPARSE: Sizes = {}
+
+
+def packed(
+    batches: Iterator[pa.RecordBatch], sizes: Sizes = NONE_SPARSE
+) -> Iterator[pa.RecordBatch]:
     """Rows that follow each other and belong to one vector become one row.
 
-    A coordinate lies where ``index`` says; one that is not there is NaN. A vector that goes on in
-    the next batch is carried there.
+    A coordinate lies where ``index`` says; one that is not there is 0 in a sparse vector, else NaN.
+    A vector that goes on in the next batch is carried there.
 
     Args:
       batches: with ``index``, the columns of GROUP, and any others; those of LISTS become lists.
+      sizes: of sparse vectors.
     """
     kept: pa.Table | None = None
     for batch in batches:
@@ -36,9 +45,9 @@ def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             continue
         last = int(start[-1])
         kept = table.slice(last)
-        yield from gathered(table.slice(0, last), start[:-1]).to_batches()
+        yield from gathered(table.slice(0, last), start[:-1], sizes).to_batches()
     if kept is not None and kept.num_rows:
-        yield from gathered(kept, starts(kept)).to_batches()
+        yield from gathered(kept, starts(kept), sizes).to_batches()
 
 
 def starts(table: pa.Table) -> NDArray[np.int64]:
@@ -63,11 +72,26 @@ def numbers_of(column: pa.ChunkedArray) -> NDArray[np.int64]:
     return filled.astype(np.int64, copy=False)
 
 
-def gathered(table: pa.Table, start: NDArray[np.int64]) -> pa.Table:
+def sizes_of(table: pa.Table, start: NDArray[np.int64], sizes: Sizes) -> NDArray[np.int64]:
+    """(vectors,) coordinates of sparse vectors; 0 for others."""
+    name = table["name"].combine_chunks()
+    of_name, of_over = numbers_of(table["name"])[start], numbers_of(table["over"])[start]
+    found = np.zeros(len(start), dtype=np.int64)
+    for (one, over), size in sizes.items():
+        code = name.dictionary.index(one).as_py()
+        if code >= 0:
+            found[(of_name == code) & (of_over == (-1 if over is None else over))] = size
+    return found
+
+
+def gathered(table: pa.Table, start: NDArray[np.int64], sizes: Sizes = NONE_SPARSE) -> pa.Table:
     """One row for each vector. start: (vectors,) rows at which one begins, the first at 0."""
     index = numbers_of(table["index"])
     end = np.append(start[1:], table.num_rows)
-    width = index[end - 1] + 1
+    width, fill = index[end - 1] + 1, np.full(len(start), np.nan)
+    if sizes:
+        whole = sizes_of(table, start, sizes)
+        width, fill[whole > 0] = np.maximum(width, whole), 0.0
     offsets = np.concatenate([[0], np.cumsum(width)])
     where = np.repeat(offsets[:-1], end - start) + index
     alone = len(start) == table.num_rows
@@ -75,7 +99,7 @@ def gathered(table: pa.Table, start: NDArray[np.int64]) -> pa.Table:
     for name in table.schema.names:
         column = table[name].combine_chunks()
         if name in LISTS:
-            numbers = np.full(int(offsets[-1]), np.nan)
+            numbers = np.repeat(fill, width) if name == "value" else np.full(offsets[-1], np.nan)
             numbers[where] = column.to_numpy(zero_copy_only=False)
             known = column.is_valid().to_numpy(zero_copy_only=False)
             void = ~np.logical_or.reduceat(known, start) if column.null_count else None
@@ -89,4 +113,4 @@ def gathered(table: pa.Table, start: NDArray[np.int64]) -> pa.Table:
     return pa.table(columns)
 
 
-__all__ = ["GROUP", "packed"]
+__all__ = ["GROUP", "NONE_SPARSE", "Sizes", "packed"]

@@ -20,6 +20,7 @@ from dpcore.errors import ConfigError
 from dpcore.pricing.band import band_of
 from pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
 from pipelines.results.keys import shown_key
+from pipelines.results.packed import Sizes
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""
@@ -228,11 +229,25 @@ class Run:
             for (name, over), size in seen.items()
         )
 
+    @property
+    def sizes(self) -> Sizes:
+        """Coordinates of the vectors that may be written without their zeros, by the plan.
+
+        A plan of an earlier version does not tell, but a run that goes on may write so: then any
+        vector without an error may be one.
+        """
+        found = {}
+        for item in self.plan.get("releases") or []:
+            if item.get("sparse", item.get("stddev_worst") is None):
+                one = output_of(item)
+                found[one.name, one.over] = len(one.labels)
+        return found
+
     def batches(self, columns: Sequence[str], first: int = 0) -> Iterator[pa.RecordBatch]:
         """All rows from tick ``first`` on, in batches of at most about a million."""
         for file in self.files:
             if file.last >= first:
-                yield from read_file(file, columns)
+                yield from read_file(file, columns, self.sizes)
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Everything at once; for small runs and notebooks."""

@@ -22,6 +22,9 @@ Ints = NDArray[np.integer[Any]]
 Layout = Literal["flat", "packed"]
 """How a sink writes vectors: a row a coordinate, or a row a vector."""
 
+Spot = tuple[str, int | None]
+"""Name and span of an output."""
+
 SPREAD = ("label", "index", "value", "stddev", "low", "high")
 """Columns that differ from coordinate to coordinate."""
 
@@ -45,16 +48,23 @@ class Flat:
     Attributes:
       outputs: (name, over, labels of the coordinates) of everything that is released.
       band: half the width of a 95 % band, in standard deviations of the noise.
+      sparse: (name, over) of vectors that the program declares sparse (``OutputInfo``): rows of
+        coordinates that are 0 are left out, but for the first of a vector that has no others.
     """
 
     outputs: tuple[tuple[str, int | None, tuple[str, ...]], ...]
     band: float
+    sparse: frozenset[Spot] = frozenset()
 
     @classmethod
     def of(cls, plan: Plan) -> Flat:
         """Labels and band of a plan."""
         described = plan.program.describe(np.zeros(1, dtype=np.int64))
-        return cls(tuple((one.name, one.over, one.labels) for one in described), plan.band)
+        return cls(
+            tuple((one.name, one.over, one.labels) for one in described),
+            plan.band,
+            frozenset((one.name, one.over) for one in described if one.sparse),
+        )
 
     def table(self, packed: pa.Table) -> pa.Table:
         """Rows of IN_FLIGHT_SCHEMA -> rows of FLAT_SCHEMA, in the same order, then by index."""
@@ -64,6 +74,13 @@ class Flat:
         rows = None if np.all(lengths == 1) else np.repeat(np.arange(len(lengths)), lengths)
         index = np.zeros(len(lengths), dtype=np.int32) if rows is None else places(lengths, rows)
         numbers = value.flatten().to_numpy(zero_copy_only=False)
+        output, spots = outputs_of(columns["name"], columns["over"])
+        if rows is not None and self.sparse:
+            some = np.array([spot in self.sparse for spot in spots])[output]
+            some &= stddev.is_null().to_numpy(zero_copy_only=False)
+            kept = some_of(numbers, rows, index, some)
+            # Where a vector has no error there is none to be taken along.
+            numbers, rows, index = numbers[kept], rows[kept], index[kept]
         errors, unknown = stddev.flatten().to_numpy(zero_copy_only=False), None
         if stddev.null_count:
             unknown = stddev.is_null().to_numpy(zero_copy_only=False)
@@ -74,7 +91,7 @@ class Flat:
             half = self.band * errors
             low, high = numbers - half, numbers + half
         made = {
-            "label": self._labels(columns["name"], columns["over"], lengths, rows, index),
+            "label": self._labels(output, spots, lengths, rows, index),
             "index": pa.array(index),
             "value": pa.array(numbers),
             "stddev": pa.array(errors, mask=unknown),
@@ -96,15 +113,10 @@ class Flat:
         return table.to_batches()[0] if table.num_rows else _NO_ROWS
 
     def _labels(
-        self, name: pa.Array, over: pa.Array, lengths: Ints, rows: Ints | None, index: Ints
+        self, output: Ints, spots: Sequence[Spot], lengths: Ints, rows: Ints | None, index: Ints
     ) -> pa.DictionaryArray:
         """The label of each coordinate."""
-        names, overs = name.dictionary.to_pylist(), [*over.dictionary.to_pylist(), None]
-        span = over.indices
-        if span.null_count:
-            span = span.cast(pa.int32()).fill_null(len(overs) - 1)
-        output = name.indices.to_numpy().astype(np.int32) * np.int32(len(overs)) + span.to_numpy()
-        width = np.zeros(len(names) * len(overs), dtype=np.int64)
+        width = np.zeros(len(spots), dtype=np.int64)
         width[output] = lengths
         known = {(one, spans): labels for one, spans, labels in self.outputs}
         words: dict[str, int] = {}
@@ -112,7 +124,7 @@ class Flat:
         first = np.zeros(len(width), dtype=np.int32)
         for one in np.flatnonzero(width).tolist():
             first[one] = len(place)
-            found = known.get((names[one // len(overs)], overs[one % len(overs)]), ())
+            found = known.get(spots[one], ())
             for word in labels_of(found, int(width[one])):
                 place.append(words.setdefault(word, len(words)))
         if len(words) == 1:
@@ -145,6 +157,29 @@ def chunk_of(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return column.unify_dictionaries().combine_chunks() if len(column) else _empty(column.type)
+
+
+def outputs_of(name: pa.Array, over: pa.Array) -> tuple[NDArray[np.int32], list[Spot]]:
+    """Which output each row is of: codes, and (name, over) of each code."""
+    names, overs = name.dictionary.to_pylist(), [*over.dictionary.to_pylist(), None]
+    span = over.indices
+    if span.null_count:
+        span = span.cast(pa.int32()).fill_null(len(overs) - 1)
+    codes = name.indices.to_numpy().astype(np.int32) * np.int32(len(overs)) + span.to_numpy()
+    return codes, [(one, spans) for one in names for spans in overs]
+
+
+def some_of(numbers: Any, rows: Ints, index: Ints, sparse: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which coordinates of vectors are written: (coordinates,) bool.
+
+    Args:
+      numbers: values. rows: which vector each is of. index: which of its coordinates.
+      sparse: (vectors,) those whose zeros are left out, but for the first where all are 0.
+    """
+    kept: NDArray[np.bool_] = (numbers != 0) | ~sparse[rows]
+    held = np.bincount(rows, weights=kept, minlength=len(sparse)) > 0
+    kept |= (index == 0) & ~held[rows]
+    return kept
 
 
 def places(lengths: Ints, rows: Ints) -> NDArray[np.int32]:

@@ -157,25 +157,38 @@ class FolderWriter(Writer):
         content = formats.encode(ready.table, self.form, self.flat)
         if place.put(path, content):
             return 0
-        return differences(place.read(path), content, self.form, whole=True)
+        return differences(place.read(path), content, self.form, True, self._sparse)
 
     def compare(self, first: int, last: int, again: Sorted) -> int:
         """See Writer."""
         path = place.join(self.folder, place.file_name(first, last, self.form))
         content = formats.encode(again.table, self.form, self.flat)
-        return differences(place.read(path), content, self.form, whole=False)
+        return differences(place.read(path), content, self.form, False, self._sparse)
+
+    @property
+    def _sparse(self) -> frozenset[str]:
+        """Names of vectors whose zeros may be left out."""
+        return (
+            frozenset(name for name, _ in self.flat.sparse) if self.flat is not None else NO_NAMES
+        )
 
 
-def differences(there: bytes | None, mine: bytes, form: str, whole: bool) -> int:
+NO_NAMES: frozenset[str] = frozenset()
+
+
+def differences(
+    there: bytes | None, mine: bytes, form: str, whole: bool, sparse: frozenset[str] = NO_NAMES
+) -> int:
     """Rows of a file that is computed again which differ from the one that is there.
 
     Args:
       there: the file's bytes, None where there is none: then nothing differs.
       whole: whether both must hold the same rows; else the second may hold some of them.
+      sparse: names of vectors of which either may list zeros or leave them out.
     """
     if there is None or there == mine:
         return 0
-    kept, again = formats.row_texts(there, form), formats.row_texts(mine, form)
+    kept, again = (formats.row_texts(one, form, sparse) for one in (there, mine))
     wrong = sum(kept.get(key, value) != value for key, value in again.items())
     return wrong + (len(kept.keys() ^ again.keys()) if whole else len(again.keys() - kept.keys()))
 

@@ -146,8 +146,11 @@ def finite(text: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.fill_null(pc.if_else(odd, pa.scalar(None, pa.string()), text), "null")
 
 
-def row_texts(content: bytes, form: str) -> dict[str, str]:
-    """A file's rows as (what is released -> its values), to compare two files of one format."""
+def row_texts(content: bytes, form: str, sparse: frozenset[str] = frozenset()) -> dict[str, str]:
+    """A file's rows as (what is released -> its values), to compare two files of one format.
+
+    sparse: names of vectors whose zeros are passed over: an earlier version may have written them.
+    """
     if form == "ndjson":
         rows = [json.loads(line) for line in content.decode().splitlines()]
     else:
@@ -162,8 +165,15 @@ def row_texts(content: bytes, form: str) -> dict[str, str]:
         rows = table.to_pylist()
     named = ("release", "key", "tick", "name", "over", "index")
     return {
-        repr([row.get(name) for name in named]): repr([row["value"], row["stddev"]]) for row in rows
+        repr([row.get(name) for name in named]): repr([row["value"], row["stddev"]])
+        for row in rows
+        if row["name"] not in sparse or not _is_zero(row["value"])
     }
+
+
+def _is_zero(value: float | str | None) -> bool:
+    """Whether a value, or its text, is 0."""
+    return value not in (None, "") and float(value or 0) == 0
 
 
 def up_to(table: pa.Table, last: int) -> pa.Table:

@@ -18,7 +18,7 @@ from dpcore.models.gradients import Gradients
 from dpcore.models.losses import PredictionLoss
 from dpcore.models.online.rule import Rule
 from dpcore.models.scaling import Scaling
-from dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
+from dpcore.program import CAPACITY, SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
 
 TOGETHER = 1 << 17
 """Weights that are stepped at once: what is worked on stays in the cache."""
@@ -185,8 +185,9 @@ class Learner:
         *features, target = self.scaling.columns
         names = (*features, "intercept")[: self.gradients.parameters]
         sensitivity, nan = 2 * self.gradients.clip, float("nan")
+        sparse = self.rule.set.sparse and len(names) >= SPARSE_FROM
         found = [
-            OutputInfo("theta", None, len(names), sensitivity, nan, names),
+            OutputInfo("theta", None, len(names), sensitivity, nan, names, sparse),
             OutputInfo(
                 "coefficients",
                 None,
@@ -194,6 +195,7 @@ class Learner:
                 sensitivity,
                 nan,
                 (*features, "intercept"),
+                sparse,
             ),
         ]
         if self.gradients.loss_bound is not None:

@@ -21,7 +21,7 @@ from dpcore.models.regression.projected_rows import ProjectedRows
 from dpcore.models.regression.quadratic import PrivateQuadratic
 from dpcore.models.regression.ridge import canonical_ridge, ridge_for
 from dpcore.models.regression.solver import Solver
-from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+from dpcore.program import SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
 
 NAME = "regression.projected"
 STEPS = 5000
@@ -197,9 +197,10 @@ class Projected:
         moved = self.mechanism.sensitivity
         theta = self.labels((*events.features, *constant))
         whole = self.labels((*events.features, "intercept"))
+        sparse = self.set.sparse and len(theta) >= SPARSE_FROM
         found = [
-            OutputInfo("theta", over, len(theta), moved, nan, theta),
-            OutputInfo("coefficients", over, len(whole), moved, nan, whole),
+            OutputInfo("theta", over, len(theta), moved, nan, theta, sparse),
+            OutputInfo("coefficients", over, len(whole), moved, nan, whole, sparse),
         ]
         if self.statistics:
             resolution = self.rows.moments.resolution

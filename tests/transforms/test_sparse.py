@@ -1,0 +1,144 @@
+"""Vectors that a program declares sparse: flat rows without zeros, and read back whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.geometry.balls import L1Ball, L2Ball
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.geometry.simplex import Simplex
+from dpcore.program import SPARSE_FROM, OutputInfo, Released
+from pipelines.results.files import TYPES, ResultFile, matrix, read_file
+from tests.transforms.doubles import CountSum, FakePlan
+from transforms.release.flat import Flat, flat_for
+from transforms.release.table import ReleaseWriter
+from transforms.sinks import formats, place
+from transforms.sinks.folder import differences
+from transforms.sinks.sorted_table import sorted_table
+
+SIZE, TICKS = 6, 3
+KEYS = [b"a", b"b"]
+LABELS = tuple(f"x{i}" for i in range(SIZE))
+
+
+@dataclass(frozen=True)
+class Sparse(CountSum):
+    """As its base, but for what it says of its outputs."""
+
+    sparse: bool = True
+
+    def describe(self, ticks: Any) -> tuple[OutputInfo, ...]:
+        one = OutputInfo("theta", None, SIZE, 1.0, float("nan"), LABELS, self.sparse)
+        return (one, one._replace(over=7), one._replace(name="dense", sparse=False))
+
+
+PLAN = replace(FakePlan(), program=Sparse())
+DENSE = replace(FakePlan(), program=Sparse(sparse=False))
+
+
+def releases(seed: int) -> list[Released]:
+    """Mostly zeros of both signs; one vector of nothing else, one that is full."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for name, over in (("theta", None), ("theta", 7), ("dense", None)):
+        shape = (TICKS, len(KEYS), SIZE)
+        values = np.where(rng.random(shape) < 0.7, 0.0, rng.normal(size=shape))
+        values[rng.random(shape) < 0.1] = rng.choice([np.nan, -0.0, np.inf])
+        values[0, 0], values[1, 1] = 0.0, np.arange(1, SIZE + 1)
+        found.append(Released(name, over, values, None))
+    return found
+
+
+def table_of(plan: Any, found: list[Released]) -> pa.Table:
+    return sorted_table([ReleaseWriter(plan).batch(0, 0, TICKS, KEYS, found)]).table
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_only_what_is_not_zero_has_a_row(seed: int) -> None:
+    found = releases(seed)
+    table = table_of(PLAN, found)
+    whole = Flat.of(DENSE).table(table).to_pylist()
+    rows = Flat.of(PLAN).table(table).to_pylist()
+    empty = {
+        (one.name, one.over, KEYS[key].decode(), tick)
+        for one in found
+        for tick, key in np.argwhere((one.value == 0).all(axis=2)).tolist()
+    }
+    assert empty
+
+    def stays(row: dict[str, Any]) -> bool:
+        alone = (row["name"], row["over"], row["key"], row["tick"]) in empty and row["index"] == 0
+        return row["name"] == "dense" or row["value"] != 0 or alone
+
+    assert repr(rows) == repr([row for row in whole if stays(row)])
+    assert all(row["label"] == LABELS[row["index"]] for row in rows)
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
+@pytest.mark.parametrize("seed", range(3))
+def test_files_give_back_the_zeros(tmp_path: Path, form: str, seed: int) -> None:
+    found = releases(seed)
+    path = tmp_path / place.file_name(0, TICKS - 1, form)
+    path.write_bytes(formats.encode(table_of(PLAN, found), form, Flat.of(PLAN)))
+    sizes = {("theta", None): SIZE, ("theta", 7): SIZE, ("nobody", None): 3}
+    seen = 0
+    for batch in read_file(ResultFile(path, 0, TICKS - 1), list(TYPES), sizes):
+        for row in range(batch.num_rows):
+            name, over = batch["name"][row].as_py(), batch["over"][row].as_py()
+            (one,) = (r for r in found if (r.name, r.over) == (name, over))
+            key = KEYS.index(batch["key"][row].as_py().encode())
+            wanted = one.value[batch["tick"][row].as_py(), key]
+            if form == "ndjson":
+                wanted = np.where(np.isfinite(wanted), wanted, np.nan)
+            np.testing.assert_array_equal(matrix(batch["value"], np.array([row]), SIZE)[0], wanted)
+            assert len(batch["value"][row]) == SIZE and not batch["stddev"][row].is_valid
+            seen += 1
+    assert seen == 3 * TICKS * len(KEYS)
+
+
+def test_a_vector_with_an_error_keeps_its_zeros() -> None:
+    found = [one._replace(stddev=np.ones((1, 1, SIZE))) for one in releases(1)[:1]]
+    assert Flat.of(PLAN).table(table_of(PLAN, found)).num_rows == TICKS * len(KEYS) * SIZE
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
+def test_a_file_of_an_earlier_version_that_lists_zeros_is_the_same(form: str) -> None:
+    found = releases(2)
+    table = table_of(PLAN, found)
+    old = formats.encode(table, form, Flat.of(DENSE))
+    new = formats.encode(table, form, Flat.of(PLAN))
+    assert old != new
+    assert differences(old, new, form, True, frozenset({"theta"})) == 0
+    assert differences(old, new, form, False, frozenset({"theta"})) == 0
+    assert differences(old, new, form, True) > 0
+    found[0].value[1, 1, 2] += 1.0
+    other = formats.encode(table_of(PLAN, found), form, Flat.of(PLAN))
+    assert differences(old, other, form, True, frozenset({"theta"})) == 1
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
+def test_packed_files_are_what_they_were(form: str) -> None:
+    found = releases(3)
+    mine, before = (
+        formats.encode(table_of(plan, found), form, flat_for(plan, "packed"))
+        for plan in (PLAN, DENSE)
+    )
+    assert mine == before
+
+
+@pytest.mark.parametrize(
+    ("convex_set", "sparse"),
+    [(L1Ball(1.0, 100), True), (Simplex(1.0, 100), True), (L2Ball(1.0, 100), False)],
+)
+def test_sets_whose_minimisers_have_few_coordinates(convex_set: ConvexSet, sparse: bool) -> None:
+    costs = np.random.default_rng(0).normal(size=(20, 100))
+    few = (convex_set.linear_oracle(costs) != 0).sum(axis=1) == 1
+    assert convex_set.sparse is sparse is bool(few.all())
+    projected = convex_set.project(costs) != 0
+    assert bool((projected.sum(axis=1) < SPARSE_FROM).all()) is sparse
