@@ -16,10 +16,10 @@ from dpcore.canonical import canonical_mechanism
 from dpcore.continual.base import ContinualSum
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.models.moments import Statistics
-from dpcore.models.regression.bands import stddev_along
+from dpcore.models.regression.bands import error_along, stddev_along
 from dpcore.models.regression.fit import fit_of, typical_band
 from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.models.regression.ridge import canonical_ridge, ridge_for
+from dpcore.models.regression.ridge import canonical_ridge, lift_for, prior_of, ridge_for
 from dpcore.models.regression.rows import EventRows
 from dpcore.models.regression.solver import Solver
 from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
@@ -46,9 +46,10 @@ class Incremental:
     Attributes:
       rows: columns, ranges, bounds. parts: continual sums over consecutive coordinates of a leaf;
         one, unless it is a baseline. set: where models lie. ridge: weight of |theta|^2;
-        None: the size of the noise, see ``ridge_for``.
+        None: by the size of the noise, see ``lift_for``, or ``ridge_for`` in version 1.
       solver: how models are found. error: whether mse and r2 are released. statistics: whether
-        the moments are. algorithm: its name in the config.
+        the moments are. algorithm: its name in the config. version: of the plan; from 2 on
+        bands hold the ridge's pull too.
     """
 
     rows: EventRows
@@ -59,6 +60,7 @@ class Incremental:
     error: bool
     statistics: bool
     algorithm: str
+    version: int = 1
 
     leaf: ClassVar[Literal["sum", "rows"]] = "sum"
     training: ClassVar[None] = None
@@ -133,8 +135,7 @@ class Incremental:
         moments = self.rows.moments
         found = moments.unpack(noisy[0].reshape(n * n_keys, size))
         deviation = np.repeat(self.stddev(ticks), n_keys)
-        ridge = ridge_for(self.ridge, deviation, self.set)
-        quadratic = PrivateQuadratic(found.matrix, found.right, ridge)
+        quadratic = self._quadratic(found, deviation)
         theta = self.solver(quadratic, self.set, deviation)
         out = self._models(quadratic, theta, deviation, (n, n_keys))
         if self.rows.intercept:
@@ -148,12 +149,26 @@ class Incremental:
             out.append(Released("moments", self.over, value, np.broadcast_to(spread, value.shape)))
         return tuple(out)
 
+    def _quadratic(self, found: Statistics, stddev: Floats) -> PrivateQuadratic:
+        if self.ridge is None and self.version >= 2:
+            lift = lift_for(stddev, self.set)
+            return PrivateQuadratic(found.matrix, found.right, 0.0, lift)
+        ridge = ridge_for(self.ridge, stddev, self.set)
+        return PrivateQuadratic(found.matrix, found.right, ridge)
+
+    @cached_property
+    def _prior(self) -> float | None:
+        return prior_of(self.set) if self.version >= 2 else None
+
     def _models(
         self, quadratic: PrivateQuadratic, theta: Floats, stddev: Floats, shape: tuple[int, int]
     ) -> list[Released]:
         d = theta.shape[2]
         directions = np.concatenate([np.eye(d), self._user_units])
-        spread = stddev_along(quadratic, theta, stddev, directions, self.set)
+        if self._prior is None:
+            spread = stddev_along(quadratic, theta, stddev, directions, self.set)
+        else:
+            spread = error_along(quadratic, theta, stddev, directions, self.set, self._prior)
         users = spread[:, :, d:] * self._half[:, None]
         return [
             self._released("theta", theta, shape, spread[:, :, :d]),
@@ -170,7 +185,7 @@ class Incremental:
     ) -> Released:
         count = np.maximum(found.matrix[:, -1, -1], 1.0)
         widest = self.rows.moments.reach * self.set.diameter / 2
-        band = np.minimum(typical_band(quadratic, theta, count, stddev), widest)
+        band = np.minimum(typical_band(quadratic, theta, count, stddev, self._prior), widest)
         return self._released("band", band * self._half, shape)
 
     def _errors(
@@ -245,7 +260,7 @@ class Incremental:
             "program": self.algorithm,
             "rows": self.rows.canonical(),
             "set": self.set.canonical(),
-            "ridge": canonical_ridge(self.ridge),
+            "ridge": canonical_ridge(self.ridge, self.version >= 2),
             "solver": self.solver.canonical(),
             "error": self.error,
             "statistics": self.statistics,

@@ -55,7 +55,7 @@ class IncrementalModel(SolvedModel):
                 "divides by the number of events, which the square of the constant counts; set "
                 "model.intercept: true.",
             )
-        moments = self.moments(self.error)
+        moments = self.moments(self.error, typical=terms.version >= 2)
         rows = EventRows.of(self, moments)
         convex_set, solver = self.projectable_set(), self.made_solver()
 
@@ -69,6 +69,7 @@ class IncrementalModel(SolvedModel):
                 self.error,
                 self.statistics,
                 self.name,
+                terms.version,
             )
 
         over = None if self.over == "all" else self.over

@@ -215,6 +215,7 @@ class ProjectedModel(MomentsModel):
                 False,
                 self.statistics,
                 self.name,
+                terms.version,
                 tuple(notes),
             )
 

@@ -30,7 +30,8 @@ class PrivateQuadratic:
     """f(theta) = theta' A theta - 2 q' theta, n systems side by side, k targets each.
 
     A is the noisy sum of x x^T made symmetric, its negative eigenvalues (which only noise makes)
-    set to 0, plus ``ridge`` times the identity. Post-processing of what was released: bits may
+    set to 0, plus ``ridge`` times the identity; or, with ``lift``, each eigenvalue is lifted by
+    itself (``lifted``). Post-processing of what was released: bits may
     differ between builds of LAPACK, never with how many systems are solved together.
 
     Source: Kasiviswanathan, Nissim, Jin (2017), Definition 5 and Algorithm 2; the clipping of
@@ -39,11 +40,13 @@ class PrivateQuadratic:
     Attributes:
       matrix: (n, d, d), as released. right: (n, k, d), rows q of every target.
       ridge: 0 or more; one for all, or (n,) one a system.
+      lift: (n,), in place of a ridge: see ``lifted``; None: a ridge.
     """
 
     matrix: Floats
     right: Floats
     ridge: float | Floats = 0.0
+    lift: Floats | None = None
 
     def __post_init__(self) -> None:
         n, d = self.matrix.shape[0], self.matrix.shape[-1]
@@ -69,16 +72,31 @@ class PrivateQuadratic:
         return np.asarray(self.matrix / 2 + self.matrix.transpose(0, 2, 1) / 2)
 
     @cached_property
+    def released(self) -> Eigen:
+        """Of the released matrix, made symmetric."""
+        return Eigen(*np.linalg.eigh(self.symmetric))
+
+    @cached_property
     def eigen(self) -> Eigen:
         """Of A."""
-        values, vectors = np.linalg.eigh(self.symmetric)
+        values, vectors = self.released
+        if self.lift is not None:
+            return Eigen(lifted(values, self.lift[:, None]), vectors)
         return Eigen(np.maximum(values, 0.0) + self.pull, vectors)
+
+    @property
+    def added(self) -> Floats:
+        """(n, d): what A has along each eigenvector beyond what was released."""
+        return np.asarray(self.eigen.values - self.released.values)
 
     @cached_property
     def convex(self) -> Floats:
         """A: (n, d, d), symmetric and positive semi-definite."""
         d = self.dimension
         values, vectors = self.eigen
+        if self.lift is not None:
+            rebuilt = (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
+            return np.asarray(rebuilt / 2 + rebuilt.transpose(0, 2, 1) / 2)
         out = self.symmetric.copy()
         spoilt = np.flatnonzero(values[:, 0] <= self.pull[:, 0])
         if spoilt.size:
@@ -117,3 +135,18 @@ class PrivateQuadratic:
     def value(self, theta: Floats) -> Floats:
         """f: (n, k, d) -> (n, k)."""
         return np.asarray(np.sum((theta @ self.convex - 2 * self.right) * theta, axis=2))
+
+
+def lifted(values: Floats, lift: Floats) -> Floats:
+    """m + lift^2 / m, m = max(value, lift): the ridge of least risk in each eigenvector's own
+    direction, where an eigenvalue is above the lift; twice the lift where it is below.
+
+    Write theta for the coefficient along an eigenvector of eigenvalue l, a draw of variance t^2,
+    and q = l theta + z, z of variance k^2: then q / (l + (k / t)^2 / l) has the least mean squared
+    error, for any weight on it. lift = k / t.
+
+    Source: Hoerl, Kennard (1970), "Ridge regression", generalised form, with the known noise.
+    """
+    most = np.maximum(values, lift)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(most > 0, most + np.where(most > 0, lift * (lift / most), 0.0), 0.0)

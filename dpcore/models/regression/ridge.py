@@ -37,6 +37,37 @@ def ridge_for(ridge: float | None, stddev: Floats, convex_set: ConvexSet) -> flo
     return stddev * math.sqrt(2) * min(share, math.sqrt(convex_set.dimension))
 
 
-def canonical_ridge(ridge: float | None) -> str:
+def prior_of(convex_set: ConvexSet) -> float:
+    """t: what a coefficient of a model in the set is taken to vary by, public.
+
+    The models of a set whose farthest has length r are taken for ones of length r / sqrt 2 in any
+    direction: t = r / sqrt(2 d).
+    """
+    d = convex_set.dimension
+    return convex_set.farthest(np.zeros(d)) / math.sqrt(2 * d)
+
+
+def lift_for(stddev: Floats, convex_set: ConvexSet) -> Floats:
+    """(n,) k / t of ``quadratic.lifted``: the ridge of version 2, direction by direction.
+
+    The noise along an eigenvector is k = s sqrt(1 + |theta|^2 / 2) at a model of that length, as
+    (Q, q) move by (E, e) and the normal equations by E theta - e. It is public, needs no budget,
+    and fades with the square of the noise: what many events show is not pulled at all, what few
+    show is pulled by as much as the noise there is worth. A ridge of one weight for all directions
+    is as large as the worst of them needs.
+
+    Args:
+      stddev: (n,) s, of the noise of a coordinate of (svec(Q), q). convex_set: where models lie.
+    """
+    prior = prior_of(convex_set)
+    if not prior > 0:
+        return np.zeros_like(stddev)
+    size = convex_set.dimension * prior * prior
+    return np.asarray(stddev * (math.sqrt(1 + size / 2) / prior))
+
+
+def canonical_ridge(ridge: float | None, lifts: bool = False) -> str:
     """For the plan."""
-    return "noise" if ridge is None else ridge.hex()
+    if ridge is not None:
+        return ridge.hex()
+    return "lift" if lifts else "noise"

@@ -32,6 +32,9 @@ EVENTS = 10_000
 WORTH = 1.5
 """Times less noise that a bound must save to be worth a sentence."""
 
+CLIPS = (0.8, 0.6)
+"""Of the default clip: those that are priced beside it."""
+
 FITTED = (
     "Every line is what was released; the events are not in this page. theta is the model of the "
     "events so far, with features and target scaled to the public ranges; coefficients is the same "
@@ -50,8 +53,9 @@ class MomentsClip(Section):
         default=None,
         description="X: an event whose features and constant have a larger l2 norm is scaled down "
         "to it as a whole, target and all, so that it counts for less and moves no model. Noise "
-        "grows with its square. Without it: the root of the number of coefficients, which no "
-        "event exceeds.",
+        "grows with its square. Without it: the length of an event spread evenly over the ranges, "
+        "the root of a third of the features and one for the constant (in version 1 the root of "
+        "the number of coefficients, which no event exceeds).",
         examples=[1.0],
     )
     target: Length | None = Field(
@@ -83,8 +87,8 @@ class MomentsModel(Model):
         default=None,
         description="Weight of the |x|^2 that is added to the sum of squared errors, in events of "
         "scaled units: what noise does to directions that few events show fades with it. Without "
-        "it: the size of the noise at each tick as the set lets it in, which is public; 0 adds "
-        "none.",
+        "it: for each direction by itself as much as the noise is worth there, which fades as "
+        "events come (in version 1 one weight for all, the size of the noise); 0 adds none.",
         examples=[10.0],
     )
     tolerance: Tolerance = Field(
@@ -105,9 +109,10 @@ class MomentsModel(Model):
 
     reading: ClassVar[Reading] = Reading(
         FITTED,
-        "Bands hold 95 % of what the known noise of the sums does to a model ({band} standard "
-        "deviations on either side), judged by the model itself: trust them once they are narrow. "
-        "They do not say how well events tell the truth.",
+        "Bands ({band} standard deviations on either side) cover the model that plain least "
+        "squares over the set finds on the same events, in 95 of 100 cases taken over "
+        "coefficients: what the known noise does, and how far a ridge pulls. They do not say how "
+        "well events tell the truth. (In version 1 they leave the ridge out.)",
         BARE,
     )
     outputs: ClassVar[Mapping[str, Shown]] = {
@@ -135,10 +140,13 @@ class MomentsModel(Model):
         """The ridge; None: the size of the noise."""
         return None if self.ridge is None else float(self.ridge)
 
-    def moments(self, squares: bool = False) -> Moments:
-        """What a leaf holds, within its bounds; ``squares``: with the sum of squared targets."""
+    def moments(self, squares: bool = False, typical: bool = False) -> Moments:
+        """What a leaf holds, within its bounds; ``squares``: with the sum of squared targets.
+        ``typical``: without a clip events are held to the length that is typical."""
         d, k = self.dimension, len(self.targets)
         reach, height = self.clip.features, self.clip.target
+        if reach is None and typical:
+            reach = self.typical
         return Moments(
             d,
             k,
@@ -146,6 +154,11 @@ class MomentsModel(Model):
             math.sqrt(d) * SLACK if reach is None else min(float(reach), math.sqrt(d) * SLACK),
             math.sqrt(k) * SLACK if height is None else min(float(height), math.sqrt(k) * SLACK),
         )
+
+    @property
+    def typical(self) -> float:
+        """Length of an event whose features are spread evenly over their ranges."""
+        return math.sqrt(len(self.features) / 3 + self.intercept)
 
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
         """A model's: the stddev of a coefficient, scaled units, at EVENTS events spread evenly over
@@ -195,16 +208,28 @@ class MomentsModel(Model):
         )
 
     def length_notes(self, moments: Moments) -> Iterator[str]:
-        """What a bound on the length of events would save, where none is set."""
+        """What other bounds on the length of events would cost, where none is set."""
         if self.clip.features is not None:
             return
-        typical = math.sqrt(len(self.features) / 3 + self.intercept)
-        shorter = replace(moments, reach=typical)
-        saved = moments.sensitivity("replace_one") / shorter.sensitivity("replace_one")
-        if saved >= WORTH:
+        here = moments.sensitivity("replace_one")
+
+        def times(reach: float) -> float:
+            return here / replace(moments, reach=reach).sensitivity("replace_one")
+
+        whole = math.sqrt(self.dimension) * SLACK
+        if moments.reach < whole:
+            lengths = [self.typical * share for share in CLIPS]
+            priced = [f"{length:.3g} has {times(length):.2g}" for length in lengths]
+            yield (
+                f"Without model.clip.features events longer than {moments.reach:.3g}, the length "
+                "of one spread evenly over the ranges, are shortened and count for less. A clip "
+                f"of {', of '.join(priced)} times less noise; of {whole:.3g}, which no event "
+                f"exceeds, {1 / times(whole):.2g} times more."
+            )
+        elif times(self.typical) >= WORTH:
             yield (
                 f"Without model.clip.features the noise covers events of length "
                 f"{moments.reach:.3g}, every feature at an end of its range. Events spread evenly "
-                f"over their ranges have length {typical:.3g}: a clip there has {saved:.2g} times "
-                "less noise, and longer events count for less."
+                f"over their ranges have length {self.typical:.3g}: a clip there has "
+                f"{times(self.typical):.2g} times less noise, and longer events count for less."
             )

@@ -74,6 +74,7 @@ class TwoTreesModel(SolvedModel):
             False,
             self.statistics,
             self.name,
+            terms.version,
         )
         state = program.state_bytes()
         within_memory("tree", state)

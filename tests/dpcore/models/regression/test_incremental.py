@@ -11,6 +11,8 @@ import pytest
 from benchmarks.least_squares import least_squares
 from dpcore.errors import ConfigError
 from dpcore.geometry.balls import L2Ball
+from dpcore.models.regression.quadratic import PrivateQuadratic
+from dpcore.models.regression.ridge import lift_for
 from dpcore.noise.constant import NoNoise
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
@@ -51,6 +53,8 @@ def config_of(**changed: Any) -> PlanConfig:
     values = {**given, **changed}
     if "ridge" not in values["model"]:  # what noise would pull is in the way of exact equality
         values["model"] += "\n  ridge: 0"
+    if "clip" not in values["model"]:  # and so is what shortening makes of events
+        values["model"] += "\n  clip: {features: 2}"
     return PlanConfig.from_yaml(CONFIG.format(**values))
 
 
@@ -291,7 +295,8 @@ def test_one_feature_and_no_constant() -> None:
     given = {"algorithm": "regression.incremental", "more": "", "end": "", "epsilon": 1,
              "delta": 1e-6, "window": 100, "relation": "", "mechanism": "", "target": "y",
              "ranges": "",
-             "model": "intercept: false\n  set: {box: [-9, 9]}\n  ridge: 0"}  # fmt: skip
+             "model": "intercept: false\n  set: {box: [-9, 9]}\n  ridge: 0\n"
+                      "  clip: {features: 1}"}  # fmt: skip
     program = Plan.from_config(PlanConfig.from_yaml(text.format(**given))).program
     assert program.dimension == 2
     rng = np.random.default_rng(9)
@@ -373,10 +378,11 @@ def test_wide_models_are_priced_in_little_memory() -> None:
     assert len(str(plan.program.canonical())) < 50_000
 
 
-def test_without_a_number_the_ridge_is_the_size_of_the_noise() -> None:
+def test_without_a_number_version_1_has_one_ridge_the_size_of_the_noise() -> None:
     rng, n = np.random.default_rng(4), 900
     columns, cells = on_grid(rng, n), rng.integers(0, 12, n)
-    program = Plan.from_config(config_of(model="set: {l2_ball: 50}\n  ridge:")).program
+    config = config_of(model="set: {l2_ball: 50}\n  ridge:").to_dict()
+    program: Any = Plan.from_config(PlanConfig.from_dict({**config, "version": 1})).program
     assert program.ridge is None and program.canonical()["ridge"] == "noise"
     found, (noisy,) = run(program, columns, cells, (12, 1))
     for tick in (0, 5, 11):
@@ -391,3 +397,29 @@ def test_without_a_number_the_ridge_is_the_size_of_the_noise() -> None:
         np.testing.assert_allclose(found["theta"].value[tick], expected.value[0], rtol=1e-6)
     fixed = program_of()
     assert fixed.canonical()["ridge"] == (0.0).hex(), "another ridge is another plan"
+
+
+def test_without_a_number_each_direction_is_lifted_by_itself() -> None:
+    """What many events show is not pulled at all; what none shows is lifted to twice the lift."""
+    program = program_of(model="set: {l2_ball: 2}\n  ridge:")
+    assert program.canonical()["ridge"] == "lift"
+    deviation = program.stddev(np.array([11]))
+    (lift,) = lift_for(deviation, program.set)
+    prior = 2 / math.sqrt(6)
+    assert lift == pytest.approx(deviation[0] * math.sqrt(1 + 2 / 2) / prior)
+    matrix = np.diag([1e6 * lift, 3 * lift, -lift])[None]
+    quadratic = PrivateQuadratic(matrix, np.ones((1, 1, 3)), 0.0, np.array([lift]))
+    found = np.diagonal(quadratic.convex[0]) / lift
+    np.testing.assert_allclose(found, [1e6, 3 + 1 / 3, 2])
+    np.testing.assert_allclose(quadratic.added[0] / lift, [3, 1 / 3, 0], atol=1e-5)
+
+
+def test_an_event_spread_evenly_over_its_ranges_is_as_long_as_the_clip() -> None:
+    plain = config_of(model="ridge: 0\n  clip: {}")
+    plan = Plan.from_config(plain)
+    program: Any = plan.program
+    assert program.rows.moments.reach == pytest.approx(math.sqrt(2 / 3 + 1))
+    before: Any = Plan.from_config(PlanConfig.from_dict({**plain.to_dict(), "version": 1})).program
+    assert before.rows.moments.reach == pytest.approx(math.sqrt(3))
+    said = [text for text in plan.warnings if "Without model.clip.features" in text]
+    assert len(said) == 1 and "of 1.73, which no event exceeds" in said[0]

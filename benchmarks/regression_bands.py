@@ -1,0 +1,288 @@
+"""Do the bands of a regression hold, and how wide are they beside what an oracle would draw?
+
+    python -m benchmarks.regression_bands --bikes hour.csv [--runs 4000]
+
+Streams of 731 daily ticks: Capital Bikeshare's hourly demand by three and by twelve columns
+(``hour.csv`` of the UCI data set "Bike Sharing", or WEIR_BIKES says where it is), and made-up ones
+of 3 and 20 coefficients; early (tick 30) and late (the last). Epsilon 1, delta 1e-6, protection for
+ever, replace_one; every public number is a default or a range known beforehand. A cell is a stream,
+a tick and a set. Runs differ in noise alone: Gaussian of the plan's own deviation, drawn here, goes
+with the exact moments through the program's own ``solve``.
+
+Columns: ``covered``, the share of coefficients (over all runs) whose band of 1.96 deviations holds
+that of the minimiser over the set, on the same events without noise or ridge; ``ratio``, the median
+of a band's width over the oracle's: 1.96 deviations by the true covariance, or half the set's width
+where that is less. ``excess``, the median over runs of (sum of squared errors less the least over
+the set) of events as they are, not shortened, beside ``least_squares_once``: one release of
+everything at the end with the whole budget and the ridge of AdaSSP (Wang 2018), of the same clip.
+``mse`` and ``r2``: the share of runs whose band holds that of the released model on the same
+events, rows without a value not counted, and ``shown``, the share with a value.
+
+Writes benchmarks/results/regression_bands.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from dpcore.config.version import PLAN_VERSION
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.models.regression.accelerated import solve
+from dpcore.models.regression.incremental import Incremental
+from dpcore.models.regression.quadratic import PrivateQuadratic
+from dpcore.plan import Plan
+from dpcore.plan_config import PlanConfig
+from dpcore.pricing.band import BAND
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+RESULTS = Path(__file__).parent / "results"
+TICKS = 731
+EARLY, LATE = 30, TICKS - 1
+SETS: Mapping[str, Any] = {
+    "l2_ball 2": {"l2_ball": 2},
+    "l1_ball 1": {"l1_ball": 1},
+    "l1_ball 3": {"l1_ball": 3},
+    "box": {"box": [-1, 1]},
+    "lp_ball 1.5": {"lp_ball": {"radius": 2, "p": 1.5}},
+    "simplex": {"simplex": 1},
+}
+RANGES: Mapping[str, tuple[float, float]] = {
+    "season": (1, 4), "yr": (0, 1), "mnth": (1, 12), "hr": (0, 23), "holiday": (0, 1),
+    "weekday": (0, 6), "workingday": (0, 1), "weathersit": (1, 4), "temp": (0, 1),
+    "atemp": (0, 1), "hum": (0, 1), "windspeed": (0, 1), "cnt": (0, 1000),
+}  # fmt: skip
+COLUMNS = (
+    "stream", "tick", "set", "covered", "ratio", "excess", "least_squares_once",
+    "mse", "mse_shown", "r2", "r2_shown",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Stream:
+    """columns: name -> (n,), the target last. ranges: of each. tick: (n,)."""
+
+    name: str
+    columns: Mapping[str, Floats]
+    ranges: Mapping[str, tuple[float, float]]
+    tick: Ints
+
+    @property
+    def names(self) -> list[str]:
+        """Features, then the target."""
+        return list(self.columns)
+
+
+def bikes(path: Path, features: tuple[str, ...]) -> Stream:
+    """Demand of an hour."""
+    rows = pyarrow.csv.read_csv(path)
+    dates = [text.split("/") for text in rows["dteday"].to_pylist()]
+    days = np.array([f"{y}-{int(m):02d}-{int(d):02d}" for m, d, y in dates], dtype="datetime64[D]")
+    columns = {name: rows[name].to_numpy().astype(np.float64) for name in (*features, "cnt")}
+    tick = (days - np.datetime64("2011-01-01")).astype(np.int64)
+    ranges = {name: RANGES[name] for name in columns}
+    return Stream(f"bikes {len(features)}", columns, ranges, tick)
+
+
+def synthetic(features: int, events: int, seed: int = 0) -> Stream:
+    """Features spread evenly over their ranges, noise of 0.3 in a target of range 2."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (events, features))
+    truth = rng.normal(size=features)
+    truth /= 1.2 * np.linalg.norm(truth)
+    y = np.clip(x @ truth + 0.1 + rng.normal(0, 0.3, events), -1, 1)
+    columns = {**{f"x{i}": x[:, i] for i in range(features)}, "y": y}
+    tick = np.sort(rng.integers(0, TICKS, events))
+    return Stream(f"synthetic {features + 1}", columns, dict.fromkeys(columns, (-1.0, 1.0)), tick)
+
+
+def program_of(
+    stream: Stream, spec: Any, ticks: int = TICKS, version: int = PLAN_VERSION, **model: Any
+) -> Incremental:
+    """Of default settings but the set."""
+    *features, target = stream.names
+    config = {
+        "name": "bands",
+        "version": version,
+        "schema": {"time": "t"},
+        "clock": {
+            "start": "2011-01-01T00:00:00Z",
+            "period": f"{TICKS // ticks}d",
+            "end": f"{np.datetime64('2011-01-01') + TICKS // ticks * ticks}T00:00:00Z",
+        },
+        "privacy": {
+            "epsilon": 1.0, "delta": 1e-6, "protect_for": "all", "relation": "replace_one",
+        },
+        "model": {
+            "algorithm": "regression.incremental",
+            "features": features,
+            "target": target,
+            "ranges": {name: list(ends) for name, ends in stream.ranges.items()},
+            "set": spec,
+            **model,
+        },
+    }  # fmt: skip
+    program: Any = Plan.from_config(PlanConfig.from_yaml(json.dumps(config))).program
+    return program
+
+
+def exact(program: Incremental, stream: Stream, tick: int) -> Floats:
+    """(D,) the moments up to a tick, lattice units."""
+    some = {name: column[stream.tick <= tick] for name, column in stream.columns.items()}
+    n = len(next(iter(some.values())))
+    rows = program.bound(some, n).rows
+    return program.accumulate(rows, np.zeros(n, dtype=np.int64), 1)[0].astype(np.float64)
+
+
+def noisy(program: Incremental, moments: Floats, tick: int, runs: int, seed: int) -> list[Floats]:
+    """What ``step`` would put out: arrays (1, runs, D)."""
+    rng, at, out = np.random.default_rng(seed), 0, []
+    for part in program.parts:
+        spread = part.stddev(np.array([tick]), program.over)[0]
+        mine = moments[at : at + part.dimension]
+        out.append((mine + spread * rng.standard_normal((runs, part.dimension)))[None])
+        at += part.dimension
+    return [np.concatenate(out, axis=2)]
+
+
+def minimiser(program: Incremental, moments: Floats) -> Floats:
+    """(d,) of plain least squares over the set."""
+    found = program.rows.moments.unpack(moments[None])
+    return solve(PrivateQuadratic(found.matrix, found.right), program.set, 1e-11).theta[0, 0]
+
+
+def oracle(program: Incremental, moments: Floats, tick: int, best: Floats) -> Floats:
+    """(d,) half a band that knows the true covariance."""
+    matrix = program.rows.moments.unpack(moments[None]).matrix[0]
+    values, vectors = np.linalg.eigh(matrix)
+    inverse = (vectors / np.maximum(values, 1e-9)) @ vectors.T
+    spread = float(program.stddev(np.array([tick]))[0])
+    square = (1 + best @ best / 2) * np.sum(inverse**2, axis=0) + (inverse @ best) ** 2 / 2
+    low, high = ends(program.set)
+    return np.minimum(BAND * spread * np.sqrt(square), (high - low) / 2)
+
+
+def ends(convex_set: ConvexSet) -> tuple[Floats, Floats]:
+    """(d,) least and largest of each coordinate in a set."""
+    unit = np.eye(convex_set.dimension)
+    return np.diag(convex_set.linear_oracle(unit)), np.diag(convex_set.linear_oracle(-unit))
+
+
+def cell(
+    stream: Stream, tick: int, spec: Any, runs: int, seed: int = 0, wrong: float = 1.0, **model: Any
+) -> dict[str, float]:
+    """Figures of a cell; ``wrong``: stated deviations are this many times what they should be."""
+    program = program_of(stream, spec, **model)
+    moments = exact(program, stream, tick)
+    best = minimiser(program, moments)
+    drawn = noisy(program, moments, tick, runs, seed)
+    released = {one.name: one for one in program.solve(tuple(drawn), np.array([tick]))}
+    theta = released["theta"].value[0]
+    stated = released["theta"].stddev
+    assert stated is not None
+    band = BAND * wrong * stated[0]
+    slack = 1e-7 * max(1.0, float(np.abs(best).max()))
+    known = oracle(program, moments, tick, best)
+    wide = known > 0
+    return {
+        "covered": float(np.mean(np.abs(theta - best) <= band + slack)),
+        "ratio": float(np.median(band[:, wide] / known[wide])),
+        "excess": _excess(stream, tick, program.set, theta),
+    }
+
+
+def _excess(stream: Stream, tick: int, convex_set: ConvexSet, theta: Floats) -> float:
+    """Median over models (n, d) of the excess sum of squared errors, of events as they are."""
+    whole = program_of(stream, {"l2_ball": 2}, clip={"features": 1e3})
+    moments = exact(whole, stream, tick)
+    found = whole.rows.moments.unpack(moments)
+    best = solve(PrivateQuadratic(found.matrix[None], found.right[None]), convex_set, 1e-11)
+    point = best.theta[0, 0]
+    move = theta - point
+    slope = found.matrix @ point - found.right[0]
+    curve = np.einsum("ni,ij,nj->n", move, found.matrix, move)
+    return float(np.median(curve + 2 * move @ slope))
+
+
+def once(stream: Stream, tick: int, spec: Any, runs: int, seed: int = 0) -> float:
+    """Median excess of one release at the end, with the ridge of AdaSSP.
+
+    Source: Wang (2018), Algorithm 2: the least eigenvalue for a third of the budget, and a ridge of
+    sqrt(d ln(2 d^2 / 0.05)) deviations less what is certain of it; joint moments have the rest.
+    """
+    program = program_of(stream, spec, ticks=1)
+    moments = exact(program, stream, tick)
+    share = math.sqrt(3 / 2)
+    found = program.rows.moments.unpack(
+        moments + share * (noisy(program, moments, 0, runs, seed)[0][0] - moments)
+    )
+    spread = share * float(program.stddev(np.array([0]))[0])
+    d = program.rows.moments.features
+    matrix = program.rows.moments.unpack(moments).matrix
+    rng = np.random.default_rng(seed + 1)
+    # One event moves an eigenvalue by X^2, and a third of mu^2 is for it.
+    part = program.parts[0]
+    deviation = math.sqrt(3) * spread / share * program.rows.moments.reach**2 / part.sensitivity
+    least = np.linalg.eigvalsh(matrix)[0] + deviation * rng.standard_normal(runs)
+    least = np.maximum(least - deviation * math.sqrt(2 * math.log(2 / 0.05)), 0.0)
+    wanted = spread * math.sqrt(d * math.log(2 * d * d / 0.05))
+    ridge = np.maximum(wanted - least, 0.0)
+    theta = solve(PrivateQuadratic(found.matrix, found.right, ridge), program.set, 1e-9).theta
+    return _excess(stream, tick, program.set, theta[:, 0])
+
+
+def streams(path: Path | None) -> Iterator[Stream]:
+    """All that are there."""
+    if path is not None:
+        yield bikes(path, ("temp", "hum", "windspeed"))
+        yield bikes(path, tuple(name for name in RANGES if name != "cnt"))
+    yield synthetic(2, 100_000)
+    yield synthetic(19, 100_000)
+
+
+def main() -> None:
+    """Prints and writes the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--bikes", type=Path, default=os.environ.get("WEIR_BIKES"))
+    parser.add_argument("--runs", type=int, default=4000)
+    given = parser.parse_args()
+    path = None if given.bikes is None else Path(given.bikes)
+    if path is None:
+        print("no bikes: name hour.csv with --bikes or WEIR_BIKES", file=sys.stderr)
+    rows = []
+    for stream in streams(path):
+        for tick in (EARLY, LATE):
+            for name, spec in SETS.items():
+                found: dict[str, Any] = {"stream": stream.name, "tick": tick, "set": name}
+                found |= cell(stream, tick, spec, given.runs)
+                if tick == LATE:
+                    found["least_squares_once"] = once(stream, tick, spec, given.runs)
+                rows.append(
+                    {key: f"{v:.4g}" if isinstance(v, float) else v for key, v in found.items()}
+                )
+                print(*(f"{key} {value}" for key, value in rows[-1].items()), sep="  ", flush=True)
+    RESULTS.mkdir(exist_ok=True)
+    with (RESULTS / "regression_bands.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Bands of regressions hold the minimiser over the set; wrong ones do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.regression_bands import EARLY, LATE, SETS, cell, synthetic
+
+RUNS = 400
+STREAMS = {size: synthetic(size - 1, 20_000) for size in (3, 20)}
+
+
+@pytest.mark.parametrize("size", STREAMS)
+@pytest.mark.parametrize("tick", [EARLY, LATE])
+@pytest.mark.parametrize("name", SETS)
+def test_bands_hold_and_are_narrow(size: int, tick: int, name: str) -> None:
+    found = cell(STREAMS[size], tick, SETS[name], RUNS)
+    # 400 runs of three coefficients that go together: a standard error of 1 % at most.
+    assert found["covered"] >= 0.92
+    assert found["ratio"] <= 1.5
+
+
+@pytest.mark.parametrize("more", [{"ridge": 0.0}, {"ridge": 300.0}, {"clip": {"features": 1.0}}])
+def test_bands_hold_whatever_the_ridge_and_the_clip(more: Any) -> None:
+    assert cell(STREAMS[3], LATE, SETS["l2_ball 2"], RUNS, **more)["covered"] >= 0.92
+
+
+@pytest.mark.parametrize("size", STREAMS)
+def test_bands_that_are_too_narrow_show(size: int) -> None:
+    found = cell(STREAMS[size], LATE, SETS["l2_ball 2"], RUNS, wrong=0.7)
+    assert found["covered"] < 0.88
+
+
+def test_the_bands_of_version_1_leave_the_ridge_out() -> None:
+    """What was wrong with them, so that the others cannot pass by chance."""
+    found = cell(STREAMS[20], LATE, SETS["l2_ball 2"], RUNS, version=1)
+    assert found["covered"] < 0.9
