@@ -48,8 +48,8 @@ def scores(
 def test_bands_cover(mechanism: str, noise: str, over: str) -> None:
     for name, score in scores(mechanism, noise, over).items():
         covered = (abs(score) < 1.96).mean()
-        # 700 keys: one standard error is 0.8 %; counts of discrete noise are a few whole numbers, and
-        # of single K-norm numbers 93.75 % lie within 1.96 standard deviations.
+        # 700 keys: one standard error is 0.8 %; counts of discrete noise are a few whole numbers,
+        # and of single K-norm numbers 93.75 % lie within 1.96 standard deviations.
         least = {"discrete_gaussian": 0.9, "k_norm": 0.9125}.get(noise, 0.925)
         assert least < covered < 0.975, (name, covered)
         assert 0.9 < score.std() < 1.1, (name, score.std())
