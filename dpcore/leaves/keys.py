@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,9 @@ from dpcore.arrays import Ints
 FEWEST = 16
 PER_BLOCK = 512
 
+_PLAIN = re.compile(r"[^\s\",\x00-\x1f]+( +[^\s\",\x00-\x1f]+)*\Z")
+"""Values that need no quotes between commas."""
+
 
 def key_text(values: Sequence[str]) -> str:
     """Values of several key columns -> the only spelling of their key: a compact JSON array.
@@ -25,6 +29,26 @@ def key_text(values: Sequence[str]) -> str:
         ('["paris","shoes"]', False)
     """
     return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
+
+
+def shown_key(key: str) -> str:
+    """How people read the key of several columns: its values, with commas between them.
+
+    A value that could be misread stays in quotes, so that no two keys read alike. A text that is no
+    list of texts stays as it is.
+
+        >>> shown_key('["paris","shoes"]'), shown_key('["a, b",""]')
+        ('paris, shoes', '"a, b", ""')
+    """
+    try:
+        values = json.loads(key)
+    except ValueError:
+        return key
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        return key
+    return ", ".join(
+        value if _PLAIN.match(value) else json.dumps(value, ensure_ascii=False) for value in values
+    )
 
 
 @dataclass(frozen=True)

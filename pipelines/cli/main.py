@@ -132,6 +132,11 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
 @click.option("--name", "names", multiple=True, help="Draw this release. May be repeated.")
 @click.option("--png-only", is_flag=True, help="The picture without the page.")
 @click.option(
+    "--wide",
+    is_flag=True,
+    help="Draw nothing: print a row for each key and tick, with a column for each release.",
+)
+@click.option(
     "--holdout",
     type=click.Path(path_type=Path),
     help="Public events (csv, ndjson, parquet): draw how well models predict them.",
@@ -142,6 +147,7 @@ def report(
     keys: tuple[str, ...],
     names: tuple[str, ...],
     png_only: bool,
+    wide: bool,
     holdout: Path | None,
 ) -> None:
     """Draw the releases in DIRECTORY: a PNG and one self-contained HTML page.
@@ -154,7 +160,17 @@ def report(
       weir report out/ --out pages/
       weir report out/ --key north --name purchases
       weir report out/ --holdout public.csv
+      weir report out/ --wide --key north
     """
+    if wide:
+        from pipelines.show.wide import lines
+
+        for name, value in (("--out", out), ("--png-only", png_only), ("--holdout", holdout)):
+            if value:
+                raise ConfigError(name, value, "is for pictures, and --wide draws none: drop one.")
+        for line in lines(directory, keys or None, names or None):
+            click.echo(line, nl=False)
+        return
     from pipelines.report.report import report as draw
     from pipelines.terminal import console, heading
 

@@ -71,7 +71,12 @@ LOG_FORMATS = ("text", "json")
     help="If the sink's folder is taken, write beside it: OUT-2, OUT-3 and so on. Says what that "
     "costs.",
 )
-@click.option("--wide", is_flag=True, help="Summary with one column per release.")
+@click.option(
+    "--wide",
+    is_flag=True,
+    help="A row for each key and tick, with one column per release: on stdout where that is the "
+    "sink, else in the summary.",
+)
 @AS_JSON
 @click.option(
     "--log-format",
@@ -140,6 +145,8 @@ def run(
     if dry_run and runner != "dataflow":
         raise ConfigError("--dry-run", True, f"is for --runner dataflow, not for {runner}.")
     job = load(config, sets)
+    if wide:
+        job = job.widened()
     debug = bool(click.get_current_context().find_root().params.get("debug"))
     with discreet(debug, log_format):
         if dry_run:

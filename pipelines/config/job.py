@@ -88,6 +88,22 @@ class JobConfig(PlanConfig):
                 )
         return self
 
+    def widened(self) -> Self:
+        """The job as ``--wide`` asks for it.
+
+        Raises:
+          ConfigError: names ``--wide``: its sink shows no table.
+        """
+        shown = None if self.sink is None else self.sink.widened()
+        if shown is None and self.sink is not None:
+            raise ConfigError(
+                "--wide",
+                True,
+                f"is for tables that people see: {self.sink.field} shows none. Use sink: {{stdout: "
+                "true}, or a folder and weir report DIR --wide.",
+            )
+        return self.model_copy(update={"sink": shown})
+
     def plan_config(self) -> PlanConfig:
         """Only what shapes the plan."""
         fields = {name: getattr(self, name) for name in PlanConfig.model_fields}

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from dpcore.config.section import nearest
 from dpcore.errors import ConfigError
-from dpcore.leaves.keys import key_text
+from dpcore.leaves.keys import key_text, shown_key
 from pipelines.report.data import Panel, ReportData, Series
-from pipelines.results.keys import shown_key
 from pipelines.results.run import OWN, Output, Run
 
 Floats = NDArray[np.float64]

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpcore.errors import ConfigError
+from dpcore.leaves.keys import shown_key
 from dpcore.pricing.band import band_of
 from pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
-from pipelines.results.keys import shown_key
 from pipelines.results.packed import Sizes
 
 SCALED, OWN = "theta", "coefficients"

@@ -28,6 +28,10 @@ class Folder(Sink):
     def holds(self, here: bool) -> bool:
         return True
 
+    def widened(self) -> Sink | None:
+        """Its files stay as they are; the summary shows their end."""
+        return self
+
     def has_results(self) -> bool:
         from transforms.sinks import place
 

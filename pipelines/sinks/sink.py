@@ -70,6 +70,11 @@ class Sink(Door):
         """The same in another folder; None where it is none."""
         return None
 
+    def widened(self) -> Sink | None:
+        """The same as ``--wide`` asks for it: what people see of it has a column for each release.
+        None where nobody sees anything of it here."""
+        return None
+
     def holds(self, here: bool) -> bool:
         """Whether releases of a run over files can wait until it is known what was refused.
 

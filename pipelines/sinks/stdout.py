@@ -17,11 +17,20 @@ class StdoutSink(Sink):
     needs_screen: ClassVar[bool] = True
 
     stdout: Literal[True] = Field(description="true: a table on standard output.", examples=[True])
+    wide: bool = Field(
+        default=False,
+        description="A row for each key and tick, with a column for each number and one for its 95 "
+        "% band; `weir run --wide` asks for it too.",
+        examples=[True],
+    )
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
         from transforms.sinks.transforms import WriteTable
 
-        return WriteTable(plan, self.every, hold and here, self.layout)
+        return WriteTable(plan, self.every, hold and here, self.layout, self.wide)
+
+    def widened(self) -> Sink:
+        return self.model_copy(update={"wide": True})
 
     def holds(self, here: bool) -> bool:
         return here

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import ConfigError
-from dpcore.leaves.keys import key_text
+from dpcore.leaves.keys import key_text, shown_key
 from dpcore.plan_config import PlanConfig
 from dpcore.simulate import Events, simulate
 from pipelines.config.job import load, loads
@@ -19,7 +19,6 @@ from pipelines.feed.synthetic import Shares, batches
 from pipelines.graph.checks import plan_of
 from pipelines.report.data import gather
 from pipelines.report.html import page
-from pipelines.results.keys import shown_key
 from pipelines.results.run import Run
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.result_rows import result_rows

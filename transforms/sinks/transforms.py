@@ -20,6 +20,7 @@ from transforms.sinks.folder import FolderWriter, Ranges, Writer, WriteRanges
 from transforms.sinks.formats import texts
 from transforms.sinks.held import HeldWriter, twice
 from transforms.sinks.sorted_table import Sorted
+from transforms.sinks.wide import Wide
 
 BIGQUERY_TYPES = {
     "tick": "INTEGER",
@@ -98,15 +99,20 @@ class TableWriter(Writer):
     Attributes:
       hold: whether it waits in this process for ``print_held``.
       flat: how vectors are spread over rows; None: they are lists.
+      wide: how rows are pivoted; None: they are not.
     """
 
     hold: bool = False
     flat: Flat | None = None
+    wide: Wide | None = None
 
     def write(self, first: int, last: int, ready: Sorted) -> int:
         """See Writer."""
-        table = ready.table if self.flat is None else self.flat.table(ready.table)
-        lines = "".join(table_lines(table))
+        table = ready.table
+        if self.wide is not None:
+            lines = "".join(self.wide.lines(table))
+        else:
+            lines = "".join(table_lines(table if self.flat is None else self.flat.table(table)))
         if self.hold:
             _waiting[first] = lines
             return 0
@@ -155,14 +161,21 @@ class WriteTable(beam.PTransform[Any, Any]):
       plan: says which ticks and blocks to wait for. every: ticks of a table.
       hold: whether it waits for ``print_held``, on a runner in this process.
       layout: of vectors: a row a coordinate (flat), or lists (packed).
+      wide: a row a key and tick instead, with a column for each number and its band.
     """
 
     def __init__(
-        self, plan: Plan, every: int = 128, hold: bool = False, layout: Layout = "flat"
+        self,
+        plan: Plan,
+        every: int = 128,
+        hold: bool = False,
+        layout: Layout = "flat",
+        wide: bool = False,
     ) -> None:
         super().__init__()
         self._ranges = ranges_of(plan, every)
-        self._writer = TableWriter(hold, flat_for(plan, layout))
+        pivoted = Wide.of(plan) if wide else None
+        self._writer = TableWriter(hold, flat_for(plan, layout), pivoted)
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> (first, last tick)."""

@@ -1,0 +1,55 @@
+"""``weir report --wide``: a folder of results as a table, a row for each key and tick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.config.section import nearest
+from dpcore.errors import ConfigError
+from pipelines.results.files import read_file
+from pipelines.results.run import Run
+from pipelines.show.summary import first_keys
+from transforms.sinks.wide import COLUMNS, Wide
+
+
+def lines(
+    directory: Path, keys: Sequence[str] | None = None, names: Sequence[str] | None = None
+) -> Iterator[str]:
+    """The rows of a folder, file by file.
+
+    Args:
+      directory: of results. keys, names: those to show; None: all.
+
+    Raises:
+      ConfigError: no results there, or a key or name that the run does not have.
+    """
+    run = Run.open(directory)
+    outputs = tuple((one.name, one.over, one.labels) for one in run.outputs)
+    _known("name", names or (), [name for name, _, _ in outputs])
+    if names:
+        outputs = tuple(one for one in outputs if one[0] in names)
+    wanted = None
+    if keys:
+        every = {run.shown(key): key for key in first_keys(run)}
+        _known("key", [run.shown(key) for key in keys], list(every))
+        wanted = pa.array([every[run.shown(key)] for key in keys])
+    wide = Wide(outputs, run.band, run.shown)
+    for file in run.files:
+        batches = list(read_file(file, COLUMNS, run.sizes))
+        if batches:
+            table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+            if wanted is not None:
+                table = table.filter(pc.is_in(table["key"].cast(pa.string()), wanted))
+            yield from wide.lines(table)
+
+
+def _known(field: str, asked: Sequence[str], known: Sequence[str]) -> None:
+    for one in asked:
+        if one not in known:
+            few = list(dict.fromkeys(known))
+            remedy = nearest(one, few) if len(few) <= 20 else f"is not among the {len(few):,}."
+            raise ConfigError(f"--{field}", one, remedy)

@@ -1,0 +1,123 @@
+"""Releases as people read them: a row for each key and tick, a column for each number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpcore.leaves.keys import shown_key
+from dpcore.plan import Plan
+from transforms.release.flat import Flat, Spot, chunk_of, labels_of
+from transforms.sinks.formats import texts
+
+COLUMNS = ("key", "tick_start", "name", "over", "value", "stddev")
+"""What is read of rows."""
+
+DIGITS = 6
+"""Of a number whose noise is not known."""
+
+
+@dataclass(frozen=True)
+class Wide:
+    """How rows are pivoted.
+
+    Attributes:
+      outputs: (name, over, labels of the coordinates), in the order of their columns.
+      band: half the width of a 95 % band, in standard deviations of the noise.
+      shown: a key as people read it.
+    """
+
+    outputs: tuple[tuple[str, int | None, tuple[str, ...]], ...]
+    band: float
+    shown: Callable[[str], str]
+
+    @classmethod
+    def of(cls, plan: Plan) -> Wide:
+        """For the releases of a plan."""
+        flat = Flat.of(plan)
+        return cls(flat.outputs, flat.band, shown_key if len(plan.keys.columns) > 1 else str)
+
+    def lines(self, rows: pa.Table) -> Iterator[str]:
+        """A table as aligned text, its titles first.
+
+        Args:
+          rows: COLUMNS, one a vector; the rows of a key and tick follow each other.
+        """
+        if not rows.num_rows:
+            return
+        columns = {name: chunk_of(rows[name]) for name in COLUMNS}
+        cell, first = _cells(columns)
+        keys = _text(columns["key"]).take(pa.array(first)).to_pylist()
+        starts = chunk_of(texts(rows["tick_start"].dictionary_encode()))
+        table = [["tick_start", *starts.take(pa.array(first)).to_pylist()]]
+        if any(keys):
+            table.append(["key", *map(self.shown, keys)])
+        names, overs = _text(columns["name"]).to_pylist(), _plain(columns["over"]).to_pylist()
+        spots: dict[Spot, list[int]] = {}
+        for row, spot in enumerate(zip(names, overs, strict=True)):
+            spots.setdefault(spot, []).append(row)
+        for name, over, labels in self.outputs:
+            mine = spots.get((name, over))
+            if mine is not None:
+                own = [columns[one].take(pa.array(mine)) for one in ("value", "stddev")]
+                table += self._columns(title(name, over), labels, own, cell[mine], len(first))
+        widths = [max(map(len, column)) for column in table]
+        for line in zip(*table, strict=True):
+            padded = [word.ljust(width) for word, width in zip(line, widths, strict=True)]
+            yield "  ".join(padded).rstrip() + "\n"
+
+    def _columns(
+        self, name: str, labels: Sequence[str], lists: Any, cell: NDArray[np.int64], cells: int
+    ) -> Iterator[list[str]]:
+        """The columns of one output: of each coordinate the number, and its band if it has one."""
+        values, errors = (column.to_pylist() for column in lists)
+        banded = lists[1].null_count < len(lists[1])
+        for at, label in enumerate(labels_of(labels, max(map(len, values)))):
+            whole = f"{name} {label}".rstrip()
+            numbers, bands = [""] * cells, [""] * cells
+            for place, value, error in zip(cell.tolist(), values, errors, strict=True):
+                if at < len(value):
+                    half = None if error is None or error[at] is None else self.band * error[at]
+                    numbers[place], bands[place] = number(value[at], half)
+            yield [whole, *numbers]
+            if banded:
+                yield [f"\u00b1 {whole}", *bands]
+
+
+def title(name: str, over: int | None) -> str:
+    """What the columns of an output are called."""
+    return name if over is None else f"{name} last {over}"
+
+
+def number(value: float | None, half: float | None) -> tuple[str, str]:
+    """A number and half its band, in as many digits as the noise leaves; no separators."""
+    if value is None:
+        return "", ""
+    if half is None or not math.isfinite(half) or half <= 0 or not math.isfinite(value):
+        known = half is not None and not math.isnan(half)
+        return f"{value:.{DIGITS}g}", f"{half:.{DIGITS}g}" if known else ""
+    decimals = max(0, 1 - math.floor(math.log10(half)))
+    return f"{value:.{decimals}f}", f"{half:.{decimals}f}"
+
+
+def _cells(columns: dict[str, Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which line each row belongs to, (n,), and the first row of each line."""
+    key = columns["key"].indices.to_numpy(zero_copy_only=False)
+    tick = _plain(columns["tick_start"]).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    fresh = np.ones(len(key), dtype=bool)
+    fresh[1:] = (key[1:] != key[:-1]) | (tick[1:] != tick[:-1])
+    return np.cumsum(fresh) - 1, np.flatnonzero(fresh)
+
+
+def _plain(column: Any) -> Any:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _text(column: Any) -> Any:
+    return _plain(column).cast(pa.string())
