@@ -146,12 +146,12 @@ class BlockState:
             return {}
         place = {key: row for row, key in enumerate(self._keys)}
         fresh = sorted((tick, name) for name, tick in pending.firsts().items() if name not in place)
-        born: dict[int, tuple[bytes, ...]] = {}
+        born: dict[int, list[bytes]] = {}
         for tick, name in fresh:
             place[name] = len(place)
-            born[tick] = (*born.get(tick, ()), name)
+            born.setdefault(tick, []).append(name)
         pending.settle(place)
-        return born
+        return {tick: tuple(names) for tick, names in born.items()}
 
     def _cut(self, first: int, stop: int, born: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Strides; a key's birth begins a new one, and so does another secret."""
