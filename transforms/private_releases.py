@@ -23,6 +23,7 @@ from transforms.release.noisy import TICKS
 from transforms.release.solve import Solve
 from transforms.runtime.dead_letters import DEAD
 from transforms.runtime.flink_quirks import require_whole_bundles
+from transforms.runtime.prism_quirks import keep_bundles_whole
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.stream_time import PRESENT, StreamTime
 from transforms.select.deduplicate import Deduplicate
@@ -128,6 +129,7 @@ class PrivateReleases(beam.PTransform[Any, Any]):
         """Filter, Assign, Deduplicate, Bound, Leaf, Tick, Solve; Train where models are fitted."""
         plan, dead = self._plan, []
         _check_input(events, self._bounded)
+        keep_bundles_whole(events.pipeline)
         if not self._bounded:
             require_whole_bundles(events.pipeline)
         look = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from pipelines.graph.checks import check_runner, check_sinks, plan_of, with_secr
 from pipelines.graph.secrets import rotation_of, secret_of
 from pipelines.results.result import Result
 from pipelines.results.verdict import judge
+from pipelines.run.owed import owed
 from pipelines.run.progress import Progress
 from pipelines.run.version import under_version
 from pipelines.run.watch import Watch, counters, total_of
@@ -139,6 +140,8 @@ def run(
         else:
             ended = Ended(DONE, "", "", result=_execute(pipeline, watch))
     counts, how = counters(ended.result, process_counts.snapshot()), ended.how
+    if how == DONE:
+        refuse_short(sink, plan, {} if on_flink is not None else counts, source.bounded)
     verdict = judge(counts, job.limits.refused) if how == DONE and not streaming else None
     holds = sink.holds(runner == "direct")
     if verdict is not None and not verdict.passes and holds:
@@ -157,6 +160,25 @@ def run(
         state=how,
         verdict=verdict,
     )
+
+
+def refuse_short(sink: Sink, plan: Plan, counts: Mapping[str, int], bounded: bool) -> None:
+    """Ends a run that has not released all that its plan owes.
+
+    Args:
+      counts: of the run; none where they begin anew when it is resumed. bounded: over files.
+
+    Raises:
+      RunFailed: says how much is missing.
+    """
+    short = owed(sink, plan, counts)
+    if short is not None:
+        drained = "" if bounded else "it was drained before the end of its clock, or "
+        remedy = "; the same command with the same secret gives the rest" if bounded else ""
+        raise RunFailed(
+            f"the job has ended and {short}: {drained}its runner has lost something. What is there "
+            f"is right{remedy}."
+        )
 
 
 def refuse_restart(sink: Sink, state: StateFolder, resumed: str | None) -> None:

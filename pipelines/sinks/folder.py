@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,12 +102,13 @@ class Folder(Sink):
             ) from None
         return begun
 
-    def is_written(self, plan: Plan) -> bool | None:
-        from transforms.sinks import place
+    def missing(self, plan: Plan) -> Sequence[str] | None:
+        from transforms.sinks import held
 
-        if plan.clock.ticks is None:
-            return False
-        return set(self._files(plan)) <= set(place.names(self.place))
+        return None if plan.clock.ticks is None else held.missing(self.place, self._files(plan))
+
+    def is_written(self, plan: Plan) -> bool | None:
+        return self.missing(plan) == []
 
     def finish(self, plan: Plan, held: bool) -> None:
         from transforms.sinks.held import publish, twice

@@ -121,6 +121,11 @@ class Sink(Door):
         """
         return False
 
+    def missing(self, plan: Plan) -> Sequence[str] | None:
+        """Names of the files of a plan's releases that are not there, published or held; None
+        where nobody knows them: it cannot be looked into, or the clock has no end."""
+        return None
+
     def is_written(self, plan: Plan) -> bool | None:
         """Whether every tick of the clock is there; None where it cannot be looked into."""
         return None

@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 
+from dpcore.plan import Plan
+from pipelines.config.job import load
+from pipelines.graph.checks import plan_of
 from pipelines.results.files import ResultFile, is_flat
 from pipelines.results.run import Run
+from pipelines.run.owed import owed
+from pipelines.run.run import RunFailed, refuse_short
+from pipelines.sinks.csv import CsvSink
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
+from transforms.release.noisy import NoisyStride
+from transforms.release.solve import SolveDoFn
 from transforms.runtime.reasons import by_field
 from transforms.sinks.held import HeldWriter
 
@@ -131,6 +139,54 @@ def test_a_table_on_stdout(weir: Weir, job: Path) -> None:
     result = weir("run", job, "--set", "sink={stdout: true}")
     assert result.exit_code == 0, result.output
     assert "Where stdout" in " ".join(result.stdout.split())
+
+
+def test_a_run_that_lost_a_file_fails_is_not_complete_and_goes_on(
+    weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def losing(self: HeldWriter, first: int, last: int, ready: Any) -> int:
+        return 0 if first == 10 else write(self, first, last, ready)
+
+    write = HeldWriter.write
+    monkeypatch.setattr(HeldWriter, "write", losing)
+    small = ("--set", "sink={csv: out, every: 10}")
+    result = weir("run", job, *small)
+    text = " ".join(result.stderr.split())
+    assert result.exit_code == 1 and "1 file of releases is not in" in text
+    assert "ticks-000000000010-000000000019.csv" in text and "gives the rest" in text
+    assert not (job.parent / "out" / "_COMPLETE").exists()
+    monkeypatch.undo()
+    assert weir("run", job, *small).exit_code == 0
+    assert len(list((job.parent / "out").glob("*.csv"))) == 3
+
+
+def test_a_run_that_lost_ticks_on_the_way_to_a_sink_without_files_fails(
+    weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def losing(self: SolveDoFn, stride: NoisyStride) -> Any:
+        return () if stride.first_tick == 12 else solve(self, stride)
+
+    solve = SolveDoFn.process
+    monkeypatch.setattr(SolveDoFn, "process", losing)
+    result = weir("run", job, "--set", "sink={stdout: true, every: 12}")
+    assert result.exit_code == 1
+    assert "of 48 ticks (of 2 blocks of keys) 24 never came" in " ".join(result.stderr.split())
+
+
+def test_a_stream_owes_every_file_of_a_clock_that_ends_and_none_of_one_that_does_not(
+    weir: Weir, job: Path
+) -> None:
+    assert weir("run", job, "--set", "sink={csv: out, every: 10}").exit_code == 0
+    plan = plan_of(load(job))
+    assert owed(CsvSink(csv=str(job.parent / "out"), every=10), plan, {}) is None
+    other = CsvSink(csv=str(job.parent / "out"), every=8)
+    assert "3 files of releases are not in" in str(owed(other, plan, {}))
+    with pytest.raises(RunFailed, match="drained before the end of its clock"):
+        refuse_short(other, plan, {}, bounded=False)
+    lines = job.read_text().replace(", end: 2024-01-02T00:00:00Z", "").splitlines()
+    elsewhere = ("source", "sink", "secret")
+    endless = Plan.from_yaml("\n".join(one for one in lines if not one.startswith(elsewhere)))
+    assert owed(other, endless, {"ticks_released": 1}) is None
 
 
 def test_refused_records_are_counted_and_listed_without_their_content(

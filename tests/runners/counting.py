@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
+from transforms.runtime.prism_quirks import keep_bundles_whole
+
 COUNT = ReadModifyWriteStateSpec("count", VarIntCoder())
 END = TimerSpec("end", TimeDomain.WATERMARK)
 COUNT_NOW = beam.DoFn.StateParam(COUNT)
@@ -20,10 +23,14 @@ END_LATER = beam.DoFn.TimerParam(END)
 
 
 class Count(beam.DoFn):
-    """Counts a key's elements and writes the count into a file at event time 100."""
+    """Counts a key's elements and writes the count into a file at event time 100.
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    Args:
+      folder: of the file. seconds: that an element takes.
+    """
+
+    def __init__(self, folder: str, seconds: float = 0.0) -> None:
+        self._folder, self._seconds = folder, seconds
 
     def process(
         self,
@@ -32,6 +39,7 @@ class Count(beam.DoFn):
         end: Any = END_LATER,
     ) -> None:
         count.write((count.read() or 0) + 1)
+        time.sleep(self._seconds)
         end.set(Timestamp(100))
 
     @on_timer(END)
@@ -41,16 +49,17 @@ class Count(beam.DoFn):
         yield total
 
 
-def count(options: Any, folder: Path, keys: int = 3, each: int = 50) -> Any:
-    """Runs it to its end and returns the result."""
+def count(options: Any, folder: Path, keys: int = 3, each: int = 50, seconds: float = 0.0) -> Any:
+    """Runs it to its end and returns the result. ``seconds``: that an element takes."""
     pipeline = beam.Pipeline(options=options)
+    keep_bundles_whole(pipeline)
     _ = (
         pipeline
         | beam.Create([(f"k{i % keys}", i) for i in range(keys * each)], reshuffle=False)
         | beam.Map(lambda pair: TimestampedValue(pair, Timestamp(pair[1] % 90))).with_output_types(
             tuple[str, int]
         )
-        | beam.ParDo(Count(str(folder))).with_output_types(int)
+        | beam.ParDo(Count(str(folder), seconds)).with_output_types(int)
     )
     result = pipeline.run()
     result.wait_until_finish()

@@ -13,13 +13,23 @@ from tests.runners.counting import count, counted
 EXPECTED = {"k0": 50, "k1": 50, "k2": 50}
 
 
-def test_prism_runs_state_and_timers(prism_location: Path, tmp_path: Path) -> None:
+def on_prism(location: Path) -> PipelineOptions:
     flags = [
-        "--runner=PrismRunner", f"--prism_location={prism_location}", "--prism_log_level=warn",
+        "--runner=PrismRunner", f"--prism_location={location}", "--prism_log_level=warn",
         "--environment_type=LOOPBACK", "--streaming",
     ]  # fmt: skip
-    count(PipelineOptions(flags), tmp_path)
+    return PipelineOptions(flags)
+
+
+def test_prism_runs_state_and_timers(prism_location: Path, tmp_path: Path) -> None:
+    count(on_prism(prism_location), tmp_path)
     assert counted(tmp_path) == EXPECTED
+
+
+def test_prism_loses_no_state_of_a_slow_step(prism_location: Path, tmp_path: Path) -> None:
+    """It would split a bundle that takes long, and run two of one key side by side."""
+    count(on_prism(prism_location), tmp_path, keys=1, each=12, seconds=0.15)
+    assert counted(tmp_path) == {"k0": 12}
 
 
 def test_flink_in_the_job_server_runs_state_and_timers(

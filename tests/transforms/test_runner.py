@@ -6,13 +6,21 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions
 
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from transforms.private_releases import PrivateReleases
 from transforms.runtime.flink_quirks import WHOLE_BUNDLES, on_flink, require_whole_bundles
+from transforms.runtime.prism_quirks import NO_SPLITS, keep_bundles_whole
 from transforms.runtime.secret import SecretRef
+
+PLAN = Plan.from_yaml(
+    "name: x\nkey: {column: k, declared: [a]}\n"
+    "clock: {start: 2025-01-01T00:00:00Z, period: 1h, end: 2025-01-02T00:00:00Z}\n"
+    "privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 24}\n"
+    "schema: {time: at}\naggregates: {visits: {count: events}}\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -48,17 +56,39 @@ def test_whole_bundles_are_an_option_of_flink_alone(flags: tuple[str, ...]) -> N
     require_whole_bundles(pipeline(*flags))
 
 
+@pytest.mark.parametrize(
+    "runner, asked",
+    [
+        ("PrismRunner", True),
+        ("DirectRunner", True),
+        ("PortableRunner", True),
+        (None, True),
+        ("FlinkRunner", False),
+        ("DataflowRunner", False),
+    ],
+)
+def test_prism_is_asked_to_split_no_bundle(runner: str | None, asked: bool) -> None:
+    flags = ["--experiments=other"] + ([] if runner is None else [f"--runner={runner}"])
+    built = pipeline(*flags)
+    keep_bundles_whole(built)
+    keep_bundles_whole(built)
+    found = built.options.view_as(DebugOptions).experiments
+    assert found == ["other", *([NO_SPLITS] if asked else [])]
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_releases_are_built_so_that_prism_splits_no_bundle(bounded: bool) -> None:
+    built = beam.Pipeline(options=PipelineOptions(["--runner=PrismRunner"]))
+    events = built | beam.Create([]).with_output_types(pa.RecordBatch)
+    assert events | PrivateReleases(PLAN, SecretRef.fresh(), bounded=bounded)
+    assert NO_SPLITS in built.options.view_as(DebugOptions).experiments
+
+
 def test_files_need_no_whole_bundles_and_streams_do() -> None:
-    plan = Plan.from_yaml(
-        "name: x\nkey: {column: k, declared: [a]}\n"
-        "clock: {start: 2025-01-01T00:00:00Z, period: 1h, end: 2025-01-02T00:00:00Z}\n"
-        "privacy: {epsilon: 1.0, delta: 1e-6, protect_for: 24}\n"
-        "schema: {time: at}\naggregates: {visits: {count: events}}\n"
-    )
     options = PipelineOptions(["--runner=FlinkRunner"])
     secret = SecretRef.fresh()
     built = beam.Pipeline(options=options)
     events = built | beam.Create([]).with_output_types(pa.RecordBatch)
-    assert events | "Files" >> PrivateReleases(plan, secret)
+    assert events | "Files" >> PrivateReleases(PLAN, secret)
     with pytest.raises(ConfigError, match=WHOLE_BUNDLES):
-        events | "Stream" >> PrivateReleases(plan, secret, bounded=False)
+        events | "Stream" >> PrivateReleases(PLAN, secret, bounded=False)

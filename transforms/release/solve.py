@@ -34,6 +34,7 @@ class SolveDoFn(beam.DoFn):
         batch = self._writer.batch(
             stride.block, stride.first_tick, stride.ticks, stride.keys, released
         )
+        counters.add("ticks_released", stride.ticks)
         counters.add("releases", batch.num_rows)
         yield batch
 

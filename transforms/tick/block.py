@@ -12,7 +12,6 @@ from dpcore.arrays import State, arrays_of, concatenate
 from dpcore.errors import CodecError
 from dpcore.program import Program
 from transforms.release.noisy import NoisyStride, boundaries
-from transforms.runtime import counters
 from transforms.runtime.coders import (
     NO_MARK,
     header_of,
@@ -168,7 +167,6 @@ class BlockState:
             self._state = fresh if self._state is None else concatenate([self._state, fresh])
             self._keys += born
         n, n_keys = high - low, len(self._keys)
-        counters.add("ticks_released", n)
         if not n_keys:
             yield NoisyStride(self._block, low, n, (), ())
             return
