@@ -26,8 +26,8 @@ class Gradients:
     Formal guarantees:
       Unit: one event. Each row's gradient has l2 norm <= ``clip`` exactly, its loss lies in
         [0, loss_bound]; both are truncated toward zero to a lattice, which lengthens neither, and
-        sums of int64 are exact. x depends on earlier releases only. A void row (``is_void``)
-        contributes 0: exchanged for another it changes a leaf by at most L and B.
+        sums of int64 are exact. x, and what is played, depend on earlier releases only. A void
+        row (``is_void``) contributes 0: exchanged for another it changes a leaf by at most L and B.
       Sensitivity: a cap makes rows compete, so that whatever the relation, a neighbour replaces one
         row of a leaf by another (or adds or removes one): the gradient part changes by at most
         2 clip in l2, the loss part by at most loss_bound.
@@ -68,12 +68,13 @@ class Gradients:
         """Of the losses."""
         return Lattice.fitting(self.loss_bound or 1.0)
 
-    def sums(self, x: Floats, leaf: RowLeaf) -> Ints:
+    def sums(self, x: Floats, leaf: RowLeaf, played: Floats | None = None) -> Ints:
         """Sums of a tick's rows, each at its own key's iterate.
 
         Args:
-          x: (K, d), what the K keys play.
+          x: (K, d), where the K keys take gradients.
           leaf: rows (N, p + 1) of features and target.
+          played: (K, d), what they play, whose losses count; None: x.
 
         Returns:
           (K, D) int64 lattice sums.
@@ -81,15 +82,17 @@ class Gradients:
         out = np.zeros((leaf.n_keys, self.dimension), dtype=np.int64)
         n = len(leaf.rows)
         if n:
-            values, counts = self.of_rows(x[leaf.keys], cast(Floats, leaf.rows)), leaf.counts
+            at = None if played is None else played[leaf.keys]
+            values, counts = self.of_rows(x[leaf.keys], cast(Floats, leaf.rows), at), leaf.counts
             some = np.flatnonzero(counts)
             if n > len(some):
                 values = np.add.reduceat(values, leaf.offsets[some], axis=0)
             out[some] = values
         return out
 
-    def of_rows(self, x: Floats, rows: Floats) -> Ints:
-        """Each row's own contribution. x: (N, d), the iterate it meets -> (N, D) int64."""
+    def of_rows(self, x: Floats, rows: Floats, played: Floats | None = None) -> Ints:
+        """Each row's own contribution. x: (N, d), the iterate it meets; played: (N, d), the one
+        whose loss counts, None: x -> (N, D) int64."""
         n, d = x.shape
         point = np.ones((n, d))
         point[:, : self.features] = rows[:, : self.features]
@@ -98,7 +101,8 @@ class Gradients:
         prediction = row_dot(point, x)
         out = np.empty((n, self.dimension), dtype=np.int64)
         if self.loss_bound is not None:
-            value = self.loss.value(prediction, target)
+            shown = prediction if played is None else row_dot(point, played)
+            value = self.loss.value(shown, target)
             value = np.where(void | np.isnan(value), 0.0, np.clip(value, 0.0, self.loss_bound))
             out[:, d] = self.loss_lattice.truncate(value)
         slope = self.loss.derivative(prediction, target)

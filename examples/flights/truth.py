@@ -99,7 +99,7 @@ def without_noise(plan: Plan, flights: Flights) -> Floats:
     played = np.empty((ticks, *state.x.shape))
     for tick in range(ticks):
         played[tick] = state.x
-        total += learner.gradients.sums(state.x, leaves.get(tick, nothing))[:, :d]
+        total += learner.gradients.sums(learner.rule.probe(state), leaves.get(tick, nothing))[:, :d]
         state = learner.rule.update(state, total * resolution)
     gradients = learner.gradients
     return np.asarray(

@@ -34,9 +34,15 @@ model:
   ranges: {{u: [0, 2], v: [-1, 3], y: [0, 16]}}
   set: {{{set}: 2}}
 """
-MORE = {"regression.projected": "  projection: {dimension: 1}\n"}
-"""Fewer dimensions than there are features: else it would be regression.incremental."""
-NAMES = tuple(MODELS)
+MORE = {
+    "regression.projected": "  projection: {dimension: 1}\n",
+    "online.follow_the_leader, fading": "  schedule: constant\n  curvature: 4\n",
+}
+"""Fewer dimensions than there are features, else it would be regression.incremental; and what makes
+a variant of an algorithm."""
+FADING = "online.follow_the_leader, fading"
+"""The same algorithm under a curvature that fades: another state, another rule."""
+NAMES = (*MODELS, FADING)
 PACKED = ("regression.erm", "regression.naive")
 """Models that keep the rows of a block in one array, key after key."""
 
@@ -44,7 +50,9 @@ PACKED = ("regression.erm", "regression.naive")
 @cache
 def plan(name: str, relation: str = "replace_one", keys: tuple[str, ...] = KEYS) -> Plan:
     ball = "l1_ball" if name == "online.conditional_gradient" else "l2_ball"
-    text = CONFIG.format(algorithm=name, relation=relation, keys=", ".join(keys), set=ball)
+    text = CONFIG.format(
+        algorithm=name.partition(",")[0], relation=relation, keys=", ".join(keys), set=ball
+    )
     return Plan.from_yaml(text + MORE.get(name, ""))
 
 

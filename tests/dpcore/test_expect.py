@@ -100,9 +100,7 @@ def test_the_error_of_a_mean_is_shown_at_what_is_expected() -> None:
     assert any("20 events a tick" in note for note in algorithm.notes(said.program))
 
 
-@pytest.mark.parametrize(
-    "name", ["online.follow_the_leader", "online.conditional_gradient", "online.pftal"]
-)
+@pytest.mark.parametrize("name", ["online.conditional_gradient", "online.pftal"])
 def test_a_curvature_that_is_not_given_is_a_tenth_of_the_events(name: str) -> None:
     silent = plan(MODEL, None, algorithm=name, curvature=2.5)
     said = plan(MODEL, 25, algorithm=name)

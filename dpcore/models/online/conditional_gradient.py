@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -69,6 +69,8 @@ class ConditionalGradient:
     centre: tuple[float, ...]
     own_curvature: bool = False
     step: Literal["line_search", "constant"] = "line_search"
+
+    averages: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         positive(curvature=self.curvature)
@@ -143,6 +145,10 @@ class ConditionalGradient:
             np.zeros((n_keys, d if self.own_curvature else 0)),
             () if self._oracle is None else self._oracle.init(n_keys),
         )
+
+    def probe(self, state: GradientState) -> Floats:
+        """See Rule."""
+        return state.x
 
     def update(self, state: GradientState, data_sum: Floats) -> GradientState:
         """See Rule."""

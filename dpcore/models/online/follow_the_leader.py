@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,8 @@ class FollowTheLeader:
     centre: tuple[float, ...]
     own_curvature: bool = False
 
+    averages: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         positive(curvature=self.curvature)
         centre_of(self.set, self.centre)
@@ -94,6 +96,10 @@ class FollowTheLeader:
             np.zeros((n_keys, d if self.own_curvature else 0)),
             np.zeros(n_keys),
         )
+
+    def probe(self, state: LeaderState) -> Floats:
+        """See Rule."""
+        return state.x
 
     def update(self, state: LeaderState, data_sum: Floats) -> LeaderState:
         """See Rule."""

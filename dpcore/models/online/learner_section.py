@@ -42,9 +42,14 @@ class LearnerModel(GradientModel):
         examples=[0.1],
     )
 
+    def mu(self, terms: Terms) -> float:
+        """See Curved; a loss's own curvature is of one event, however many there are."""
+        own = self.own_curvature and self.curvature is None
+        return 1.0 if own else super().mu(terms)
+
     @abstractmethod
-    def rule(self, convex_set: ConvexSet, terms: Terms) -> Rule:
-        """What follows from the sum.
+    def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
+        """What follows from the sum. noise: worst stddev of a coordinate of it, gradient units.
 
         Raises:
           ConfigError: set or centre do not fit it.
@@ -65,13 +70,16 @@ class LearnerModel(GradientModel):
             len(self.features),
             self.intercept,
         )
-        rule = self.rule(parse_set(self.set, gradients.parameters), terms)
+        convex_set = parse_set(self.set, gradients.parameters)
+        resolution = gradients.lattice.resolution
+        self.rule(convex_set, terms, 1.0)  # what it refuses does not depend on the sum
         gradients.lattice.check_capacity(gradients.clip, self.cap, "model.cap")
         ticks = terms.ticks()
 
         def build(mechanism: ContinualSum) -> Offer[Learner]:
+            worst = float(np.max(mechanism.stddev(ticks, None)[:, 0])) * resolution
+            rule = self.rule(convex_set, terms, worst)
             learner = Learner(scaling, gradients, rule, mechanism, self.cap, self.name)
-            worst = float(np.max(learner.gradient_stddev(ticks)))
             named = {"gradient over=all": worst}
             if gradients.loss_bound is not None:
                 named["loss over=all"] = float(np.max(learner.loss_stddev(ticks)))

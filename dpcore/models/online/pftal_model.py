@@ -30,7 +30,7 @@ class PftalModel(LearnerModel):
     )
     source: ClassVar[str] = "Thakurta & Smith 2013"
 
-    def rule(self, convex_set: ConvexSet, terms: Terms) -> Rule:
+    def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
         """See LearnerModel."""
         return FollowTheLeader(convex_set, self.mu(terms), self.middle, self.own_curvature)
 

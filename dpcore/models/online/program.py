@@ -38,7 +38,8 @@ class Learner:
     At tick t theta_t is released: the model that was played at that tick, a function of earlier
     ticks' releases only. Then the tick's events arrive; their clipped gradients at theta_t, and
     their clipped losses, are summed exactly, go into one continual sum, and the rule makes
-    theta_{t+1} of what the sum releases.
+    theta_{t+1} of what the sum releases. A rule that plays an average takes gradients at another
+    point, as public as theta_t, which is released too, as ``last``.
 
     Formal guarantees:
       Unit: one event. Relation: any of one cell (add_remove, replace_one); see price.py for
@@ -46,8 +47,8 @@ class Learner:
       Sensitivity: one neighbour changes one leaf by at most 2 L in its gradient part and B in its
         loss part (``Gradients``): ``mechanism.sensitivity`` in units of its scales. The stream is
         adaptive, its leaves depend on earlier releases, and nothing else of it on the event.
-      Guarantee: that of the continual sum. theta, coefficients and loss are post-processing of its
-        releases.
+      Guarantee: that of the continual sum. theta, coefficients, last and loss are post-processing
+        of its releases, whatever the rule's steps are: they never enter the sensitivity.
 
     Attributes:
       scaling: the public ranges. gradients: clip, loss, what a leaf holds. rule: the algorithm.
@@ -122,13 +123,15 @@ class Learner:
           noise: keyed noise of the stride.
 
         Returns:
-          State; theta (n, K, d) played at each tick; and (n, K, 2): the released sum of losses (0
-          without a loss), ticks since the key's first.
+          State; theta (n, K, d) played at each tick; (n, K, 2): the released sum of losses (0
+          without a loss), ticks since the key's first; and, where the rule averages, (n, K, d):
+          where gradients were taken.
         """
         keyed = noise(0)
         n_keys, d = state.rule.x.shape
         theta = np.empty((len(leaves), n_keys, d))
         losses = np.zeros((len(leaves), n_keys, 2))
+        probes = np.empty_like(theta) if self.rule.averages else None
         together = max(1, TOGETHER // max(1, d))
         pieces: list[LearnerState] = []
         for start in range(0, max(1, n_keys), together):
@@ -136,7 +139,11 @@ class Learner:
             rule, sums = take(state, span)
             for i, leaf in enumerate(leaves):
                 theta[i, span] = rule.x
-                own = self.gradients.sums(rule.x, keys_of(leaf, span))
+                at = self.rule.probe(rule)
+                if probes is not None:
+                    probes[i, span] = at
+                played = None if probes is None else rule.x
+                own = self.gradients.sums(at, keys_of(leaf, span), played)
                 here = keyed.at(keyed.first_tick + i, span)
                 sums, (released,) = self.mechanism.step(sums, own[None], here)
                 total = released[0, :, :d] * self.gradients.lattice.resolution
@@ -147,17 +154,19 @@ class Learner:
                 losses[i, span, 1] = rule.t
             pieces.append(LearnerState(rule, sums))
         new = pieces[0] if len(pieces) == 1 else concatenate(pieces)
-        return new, (theta, losses)
+        return new, ((theta, losses) if probes is None else (theta, losses, probes))
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """The model in scaled and in the user's units, and the running loss."""
-        theta, losses = noisy
-        coefficients = self.scaling.coefficients(
-            theta, self.gradients.intercept, self.gradients.loss.labels
-        )
+        theta, losses, *probes = noisy
+        own = [
+            self.scaling.coefficients(one, self.gradients.intercept, self.gradients.loss.labels)
+            for one in (theta, *probes)
+        ]
         released = [
             Released("theta", None, theta, None),
-            Released("coefficients", None, coefficients, None),
+            Released("coefficients", None, own[0], None),
+            *(Released("last", None, one, None) for one in own[1:]),
         ]
         if self.gradients.loss_bound is not None:
             error = np.broadcast_to(self.loss_stddev(ticks)[:, None], losses.shape[:2])
@@ -186,22 +195,13 @@ class Learner:
         names = (*features, "intercept")[: self.gradients.parameters]
         sensitivity, nan = 2 * self.gradients.clip, float("nan")
         sparse = self.rule.set.sparse and len(names) >= SPARSE_FROM
-        found = [
-            OutputInfo("theta", None, len(names), sensitivity, nan, names, sparse),
-            OutputInfo(
-                "coefficients",
-                None,
-                len(features) + 1,
-                sensitivity,
-                nan,
-                (*features, "intercept"),
-                sparse,
-            ),
-        ]
+        found = [OutputInfo("theta", None, len(names), sensitivity, nan, names, sparse)]
+        own = (*features, "intercept")
+        for name in ("coefficients", "last") if self.rule.averages else ("coefficients",):
+            found.append(OutputInfo(name, None, len(own), sensitivity, nan, own, sparse))
         if self.gradients.loss_bound is not None:
-            worst = float(self.loss_stddev(ticks).max())
-            labels = ("total", "per_tick")
-            found.append(OutputInfo("loss", None, 2, self.gradients.loss_bound, worst, labels))
+            worst, bound = float(self.loss_stddev(ticks).max()), self.gradients.loss_bound
+            found.append(OutputInfo("loss", None, 2, bound, worst, ("total", "per_tick")))
         return tuple(found)
 
     def state_bytes(self) -> int:

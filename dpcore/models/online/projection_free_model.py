@@ -44,7 +44,7 @@ class ProjectionFreeModel(LearnerModel):
     )
     source: ClassVar[str] = "Lou & Cheung 2020 (WDP-COCOL), corrected; Garber & Hazan 2016"
 
-    def rule(self, convex_set: ConvexSet, terms: Terms) -> Rule:
+    def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
         """See LearnerModel."""
         return ConditionalGradient(
             convex_set, self.mu(terms), self.middle, self.own_curvature, self.step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from dpcore.arrays import Floats
 from dpcore.geometry.convex_set import ConvexSet
@@ -21,7 +21,10 @@ class Rule(Protocol):
 
     Attributes:
       set: where iterates live. curvature: mu > 0.
+      averages: whether gradients are taken elsewhere than at what is played, which is an average.
     """
+
+    averages: ClassVar[bool]
 
     @property
     def set(self) -> ConvexSet:
@@ -36,8 +39,12 @@ class Rule(Protocol):
         """What is known about its regret, for people."""
 
     def init(self, n_keys: int) -> Any:
-        """A NamedTuple of arrays with leading axis K, among them x (K, d), t (K,) int64 and
-        certificate (K,)."""
+        """A NamedTuple of arrays with leading axis K, among them x (K, d), which is played next,
+        and t (K,) int64."""
+
+    def probe(self, state: Any) -> Floats:
+        """(K, d), where the gradients of the next tick are taken: a function of what was released,
+        as x is, and x itself where the rule does not average."""
 
     def update(self, state: Any, data_sum: Floats) -> Any:
         """One tick; the new state's x is played next.

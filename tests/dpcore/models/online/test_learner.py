@@ -19,6 +19,7 @@ from dpcore.geometry.parse import parse_set
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.gradients import Gradients, shorten
 from dpcore.models.losses import parse_loss
+from dpcore.models.online.averaged_leader import AveragedLeader
 from dpcore.models.online.conditional_gradient import ConditionalGradient
 from dpcore.models.online.follow_the_leader import FollowTheLeader
 from dpcore.models.online.price import split
@@ -35,6 +36,13 @@ ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))
 GAUSSIAN, PURE = PrivacyLoss("gdp", 0.5), PrivacyLoss("pure", 2.0)
 
 
+MAKERS: dict[str, Any] = {
+    "leader": FollowTheLeader,
+    "gradient": ConditionalGradient,
+    "averaged": AveragedLeader,
+}
+
+
 def learner(
     rule: str = "leader",
     spec: Any = None,
@@ -44,7 +52,7 @@ def learner(
     window: int | None = 64,
 ) -> Learner:
     convex_set = parse_set(spec or {"l1_ball": 2}, D)
-    make: Any = FollowTheLeader if rule == "leader" else ConditionalGradient
+    make: Any = MAKERS[rule]
     scales, sensitivity = split(gradients, 0.1)
     sums = mechanism.calibrated(
         dimension=gradients.dimension,
@@ -97,6 +105,7 @@ CASES = [
     ("gradient", {"l1_ball": 2}, Blt, GAUSSIAN),
     ("gradient", {"simplex": 1}, WindowTree, GAUSSIAN),
     ("leader", {"l2_ball": 2}, Tree, PURE),
+    ("averaged", {"l2_ball": 2}, Blt, GAUSSIAN),
     ("gradient", {"box": [-1, 1]}, WindowTree, PURE),
 ]
 
@@ -173,9 +182,11 @@ def test_no_neighbour_changes_a_leaf_by_more_than_the_sensitivity(loss: Any, cap
 
         base = np.arange(n)
         neighbours = [np.arange(n + 1), np.arange(n - 1), np.r_[np.arange(n - 1), n]]
-        here = gradients.sums(x, leaf(base).leaf)
+        # Losses may be counted at another point than gradients.
+        played = None if trial % 2 else rng.normal(size=(1, D))
+        here = gradients.sums(x, leaf(base).leaf, played)
         for other in neighbours:
-            change = (gradients.sums(x, leaf(other).leaf) - here)[0]
+            change = (gradients.sums(x, leaf(other).leaf, played) - here)[0]
             size = float(np.sqrt(np.sum((change / scales) ** 2)))
             assert size <= sensitivity
             worst = max(worst, size)
@@ -286,6 +297,43 @@ def test_the_noise_of_the_gradient_sum_is_the_one_that_is_said(case: Any) -> Non
     assert accepts(found / said) and not accepts(found / (1.15 * said))
     loss = (losses[ticks - 1, :, 0] - clean[:, D]) / float(one.loss_stddev(at)[0])
     assert accepts(loss) and not accepts(loss * 1.5)
+
+
+@pytest.mark.parametrize("growth", ["constant", "root"])
+def test_the_noise_of_a_fading_pull_is_that_of_the_sum(growth: Any) -> None:
+    """Gradients are at a public point, so every average is a known sum of noises: its stddev
+    follows from the mechanism's covariance and the public weights alone."""
+    rule = AveragedLeader(parse_set({"l2_ball": 1e9}, D), 7.0, (0.0,) * D, growth)
+    one, k, ticks = replace(learner(), rule=rule), 600, 8
+    nothing = tuple(RowLeaf.empty(k, 5) for _ in range(ticks + 1))
+    _, (theta, _, probes) = run(one, nothing, names(k))
+    s = np.arange(1, ticks + 1)
+    share = s * (s + 1.0) / (s * (s + 1.0)).sum()
+    weight = 7.0 * (np.sqrt(s) if growth == "root" else np.ones(ticks))
+    materialized = one.mechanism.materialize(ticks)  # (ticks, units): noise of the sums
+    scale = float(one.gradient_stddev(np.array([ticks - 1]))[0])
+    scale /= float(np.sqrt((materialized[-1] ** 2).sum()))
+    said = scale * float(np.sqrt((((share / weight) @ materialized) ** 2).sum()))
+    found = theta[ticks].ravel()
+    assert accepts(found / said) and not accepts(found / (1.15 * said))
+    last = scale * np.sqrt((materialized[-1] ** 2).sum()) / weight[-1]
+    newest = (probes[ticks] - 0.6 * theta[ticks]).ravel() / 0.4
+    assert accepts(newest / last) and not accepts(newest / (1.15 * last))
+
+
+def test_losses_are_those_of_what_is_played() -> None:
+    one = replace(learner(), rule=AveragedLeader(parse_set({"l2_ball": 2}, D), 3.0, (0.0,) * D))
+    data = leaves(30, 2)
+    _, (theta, losses, probes) = one.step(one.init(2), data, lambda part: NoNoise())
+    assert (theta[5:] != probes[5:]).any()
+    total = np.zeros(2)
+    for tick, leaf in enumerate(data):
+        own = one.gradients.sums(theta[tick], leaf)[:, D] * one.gradients.loss_lattice.resolution
+        total += own
+    assert losses[-1, :, 0] == pytest.approx(total)
+    released = one.solve((theta, losses, probes), np.arange(30))
+    assert [r.name for r in released] == ["theta", "coefficients", "last", "loss"]
+    assert released[2].value == pytest.approx(one.scaling.coefficients(probes, True, False))
 
 
 def accepts(standard: Any) -> bool:

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.arrays import arrays_of
 from dpcore.errors import ConfigError
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.box import Box
 from dpcore.geometry.parse import parse_set
 from dpcore.geometry.simplex import Simplex
+from dpcore.models.online.averaged_leader import AveragedLeader
 from dpcore.models.online.conditional_gradient import ConditionalGradient
 from dpcore.models.online.follow_the_leader import FollowTheLeader
 
@@ -148,7 +150,7 @@ def test_what_does_not_fit_is_refused() -> None:
     assert Box  # the set behind {box: ..}
 
 
-@pytest.mark.parametrize("make", [FollowTheLeader, ConditionalGradient])
+@pytest.mark.parametrize("make", [FollowTheLeader, ConditionalGradient, AveragedLeader])
 @pytest.mark.parametrize("d", [1, 2, 11, 150])
 def test_iterates_lie_on_a_public_grid_and_rows_stand_alone(make: Any, d: int) -> None:
     rng = np.random.default_rng(7)
@@ -162,10 +164,13 @@ def test_iterates_lie_on_a_public_grid_and_rows_stand_alone(make: Any, d: int) -
         backwards = rule.update(backwards, one[::-1])
         singles = [rule.update(s, one[i : i + 1]) for i, s in enumerate(singles)]
     assert (np.concatenate([s.x for s in singles]) == whole.x).all()
-    assert (np.concatenate([s.certificate for s in singles]) == whole.certificate).all()
+    parts = zip(*(arrays_of(s) for s in singles), strict=True)
+    for apart, array in zip(parts, arrays_of(whole), strict=True):
+        assert (np.concatenate(apart) == array).all()
     assert (backwards.x[::-1] == whole.x).all()
     grid = float.fromhex(rule.canonical()["grid"])
-    assert (np.rint(whole.x / grid) * grid == whole.x).all()
+    for points in (whole.x, rule.probe(whole)):
+        assert (np.rint(points / grid) * grid == points).all()
 
 
 def test_a_model_starts_at_its_centre_where_the_set_holds_it() -> None:
@@ -179,3 +184,79 @@ def test_a_model_starts_at_its_centre_where_the_set_holds_it() -> None:
         assert np.array_equal(kind(SETS[0], 0.3, inside, True).start, SETS[0].start())
     polytope = ConditionalGradient(POLYTOPE, 0.3, (0.5, 0.25), False)
     assert np.array_equal(polytope.start, POLYTOPE.start()), "its oracle knows weights of vertices"
+
+
+@pytest.mark.parametrize("convex_set", [*SETS, L2Ball(2.0, D)], ids=lambda one: one.name)
+@pytest.mark.parametrize(("growth", "momentum"), [("constant", 0.6), ("root", 0.0), ("root", 1.0)])
+def test_what_is_played_is_the_weighted_average_of_the_leaders(
+    convex_set: Any, growth: Any, momentum: float
+) -> None:
+    """By the definition: leader s weighs s (s + 1), gradients are taken between it and them."""
+    rng = np.random.default_rng(11)
+    centre = tuple(rng.uniform(-0.1, 0.1, D))
+    rule = AveragedLeader(convex_set, 4.0, centre, growth, momentum)
+    state, sums, leaders = rule.init(5), np.zeros((5, D)), []
+    assert (state.x == rule.start).all() and (rule.probe(state) == rule.start).all()
+    for t in range(1, 60):
+        sums = sums + rng.normal(size=(5, D))
+        state = rule.update(state, sums)
+        weight = 4.0 * (np.sqrt(t) if growth == "root" else 1.0)
+        leaders.append(convex_set.project(np.asarray(centre) - sums / weight))
+        s = np.arange(1, t + 1)
+        expected = np.average(leaders, axis=0, weights=s * (s + 1.0))
+        assert state.x == pytest.approx(expected, abs=1e-7)
+        between = (1 - momentum) * leaders[-1] + momentum * expected
+        assert rule.probe(state) == pytest.approx(between, abs=1e-7)
+        assert convex_set.contains(state.x, 1e-8).all()
+        assert convex_set.contains(rule.probe(state), 1e-8).all()
+    assert (state.t == 59).all()
+
+
+def test_a_fading_pull_lets_models_reach_the_optimum() -> None:
+    """Ten events a tick whose loss is (1/2) ||x - z||^2: the optimum is their mean, to which the
+    linear schedule never comes; leaders whose steps are for one event flip about it."""
+    target, n = np.array([0.4, -0.3, 0.2, 0.0, 0.1, -0.2]), 10
+    far = {}
+    rules: dict[str, Any] = {
+        "constant": AveragedLeader(L2Ball(2.0, D), 0.7 * n, (0.0,) * D),
+        "root": AveragedLeader(L2Ball(2.0, D), 0.7 * n, (0.0,) * D, "root"),
+        "too long": AveragedLeader(L2Ball(2.0, D), 1.0, (0.0,) * D, momentum=0.0),
+        "linear": FollowTheLeader(L2Ball(2.0, D), 2.0, (0.0,) * D),
+    }
+    for name, rule in rules.items():
+        state, sums = rule.init(1), np.zeros((1, D))
+        for _ in range(300):
+            sums = sums + n * (rule.probe(state) - target)
+            state = rule.update(state, sums)
+        points = {"played": state.x, "probe": rule.probe(state)}
+        far[name] = {where: float(np.abs(x - target).max()) for where, x in points.items()}
+    assert max(far["constant"].values()) < 1e-3 and max(far["root"].values()) < 0.01
+    assert far["linear"]["played"] > 0.05 and far["too long"]["probe"] > 0.5
+
+
+def test_the_noise_of_an_average_falls_with_the_ticks() -> None:
+    """Independent noise in every sum: that of the leader stays, that of the average is 1 / t."""
+    rng, n, k = np.random.default_rng(12), 10, 400
+    rule = AveragedLeader(L2Ball(5.0, D), 0.7 * n, (0.0,) * D)
+    state, sums, spread = rule.init(k), np.zeros((k, D)), {}
+    for t in range(1, 401):
+        sums = sums + n * rule.probe(state)  # the optimum is 0
+        state = rule.update(state, sums + rng.normal(size=(k, D)))
+        spread[t] = float(np.sqrt((state.x**2).mean()))
+    assert spread[400] < 0.35 * spread[100] < 0.15 * spread[25]
+    leader = rule.probe(state) - state.x
+    assert np.sqrt((leader**2).mean()) > 5 * spread[400]
+
+
+def test_an_average_refuses_what_it_cannot_be() -> None:
+    with pytest.raises(ConfigError, match="projection"):
+        AveragedLeader(parse_set({"permutations": 3}, 9), 1.0, (0.0,) * 9)
+    with pytest.raises(ConfigError, match="curvature"):
+        AveragedLeader(L2Ball(1.0, D), 0.0, (0.0,) * D)
+    with pytest.raises(ConfigError, match="momentum"):
+        AveragedLeader(L2Ball(1.0, D), 1.0, (0.0,) * D, momentum=1.5)
+    inside = (0.5, 0, 0, 0, 0, -0.25)
+    rule = AveragedLeader(L2Ball(2.0, D), 1.0, inside)
+    assert np.array_equal(rule.init(2).x, [inside] * 2)
+    nothing = rule.update(rule.init(2), np.zeros((2, D)))
+    np.testing.assert_allclose(nothing.x, [inside] * 2, atol=1e-9)

@@ -1,0 +1,39 @@
+"""How strong a pull that fades should be, from public numbers: a weight that learns out of the box.
+
+The leader moves by (sum of a tick's gradients) / w. Of n events of features spread over their
+ranges that sum changes by at most n s E|x|^2 for a step of 1 (s the smoothness of the loss,
+E|x|^2 = p/3 + 1 with p features and a constant), so that w = n s E|x|^2 would be a step that never
+overshoots; STEP of it is taken. Noise of stddev sigma in a coordinate of the sum moves a leader
+by sqrt(d) sigma / w: the second term keeps that below reach / QUIET.
+
+Where a loss has a corner, gradients do not shrink near the optimum: w_t = w sqrt(t) then, with the
+length n sqrt(E|x|^2) of a tick's gradients over the reach of the set, as regret bounds have it.
+
+Both factors were chosen on made-up streams of 365 to 8,760 ticks with 1 to 500 events each, 4 to 20
+coefficients, even, narrow and drifting, at epsilon = 1 and without noise; the optimum is flat.
+"""
+
+from __future__ import annotations
+
+import math
+
+STEP = 0.7
+QUIET = 2.0
+
+
+def pull(
+    events: float, features: int, intercept: bool, smoothness: float, noise: float, reach: float
+) -> float:
+    """w, rounded to 24 bits, so that a library's last bits do not show.
+
+    Args:
+      events: n, expected in a tick. features: p. smoothness: s; infinite at a corner.
+      noise: sqrt(d) sigma, at its worst tick. reach: of the set, half its diameter.
+    """
+    square = features / 3 + intercept
+    if math.isfinite(smoothness):
+        data = events * smoothness * square
+    else:
+        data = events * math.sqrt(square) / reach
+    mantissa, exponent = math.frexp(STEP * data + QUIET * noise / reach)
+    return math.ldexp(math.ceil(mantissa * 2**24), exponent - 24)
