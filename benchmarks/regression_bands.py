@@ -16,7 +16,8 @@ where that is less. ``excess``, the median over runs of (sum of squared errors l
 the set) of events as they are, not shortened, beside ``least_squares_once``: one release of
 everything at the end with the whole budget and the ridge of AdaSSP (Wang 2018), of the same clip.
 ``mse`` and ``r2``: the share of runs whose band holds that of the released model on the same
-events, rows without a value not counted, and ``shown``, the share with a value.
+events, rows without a value not counted; ``shown`` the share with a value, ``r2_half`` half the
+median band.
 
 Writes benchmarks/results/regression_bands.csv.
 """
@@ -39,6 +40,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from dpcore.config.version import PLAN_VERSION
+from dpcore.continual.base import ContinualSum
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.models.regression.accelerated import solve
 from dpcore.models.regression.incremental import Incremental
@@ -68,7 +70,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
 }  # fmt: skip
 COLUMNS = (
     "stream", "tick", "set", "covered", "ratio", "excess", "least_squares_once",
-    "mse", "mse_shown", "r2", "r2_shown",
+    "mse", "mse_shown", "r2", "r2_shown", "r2_half",
 )  # fmt: skip
 
 
@@ -151,12 +153,16 @@ def exact(program: Incremental, stream: Stream, tick: int) -> Floats:
 def noisy(program: Incremental, moments: Floats, tick: int, runs: int, seed: int) -> list[Floats]:
     """What ``step`` would put out: arrays (1, runs, D)."""
     rng, at, out = np.random.default_rng(seed), 0, []
-    for part in program.parts:
+
+    def drawn(part: ContinualSum, mine: Floats) -> Floats:
         spread = part.stddev(np.array([tick]), program.over)[0]
-        mine = moments[at : at + part.dimension]
-        out.append((mine + spread * rng.standard_normal((runs, part.dimension)))[None])
+        return np.asarray((mine + spread * rng.standard_normal((runs, part.dimension)))[None])
+
+    for part in program.parts:
+        out.append(drawn(part, moments[at : at + part.dimension]))
         at += part.dimension
-    return [np.concatenate(out, axis=2)]
+    whole = [np.concatenate(out, axis=2)]
+    return whole if program.scores is None else [*whole, drawn(program.scores, moments)]
 
 
 def minimiser(program: Incremental, moments: Floats) -> Floats:
@@ -203,6 +209,35 @@ def cell(
         "ratio": float(np.median(band[:, wide] / known[wide])),
         "excess": _excess(stream, tick, program.set, theta),
     }
+
+
+def scores(
+    stream: Stream, tick: int, spec: Any, runs: int, seed: int = 0, wrong: float = 1.0, **model: Any
+) -> dict[str, float]:
+    """What the bands of mse and R^2 cover, and how many runs have them. See ``cell``."""
+    program = program_of(stream, spec, error=True, **model)
+    moments = exact(program, stream, tick)
+    drawn = noisy(program, moments, tick, runs, seed)
+    released = {one.name: one for one in program.solve(tuple(drawn), np.array([tick]))}
+    theta = released["theta"].value[0]
+    true = program.rows.moments.unpack(moments)
+    assert true.squares is not None
+    count, total, square = true.matrix[-1, -1], true.right[0, -1], true.squares[0]
+    bend = np.einsum("ni,ij,nj->n", theta, true.matrix, theta)
+    error = square - 2 * theta @ true.right[0] + bend
+    half = program.rows.scalings[0].half[-1] ** 2
+    wanted = {"mse": error / count * half, "r2": 1 - error / (square - total**2 / count)}
+    found = {}
+    for name, truth in wanted.items():
+        value, stated = released[name].value[0, :, 0], released[name].stddev
+        assert stated is not None
+        shown = np.isfinite(value)
+        off = np.abs(value - truth)[shown] <= BAND * wrong * stated[0, shown, 0]
+        found[f"{name}_shown"] = float(np.mean(shown))
+        if shown.any():
+            found[name] = float(np.mean(off))
+            found[f"{name}_half"] = float(np.median(BAND * stated[0, shown, 0]))
+    return found
 
 
 def _excess(stream: Stream, tick: int, convex_set: ConvexSet, theta: Floats) -> float:
@@ -271,6 +306,8 @@ def main() -> None:
             for name, spec in SETS.items():
                 found: dict[str, Any] = {"stream": stream.name, "tick": tick, "set": name}
                 found |= cell(stream, tick, spec, given.runs)
+                told = scores(stream, tick, spec, given.runs)
+                found |= {name: value for name, value in told.items() if name in COLUMNS}
                 if tick == LATE:
                     found["least_squares_once"] = once(stream, tick, spec, given.runs)
                 rows.append(

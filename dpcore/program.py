@@ -47,8 +47,9 @@ class Released(NamedTuple):
 
     Attributes:
       name: as in the config. over: None = since the start, N = last N ticks.
-      value: (n, K, m) float64 in the user's units.
-      stddev: (n, K, m) float64, or None where the error is not additive.
+      value: (n, K, m) float64 in the user's units; NaN where there is nothing to say yet, by what
+        was released alone: a null in the results.
+      stddev: (n, K, m) float64, or None where the error is not additive. NaN as in ``value``.
     """
 
     name: str

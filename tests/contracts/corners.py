@@ -49,8 +49,11 @@ def weights(program: Any, columns: Mapping[str, Any]) -> Iterator[Any]:
     if isinstance(program, Aggregates | Incremental | Projected | Pqftl):
         sums = program.accumulate(rows, np.arange(n), n)
         at = 0
+        whole = len(program.sums) - (getattr(program, "scores", None) is not None)
         for index, part in enumerate(program.sums):
-            if isinstance(program, Aggregates):
+            if index == whole:  # a sum of the same leaves once more
+                mine = sums
+            elif isinstance(program, Aggregates):
                 mine = sums[:, list(program.parts[index].coordinates)]
             else:
                 mine, at = sums[:, at : at + part.dimension], at + part.dimension

@@ -94,9 +94,13 @@ def test_a_run_is_what_simulate_says_bit_for_bit(weir: Weir, job: Path) -> None:
         for release in one.released:
             for tick in range(48):
                 row = found[one.key, tick, release.name]
-                assert row["value"] == release.value[tick, 0].tolist()
-                band = None if release.stddev is None else release.stddev[tick, 0].tolist()
-                assert row["stddev"] == band
+                np.testing.assert_array_equal(np.array(row["value"], float), release.value[tick, 0])
+                if release.stddev is None:
+                    assert row["stddev"] is None
+                else:
+                    np.testing.assert_array_equal(
+                        np.array(row["stddev"], float), release.stddev[tick, 0]
+                    )
 
 
 def test_the_model_is_found_and_its_band_holds_the_truth(weir: Weir, job: Path) -> None:
@@ -173,7 +177,8 @@ def test_bad_values_are_counted_and_change_nothing_else(weir: Weir, job: Path) -
     write(job.parent, rows(480) + inside)
     again = weir("run", job, "--set", "sink.parquet=other", "--set", "model.clip={features: 9}")
     assert again.exit_code == 0
-    assert [row["value"] for row in result_rows(job.parent / "other")] == first
+    others = [row["value"] for row in result_rows(job.parent / "other")]
+    assert repr(others) == repr(first)  # errors that are not told yet are not equal to themselves
 
 
 @pytest.mark.parametrize("lines", [[], rows()[7:8]], ids=["none", "one"])

@@ -121,7 +121,8 @@ def test_nothing_is_lost_whatever_the_shapes(seed: int) -> None:
     wanted = []
     for row in table.to_pylist():
         for index, value in enumerate(row["value"]):
-            error = None if row["stddev"] is None else row["stddev"][index]
+            known = row["stddev"] is not None and value is not None
+            error = row["stddev"][index] if known else None
             band = [None, None] if error is None else [value - 2.0 * error, value + 2.0 * error]
             label = "" if len(row["value"]) == 1 else str(index + 1)
             own = {"label": label, "index": index, "value": value, "stddev": error}

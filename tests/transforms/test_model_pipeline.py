@@ -94,12 +94,16 @@ def simulated(made: Plan, batch: pa.RecordBatch, **more: Any) -> Cells:
         bytes.fromhex(SECRET),
         **more,
     )
+
+    def told(numbers: Any) -> list[float | None]:
+        return [None if number != number else number for number in numbers.tolist()]
+
     out: Cells = {}
     for one in found:
         for released in one.released:
             for i, value in enumerate(released.value[:, 0]):
-                error = None if released.stddev is None else released.stddev[i, 0].tolist()
-                out[one.first_tick + i, one.key, released.name] = (value.tolist(), error)
+                error = None if released.stddev is None else told(released.stddev[i, 0])
+                out[one.first_tick + i, one.key, released.name] = (told(value), error)
     return out
 
 

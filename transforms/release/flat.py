@@ -87,13 +87,17 @@ class Flat:
             unknown = unknown if rows is None else unknown[rows]
             known, errors = errors, np.full(len(numbers), np.nan)
             errors[~unknown] = known
+        silent = None
+        if np.isnan(numbers).any():  # nothing to say yet
+            silent = np.isnan(numbers)
+            unknown = silent if unknown is None else unknown | silent
         with np.errstate(invalid="ignore"):  # an infinite value has no band
             half = self.band * errors
             low, high = numbers - half, numbers + half
         made = {
             "label": self._labels(output, spots, lengths, rows, index),
             "index": pa.array(index),
-            "value": pa.array(numbers),
+            "value": pa.array(numbers, mask=silent),
             "stddev": pa.array(errors, mask=unknown),
             "low": pa.array(low, mask=unknown),
             "high": pa.array(high, mask=unknown),

@@ -200,7 +200,7 @@ def _coded(index: pa.Array, values: pa.Array) -> pa.DictionaryArray:
 
 
 def lists(arrays: Sequence[NDArray[np.float64] | None], cells: Sequence[int] = ()) -> pa.ListArray:
-    """Arrays (n, K, m), or None for n * K null rows, as one column of lists.
+    """Arrays (n, K, m), or None for n * K null rows, as one column of lists; NaN is null.
 
     Args:
       cells: n * K of each array; needed where one is None.
@@ -220,9 +220,10 @@ def lists(arrays: Sequence[NDArray[np.float64] | None], cells: Sequence[int] = (
         np.cumsum(np.concatenate(lengths), out=offsets[1:])
     mask = np.concatenate(missing) if missing else np.zeros(0, dtype=bool)
     values = np.concatenate(flat) if flat else np.zeros(0)
+    nothing = np.isnan(values)
     return pa.ListArray.from_arrays(
         pa.array(offsets),
-        pa.array(values),
+        pa.array(values, mask=nothing if nothing.any() else None),
         type=NUMBERS,
         mask=pa.array(mask) if mask.any() else None,
     )

@@ -17,7 +17,7 @@ from dpcore.continual.base import ContinualSum
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.models.moments import Statistics
 from dpcore.models.regression.bands import error_along, stddev_along
-from dpcore.models.regression.fit import fit_of, typical_band
+from dpcore.models.regression.fit import Fit, fit_of, score_of, typical_band
 from dpcore.models.regression.quadratic import PrivateQuadratic
 from dpcore.models.regression.ridge import canonical_ridge, lift_for, prior_of, ridge_for
 from dpcore.models.regression.rows import EventRows
@@ -49,7 +49,8 @@ class Incremental:
         None: by the size of the noise, see ``lift_for``, or ``ridge_for`` in version 1.
       solver: how models are found. error: whether mse and r2 are released. statistics: whether
         the moments are. algorithm: its name in the config. version: of the plan; from 2 on
-        bands hold the ridge's pull too.
+        bands hold the ridge's pull too. scores: another sum over the same leaves, with noise of its
+        own, on which models are scored; None: on what they were made of.
     """
 
     rows: EventRows
@@ -61,6 +62,7 @@ class Incremental:
     statistics: bool
     algorithm: str
     version: int = 1
+    scores: ContinualSum | None = None
 
     leaf: ClassVar[Literal["sum", "rows"]] = "sum"
     training: ClassVar[None] = None
@@ -101,14 +103,15 @@ class Incremental:
     @property
     def sums(self) -> tuple[ContinualSum, ...]:
         """Where the noise comes from."""
-        return self.parts
+        return self.parts if self.scores is None else (*self.parts, self.scores)
 
     def init(self, n_keys: int) -> State:
         """No data."""
-        return tuple(part.init(n_keys) for part in self.parts)
+        return tuple(part.init(n_keys) for part in self.sums)
 
     def step(self, state: State, leaves: Ints, noise: NoiseOf) -> tuple[State, tuple[Floats, ...]]:
-        """A stride -> new state, and the noisy moments (n, K, D) in lattice units."""
+        """A stride -> new state, and the noisy moments (n, K, D) in lattice units; and the same
+        with other noise, if models are scored on it."""
         states, found, start = [], [], 0
         for index, part in enumerate(self.parts):
             mine = leaves[:, :, start : start + part.dimension]
@@ -117,7 +120,10 @@ class Incremental:
             found.append(released)
             start += part.dimension
         whole = found[0] if len(found) == 1 else np.concatenate(found, axis=2)
-        return tuple(states), (whole,)
+        if self.scores is None:
+            return tuple(states), (whole,)
+        new, (other,) = self.scores.step(state[-1], leaves, noise(len(self.parts)))
+        return (*states, new), (whole, other)
 
     def stddev(self, ticks: Ints) -> Floats:
         """(m,) s, of the noise of a coordinate of (svec(Q), q), scaled units; of parts the most."""
@@ -140,8 +146,14 @@ class Incremental:
         out = self._models(quadratic, theta, deviation, (n, n_keys))
         if self.rows.intercept:
             out.append(self._band(quadratic, theta, found, deviation, (n, n_keys)))
-        if self.error:
-            out.extend(self._errors(found, theta, deviation, (n, n_keys)))
+        if self.error and self.scores is None:
+            fit = fit_of(found, theta, deviation)
+            out.extend(self._errors(fit, (n, n_keys)))
+        elif self.scores is not None:
+            other = moments.unpack(noisy[1].reshape(n * n_keys, size))
+            ratio = self.scores.noise_scale / self.parts[0].noise_scale
+            fit = score_of(other, found, theta, deviation * ratio)
+            out.extend(self._errors(fit, (n, n_keys)))
         if self.statistics:
             each = [part.stddev(ticks, self.over) for part in self.parts]
             spread = np.concatenate(each, axis=1)[:, None, :] * moments.resolution
@@ -188,10 +200,8 @@ class Incremental:
         band = np.minimum(typical_band(quadratic, theta, count, stddev, self._prior), widest)
         return self._released("band", band * self._half, shape)
 
-    def _errors(
-        self, found: Statistics, theta: Floats, stddev: Floats, shape: tuple[int, int]
-    ) -> tuple[Released, Released]:
-        fit, unit = fit_of(found, theta, stddev), self._half**2
+    def _errors(self, fit: Fit, shape: tuple[int, int]) -> tuple[Released, Released]:
+        unit = self._half**2
         return (
             self._released("mse", fit.mse * unit, shape, fit.mse_stddev * unit),
             self._released("r2", fit.r2, shape, fit.r2_stddev),
@@ -219,8 +229,8 @@ class Incremental:
         return np.asarray((moved[1:] - moved[0]).T / scaling.half[-1])
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
-        """Composition over the parts."""
-        return compose(tuple(part.loss(ticks) for part in self.parts))
+        """Composition over the sums."""
+        return compose(tuple(part.loss(ticks) for part in self.sums))
 
     def labels(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Names of coefficients, of each target in turn where there are several."""
@@ -252,10 +262,11 @@ class Incremental:
 
     def state_bytes(self) -> int:
         """Bytes of state per key."""
-        return sum(part.state_bytes() for part in self.parts)
+        return sum(part.state_bytes() for part in self.sums)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release; scales follow from the moments."""
+        scores = {} if self.scores is None else {"scores": _canonical(self.scores)}
         return {
             "program": self.algorithm,
             "rows": self.rows.canonical(),
@@ -264,8 +275,10 @@ class Incremental:
             "solver": self.solver.canonical(),
             "error": self.error,
             "statistics": self.statistics,
-            "parts": [
-                {**canonical_mechanism(replace(part, scales=())), "scales": part.scales[0].hex()}
-                for part in self.parts
-            ],
+            "parts": [_canonical(part) for part in self.parts],
+            **scores,
         }
+
+
+def _canonical(part: ContinualSum) -> Mapping[str, Any]:
+    return {**canonical_mechanism(replace(part, scales=())), "scales": part.scales[0].hex()}

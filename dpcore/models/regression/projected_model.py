@@ -216,7 +216,7 @@ class ProjectedModel(MomentsModel):
                 self.statistics,
                 self.name,
                 terms.version,
-                tuple(notes),
+                notes=tuple(notes),
             )
 
         return choose_moments(self._over(), terms, moments, build)

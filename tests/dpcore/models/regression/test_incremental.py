@@ -152,6 +152,10 @@ def test_errors_are_those_of_the_released_model() -> None:
     rng, n = np.random.default_rng(6), 3000
     columns = on_grid(rng, n)
     found, _ = run(program, columns, np.zeros(n, dtype=np.int64), (1, 1))
+    assert np.isnan(found["mse"].value).all() and np.isnan(found["r2"].stddev).all()
+    columns = {name: np.tile(column, 8) for name, column in columns.items()}
+    n *= 8
+    found, _ = run(program, columns, np.zeros(n, dtype=np.int64), (1, 1))
     everything = np.ones(n, dtype=bool)
     rest = columns["y"] - np.stack([columns["u"], columns["v"], everything], 1) @ lstsq(
         columns, everything
@@ -171,6 +175,27 @@ def many_releases(count: int, **changed: Any) -> tuple[Any, dict[str, Released]]
     keys = [str(i).encode() for i in range(count)]
     _, noisy = program.step(program.init(count), stream, lambda p: KeyedNoise(ROOT, p, keys, 0))
     return program, {one.name: one for one in program.solve(noisy, np.arange(1))}
+
+
+def test_models_are_scored_on_noise_that_they_have_not_seen() -> None:
+    """Two sums over the same leaves, whose losses are the budget; other noise in each."""
+    whole, split = program_of(), program_of(model="error: true\n  set: {l2_ball: 50}")
+    assert whole.scores is None and split.scores is not None
+    main, other = split.parts[0], split.scores
+    assert other.noise_scale / main.noise_scale == pytest.approx(math.sqrt(7), rel=1e-6)
+    assert 0.999 < split.loss(None).value / whole.loss(None).value <= 1.0
+    assert split.loss(None).value > main.loss(None).value
+    _, noisy = run(
+        split, on_grid(np.random.default_rng(0), 9), np.zeros(9, dtype=np.int64), (1, 1),
+        lambda part: KeyedNoise(ROOT, part, [b"a"], 0),
+    )  # fmt: skip
+    assert abs(np.corrcoef(noisy[0][0, 0], noisy[1][0, 0])[0, 1]) < 0.9
+
+
+def test_pure_budgets_are_split_straight() -> None:
+    split = program_of(model="error: true\n  set: {l2_ball: 50}", delta=0.0)
+    assert split.scores.noise_scale / split.parts[0].noise_scale == pytest.approx(7, rel=1e-6)
+    assert 0.99 < split.loss(None).value <= 1.0
 
 
 def test_bands_are_what_the_noise_does() -> None:
@@ -277,8 +302,12 @@ def test_hard_events_give_a_model_in_the_set(name: str, solver: str, quiet: bool
     noise = None if quiet else (lambda part: KeyedNoise(ROOT, part, [b"a"], 0))
     found, _ = run(program, columns, np.zeros(n, dtype=np.int64), (3, 1), noise)
     for one in found.values():
-        assert np.isfinite(one.value).all(), one.name
-        assert one.stddev is None or (np.isfinite(one.stddev) & (one.stddev >= 0)).all(), one.name
+        silent = np.isnan(one.value) if one.name in ("mse", "r2") else np.zeros(1, dtype=bool)
+        assert (np.isfinite(one.value) | silent).all(), one.name
+        if one.stddev is not None:
+            fine = np.isfinite(one.stddev) & (one.stddev >= 0)
+            assert np.array_equal(np.isnan(one.stddev), np.isnan(one.value)), one.name
+            assert (fine | silent).all(), one.name
     assert program.set.contains(found["theta"].value.reshape(3, -1), 1e-9).all()
     if quiet and solver == "accelerated" and name == "constant target":
         np.testing.assert_allclose(found["coefficients"].value[2, 0], [0, 0, 5], atol=1e-9)
