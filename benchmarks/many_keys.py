@@ -22,10 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.plan import Plan
 from pipelines.config.job import JobConfig, loads
 from pipelines.graph import build
-from transforms.runtime.secret import SecretRef
+from pipelines.graph.parts import Parts, parts_of
 
 RESULTS = Path(__file__).parent / "results"
 EVENTS = 20_000
@@ -65,10 +64,10 @@ def job_of(folder: Path, keys: int, ticks: int, layout: str) -> JobConfig:
     )
 
 
-def weir(job: JobConfig, plan: Plan) -> None:
+def weir(parts: Parts) -> None:
     """A whole run."""
     pipeline = beam.Pipeline(runner=build.in_process_runner())
-    build.build(pipeline, plan, job, SecretRef.fresh())
+    build.build(pipeline, parts)
     pipeline.run().wait_until_finish()
 
 
@@ -101,9 +100,9 @@ def main() -> None:
     try:
         for layout in ("flat", "packed"):
             job = job_of(folder, args.keys, args.ticks, layout)
-            plan = Plan.from_config(job.plan_config())
+            parts = parts_of(job)
             began = time.perf_counter(), time.process_time()
-            weir(job, plan)
+            weir(parts)
             wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
             rows = sum(pq.read_metadata(f).num_rows for f in (folder / layout).rglob("*.parquet"))
             assert rows == cells, (rows, cells)

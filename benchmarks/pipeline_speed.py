@@ -28,10 +28,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.plan import Plan
 from pipelines.config.job import JobConfig, loads
 from pipelines.graph import build
-from transforms.runtime.secret import SecretRef
+from pipelines.graph.parts import parts_of
 
 RESULTS = Path(__file__).parent / "results"
 KEYS, TICKS, MINUTE = 64, 1_000, 60_000_000
@@ -85,13 +84,12 @@ def job_of(file: Path, out: Path, with_id: bool) -> JobConfig:
 
 def weir(job: JobConfig) -> None:
     """A whole run, noise and files included."""
-    plan = Plan.from_config(job.plan_config())
-    secret = SecretRef.fresh()
+    parts = parts_of(job)
     pipeline = beam.Pipeline(runner=build.in_process_runner())
-    build.build(pipeline, plan, job, secret)
-    build.prepare(job, plan)
+    build.build(pipeline, parts)
+    parts.sink.prepare(parts.plan, parts.secrets, True)
     pipeline.run().wait_until_finish()
-    build.finish(job, plan)
+    parts.sink.finish(parts.plan, True)
 
 
 def numpy_loop(file: Path) -> Any:

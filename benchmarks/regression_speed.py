@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from dpcore.plan import Plan
 from pipelines.config.job import JobConfig, loads
 from pipelines.graph import build
-from transforms.runtime.secret import SecretRef
+from pipelines.graph.parts import parts_of
 
 Floats = NDArray[np.float64]
 
@@ -117,12 +117,12 @@ def write_file(path: Path, rows: Floats) -> None:
 
 def weir(job: JobConfig) -> None:
     """A whole run, noise, models and files included."""
-    plan = Plan.from_config(job.plan_config())
+    parts = parts_of(job)
     pipeline = beam.Pipeline(runner=build.in_process_runner())
-    build.build(pipeline, plan, job, SecretRef.fresh())
-    build.prepare(job, plan)
+    build.build(pipeline, parts)
+    parts.sink.prepare(parts.plan, parts.secrets, True)
     pipeline.run().wait_until_finish()
-    build.finish(job, plan)
+    parts.sink.finish(parts.plan, True)
 
 
 def file_and_gemm(file: Path, d: int) -> Floats:

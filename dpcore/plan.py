@@ -14,7 +14,7 @@ import numpy as np
 
 from dpcore.accounting.circumstances import NONE, Circumstances
 from dpcore.accounting.guarantee import Copies, Expiration, Guarantee
-from dpcore.accounting.precision import UNEVEN, refuse_uneven, sparse_tail, unevenness
+from dpcore.accounting.precision import UNEVEN, missing_tail, refuse_uneven
 from dpcore.accounting.statement import statement
 from dpcore.arrays import Ints
 from dpcore.canonical import canonical_value
@@ -64,8 +64,11 @@ class Plan:
     circumstances: Circumstances = NONE
 
     @classmethod
-    def from_config(cls, config: PlanConfig) -> Plan:
+    def from_config(cls, config: PlanConfig, circumstances: Circumstances = NONE) -> Plan:
         """Chooses a mechanism and prices it.
+
+        Args:
+          config: the sections. circumstances: what the job adds to the promise; see ``under``.
 
         Raises:
           ConfigError: the config cannot be served.
@@ -79,16 +82,11 @@ class Plan:
             config.blocks,
         )
         program, alternatives = config.algorithm.compile(terms)
-        refuse_uneven(uneven(program), terms.epsilon)
-        guarantee = guarantee_of(config, terms, program)
+        share = refuse_uneven(program.sums, terms.epsilon)
+        guarantee = guarantee_of(config, terms, program, circumstances)
+        warnings = warnings_for(config, guarantee, terms.horizon, program, share)
         return cls(
-            config,
-            terms.clock,
-            keys,
-            program,
-            guarantee,
-            alternatives,
-            warnings_for(config, guarantee, terms.horizon, program),
+            config, terms.clock, keys, program, guarantee, alternatives, warnings, circumstances
         )
 
     @classmethod
@@ -328,26 +326,10 @@ def guarantee_of(
     )
 
 
-def uneven(program: Program) -> float:
-    """Worst ``unevenness`` of the program's continual sums."""
-    worst = 0.0
-    for part in getattr(program, "sums", ()):
-        noise, stddev = part.real_noise
-        if part.noise_scale > 0:
-            worst = max(worst, unevenness(noise, stddev, part.sensitivity / part.noise_scale))
-    return worst
-
-
-def missing_tail(program: Program) -> float:
-    """Worst ``sparse_tail`` of the program's continual sums, or that of the finest noise."""
-    found = [sparse_tail(*part.real_noise) for part in getattr(program, "sums", ())]
-    return max(found, default=sparse_tail("k_norm", 1.0))
-
-
 def warnings_for(
-    config: PlanConfig, promise: Guarantee, horizon: int | None, program: Program
+    config: PlanConfig, promise: Guarantee, horizon: int | None, program: Program, share: float
 ) -> tuple[str, ...]:
-    """What a reader should know before running the plan."""
+    """What a reader should know before running the plan; share: see ``refuse_uneven``."""
     found: list[str] = []
     if any(math.isinf(row.epsilon) for row in promise.expiration):
         found.append(
@@ -365,10 +347,10 @@ def warnings_for(
     if program.loss(1).kind == "pure":
         found.append(
             "K-norm noise is computed in floating point from 64 random bits a number: its far "
-            f"tail, about {missing_tail(program):.0e} of the probability of every draw, is not "
-            "covered by delta = 0."
+            f"tail, about {missing_tail(program.sums):.0e} of the probability of every draw, is "
+            "not covered by delta = 0."
         )
-    if uneven(program) > UNEVEN:
+    if share > UNEVEN:
         found.append(
             "The promise is so strict, and its noise so large in steps of the lattice, that the "
             "rounding of doubles is not small beside it. Take a larger epsilon, or, where it "

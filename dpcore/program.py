@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, Ints, State
+from dpcore.continual.base import ContinualSum
 from dpcore.noise.noise import NoiseOf as NoiseOf
 from dpcore.training import Training
 
@@ -82,11 +83,7 @@ class OutputInfo(NamedTuple):
 
 
 class Program(Protocol):
-    """Pure. K = keys of a block, n = ticks of a stride, D = dimension of a leaf.
-
-    A program may have, besides:
-      sums: the continual sums that its noise comes from, where it comes from such.
-    """
+    """Pure. K = keys of a block, n = ticks of a stride, D = dimension of a leaf."""
 
     @property
     def leaf(self) -> Literal["sum", "rows"]:
@@ -109,6 +106,10 @@ class Program(Protocol):
 
         What it describes, done in one place, is ``step``.
         """
+
+    @property
+    def sums(self) -> tuple[ContinualSum, ...]:
+        """The continual sums that its noise comes from; empty where it comes from none."""
 
     @property
     def dimension(self) -> int:

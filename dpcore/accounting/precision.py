@@ -12,7 +12,8 @@ The plan warns from ``UNEVEN`` on, and is refused where that is all of the promi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from dpcore.errors import ConfigError
 
@@ -56,15 +57,38 @@ def refuse_coarse(
         )
 
 
-def refuse_uneven(share: float, epsilon: float) -> None:
+class Rounded(Protocol):
+    """What is said of noise that is rounded to the lattice, as continual sums say it."""
+
+    @property
+    def sensitivity(self) -> float:
+        """Of what is summed, in scales."""
+
+    @property
+    def noise_scale(self) -> float:
+        """Of a unit of noise, in scales; 0: there is none."""
+
+    @property
+    def real_noise(self) -> tuple[str, float]:
+        """Kind of the noise, and the standard deviation of the largest number that is rounded."""
+
+
+def refuse_uneven(sums: Iterable[Rounded], epsilon: float) -> float:
     """Refuses a plan whose rounding to doubles tells as much of a record as its promise allows.
 
     Args:
-      share: the worst ``unevenness`` of its sums. epsilon: of the plan, for the message.
+      sums: where its noise comes from. epsilon: of the plan, for the message.
+
+    Returns:
+      The worst ``unevenness`` of the sums.
 
     Raises:
-      ConfigError: the share is 1 or more.
+      ConfigError: it is 1 or more.
     """
+    share = 0.0
+    for part in sums:
+        if part.noise_scale > 0:
+            share = max(share, unevenness(*part.real_noise, part.sensitivity / part.noise_scale))
     if share >= 1:
         raise ConfigError(
             "privacy.epsilon",
@@ -73,6 +97,13 @@ def refuse_uneven(share: float, epsilon: float) -> None:
             f"{share:.3g} times as much of an event as the promise allows: raise epsilon or delta, "
             "protect for a shorter time, or try mechanism.noise: discrete_gaussian.",
         )
+    return share
+
+
+def missing_tail(sums: Iterable[Rounded]) -> float:
+    """Worst ``sparse_tail`` of continual sums; without any, that of the finest noise."""
+    found = [sparse_tail(*part.real_noise) for part in sums]
+    return max(found, default=sparse_tail("k_norm", 1.0))
 
 
 def sparse_tail(noise: str, stddev: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -125,7 +124,7 @@ def run(
     """
     from pipelines.cli.logs import discreet
     from pipelines.config.job import load
-    from pipelines.graph.checks import plan_of, with_secret
+    from pipelines.graph.parts import parts_of
     from pipelines.run import run as command
     from pipelines.runners.flink_target import EMBEDDED, FlinkTarget
 
@@ -144,26 +143,25 @@ def run(
         raise ConfigError("--publish", True, "runs nothing: leave out the options of a run.")
     if dry_run and runner != "dataflow":
         raise ConfigError("--dry-run", True, f"is for --runner dataflow, not for {runner}.")
-    job = load(config, sets)
-    if wide:
-        job = job.widened()
     debug = bool(click.get_current_context().find_root().params.get("debug"))
     with discreet(debug, log_format):
+        job = load(config, sets)
+        if wide:
+            job = job.widened()
+        parts = parts_of(job, None if publish else runner, secret_file, look=not dry_run)
         if dry_run:
-            from pipelines.graph.checks import with_secret
-            from pipelines.runners.dataflow_request import request
+            from pipelines.runners.dataflow import dry_run as request
+            from pipelines.runners.pipeline import pipeline_for
 
-            click.echo(json.dumps(request(with_secret(job, secret_file), beam), indent=2))
+            print_json(request(pipeline_for(parts, runner, beam, dry=True)))
             return
         if publish:
             from pipelines.run.publish import publish as move
-            from pipelines.run.version import under_version
 
-            job = under_version(job, runner)
-            result = move(job, plan_of(job))
+            result = move(parts)
         else:
             target = FlinkTarget(flink_master or EMBEDDED, parallelism, resume, detach, jar)
-            result = command.run(job, runner, secret_file, list(beam), target, new=new)
+            result = command.run(parts, runner, list(beam), target, new=new)
     from pipelines.show import summary
     from pipelines.terminal import console
 

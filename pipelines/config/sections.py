@@ -12,6 +12,7 @@ from dpcore.config.promise import Duration, Timestamp
 from dpcore.config.section import Section, as_tuple, refusal
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
+from transforms.runtime.secret import SecretRef
 
 
 class OneOf(Section):
@@ -105,6 +106,15 @@ class Secret(SecretPlace):
         "first, so keep it readable.",
         examples=["[{from: 2025-07-01T00:00:00Z, file: secret-2.key}]"],
     )
+
+    def references(self, clock: Clock) -> tuple[tuple[int, SecretRef], ...]:
+        """References to all of them, each with its first tick, the first at tick 0. None is read.
+
+        Raises:
+          ConfigError: see ``ticks``; or a place that is the secret itself.
+        """
+        entries = zip((0, *self.ticks(clock)), (self, *self.rotate), strict=True)
+        return tuple((tick, SecretRef(**{one.kind: one.value})) for tick, one in entries)
 
     def ticks(self, clock: Clock) -> tuple[int, ...]:
         """First tick of each rotation.

@@ -7,52 +7,8 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
 
-from dpcore.plan import Plan
-from pipelines.config.job import JobConfig
-from pipelines.config.places import refuse_mixed
-from pipelines.config.sections import needed
-from pipelines.graph.secrets import rotation_of, secrets_of
+from pipelines.graph.parts import Parts
 from transforms.private_releases import PrivateReleases
-from transforms.runtime.secret import SecretRef
-
-
-def check_sink(job: JobConfig, plan: Plan, secret: SecretRef | None = None) -> None:
-    """Refuses a folder that is finished, foreign or of another secret; writes nothing.
-
-    Args:
-      job: the config. plan: of it.
-      secret: what the run takes; None: the config's, and a fresh one if that names none.
-
-    Raises:
-      ConfigError: names ``sink.<format>`` or ``secret``.
-    """
-    needed("sink", job.sink).check(plan, secrets_of(job.secret, plan, secret))
-
-
-def prepare(job: JobConfig, plan: Plan, secret: SecretRef | None = None) -> bool:
-    """Makes the sink ready, before any data are read: the plan is there first.
-
-    Args:
-      job: the config. plan: of it. secret: see ``check_sink``.
-
-    Returns:
-      Whether an earlier run of this plan began, so that this one goes on.
-
-    Raises:
-      ConfigError: see ``check_sink``.
-    """
-    source, sink = needed("source", job.source), needed("sink", job.sink)
-    begun: bool = sink.prepare(plan, secrets_of(job.secret, plan, secret), source.bounded)
-    return begun
-
-
-def finish(job: JobConfig, plan: Plan) -> None:
-    """Publishes what a run over files held back, and marks the sink's folder as complete.
-
-    Raises:
-      WeirError: a file is in place already, and differs.
-    """
-    needed("sink", job.sink).finish(plan, needed("source", job.source).bounded)
 
 
 def in_process_runner() -> FnApiRunner:
@@ -66,19 +22,13 @@ def in_process_runner() -> FnApiRunner:
 
 
 def build(
-    pipeline: beam.Pipeline,
-    plan: Plan,
-    job: JobConfig,
-    secret: SecretRef | None = None,
-    events: Any = None,
-    here: bool = False,
+    pipeline: beam.Pipeline, parts: Parts, events: Any = None, here: bool = False
 ) -> dict[str, Any]:
     """Adds a job to a pipeline.
 
     Args:
       pipeline: on any runner.
-      plan: of ``job``.
-      secret: a reference; None draws a fresh secret, which only an in-process runner can use.
+      parts: of the job. A fresh secret serves an in-process runner only.
       events: in place of the source: a PCollection of canonical batches.
       here: whether workers are in this process, so that a table can wait for ``finish``.
 
@@ -86,36 +36,29 @@ def build(
       PCollections by name, so that tests can look: events, releases, dead, written.
 
     Raises:
-      ConfigError: what cannot be built: no source, no sink, files without ``clock.end``.
+      ConfigError: what cannot be built, as where the source is not what the config says.
     """
-    source, sink = needed("source", job.source), needed("sink", job.sink)
-    refuse_mixed(job.dead_letters, job.sink)
+    plan, source, sink = parts.plan, parts.source, parts.sink
     dead: list[Any] = []
     bounded = source.bounded if events is None else True
     if events is None:
-        read = pipeline | "Read" >> source.open(plan, job.limits)
+        read = pipeline | "Read" >> source.open(plan, parts.limits)
         events = read.events
         dead.append(read.dead)
     found = events | "Release" >> PrivateReleases(
         plan,
-        secret,
+        parts.secret,
         bounded=bounded,
         every=sink.every,
-        rotate=rotation_of(job.secret, plan),
+        rotate=parts.secrets[1:],
         stream=source.stream,
     )
     dead.append(found.dead)
     letters = tuple(dead) | "DeadLetters" >> beam.Flatten()
-    if job.dead_letters is not None:
-        letters | "WriteDead" >> job.dead_letters.open()
+    if parts.letters is not None:
+        letters | "WriteDead" >> parts.letters.open()
     written = found.releases | "Write" >> sink.open(plan, bounded, here)
     return {"events": events, "releases": found.releases, "dead": letters, "written": written}
 
 
-__all__ = [
-    "build",
-    "check_sink",
-    "finish",
-    "in_process_runner",
-    "prepare",
-]
+__all__ = ["build", "in_process_runner"]

@@ -8,25 +8,24 @@ from typing import Any
 
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
-from pipelines.config.job import JobConfig
-from pipelines.config.sections import needed
-from pipelines.graph.secrets import secrets_of
-from pipelines.sinks.sink import Secrets
+from pipelines.config.places import refuse_mixed
+from pipelines.graph.parts import Parts
+from pipelines.sinks.sink import Secrets, Sink
 
 
-def beside(job: JobConfig, plan: Plan) -> tuple[JobConfig, str | None]:
-    """The job with a sink whose folder is free: its own, or OUT-2, OUT-3 and so on.
+def beside(parts: Parts) -> tuple[Sink, str | None]:
+    """A sink whose folder is free: the job's own, or OUT-2, OUT-3 and so on.
 
     Returns:
-      The job, and what is to be said of the new folder; None where its own is free.
+      The sink, and what is to be said of the new folder; None where the job's own is free.
 
     Raises:
       ConfigError: no run over files into a folder.
     """
     from transforms.sinks import place
 
-    sink = needed("sink", job.sink)
-    if not needed("source", job.source).bounded or sink.place is None:
+    sink = parts.sink
+    if parts.streaming or sink.place is None:
         raise ConfigError("--new", None, "is for runs over files into a folder.")
     base = sink.place.rstrip("/") or sink.place
     taken: list[str] = []
@@ -36,18 +35,19 @@ def beside(job: JobConfig, plan: Plan) -> tuple[JobConfig, str | None]:
             break
         taken.append(path)
     if not taken:
-        return job, None
-    costs = cost(plan, secrets_of(job.secret, plan), taken)
-    return job.model_copy(update={"sink": sink.at(path)}), (
-        f"Writes to {path}, because {taken[0]} is taken. {costs}"
-    )
+        return sink, None
+    free = sink.at(path)
+    assert free is not None
+    refuse_mixed(parts.letters, free)
+    costs = cost(parts.plan, parts.secrets, taken)
+    return free, f"Writes to {path}, because {taken[0]} is taken. {costs}"
 
 
 def cost(plan: Plan, secrets: Secrets, taken: list[str]) -> str:
     """What one run more costs beside those in some folders, in words."""
     from pipelines.results import secret_marks
 
-    marks = secret_marks.whole(secrets, plan) if secrets else None
+    marks = secret_marks.whole(secrets, plan)
     looks: dict[Any, tuple[float, float]] = {}
     for folder in taken:
         stored, there = _plan_in(folder), _marks_in(folder)

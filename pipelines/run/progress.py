@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -13,6 +14,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from dpcore.plan import Plan
+from pipelines.sources.source import Source
 from transforms.runtime.reasons import UNREAD
 
 _log = logging.getLogger(__name__)
@@ -35,6 +38,14 @@ class Total:
     size: int | None = None
     ticks: int | None = None
     blocks: int = 1
+
+    @classmethod
+    def of(cls, source: Source, plan: Plan) -> Total:
+        """What there is to read and to step, as far as that is cheap to know."""
+        rows, size = None, None
+        with contextlib.suppress(Exception):  # the run itself will say what is wrong with the files
+            rows, size = source.amount()
+        return cls(rows, size, plan.clock.ticks, len(plan.keys.live_blocks))
 
 
 def fraction(counts: Mapping[str, int], total: Total) -> float | None:

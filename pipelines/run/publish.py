@@ -6,14 +6,12 @@ import time
 from pathlib import Path
 
 from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.config.job import JobConfig
-from pipelines.config.sections import needed
+from pipelines.graph.parts import Parts
 from pipelines.results.result import Result
 from pipelines.terminal import count
 
 
-def publish(job: JobConfig, plan: Plan) -> Result:
+def publish(parts: Parts) -> Result:
     """Publishes a run that is held back, and says what is there.
 
     Stopped in the middle, the same command goes on.
@@ -23,8 +21,8 @@ def publish(job: JobConfig, plan: Plan) -> Result:
         or none of ours.
       WeirError: a file is in place already, and differs from the one that is held.
     """
-    source, sink, began = needed("source", job.source), needed("sink", job.sink), time.monotonic()
-    if not source.bounded:
+    plan, sink, began = parts.plan, parts.sink, time.monotonic()
+    if parts.streaming:
         raise ConfigError(
             "--publish",
             None,

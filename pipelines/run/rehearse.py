@@ -22,6 +22,7 @@ from pipelines.config.job import JobConfig
 from pipelines.feed import feed
 from pipelines.feed.synthetic import OPEN_TICKS, Shares
 from pipelines.feed.targets import open_target
+from pipelines.graph.parts import parts_of
 from pipelines.results.result import Result
 from pipelines.run.run import run
 from pipelines.sinks.parquet import ParquetSink
@@ -56,7 +57,7 @@ def rehearse(job: JobConfig, out: Path | None, events: int, seed: int, shares: S
         target = open_target(made.source.path, made.source.form)
         pace = feed.Pace()
         feed.feed(made, target, events=events, seed=seed, shares=shares, pace=pace)
-        result = run(made, "direct", rehearsal=True)
+        result = run(parts_of(made, "direct"), "direct", rehearsal=True)
     return dataclasses.replace(result, fresh_secret=False, notes=notes)
 
 

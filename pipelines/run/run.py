@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import re
 import time
@@ -11,16 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.errors import ConfigError, WeirError
 from dpcore.plan import Plan
-from pipelines.config.job import JobConfig
-from pipelines.config.sections import needed
-from pipelines.graph.checks import check_runner, check_sinks, plan_of, with_secret
-from pipelines.graph.secrets import rotation_of, secret_of
+from pipelines.graph.parts import Parts
 from pipelines.results.result import Result
 from pipelines.results.verdict import judge
 from pipelines.run.owed import owed
-from pipelines.run.progress import Progress
-from pipelines.run.version import under_version
-from pipelines.run.watch import Watch, counters, total_of
+from pipelines.run.progress import Progress, Total
+from pipelines.run.watch import Watch, counters
 from pipelines.runners.flink_target import DONE, HELD, RUNNING, STOPPED, Ended, FlinkTarget
 from pipelines.sinks.sink import Sink
 from pipelines.sources.source import Source
@@ -47,9 +44,8 @@ class RunFailed(WeirError):
 
 
 def run(
-    job: JobConfig,
+    parts: Parts,
     runner: str,
-    secret_file: str | None = None,
     flags: Sequence[str] = (),
     flink: FlinkTarget | None = None,
     rehearsal: bool = False,
@@ -61,9 +57,8 @@ def run(
     result's state is HELD.
 
     Args:
-      job: the config.
+      parts: of the config.
       runner: direct, prism, flink or dataflow.
-      secret_file: overrides the config's secret.
       flags: options for Beam.
       flink: where and how on Flink.
       rehearsal: the events are made up, and nobody minds that the secret is lost.
@@ -73,66 +68,46 @@ def run(
       ConfigError: refused before any data is read.
       WeirError: it began and failed.
     """
-    job = with_secret(job, secret_file)
-    check_runner(job, runner)
-    if runner == "dataflow":
-        from pipelines.runners import dataflow
-
-        dataflow.check_job(job)
-    job = under_version(job, runner)
-    plan = plan_of(job)
-    fresh = job.secret is None
     said = []
     if new:
         from pipelines.run import new_folder
 
-        job, note = new_folder.beside(job, plan)
+        sink, note = new_folder.beside(parts)
+        parts = dataclasses.replace(parts, sink=sink)
         said += [] if note is None else [note]
-    check_sinks(job.sink, job.dead_letters, job.secret, plan)
-    import apache_beam as beam
-
-    from pipelines.graph import build
-    from pipelines.runners.options import options_for
+    plan, source, sink, streaming = parts.plan, parts.source, parts.sink, parts.streaming
+    sink.check(plan, parts.secrets)
+    from pipelines.runners.pipeline import pipeline_for
     from transforms.runtime import counters as process_counts
-    from transforms.runtime.secret import SecretRef
 
-    source, sink = needed("source", job.source), needed("sink", job.sink)
-    streaming = not source.bounded
-    secret = secret_of(job.secret) or SecretRef.fresh()
-    rotation = rotation_of(job.secret, plan)
     if runner == "direct":
-        secret.resolve()  # a secret that cannot be read is refused before anything starts
+        parts.secret.resolve()  # one that cannot be read is refused before anything starts
     out = console(stderr=True)
     on_flink = None
     if runner == "flink":
         from pipelines.runners.flink import FlinkRun
         from pipelines.runners.state_folder import StateFolder
 
-        state = StateFolder.of(job.state_folder)
-        on_flink = FlinkRun(job, flink or FlinkTarget(), state, streaming, flags)
+        state = StateFolder.of(parts.state)
+        on_flink = FlinkRun(parts, flink or FlinkTarget(), state, streaming, flags)
         flags = on_flink.flags
         if streaming:
             refuse_restart(sink, state, on_flink.resumed)
-            if not state.begin(plan, [(0, secret), *rotation]):
+            if not state.begin(plan, parts.secrets):
                 _log.warning(UNREADABLE)
     if runner != "dataflow":
         for note in source.check():
             _log.warning(note)
-    options = options_for(runner, flags, streaming)
-    if runner == "dataflow":
-        dataflow.settle(options, job.name, version=job.version)
-    pipeline = beam.Pipeline(
-        runner=build.in_process_runner() if runner == "direct" else None, options=options
-    )
-    build.build(pipeline, plan, job, secret, here=runner == "direct")
-    if build.prepare(job, plan, secret):
+    pipeline = pipeline_for(parts, runner, flags)
+    if sink.prepare(plan, parts.secrets, not streaming):
         said.append("Went on from the files of an earlier run.")
+    fresh = parts.secret.is_fresh
     if fresh and not rehearsal:
         _log.warning(FRESH)
     process_counts.reset()
     began = time.monotonic()
     watch = Watch(process_counts.snapshot)
-    with Progress(out, watch, lambda: total_of(source, plan)):
+    with Progress(out, watch, lambda: Total.of(source, plan)):
         if on_flink is not None:
             ended = _on_flink(
                 on_flink, pipeline, watch, lambda: is_complete(source, sink, plan, False)
@@ -142,12 +117,12 @@ def run(
     counts, how = counters(ended.result, process_counts.snapshot()), ended.how
     if how == DONE:
         refuse_short(sink, plan, {} if on_flink is not None else counts, source.bounded)
-    verdict = judge(counts, job.limits.refused) if how == DONE and not streaming else None
+    verdict = judge(counts, parts.limits.refused) if how == DONE and not streaming else None
     holds = sink.holds(runner == "direct")
     if verdict is not None and not verdict.passes and holds:
         how = HELD
     elif how == DONE and is_complete(source, sink, plan):
-        build.finish(job, plan)
+        sink.finish(plan, not streaming)
     return Result(
         plan=plan,
         folder=None if sink.place is None else Path(sink.place),
@@ -155,8 +130,8 @@ def run(
         counters=counts,
         seconds=time.monotonic() - began,
         fresh_secret=fresh,
-        dead_letters=None if job.dead_letters is None else str(job.dead_letters.value),
-        notes=(*said, *said_of(ended, streaming, job.state_folder)),
+        dead_letters=None if parts.letters is None else str(parts.letters.value),
+        notes=(*said, *said_of(ended, streaming, parts.state)),
         state=how,
         verdict=verdict,
     )

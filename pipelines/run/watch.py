@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-
-from dpcore.plan import Plan
-from pipelines.run.progress import Total
-from pipelines.sources.source import Source
 
 
 class Watch:
@@ -40,14 +35,6 @@ class Watch:
             self._there = counters(self._job, {})
             self._asked = time.monotonic()
         return self._there
-
-
-def total_of(source: Source, plan: Plan) -> Total:
-    """How much there is to read and to step, as far as that is cheap to know."""
-    rows, size = None, None
-    with contextlib.suppress(Exception):  # the run itself will say what is wrong with the files
-        rows, size = source.amount()
-    return Total(rows, size, plan.clock.ticks, len(plan.keys.live_blocks))
 
 
 def counters(result: Any, here: Mapping[str, int]) -> dict[str, int]:

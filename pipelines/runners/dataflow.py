@@ -24,7 +24,7 @@ from apache_beam.options.pipeline_options import (
 from google.protobuf import json_format
 
 from dpcore.errors import ConfigError, WeirError
-from pipelines.config.sections import needed
+from pipelines.graph.parts import Parts
 from pipelines.runners import dataflow_limits
 from pipelines.runners.options import NO_LISTING
 
@@ -36,24 +36,21 @@ class Unsupported(WeirError):
     """A job that Dataflow would not run."""
 
 
-def check_job(job: Any) -> None:
+def check_job(parts: Parts) -> None:
     """Refuses what workers in a data centre cannot reach.
-
-    Args:
-      job: a JobConfig.
 
     Raises:
       ConfigError: a path of this machine, a secret that is not in Secret Manager, or a table on
         the screen.
     """
-    source, sink = needed("source", job.source), needed("sink", job.sink)
+    sink = parts.sink
     if os.environ.get(EMULATOR):
         raise ConfigError(
             EMULATOR,
             os.environ[EMULATOR],
             "names a server of this machine; unset it for --runner dataflow.",
         )
-    for door in filter(None, (source, sink, job.dead_letters)):
+    for door in filter(None, (parts.source, sink, parts.letters)):
         for name in door.paths:
             path = getattr(door, name)
             if path is not None and not path.startswith(BUCKETS):
@@ -66,11 +63,11 @@ def check_job(job: Any) -> None:
         raise ConfigError(
             sink.field, sink.value, "has no screen on Dataflow; use parquet, pubsub or bigquery."
         )
-    for place in [job.secret, *getattr(job.secret, "rotate", ())]:
-        if place is None or place.kind != "gcp":
+    for _, secret in parts.secrets:
+        if secret.gcp is None:
             raise ConfigError(
                 "secret",
-                None if place is None else place.kind,
+                secret.kind,
                 "must be in Secret Manager for Dataflow, like "
                 "`secret: {gcp: projects/acme/secrets/weir/versions/1}`; the workers' service "
                 "account needs roles/secretmanager.secretAccessor on it.",
@@ -141,12 +138,12 @@ def job_name(name: str) -> str:
     return f"weir-{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}"[:63].rstrip("-")
 
 
-def dry_run(pipeline: beam.Pipeline, options: Any) -> dict[str, Any]:
+def dry_run(pipeline: beam.Pipeline) -> dict[str, Any]:
     """The complete request that a run would send.
 
     Args:
-      pipeline: built, for the DataflowRunner, with ``options``.
-      options: went through ``settle(options, dry=True)`` before the pipeline was made.
+      pipeline: built for the DataflowRunner, with options that went through ``settle`` before, for
+        a dry run.
 
     Returns:
       ``projectId``, ``location`` and ``job`` (the body of jobs.create), ``uploads`` (what is put

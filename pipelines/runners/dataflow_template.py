@@ -53,15 +53,15 @@ def fetch(place: str, sets: Sequence[str] = ()) -> JobConfig:
 
 def main(arguments: Sequence[str], image: str) -> int:
     """Describes the job for the service. Exit 0, 2 for what is refused, 1 for what failed."""
-    from pipelines.graph import build
-    from pipelines.graph.checks import plan_of
-    from pipelines.runners.dataflow_request import pipeline_of
+    from pipelines.graph.parts import parts_of
+    from pipelines.runners.pipeline import pipeline_for
 
     known, flags = parameters(arguments)
     try:
-        job = fetch(known.config, known.sets)
-        pipeline, _ = pipeline_of(job, [*flags, f"--sdk_container_image={image}"])
-        build.prepare(job, plan_of(job))
+        parts = parts_of(fetch(known.config, known.sets), "dataflow")
+        flags.append(f"--sdk_container_image={image}")
+        pipeline = pipeline_for(parts, "dataflow", flags)
+        parts.sink.prepare(parts.plan, parts.secrets, not parts.streaming)
         pipeline.run()
     except ConfigError as error:
         print(f"weir: refused: {error}", file=sys.stderr)

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import ConfigError, WeirError
-from pipelines.config.job import JobConfig
 from pipelines.engines import job_server
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed, Process, free_ports
 from pipelines.engines.tools import need
+from pipelines.graph.parts import Parts
 from pipelines.runners import flink_options
 from pipelines.runners.flink_counters import counters_of
 from pipelines.runners.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
@@ -46,14 +46,14 @@ class FlinkRun:
     """Submits one pipeline.
 
     Args:
-      job: the config. target: where. state: folder of what a resume needs.
+      job: its parts. target: where. state: folder of what a resume needs.
       streaming: events may never end.
       flags: the user's options for Beam.
     """
 
     def __init__(
         self,
-        job: JobConfig,
+        job: Parts,
         target: FlinkTarget,
         state: StateFolder,
         streaming: bool,

@@ -18,7 +18,7 @@ from apache_beam.io.filesystems import FileSystems
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from pipelines.config.places import local
-from pipelines.results.plan_file import plan_json, refuse_changed, version_of
+from pipelines.results.plan_file import plan_json, refuse_changed
 from pipelines.results.secret_marks import identities
 from transforms.runtime.secret import SecretRef
 from transforms.sinks import place as sinks_place
@@ -109,11 +109,6 @@ class StateFolder:
         if marks is not None:
             self._write(SECRETS_FILE, {**(before or {}), **marks}, replace=True)
         return marks is not None
-
-    def begun_under(self) -> int | None:
-        """Version of the plan whose state this is; None where no run began."""
-        stored = self._read(sinks_place.PLAN_FILE)
-        return None if stored is None else version_of(stored)
 
     def latest(self) -> str | None:
         """URI of the newest whole checkpoint or savepoint; None where there is none."""

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dpcore.plan import Plan
 from pipelines.config.job import JobConfig
-from pipelines.graph.circumstances import plan_under
+from pipelines.graph.checks import plan_under
 from pipelines.results.compare import ABSENT, changed_fields
 from pipelines.terminal import bytes_text, count, heading, number, span, table
 

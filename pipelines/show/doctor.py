@@ -27,13 +27,16 @@ from rich.padding import Padding
 from rich.text import Text
 
 from dpcore.errors import WeirError
+from dpcore.plan import Plan
 from pipelines.config.job import JobConfig
+from pipelines.config.places import refuse_mixed
+from pipelines.config.sections import needed
 from pipelines.engines import flink_home, job_server, prism, pubsub_build
 from pipelines.engines.cache import Component, cache_folder
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed
 from pipelines.engines.tools import HOW
-from pipelines.graph.checks import check_runner, check_sinks, plan_of
+from pipelines.graph.checks import check_runner, plan_of
 from pipelines.runners.state_folder import StateFolder
 from pipelines.terminal import bytes_text, heading, table
 from transforms.sinks.place import is_remote
@@ -265,8 +268,8 @@ def _job(job: JobConfig, runner: str | None) -> Iterator[Finding]:
     plan = plan_of(job)
     yield Finding("Job", "plan", "good", plan.digest[:12])
     if runner is not None:
-        yield _tried("Job", f"runner {runner}", lambda: check_runner(job, runner))
-    yield _tried("Job", "sink", lambda: check_sinks(job.sink, job.dead_letters, job.secret, plan))
+        yield _tried("Job", f"runner {runner}", lambda: _runs(job, runner))
+    yield _tried("Job", "sink", lambda: _writes(job, plan))
     if job.sink is not None and job.sink.place is not None and not is_remote(job.sink.place):
         yield _space("Job", "releases", Path(job.sink.place))
     if job.secret is not None:
@@ -276,6 +279,17 @@ def _job(job: JobConfig, runner: str | None) -> Iterator[Finding]:
     host = os.environ.get("PUBSUB_EMULATOR_HOST")
     if host is not None:
         yield Finding("Job", "Pub/Sub", "good", f"the emulator at {host}, as the environment says")
+
+
+def _runs(job: JobConfig, runner: str) -> None:
+    needed("sink", job.sink)
+    check_runner(needed("source", job.source), job.secret, runner)
+
+
+def _writes(job: JobConfig, plan: Plan) -> None:
+    refuse_mixed(job.dead_letters, job.sink)
+    if job.sink is not None:
+        job.sink.check(plan, () if job.secret is None else job.secret.references(plan.clock))
 
 
 def _tried(group: str, what: str, check: Any) -> Finding:

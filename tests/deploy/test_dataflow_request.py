@@ -23,8 +23,9 @@ from google.protobuf import json_format
 from dpcore.errors import ConfigError
 from pipelines.cli.main import main
 from pipelines.config.job import JobConfig, load, loads
+from pipelines.graph.parts import parts_of
 from pipelines.runners import dataflow, dataflow_limits
-from pipelines.runners.dataflow_request import request as request_of
+from pipelines.runners.pipeline import pipeline_for
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "europe-docker.pkg.dev/acme-data/weir/weir:0.1.0"
@@ -57,9 +58,14 @@ def job(**changes: Any) -> JobConfig:
     return made.model_copy(update=changes)
 
 
+def request_of(made: JobConfig, *flags: str) -> dict[str, Any]:
+    parts = parts_of(made, "dataflow", look=False)
+    return dataflow.dry_run(pipeline_for(parts, "dataflow", [*FLAGS, *flags], dry=True))
+
+
 def described(*flags: str, **changes: Any) -> dict[str, Any]:
     """The request for a stream of the config above."""
-    return request_of(job(**changes), [*FLAGS, *flags])
+    return request_of(job(**changes), *flags)
 
 
 @pytest.fixture(scope="module")
@@ -299,13 +305,14 @@ def test_what_would_not_run_is_told_in_full() -> None:
 )
 def test_what_workers_cannot_reach_is_refused(section: str, field: str) -> None:
     lines = [line for line in CONFIG.splitlines() if not line.startswith(section.split(":")[0])]
+    text = "\n".join([*lines, section]).replace("delay: 10s", "end: 2026-02-01T00:00:00Z")
     with pytest.raises(ConfigError) as error:
-        dataflow.check_job(loads("\n".join([*lines, section])))
+        dataflow.check_job(parts_of(loads(text), look=False))
     assert error.value.field == field
 
 
 def test_job_in_the_cloud_is_taken() -> None:
-    dataflow.check_job(job())
+    dataflow.check_job(parts_of(job(), look=False))
 
 
 def test_server_of_this_machine_and_later_local_secret_are_refused(
@@ -313,11 +320,13 @@ def test_server_of_this_machine_and_later_local_secret_are_refused(
 ) -> None:
     rotated = f"{{gcp: {SECRET}, rotate: [{{from: 2026-02-01T00:00:00Z, file: b.key}}]}}"
     with pytest.raises(ConfigError) as error:
-        dataflow.check_job(loads(CONFIG.replace(f"{{gcp: {SECRET}}}", rotated)))
+        dataflow.check_job(
+            parts_of(loads(CONFIG.replace(f"{{gcp: {SECRET}}}", rotated)), look=False)
+        )
     assert error.value.field == "secret"
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:8085")
     with pytest.raises(ConfigError) as error:
-        dataflow.check_job(job())
+        dataflow.check_job(parts_of(job(), look=False))
     assert error.value.field == "PUBSUB_EMULATOR_HOST"
 
 
@@ -344,7 +353,7 @@ def test_pubsub_sinks_are_described_too() -> None:
     sink = "sink: {pubsub: projects/acme-data/topics/releases}"
     letters = "dead_letters: {pubsub: projects/acme-data/topics/dead}"
     lines = [line for line in CONFIG.splitlines() if not line.startswith(("sink", "dead"))]
-    request = request_of(loads("\n".join([*lines, sink, letters])), list(FLAGS))
+    request = request_of(loads("\n".join([*lines, sink, letters])))
     assert dataflow_limits.problems(pipeline_of(request), request) == []
 
 
@@ -355,5 +364,5 @@ def test_learners_job_is_described_too() -> None:
         f"secret={{gcp: {SECRET}}}",
         "sink={parquet: gs://acme-weir/flights/}",
     )
-    request = request_of(load(config, changes), list(FLAGS))
+    request = request_of(load(config, changes))
     assert dataflow_limits.problems(pipeline_of(request), request) == []

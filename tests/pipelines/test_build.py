@@ -9,11 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.errors import ConfigError
-from dpcore.plan import Plan
 from pipelines.config.job import JobConfig, load
 from pipelines.graph import build
-from pipelines.graph.checks import with_secret
-from pipelines.graph.secrets import secret_of
+from pipelines.graph.parts import parts_of
 from pipelines.run.run import told
 from transforms.runtime import counters
 from transforms.runtime.secret import SecretRef
@@ -48,20 +46,20 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(job: JobConfig, secret: SecretRef | None = None) -> dict[str, int]:
-    plan = Plan.from_config(job.plan_config())
+def run(job: JobConfig) -> dict[str, int]:
+    parts = parts_of(job)
     counters.reset()
-    secret = secret or secret_of(job.secret)
     pipeline = beam.Pipeline(runner=build.in_process_runner())
-    found = build.build(pipeline, plan, job, secret)
+    found = build.build(pipeline, parts)
     assert set(found) == {"events", "releases", "dead", "written"}
-    build.prepare(job, plan, secret)
+    parts.sink.prepare(parts.plan, parts.secrets, True)
     pipeline.run().wait_until_finish()
     return counters.snapshot()
 
 
-def plan_of(job: JobConfig) -> Plan:
-    return Plan.from_config(job.plan_config())
+def finish(job: JobConfig) -> None:
+    parts = parts_of(job)
+    parts.sink.finish(parts.plan, True)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -72,7 +70,7 @@ def test_a_job_runs_and_its_folder_is_whole(folder: Path) -> None:
     job = load(folder / "job.yaml")
     counts = run(job)
     assert not list((folder / "out").glob("*.parquet")), "nothing is published before finish"
-    build.finish(job, plan_of(job))
+    finish(job)
     names = sorted(path.name for path in (folder / "out").iterdir())
     assert names == [
         "_COMPLETE",
@@ -115,27 +113,27 @@ def test_other_events_end_the_run_and_the_first_releases_stay(folder: Path) -> N
 
 def test_a_finished_or_foreign_folder_is_refused_before_anything_is_read(folder: Path) -> None:
     job = load(folder / "job.yaml")
-    plan = Plan.from_config(job.plan_config())
-    build.prepare(job, plan)
-    other = load(folder / "job.yaml", ["privacy.epsilon=0.5"])
+    parts = parts_of(job)
+    parts.sink.prepare(parts.plan, parts.secrets, True)
+    other = parts_of(load(folder / "job.yaml", ["privacy.epsilon=0.5"]))
     with pytest.raises(ConfigError, match=r"sink\.parquet.*another plan"):
-        build.check_sink(other, Plan.from_config(other.plan_config()))
-    build.finish(job, plan)
+        other.sink.check(other.plan, other.secrets)
+    finish(job)
     with pytest.raises(ConfigError, match=r"sink\.parquet.*complete"):
-        build.check_sink(job, plan)
+        parts.sink.check(parts.plan, parts.secrets)
 
 
 def test_dead_letters_stay_out_of_the_folder_of_releases(folder: Path) -> None:
     job = load(folder / "job.yaml", ["dead_letters.csv=out"])
     with pytest.raises(ConfigError, match=r"dead_letters\.csv"):
-        build.build(beam.Pipeline(), Plan.from_config(job.plan_config()), job, SecretRef.fresh())
+        parts_of(job)
 
 
 def test_references(folder: Path) -> None:
     job = load(folder / "job.yaml")
-    assert secret_of(job.secret) == SecretRef(file=str(folder / "secret.key"))
-    other = with_secret(job, "other.key").secret
-    assert secret_of(other) == SecretRef(file=str(Path("other.key").absolute()))
+    assert parts_of(job).secrets == ((0, SecretRef(file=str(folder / "secret.key"))),)
+    other = parts_of(job, secret_file="other.key")
+    assert other.secret == SecretRef(file=str(Path("other.key").absolute()))
     plain = load(folder / "job.yaml", ["secret=null"])
-    assert secret_of(plain.secret) is None
+    assert parts_of(plain).secret.is_fresh
     assert job.source is not None and job.source.bounded

@@ -9,8 +9,8 @@ import pytest
 
 from dpcore.errors import ConfigError
 from pipelines.config.job import JobConfig, load
-from pipelines.graph import build
-from pipelines.graph.circumstances import horizon_of, plan_under
+from pipelines.graph.checks import horizon_of, plan_under
+from pipelines.graph.parts import parts_of
 from pipelines.results import plan_file
 from pipelines.sources.source import PUBLICATION
 from pipelines.terminal import number
@@ -64,15 +64,15 @@ def test_files_are_published_as_a_whole_and_the_statement_leaves_that_open(small
 
 def test_a_folder_keeps_one_horizon(small: Path) -> None:
     def begun(*sets: str) -> None:
-        job = job_of(small, STREAM, *sets)
-        build.prepare(job, plan_under(job))
+        parts = parts_of(job_of(small, STREAM, *sets))
+        parts.sink.prepare(parts.plan, parts.secrets, False)
 
     begun("deduplicate.horizon=3h")
     begun("deduplicate.horizon=3h")
     for changed in ((), ("deduplicate.horizon=4h",)):
         with pytest.raises(ConfigError, match=r"deduplicate\.horizon.*for 3 ticks") as refused:
-            job = job_of(small, STREAM, *changed)
-            build.check_sink(job, plan_under(job))
+            parts = parts_of(job_of(small, STREAM, *changed))
+            parts.sink.check(parts.plan, parts.secrets)
         assert refused.value.field == "deduplicate.horizon"
     job = job_of(small, STREAM, "deduplicate.horizon=4h")
     stored = plan_file.plan_json(plan_under(job)) | {"id_horizon": None}

@@ -11,6 +11,7 @@ import pytest
 from pipelines.config.job import load
 from pipelines.engines import job_server
 from pipelines.engines.processes import EngineFailed
+from pipelines.graph.parts import parts_of
 from pipelines.runners.flink import END_OF_TIME, FlinkRun
 from pipelines.runners.flink_target import FlinkTarget
 from pipelines.runners.state_folder import StateFolder
@@ -37,7 +38,7 @@ def test_who_runs_a_stream_on_our_own_job_server_hears_that_it_loses_memory(
     monkeypatch.setattr(job_server, "jar", lambda: Path("ours.jar"))
     monkeypatch.setattr("pipelines.runners.flink.need", lambda *_: "java")
     state = StateFolder(str(small.parent / "state"))
-    FlinkRun(load(small), FlinkTarget(jar=jar), state, streaming, given)
+    FlinkRun(parts_of(load(small)), FlinkTarget(jar=jar), state, streaming, given)
     found = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert found == ([job_server.FORGETFUL] if warned else [])
 
@@ -70,7 +71,9 @@ def test_a_drain_that_fails_is_asked_for_again_and_one_that_does_not_only_once(
 ) -> None:
     monkeypatch.setattr("pipelines.runners.flink.need", lambda *_: "java")
     target = FlinkTarget(jar="apache.jar")
-    run = FlinkRun(load(small), target, StateFolder(str(small.parent / "state")), True, ())
+    run = FlinkRun(
+        parts_of(load(small)), target, StateFolder(str(small.parent / "state")), True, ()
+    )
     flink = Over(failures=2)
     monkeypatch.setattr(run, "rest", flink)
     monkeypatch.setattr(run, "_written", lambda: True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.config.job import load
-from pipelines.graph.checks import plan_of
+from pipelines.graph.parts import parts_of
 from pipelines.run.new_folder import beside
 from tests.pipelines.conftest import Weir
 
@@ -25,10 +25,8 @@ def job(small: Path) -> Path:
 
 def said(job: Path, *sets: str) -> tuple[str, str]:
     """Name of the folder, and what is said of it."""
-    config = load(job, sets)
-    made, note = beside(config, plan_of(config))
-    assert made.sink is not None
-    return Path(str(made.sink.place)).name, note or ""
+    sink, note = beside(parts_of(load(job, sets)))
+    return Path(str(sink.place)).name, note or ""
 
 
 def test_the_next_free_folder_is_taken_and_a_secret_kept_costs_nothing(

@@ -13,8 +13,7 @@ import pytest
 from examples.stack.stack import Stack
 from pipelines.config.job import load
 from pipelines.feed.synthetic import Shares
-from pipelines.graph.circumstances import plan_under
-from pipelines.graph.secrets import rotation_of, secret_of
+from pipelines.graph.parts import parts_of
 from pipelines.run import run
 from pipelines.run.rehearse import NOTE, made_up, rehearse
 from tests.pipelines.conftest import SMALL, Weir
@@ -89,7 +88,7 @@ def test_the_noise_of_a_rehearsal_is_not_the_noise_of_the_run(tmp_path: Path) ->
     (tmp_path / "events.csv").write_text("at,id,store,amount\n2024-01-01T20:00:00Z,1,north,5\n")
     config = config_of(tmp_path, "secret: {file: secret.key}")
     job = load(config)
-    run.run(job, "direct")
+    run.run(parts_of(job), "direct")
     rehearse(job, tmp_path / "rehearsed", 1, 0, Shares())
     real, other = values(tmp_path / "out"), values(tmp_path / "rehearsed")
     assert real.keys() == other.keys()
@@ -99,7 +98,7 @@ def test_the_noise_of_a_rehearsal_is_not_the_noise_of_the_run(tmp_path: Path) ->
     (tmp_path / "made-up.csv").write_text("at,id,store,amount\n2024-01-01T21:00:00Z,2,north,1\n")
     words = [f"{key}={tmp_path / value}" for key, value in
              (("source.csv", "made-up.csv"), ("sink.parquet", "naive"))]  # fmt: skip
-    run.run(load(config, words), "direct")
+    run.run(parts_of(load(config, words)), "direct")
     naive = values(tmp_path / "naive")
     assert all(np.array_equal(real[place], naive[place]) for place in silent)
 
@@ -109,8 +108,8 @@ def test_nothing_of_the_config_is_left_that_a_rehearsal_could_write_to_or_read(
 ) -> None:
     config = config_of(tmp_path, SECRETS[0], "dead_letters: {csv: dead/}")
     made = made_up(load(config), tmp_path / "place", tmp_path / "folder")
-    assert made.secret is None and made.dead_letters is None and secret_of(made.secret) is None
-    assert rotation_of(made.secret, plan_under(made)) == ()
+    assert made.secret is None and made.dead_letters is None
+    assert parts_of(made).secret.is_fresh
     assert made.source is not None and Path(str(made.source.path)).parent == tmp_path / "place"
     assert made.sink is not None and made.sink.place == str(tmp_path / "folder")
 

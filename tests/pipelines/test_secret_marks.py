@@ -9,8 +9,8 @@ import pytest
 
 from dpcore.errors import ConfigError
 from pipelines.config.job import load
-from pipelines.graph import build
 from pipelines.graph.checks import plan_of
+from pipelines.graph.parts import parts_of
 from pipelines.results import secret_marks
 from pipelines.results.secret_marks import differ
 from transforms.runtime.secret import SecretRef
@@ -30,8 +30,8 @@ def config(small: Path) -> Path:
 
 
 def begin(config: Path, *sets: str) -> Path:
-    job = load(config, sets)
-    build.prepare(job, plan_of(job))
+    parts = parts_of(load(config, sets))
+    parts.sink.prepare(parts.plan, parts.secrets, True)
     return config.parent / "out"
 
 
@@ -56,9 +56,7 @@ def test_another_secret_is_refused_with_what_it_would_cost(config: Path, where: 
 
 def test_a_drawn_secret_has_a_mark_too(config: Path) -> None:
     out = begin(config, "secret=null")
-    assert not (out / "_marks.json").exists()
-    job = load(config, ["secret=null"])
-    build.prepare(job, plan_of(job), SecretRef.fresh())
+    assert (out / "_marks.json").exists()
     release(out / "_held", 0, 5)
     with pytest.raises(ConfigError, match="is not the one"):
         begin(config)

@@ -12,7 +12,7 @@ import pytest
 from dpcore.errors import ConfigError
 from pipelines.config.job import JobConfig, load
 from pipelines.graph.checks import plan_of
-from pipelines.graph.secrets import rotation_of, secret_of
+from pipelines.graph.parts import parts_of
 from pipelines.run.run import refuse_restart
 from pipelines.runners.state_folder import LATEST, StateFolder
 
@@ -34,9 +34,8 @@ def config(small: Path) -> Path:
 def begin(config: Path, *sets: str) -> tuple[StateFolder, JobConfig]:
     job = load(config, sets)
     plan, state = plan_of(job), StateFolder.of(job.state_folder)
-    secret = secret_of(job.secret)
-    assert secret is not None
-    state.begin(plan, [(0, secret), *rotation_of(job.secret, plan)])
+    assert job.secret is not None
+    state.begin(plan, job.secret.references(plan.clock))
     return state, job
 
 
@@ -104,9 +103,10 @@ def test_a_rotation_may_be_added_and_then_stays(config: Path) -> None:
 
 def test_a_secret_that_only_workers_can_read_is_left_to_them(config: Path) -> None:
     job = load(config, ["secret={env: WEIR_NOT_HERE}"])
-    secret = secret_of(job.secret)
-    assert secret is not None
-    assert StateFolder.of(job.state_folder).begin(plan_of(job), [(0, secret)]) is False
+    plan = plan_of(job)
+    assert job.secret is not None
+    secrets = job.secret.references(plan.clock)
+    assert StateFolder.of(job.state_folder).begin(plan, secrets) is False
 
 
 def test_latest_is_the_newest_whole_checkpoint_or_savepoint(config: Path) -> None:
@@ -144,7 +144,7 @@ def test_latest_is_the_newest_whole_checkpoint_or_savepoint(config: Path) -> Non
 def test_rotations_begin_at_ticks_in_order(config: Path, rotate: str, says: str) -> None:
     job = load(config, [f"secret.rotate={rotate}"])
     with pytest.raises(ConfigError, match=says):
-        rotation_of(job.secret, plan_of(job))
+        parts_of(job)
     ok = load(config, ["secret.rotate=[{from: 2024-01-01T05:00:00Z, kubernetes: weir/key}]"])
-    ((tick, secret),) = rotation_of(ok.secret, plan_of(ok))
+    _, (tick, secret) = parts_of(ok).secrets
     assert tick == 5 and secret.kubernetes == "weir/key"

@@ -12,8 +12,8 @@ from dpcore.config.version import PLAN_VERSION
 from dpcore.errors import ConfigError
 from pipelines.config.job import load
 from pipelines.graph.checks import plan_of
+from pipelines.graph.parts import under_version
 from pipelines.results.plan_file import changes
-from pipelines.run.version import under_version
 from pipelines.runners.state_folder import StateFolder
 from tests.pipelines.conftest import Weir
 

@@ -80,6 +80,11 @@ class SecretRef:
         return cls(held=handle)
 
     @property
+    def kind(self) -> str:
+        """Which of the fields is set."""
+        return next(name for name, place in vars(self).items() if place is not None)
+
+    @property
     def is_fresh(self) -> bool:
         """Whether a restart would draw another secret."""
         return self.held is not None

@@ -64,6 +64,7 @@ class IncrementalErm:
     dtype: ClassVar[Any] = np.float64
     capacity: ClassVar[int] = CAPACITY
     row_width: ClassVar[int] = 0
+    sums: ClassVar[tuple[()]] = ()
 
     @property
     def dimension(self) -> int:

@@ -39,6 +39,7 @@ class Pocg:
 
     leaf: ClassVar[Literal["sum", "rows"]] = "rows"
     training: ClassVar[None] = None
+    sums: ClassVar[tuple[()]] = ()
     capacity: ClassVar[int] = CAPACITY
     row_width: ClassVar[int] = 0
     dtype: ClassVar[Any] = np.float64

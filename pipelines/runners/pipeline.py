@@ -1,0 +1,36 @@
+"""The parts of a job, built for a runner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipelines.graph.parts import Parts
+
+
+def pipeline_for(parts: Parts, runner: str, flags: Sequence[str], dry: bool = False) -> Any:
+    """A pipeline that is ready to run, and holds the options that it runs under.
+
+    Args:
+      parts: of the job. runner: direct, prism, flink or dataflow. flags: options for Beam.
+      dry: the job will be described, not sent (Dataflow).
+
+    Raises:
+      ConfigError: an option that is missing or unknown, or what the runner's workers cannot reach.
+    """
+    import apache_beam as beam
+
+    from pipelines.graph import build
+    from pipelines.runners.options import options_for
+
+    here = runner == "direct"
+    if runner == "dataflow":
+        from pipelines.runners import dataflow
+
+        dataflow.check_job(parts)
+    options = options_for(runner, flags, parts.streaming)
+    if runner == "dataflow":
+        dataflow.settle(options, parts.name, dry, parts.plan.config.version)
+    pipeline = beam.Pipeline(runner=build.in_process_runner() if here else None, options=options)
+    build.build(pipeline, parts, here=here)
+    return pipeline
