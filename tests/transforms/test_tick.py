@@ -32,6 +32,7 @@ from transforms.sinks import folder
 from transforms.tick import heartbeats, tick
 from transforms.tick.block import BlockState
 from transforms.tick.tick import Tick, TickDoFn
+from transforms.tick.waiting import SPANS, bag_of, bags_due
 from transforms.train import assemble, train
 from transforms.train.assemble import AssembleDoFn
 from transforms.train.train import TrainDoFn
@@ -82,6 +83,88 @@ def counts(strides: Sequence[NoisyStride]) -> dict[int, float]:
             assert stride.first_tick + i not in found
             found[stride.first_tick + i] = float(stride.arrays[0][i, 0, 0])
     return found
+
+
+class Cell:
+    """A cell or a bag of state in memory; counts what a runner would have to move."""
+
+    moved = 0
+
+    def __init__(self, *values: Any) -> None:
+        self.values = list(values)
+
+    def read(self) -> Any:
+        raise NotImplementedError
+
+    def add(self, value: Any) -> None:
+        Cell.moved += 1
+        self.values.append(value)
+
+    def clear(self) -> None:
+        self.values = []
+
+
+class One(Cell):
+    def read(self) -> Any:
+        return self.values[0] if self.values else None
+
+    def write(self, value: Any) -> None:
+        self.values = [value]
+
+
+class Bag(Cell):
+    def read(self) -> Any:
+        Cell.moved += len(self.values)
+        return list(self.values)
+
+
+class Never:
+    def set(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+def stepped(dofn: TickDoFn, payloads: Sequence[bytes], ticks: int, near: bool) -> dict[int, float]:
+    """Steps tick by tick; ``near``: all leaves in the first bag, as earlier versions stored them."""
+    pending, far, beyond, machine, following, announced = Bag(), Bag(), Bag(), One(), One(), One()
+    bags = (pending, far, beyond)
+    for payload in payloads:
+        if near:
+            pending.add(payload)
+        else:
+            assert not list(dofn.process((0, payload), *bags, following, announced, Never()))
+    found: list[NoisyStride] = []
+    for t in range(ticks):
+        beats = list(dofn.process((0, heartbeats.encode(t)), *bags, following, announced, Never()))
+        assert not beats
+        found += dofn.on_tick(0, at(t), machine, *bags, following, announced)
+    return counts(found)
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_leaves_of_a_far_future_are_not_moved_at_every_tick(near: bool) -> None:
+    plan: Any = ENDLESS
+    layout = bytes.fromhex(plan.layout).hex()
+    dofn = TickDoFn(plan.program, plan.clock, plan.keys, layout, Silent(), 128, 64)
+    spread = [*range(0, 1100, 7), *range(5_000, 9_000, 2)]
+    Cell.moved = 0
+    found = stepped(dofn, [leaf({t: 1}) for t in spread], 1100, near)
+    gathered = np.cumsum([t in range(0, 1100, 7) for t in range(1100)])
+    assert [found[t] for t in range(1100)] == gathered.tolist()
+    near_by = 1100 / 7 * 2 * 2 * 32  # read and written once in each tick of two turns
+    assert Cell.moved < near_by + 2 * 3 * len(spread), "what is for later was moved at every tick"
+
+
+@pytest.mark.parametrize("first", [0, 5, 31, 32, 1000, 1023, 1024, 5000])
+@pytest.mark.parametrize("ticks", [1, 2, 31, 32, 33, 1024, 3000])
+def test_a_bag_that_is_not_read_holds_nothing_that_is_due_or_belongs_nearer(
+    first: int, ticks: int
+) -> None:
+    stop = first + ticks
+    for tick in [*range(first, first + 4200, 13), stop - 1, stop, stop + 1]:
+        bag = bag_of(tick, first)
+        if bag >= bags_due(first, stop):
+            assert tick >= stop and bag_of(tick, stop) == bag
+    assert all(low == 1 or high % low == 0 for low, high in zip(SPANS, SPANS[1:], strict=False))
 
 
 def test_ticks_are_released_when_their_time_is_over_and_not_before() -> None:
@@ -239,7 +322,8 @@ def test_names_that_runners_find_state_by_never_change() -> None:
     golden = json.loads((Path(__file__).parent / "state_names.json").read_text())
     assert golden == {
         tick.STEP_NAME: sorted(
-            [TickDoFn.MACHINE.name, TickDoFn.PENDING.name]
+            [TickDoFn.MACHINE.name, TickDoFn.PENDING.name, TickDoFn.FAR.name]
+            + [TickDoFn.BEYOND.name]
             + [TickDoFn.NEXT.name, TickDoFn.ANNOUNCED.name, TickDoFn.TIMER.name]
         ),
         train.STEP_NAME: sorted(

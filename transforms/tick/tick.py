@@ -36,10 +36,13 @@ from transforms.tick import heartbeats as heartbeat
 from transforms.tick.block import BlockState
 from transforms.tick.jobs import lane_of
 from transforms.tick.noise_source import NoiseSource
+from transforms.tick.waiting import bag_of, bags_due
 
 STEP_NAME = "Tick"
 MACHINE_STATE = "machine"
 PENDING_STATE = "pending"
+FAR_STATE = "far"
+BEYOND_STATE = "beyond"
 NEXT_STATE = "next"
 ANNOUNCED_STATE = "announced"
 TIMER = "tick"
@@ -71,6 +74,8 @@ class TickDoFn(beam.DoFn):
 
     MACHINE = userstate.ReadModifyWriteStateSpec(MACHINE_STATE, coders.BytesCoder())
     PENDING = userstate.BagStateSpec(PENDING_STATE, coders.BytesCoder())
+    FAR = userstate.BagStateSpec(FAR_STATE, coders.BytesCoder())
+    BEYOND = userstate.BagStateSpec(BEYOND_STATE, coders.BytesCoder())
     NEXT = userstate.ReadModifyWriteStateSpec(NEXT_STATE, coders.VarIntCoder())
     ANNOUNCED = userstate.ReadModifyWriteStateSpec(ANNOUNCED_STATE, coders.VarIntCoder())
     TIMER = userstate.TimerSpec(TIMER, TimeDomain.WATERMARK)
@@ -94,6 +99,8 @@ class TickDoFn(beam.DoFn):
         self,
         element: tuple[int, bytes],
         pending: Any = beam.DoFn.StateParam(PENDING),  # noqa: B008
+        far: Any = beam.DoFn.StateParam(FAR),  # noqa: B008
+        beyond: Any = beam.DoFn.StateParam(BEYOND),  # noqa: B008
         next_tick: Any = beam.DoFn.StateParam(NEXT),  # noqa: B008
         announced: Any = beam.DoFn.StateParam(ANNOUNCED),  # noqa: B008
         timer: Any = beam.DoFn.TimerParam(TIMER),  # noqa: B008
@@ -108,13 +115,14 @@ class TickDoFn(beam.DoFn):
                     end = self._clock.tick_start(tick + 1) - self._early
                     timer.set(to_timestamp(end), dynamic_timer_tag=str(tick))
             return
-        first = _or(next_tick.read(), 0)
-        if partial.tick_range(payload)[0] >= first:
-            pending.add(payload)
+        first, bags = _or(next_tick.read(), 0), (pending, far, beyond)
+        tick = partial.tick_range(payload)[0]
+        if tick >= first:
+            bags[bag_of(tick, first)].add(payload)
             return
         overdue, rest = split_overdue(payload, first)
         if rest is not None:
-            pending.add(rest)
+            bags[bag_of(partial.tick_range(rest)[0], first)].add(rest)
         yield TaggedOutput(DEAD, overdue_letters(overdue))
 
     def _timers(self, first: int, last: int) -> list[int]:
@@ -132,6 +140,8 @@ class TickDoFn(beam.DoFn):
         fired: Any = beam.DoFn.TimestampParam,
         machine: Any = beam.DoFn.StateParam(MACHINE),  # noqa: B008
         pending: Any = beam.DoFn.StateParam(PENDING),  # noqa: B008
+        far: Any = beam.DoFn.StateParam(FAR),  # noqa: B008
+        beyond: Any = beam.DoFn.StateParam(BEYOND),  # noqa: B008
         next_tick: Any = beam.DoFn.StateParam(NEXT),  # noqa: B008
         announced: Any = beam.DoFn.StateParam(ANNOUNCED),  # noqa: B008
     ) -> Iterator[NoisyStride | TaggedOutput[str, Any]]:
@@ -152,17 +162,20 @@ class TickDoFn(beam.DoFn):
             self._keys.observed,
         )
         block_state.load(machine.read(), first)
-        later: list[bytes] = []
-        for item in block_state.advance(list(pending.read()), first, stop):
+        bags = (pending, far, beyond)
+        due, later = bags[: bags_due(first, stop)], list[bytes]()
+        payloads = [payload for bag in due for payload in bag.read()]
+        for item in block_state.advance(payloads, first, stop):
             if isinstance(item, bytes):
                 later.append(item)
             elif isinstance(item, NoisyStride):
                 yield item
             else:
                 yield TaggedOutput(JOBS, (lane_of(block), block_state.send(item)))
-        pending.clear()
+        for bag in due:
+            bag.clear()
         for payload in later:
-            pending.add(payload)
+            bags[bag_of(partial.tick_range(payload)[0], stop)].add(payload)
         machine.write(block_state.dump(stop))
         next_tick.write(stop)
         counters.show("last_tick", stop - 1)
