@@ -163,6 +163,8 @@ class Plan:
                 "period": self.clock.period,
                 "end": self.clock.end,
                 "delay": self.clock.delay,
+                # A default follows from the version.
+                **({} if self.config.clock.ahead is None else {"ahead": self.clock.ahead}),
             },
             "key": self.keys.column,
             "where": self.where,

@@ -263,7 +263,7 @@ class PlanConfig(Section):
         Raises:
           ConfigError: a window that is not a whole number of the clock's periods.
         """
-        clock, mechanism = self.clock.to_clock(), self.mechanism
+        clock, mechanism = self.clock.to_clock(self.plan_version), self.mechanism
         fixed = mechanism.model_dump(exclude={"continual_sum", "noise"}, exclude_none=True)
         return Terms(
             self.privacy.epsilon,

@@ -13,6 +13,10 @@ from dpcore.config.section import Says, Section, refusal
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
 
+AHEAD = "1h"
+"""``clock.ahead`` of a clock without end, from version 2 of the plan on: what waits for its tick is
+stored until then, and a device whose clock is wrong may name any."""
+
 
 def _duration(text: Any) -> Any:
     durations.duration(text)
@@ -83,6 +87,13 @@ class ClockConfig(Section):
         description="How long after its event time an event may arrive and still count.",
         examples=["10m"],
     )
+    ahead: Duration | None = Field(
+        default=None,
+        description="How far an event time may lie behind the record's own arrival stamp in the "
+        "future; beyond, the record is refused as early. Without it: 1h on a clock without end, "
+        "no bound on one that ends (from version 2 of the plan on).",
+        examples=["1h"],
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -99,13 +110,17 @@ class ClockConfig(Section):
             )
         return self
 
-    def to_clock(self) -> Clock:
-        """The clock in microseconds."""
+    def to_clock(self, version: int = 1) -> Clock:
+        """The clock in microseconds. version: of the plan, for what is not said."""
+        ahead = self.ahead
+        if ahead is None and self.end is None and version > 1:
+            ahead = AHEAD
         return Clock(
             start=durations.timestamp(self.start),
             period=durations.duration(self.period),
             end=None if self.end is None else durations.timestamp(self.end),
             delay=durations.duration(self.delay),
+            ahead=None if ahead is None else durations.duration(ahead),
         )
 
 

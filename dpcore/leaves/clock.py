@@ -21,12 +21,14 @@ class Clock:
       end: microseconds, or None for a stream without end. The last tick is the last whole one
         before it.
       delay: microseconds by which a message may arrive after its event time and still count.
+      ahead: microseconds by which it may arrive before its event time and still count; None: any.
     """
 
     start: int
     period: int
     end: int | None = None
     delay: int = 0
+    ahead: int | None = None
 
     def __post_init__(self) -> None:
         if self.period <= 0:
@@ -35,6 +37,8 @@ class Clock:
             )
         if self.delay < 0:
             raise ConfigError("clock.delay", self.delay, "must be 0s or more.")
+        if self.ahead is not None and self.ahead < 0:
+            raise ConfigError("clock.ahead", self.ahead, "must be 0s or more.")
         if self.end is not None and self.end < self.start + self.period:
             raise ConfigError(
                 "clock.end", self.end, "must be at least one period after clock.start."

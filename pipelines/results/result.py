@@ -25,6 +25,7 @@ COUNTERS = {
     "before_start": "before clock.start",
     "after_end": "after clock.end",
     "late": "late",
+    "early": "of a time ahead of their arrival (clock.ahead)",
     "overdue": "behind a released tick",
     "duplicate": "duplicates",
     "unknown_key": "of no declared key",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
@@ -92,6 +92,21 @@ def test_where_then_clock_then_lateness_then_key() -> None:
     assert assigned.events.column("@key").to_pylist() == ["k1", "k2"]
     assert assigned.events.schema.names == ["@key", "@position", "x", "@tick"]
     assert assigned.events.schema.metadata == {b"source": b"here"}
+
+
+def test_a_time_too_far_ahead_of_its_own_arrival_is_early_and_others_do_not_matter() -> None:
+    ahead = replace(DECLARED, clock=replace(DECLARED.clock, end=None, ahead=20))
+    times = [1100, 1100, 1100, 1100, 10**18]
+    arrivals = [1080, 1079, None, 1106, 1000]
+    assigned = Assign(ahead, ["x"])(batch(times, ["k1"] * 5, arrivals, [1.0] * 5))
+    assert assigned.events.column("@position").to_pylist() == [0, 2]
+    assert assigned.dead is not None
+    found = [(n, reason) for _, n, _, reason in rows(assigned.dead)]
+    assert found == [(1, "early"), (3, "late"), (4, "early")]
+    whatever = replace(ahead, clock=replace(ahead.clock, ahead=None))
+    assert Assign(whatever, ["x"])(batch(times, ["k1"] * 5, arrivals, [1.0] * 5)).dead is not None
+    far = Assign(whatever, ["x"])(batch([1100], ["k1"], [1000], [1.0]))
+    assert far.dead is None and far.events.num_rows == 1
 
 
 def test_every_declared_key_passes() -> None:

@@ -124,7 +124,7 @@ class Never:
 
 
 def stepped(dofn: TickDoFn, payloads: Sequence[bytes], ticks: int, near: bool) -> dict[int, float]:
-    """Steps tick by tick; ``near``: all leaves in the first bag, as earlier versions stored them."""
+    """Steps tick by tick; ``near``: all leaves in the first bag, as earlier builds had them."""
     pending, far, beyond, machine, following, announced = Bag(), Bag(), Bag(), One(), One(), One()
     bags = (pending, far, beyond)
     for payload in payloads:
@@ -160,10 +160,10 @@ def test_a_bag_that_is_not_read_holds_nothing_that_is_due_or_belongs_nearer(
     first: int, ticks: int
 ) -> None:
     stop = first + ticks
-    for tick in [*range(first, first + 4200, 13), stop - 1, stop, stop + 1]:
-        bag = bag_of(tick, first)
+    for due in [*range(first, first + 4200, 13), stop - 1, stop, stop + 1]:
+        bag = bag_of(due, first)
         if bag >= bags_due(first, stop):
-            assert tick >= stop and bag_of(tick, stop) == bag
+            assert due >= stop and bag_of(due, stop) == bag
     assert all(low == 1 or high % low == 0 for low, high in zip(SPANS, SPANS[1:], strict=False))
 
 

@@ -27,6 +27,7 @@ REASONS = (
     "before_start",
     "after_end",
     "late",
+    "early",
     "overdue",
     "unknown_key",
     "duplicate",

@@ -1,7 +1,7 @@
 """Filter and assign: which events count, and to which key and tick each of them belongs.
 
-In this order: the public predicate, the clock's range, lateness, known keys. An event that the
-predicate leaves out is counted and gone; all others that do not count become dead letters.
+In this order: the public predicate, the clock's range, late and early arrival, known keys. An event
+that the predicate leaves out is counted and gone; all others that do not count become dead letters.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from transforms.select.predicate import Predicate
 BEFORE_START = reason_code("before_start")
 AFTER_END = reason_code("after_end")
 LATE = reason_code("late")
+EARLY = reason_code("early")
 UNKNOWN_KEY = reason_code("unknown_key")
 _KEPT = np.int8(-1)
 
@@ -127,6 +128,10 @@ class Assign:
             waited = pc.greater(pc.subtract(arrivals, pa.array(times)), self._clock.delay)
             late = pc.fill_null(waited, False).to_numpy(zero_copy_only=False)
             reasons[late & (reasons == _KEPT)] = LATE
+            if self._clock.ahead is not None:
+                behind = pc.less(pc.subtract(arrivals, pa.array(times)), -self._clock.ahead)
+                early = pc.fill_null(behind, False).to_numpy(zero_copy_only=False)
+                reasons[early & (reasons == _KEPT)] = EARLY
         return reasons, ticks
 
     def _keys(
