@@ -2,13 +2,15 @@
 own.
 
 Nothing here is pickled. A payload is MAGIC, codec version, kind, plan digest, mark of the secrets,
-then plain numpy arrays; so what was stored for another plan is refused instead of misread, and what
-an earlier version of the code stored is read by that version's reader.
+a checksum of all the rest, then plain numpy arrays; so what was stored for another plan, or was
+damaged since, is refused instead of misread, and what an earlier version of the code stored is read
+by that version's reader.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,8 +23,9 @@ from numpy.typing import NDArray
 from dpcore.errors import CodecError
 
 MAGIC = b"WEIR"
-VERSION = 2
-"""What this build writes; it reads every version in ``READERS``."""
+VERSION = 4
+"""What this build writes; it reads every version in ``READERS``. 3 is left out: one flipped bit
+would make 1 or 2 of it, which have no checksum."""
 NO_DIGEST = bytes(32)
 NO_MARK = bytes(16)
 
@@ -36,6 +39,7 @@ class Header(NamedTuple):
       version: of the codec. kind: one byte that says what the arrays are.
       digest: 32 bytes naming the plan. mark: 16 bytes naming the secrets; NO_MARK if not written.
       count: how many arrays. size: bytes of the header.
+      sum: CRC-32 of every other byte; None in versions that had none.
     """
 
     version: int
@@ -44,10 +48,14 @@ class Header(NamedTuple):
     mark: bytes
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks for
     size: int
+    sum: int | None = None
 
 
 _HEADER_1 = struct.Struct("<4sBc2x32sI")
 _HEADER_2 = struct.Struct("<4sBc2x32s16sI4x")
+_HEADER_4 = struct.Struct("<4sBc2x32s16sII")
+_SUM = struct.Struct("<I")
+_SUM_AT = _HEADER_4.size - _SUM.size
 
 
 def _read_1(data: bytes) -> Header:
@@ -62,7 +70,13 @@ def _read_2(data: bytes) -> Header:
     return Header(version, kind, digest, mark, count, _HEADER_2.size)
 
 
-READERS: dict[int, Callable[[bytes], Header]] = {1: _read_1, 2: _read_2}
+def _read_4(data: bytes) -> Header:
+    """Version 4: a checksum in place of zeros."""
+    _, version, kind, digest, mark, count, found = _HEADER_4.unpack_from(data)
+    return Header(version, kind, digest, mark, count, _HEADER_4.size, found)
+
+
+READERS: dict[int, Callable[[bytes], Header]] = {1: _read_1, 2: _read_2, 4: _read_4}
 """Stored state outlives the code that wrote it: a version is never taken out of this table."""
 
 
@@ -71,6 +85,7 @@ def pack(
     arrays: Sequence[NDArray[Any]],
     digest: bytes = NO_DIGEST,
     mark: bytes = NO_MARK,
+    at: int = 0,
 ) -> bytes:
     """Arrays to bytes, deterministically.
 
@@ -79,8 +94,10 @@ def pack(
       arrays: any shapes; bool, integers and floats, in little-endian order.
       digest: 32 bytes naming the plan, or zeros where a plan does not matter.
       mark: 16 bytes naming the secrets behind what is stored, or zeros where none are.
+      at: the tick that they belong to, where it is stored elsewhere; only ``unpack`` with the same
+        takes them.
     """
-    pieces: list[Any] = [_HEADER_2.pack(MAGIC, VERSION, kind, digest, mark, len(arrays))]
+    pieces: list[Any] = [_HEADER_4.pack(MAGIC, VERSION, kind, digest, mark, len(arrays), 0)]
     for array in arrays:
         shape = array.shape
         array = np.ascontiguousarray(array)
@@ -90,7 +107,36 @@ def pack(
             flat = array.reshape(-1).view(np.uint8)
             pieces.append(memoryview(flat))  # type: ignore[arg-type]  # untyped before Python 3.12
         pieces.append(bytes(-array.nbytes % 8))
+    found = tick_sum(at)
+    for piece in pieces:
+        found = zlib.crc32(piece, found)
+    pieces[0] = pieces[0][:_SUM_AT] + _SUM.pack(found)
     return b"".join(pieces)
+
+
+def tick_sum(at: int) -> int:
+    """What a checksum begins with, so that bytes are of one tick alone."""
+    return zlib.crc32(struct.pack("<q", at)) if at else 0
+
+
+def check(data: bytes, at: int = 0) -> Header:
+    """The header of a packed payload whose bytes are as they were stored.
+
+    Raises:
+      CodecError: see ``header_of``; or a bit of it, or the tick that it belongs to, is another.
+    """
+    header = header_of(data)
+    if header.sum is not None:
+        view = memoryview(data)
+        found = zlib.crc32(view[:_SUM_AT], tick_sum(at))
+        found = zlib.crc32(view[_HEADER_4.size :], zlib.crc32(bytes(_SUM.size), found))
+        if found != header.sum:
+            raise CodecError(
+                f"stored bytes of kind {header.kind!r} are damaged: their checksum is "
+                f"{found:08x}, not {header.sum:08x}. Nothing is released from them: go on from an "
+                "earlier checkpoint, or a copy of this one."
+            )
+    return header
 
 
 def kind_of(data: bytes) -> bytes:
@@ -120,17 +166,21 @@ def header_of(data: bytes) -> Header:
 
 
 def numbers_at(data: bytes) -> int:
-    """Where the numbers of the first array of a packed payload begin; it has one dimension."""
-    return header_of(data).size + _ARRAY.size + 8
+    """Where the numbers of the first array of a packed payload begin; it has one dimension.
+
+    Raises:
+      CodecError: see ``check``.
+    """
+    return check(data).size + _ARRAY.size + 8
 
 
-def unpack(kind: bytes, data: bytes, digest: bytes = NO_DIGEST) -> list[NDArray[Any]]:
+def unpack(kind: bytes, data: bytes, digest: bytes = NO_DIGEST, at: int = 0) -> list[NDArray[Any]]:
     """Arrays back from ``pack``: read-only views of ``data``.
 
     Raises:
-      CodecError: another version, kind or plan than expected; names both sides.
+      CodecError: another version, kind or plan than expected; names both sides. Damaged bytes.
     """
-    header = header_of(data)
+    header = check(data, at)
     if header.kind != kind:
         raise CodecError(f"stored bytes are of kind {header.kind!r}, expected {kind!r}.")
     if header.digest != digest:
@@ -139,16 +189,16 @@ def unpack(kind: bytes, data: bytes, digest: bytes = NO_DIGEST) -> list[NDArray[
             "a changed plan starts a new run (compare the two with weir diff)."
         )
     arrays: list[NDArray[Any]] = []
-    at = header.size
+    place = header.size
     for _ in range(header.count):
-        letter, width, dimensions = _ARRAY.unpack_from(data, at)
-        at += _ARRAY.size
-        shape = struct.unpack_from(f"<{dimensions}q", data, at)
-        at += 8 * dimensions
+        letter, width, dimensions = _ARRAY.unpack_from(data, place)
+        place += _ARRAY.size
+        shape = struct.unpack_from(f"<{dimensions}q", data, place)
+        place += 8 * dimensions
         size = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(data, dtype=f"<{letter.decode()}{width}", count=size, offset=at)
+        array = np.frombuffer(data, dtype=f"<{letter.decode()}{width}", count=size, offset=place)
         arrays.append(array.reshape(shape))
-        at += size * width + -(size * width) % 8
+        place += size * width + -(size * width) % 8
     return arrays
 
 

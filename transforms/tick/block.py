@@ -71,7 +71,7 @@ class BlockState:
         if data is None:
             self._state = self._init(len(self._keys)) if self._keys else None
             return
-        arrays = self._unpacked(data)
+        arrays = self._unpacked(data, first)
         mark = header_of(data).mark
         if mark not in (NO_MARK, self._noise.mark(first)):
             raise CodecError(
@@ -86,17 +86,17 @@ class BlockState:
         training = self._program.training
         return self._program.init(n_keys) if training is None else training.gathered(n_keys)
 
-    def _unpacked(self, data: bytes) -> list[NDArray[Any]]:
+    def _unpacked(self, data: bytes, first: int) -> list[NDArray[Any]]:
         """Names of keys and the state's arrays."""
         if self._program.training is None:
-            return unpack(KIND, data, self._layout)
+            return unpack(KIND, data, self._layout, first)
         if kind_of(data) == KIND:
             raise CodecError(
                 "stored state is of a build that fitted models within Tick; this build fits them "
                 "in a step of their own (Train) and cannot go on from it: go on with the build "
                 "that wrote it, or start a new run."
             )
-        sent, *arrays = unpack(GATHERED, data, self._layout)
+        sent, *arrays = unpack(GATHERED, data, self._layout, first)
         self._sent = int(sent[0])
         return arrays
 
@@ -106,9 +106,9 @@ class BlockState:
         arrays = [*pack_names(self._keys), *arrays]
         mark = self._noise.mark(stop)
         if self._program.training is None:
-            return pack(KIND, arrays, self._layout, mark)
+            return pack(KIND, arrays, self._layout, mark, stop)
         sent = np.array([self._sent], dtype=np.int64)
-        return pack(GATHERED, [sent, *arrays], self._layout, mark)
+        return pack(GATHERED, [sent, *arrays], self._layout, mark, stop)
 
     def send(self, sent: Numbered) -> bytes:
         """A job as bytes."""
