@@ -27,6 +27,7 @@ from dpcore.pricing.band import band_of
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import FAR, LAST, Terms
 from dpcore.program import CAPACITY, OutputInfo, Program
+from dpcore.spaced import compiled
 
 COPIES = (2, 10)
 """Copies of one id whose common loss is told where ids are forgotten."""
@@ -81,7 +82,7 @@ class Plan:
             key is not None and key.observed_keys_are_public,
             config.blocks,
         )
-        program, alternatives = config.algorithm.compile(terms)
+        program, alternatives = compiled(config.algorithm, terms, config.release_every)
         share = refuse_uneven(program.sums, terms.epsilon)
         guarantee = guarantee_of(config, terms, program, circumstances)
         warnings = warnings_for(config, guarantee, terms.horizon, program, share)

@@ -17,6 +17,7 @@ from dpcore.algorithm import Algorithm
 from dpcore.config import yaml
 from dpcore.config.event import Key, Schema, TimeColumn
 from dpcore.config.expect import Expect
+from dpcore.config.numbers import Ticks
 from dpcore.config.promise import ClockConfig, Privacy
 from dpcore.config.section import Says, Section, refusal, validate
 from dpcore.config.version import PLAN_VERSION, Version
@@ -153,6 +154,13 @@ class PlanConfig(Section):
             "{algorithm: online.follow_the_leader, features: [hour], target: delay, ranges: "
             "{hour: [0, 24], delay: [-60, 180]}}"
         ],
+    )
+    release_every: Ticks | None = Field(
+        default=None,
+        description="n: sums since the start, and models of them, are released at every n-th tick, "
+        "with less noise, and repeated in between; before the first of them there is none (null). "
+        "It must divide the ticks of the clock. Without it: at every tick.",
+        examples=[7],
     )
     mechanism: MechanismConfig = Field(
         default=MechanismConfig(),

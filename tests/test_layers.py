@@ -41,6 +41,7 @@ ROOMS = {
         "models.regression",
         "models.online",
         "models.erm",
+        "spaced",
         "plan_config",
         "plan",
         "simulate",

@@ -108,6 +108,11 @@ class Aggregates:
         return sum_cells(cells, rows, n_cells, self.dimension)
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """Numbers of a key in each noisy array."""
+        return tuple(len(part.coordinates) for part in self.parts for _ in part.mechanism.overs)
+
+    @property
     def sums(self) -> tuple[ContinualSum, ...]:
         """Where the noise comes from."""
         return tuple(part.mechanism for part in self.parts)

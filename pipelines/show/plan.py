@@ -86,6 +86,9 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
     clock = plan.config.clock
     ends = f" to {clock.end}" if clock.end else ", without end"
     rows.add_row("clock", f"a tick every {clock.period} from {clock.start}{ends}")
+    every = plan.config.release_every
+    if every is not None:
+        rows.add_row("releases", f"new every {count(every, 'tick')}, repeated in between")
     if plan.config.schema_.arrival is not None or clock.delay != "0s":
         rows.add_row("counts an event", f"that arrives within {clock.delay} of its own time")
     if plan.where:

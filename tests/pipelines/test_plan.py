@@ -74,6 +74,12 @@ def test_graded_expiration_is_a_table(weir: Weir, small: Path) -> None:
     assert "fades by degrees" in text
 
 
+def test_a_schedule_of_releases_is_shown(weir: Weir, small: Path) -> None:
+    assert "new every 2 ticks, repeated in between" in page(
+        weir, small, "release_every=2", "clock.end=2024-01-03T00:00:00Z"
+    )
+
+
 def test_for_ever(weir: Weir, small: Path) -> None:
     text = page(weir, small, "privacy.protect_for=all")
     assert "protected for ever" in text

@@ -83,10 +83,12 @@ def columns_of(lines: list[str]) -> Events:
     return Events(np.array(times), [cell[2] for cell in cells], columns)
 
 
-def test_a_run_is_what_simulate_says_bit_for_bit(weir: Weir, job: Path) -> None:
+@pytest.mark.parametrize("more", ["", "release_every: 12\n"], ids=["every tick", "every 12"])
+def test_a_run_is_what_simulate_says_bit_for_bit(weir: Weir, job: Path, more: str) -> None:
+    job.write_text(CONFIG + more)
     result = weir("run", job)
     assert result.exit_code == 0, result.output
-    plan = Plan.from_yaml(CONFIG)
+    plan = Plan.from_yaml(CONFIG + more)
     found = {(r["key"], r["tick"], r["name"]): r for r in result_rows(job.parent / "out")}
     assert len(found) == 2 * 48 * len(NAMES)
     for one in simulate(plan, columns_of(rows()), bytes.fromhex(SECRET)):

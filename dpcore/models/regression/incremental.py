@@ -101,6 +101,11 @@ class Incremental:
         return self.rows.moments.accumulate(rows, cells, n_cells)
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """Numbers of a key in each noisy array."""
+        return (self.dimension,) * (1 + (self.scores is not None))
+
+    @property
     def sums(self) -> tuple[ContinualSum, ...]:
         """Where the noise comes from."""
         return self.parts if self.scores is None else (*self.parts, self.scores)

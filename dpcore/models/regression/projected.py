@@ -103,6 +103,11 @@ class Projected:
         return self.rows.moments.accumulate(rows, cells, n_cells)
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """Numbers of a key in each noisy array."""
+        return (self.dimension,)
+
+    @property
     def sums(self) -> tuple[ContinualSum, ...]:
         """Where the noise comes from."""
         return (self.mechanism,)

@@ -1,0 +1,236 @@
+"""Releases at every n-th tick of the clock: a public schedule, with fewer releases to pay for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.algorithm import Algorithm
+from dpcore.arrays import Floats, Ints, State
+from dpcore.continual.base import ContinualSum
+from dpcore.errors import ConfigError, at_least_one
+from dpcore.leaves.clock import Clock
+from dpcore.noise.noise import Noise
+from dpcore.pricing.price import Alternative
+from dpcore.pricing.terms import Terms
+from dpcore.program import Bounded, NoiseOf, OutputInfo, Program, Released
+
+MOST = 1 << 61
+"""Sums that wait for their release are held within this, coordinate by coordinate."""
+
+
+class Spaceable(Program, Protocol):
+    """A program whose leaves are sums, so that those of several ticks are one.
+
+    Attributes:
+      widths: numbers of a key in each noisy array. sums: where its noise comes from.
+    """
+
+    @property
+    def widths(self) -> tuple[int, ...]: ...
+
+    @property
+    def sums(self) -> tuple[ContinualSum, ...]: ...
+
+
+class SpacedState(NamedTuple):
+    """State of K keys.
+
+    Attributes:
+      own: the program's (clean sums: to be protected). waiting: (K, D), clean sum of the leaves
+        since the last release. shown: what ``step`` put out last, (K, ...) each; NaN before.
+    """
+
+    own: State
+    waiting: Ints
+    shown: tuple[Floats, ...]
+
+
+@dataclass(frozen=True)
+class Spaced:
+    """A program that is stepped at every n-th tick with the sum of n leaves.
+
+    At ticks n - 1, 2 n - 1, ... it releases what it would with ticks n times as long; in between
+    the last release is repeated, and before the first there is none (NaN).
+
+    Formal guarantees:
+      Unit, relation, sensitivity: those of ``program``: an event is in one sum of n leaves, and
+        moves it as it moves a leaf. Adding within bounds lengthens no difference.
+      Guarantee: within w ticks of its arrival an event meets ceil(w / n) releases, those at the
+        ends of spans of n ticks, the first at the end of its own: the loss of ``program`` within
+        ceil(w / n) of its steps. Which ticks these are is public. Repeats are post-processing.
+      Noise is named by the number of the span, in the place of the tick.
+
+    Attributes:
+      program: what is stepped. every: n.
+    """
+
+    program: Spaceable
+    every: int
+
+    leaf: ClassVar[Literal["sum", "rows"]] = "sum"
+    training: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        at_least_one(every=self.every)
+
+    @property
+    def dimension(self) -> int:
+        """D, coordinates of a leaf."""
+        return self.program.dimension
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numeric columns that are read."""
+        return self.program.columns
+
+    @property
+    def capacity(self) -> int:
+        """Events of a key in n ticks that exact sums have room for, spread evenly."""
+        return max(1, self.program.capacity // self.every)
+
+    @property
+    def row_width(self) -> int:
+        """As the program's."""
+        return self.program.row_width
+
+    @property
+    def sums(self) -> tuple[ContinualSum, ...]:
+        """Where the noise comes from."""
+        return self.program.sums
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """As the program's."""
+        return self.program.bound(columns, n_events)
+
+    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
+        """As the program's."""
+        return self.program.accumulate(rows, cells, n_cells)
+
+    def init(self, n_keys: int) -> SpacedState:
+        """No data, no release."""
+        waiting = np.zeros((n_keys, self.dimension), dtype=np.int64)
+        shown = tuple(np.full((n_keys, width), np.nan) for width in self.program.widths)
+        return SpacedState(self.program.init(n_keys), waiting, shown)
+
+    def step(
+        self, state: SpacedState, leaves: Ints, noise: NoiseOf
+    ) -> tuple[SpacedState, tuple[Floats, ...]]:
+        """A stride -> new state, and the last noisy arrays at each tick."""
+        first, n = noise(0).first_tick, len(leaves)
+        due = (first + 1 + np.arange(n)) % self.every == 0
+        waiting, spans = state.waiting, []
+        for leaf, ends in zip(leaves, due.tolist(), strict=True):
+            waiting = np.clip(waiting + np.clip(leaf, -MOST, MOST), -MOST, MOST)
+            if ends:
+                spans.append(waiting)
+                waiting = np.zeros_like(waiting)
+        if not spans:
+            out = tuple(np.repeat(one[None], n, axis=0) for one in state.shown)
+            return SpacedState(state.own, waiting, state.shown), out
+        number = (first + int(np.argmax(due))) // self.every
+
+        def of_span(part: int) -> Noise:
+            return noise(part).at(number)
+
+        own, noisy = self.program.step(state.own, np.stack(spans), of_span)
+        place = np.cumsum(due)
+        known = [np.concatenate([a[None], b]) for a, b in zip(state.shown, noisy, strict=True)]
+        shown = tuple(one[-1].copy() for one in known)
+        return SpacedState(own, waiting, shown), tuple(one[place] for one in known)
+
+    def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
+        """What the program makes of each release, once; NaN before the first."""
+        spans = (ticks + 1) // self.every
+        last = np.flatnonzero(np.append(spans[1:] != spans[:-1], True))
+        place = np.searchsorted(spans[last], spans)
+        some = [one[last] for one in noisy]
+        silent = np.asarray(np.isnan(some[0]).any(axis=2))
+        filled = tuple(np.nan_to_num(one, nan=0.0) for one in some)
+        found = self.program.solve(filled, np.maximum(spans[last] - 1, 0))
+
+        def told(numbers: Floats) -> Floats:
+            return np.asarray(np.where(silent[:, :, None], np.nan, numbers)[place])
+
+        return tuple(
+            one._replace(
+                value=told(one.value), stddev=None if one.stddev is None else told(one.stddev)
+            )
+            for one in found
+        )
+
+    def stddev(self, ticks: Ints) -> Floats:
+        """(m,), of a coordinate of a regression's moments at ticks (m,)."""
+        own: Any = self.program
+        return np.asarray(own.stddev(self._steps(ticks)))
+
+    def loss(self, ticks: int | None) -> PrivacyLoss:
+        """Of the program, in its own steps."""
+        return self.program.loss(None if ticks is None else -(-ticks // self.every))
+
+    def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
+        """What is released."""
+        return self.program.describe(np.unique(self._steps(ticks)))
+
+    def _steps(self, ticks: Ints) -> Ints:
+        """The step whose release is shown at a tick, or the first."""
+        return np.maximum((np.asarray(ticks) + 1) // self.every - 1, 0)
+
+    def state_bytes(self) -> int:
+        """Bytes of state per key."""
+        return self.program.state_bytes() + 8 * (self.dimension + sum(self.program.widths))
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release."""
+        return {"release_every": self.every, "of": self.program.canonical()}
+
+
+def compiled(
+    algorithm: Algorithm, terms: Terms, every: int | None
+) -> tuple[Program, tuple[Alternative, ...]]:
+    """An algorithm under the terms, released at every tick or at every n-th.
+
+    Raises:
+      ConfigError: nothing can serve; or ``every`` is no schedule for it.
+    """
+    if every is None:
+        return algorithm.compile(terms)
+    if terms.horizon is not None and terms.horizon % every:
+        raise ConfigError(
+            "release_every",
+            every,
+            f"must divide the {terms.horizon:,} ticks of the clock, so that the last is released.",
+        )
+    program, alternatives = algorithm.compile(coarse(terms, every))
+    if not hasattr(program, "widths"):
+        raise ConfigError(
+            "release_every",
+            every,
+            f"is for aggregates and regressions from running sums: {algorithm.name} meets events "
+            "one tick at a time; remove it, or take a longer clock.period.",
+        )
+    if any(info.over is not None for info in program.describe(np.zeros(1, dtype=np.int64))):
+        raise ConfigError(
+            "release_every",
+            every,
+            "is for sums since the start; leave `over` at all, or take a longer clock.period.",
+        )
+    spaceable: Any = program
+    return Spaced(spaceable, every), alternatives
+
+
+def coarse(terms: Terms, every: int) -> Terms:
+    """The terms in steps of ``every`` ticks."""
+    clock = terms.clock
+    end = None if clock.ticks is None else clock.start + clock.ticks * clock.period
+    return replace(
+        terms,
+        clock=Clock(clock.start, clock.period * every, end, clock.delay),
+        window=None if terms.window is None else -(-terms.window // every),
+        events=None if terms.events is None else terms.events * every,
+    )

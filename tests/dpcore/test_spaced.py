@@ -1,0 +1,171 @@
+"""Releases at every n-th tick: the sums of n leaves, at the noise of fewer releases."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.arrays import arrays_of
+from dpcore.errors import ConfigError
+from dpcore.noise.constant import NoNoise
+from dpcore.noise.prf import KeyedNoise, RootKey
+from dpcore.plan import Plan
+from dpcore.simulate import Events, simulate
+from tests.contracts.cases import same
+from transforms.runtime.coders import pack, restore, unpack
+
+DAY = 86_400_000_000
+SECRET = bytes(range(32))
+ROOT = RootKey.derive(SECRET, "spaced", bytes(32))
+HEAD = """
+name: spaced
+schema: {time: t}
+key: {column: k, KEYS}
+clock: {start: 1970-01-01T00:00:00Z, period: PERIOD, end: 1970-03-02T00:00:00Z}
+privacy: {epsilon: 1.0, delta: 1e-6, protect_for: WINDOW, relation: replace_one}
+"""
+BODIES = {
+    "aggregates": "aggregates: {s: {sum: u, clip: [0, 2]}, m: {mean: u, clip: [0, 2]}}\n",
+    "incremental": """
+model: {algorithm: regression.incremental, features: [u, v], target: y, error: true,
+  ranges: {u: [0, 2], v: [-1, 3], y: [0, 16]}}
+""",
+    "two_trees": """
+model: {algorithm: regression.two_trees, features: [u, v], target: y,
+  ranges: {u: [0, 2], v: [-1, 3], y: [0, 16]}}
+""",
+    "projected": """
+model: {algorithm: regression.projected, features: [u, v], target: y, projection: {dimension: 1},
+  ranges: {u: [0, 2], v: [-1, 3], y: [0, 16]}}
+""",
+}
+TICKS = 60
+
+
+def plan(
+    name: str, every: int | None, period: str = "1d", window: str = "all", keys: str = ""
+) -> Plan:
+    text = HEAD.replace("PERIOD", period).replace("WINDOW", window)
+    text = text.replace("KEYS", keys or "declared: [a, b]") + BODIES[name]
+    return Plan.from_yaml(text + ("" if every is None else f"release_every: {every}\n"))
+
+
+def events(n: int = 4000, first: int = 0) -> Events:
+    rng = np.random.default_rng(0)
+    columns = {"u": rng.uniform(0, 2, n), "v": rng.uniform(-1, 3, n)}
+    columns["y"] = 6 + 2 * columns["u"] - columns["v"]
+    times = rng.integers(first * DAY, TICKS * DAY, n)
+    return Events(times, [("a", "b")[i] for i in rng.integers(0, 2, n)], columns)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_it_is_what_longer_ticks_release_repeated_in_between(name: str) -> None:
+    """Without noise, bit for bit; before the first release there is nothing."""
+    made, longer = plan(name, 12), plan(name, None, "12d")
+    given = events()
+    found = simulate(made, given, SECRET, noise=NoNoise(), stride=TICKS)
+    wanted = simulate(longer, given, SECRET, noise=NoNoise(), stride=TICKS)
+    for one, two in zip(found, wanted, strict=True):
+        for a, b in zip(one.released, two.released, strict=True):
+            assert np.isnan(a.value[:11]).all()
+            for tick in range(11, TICKS):
+                expected = b.value[(tick + 1) // 12 - 1]
+                assert a.value[tick].tobytes() == expected.tobytes(), (a.name, tick)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_all_ticks_at_once_cost_what_one_release_costs(name: str) -> None:
+    whole, once = plan(name, TICKS), plan(name, None, f"{TICKS}d")
+    every = plan(name, None)
+    spread = [made.program.sums[0].stddev(np.zeros(1, int), None)[0] for made in (whole, once)]
+    np.testing.assert_allclose(*spread)
+    last = every.program.sums[0].stddev(np.array([TICKS - 1]), None)[0]
+    noised = last > 0
+    assert noised.any() and (last > 1.3 * spread[0])[noised].all()
+    assert whole.guarantee.epsilon == once.guarantee.epsilon == 1.0
+    assert whole.program.loss(None) == once.program.loss(None)
+    assert whole.digest != every.digest
+
+
+@pytest.mark.parametrize("window", ["all", "7", "12", "25"])
+def test_a_record_meets_the_releases_of_its_window(window: str) -> None:
+    made = plan("aggregates", 12, window=window)
+    own: Any = made.program
+    for ticks in (1, 11, 12, 13, 24, 25):
+        assert own.loss(ticks) == own.program.loss(-(-ticks // 12))
+        most = max(
+            sum((at + 1) % 12 == 0 for at in range(start, start + ticks)) for start in range(12)
+        )
+        assert most == -(-ticks // 12)
+    promised = own.loss(None if window == "all" else int(window)).epsilon(1e-6)
+    assert 0.9 < promised <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_strides_keys_and_stored_state_do_not_matter(name: str) -> None:
+    program: Any = pickle.loads(pickle.dumps(plan(name, 12).program))
+    rng = np.random.default_rng(1)
+    leaves = rng.integers(-50, 50, (TICKS, 2, program.dimension))
+    keys = [b"a", b"b"]
+    whole, noisy = program.step(program.init(2), leaves, lambda p: KeyedNoise(ROOT, p, keys, 0))
+    state, at, pieces = program.init(2), 0, []
+    for stride in (1, 10, 1, 30, 18):
+        state, part = program.step(
+            state,
+            leaves[at : at + stride],
+            lambda p, at=at: KeyedNoise(ROOT, p, keys, at),
+        )
+        state = restore(program.init(1), unpack(b"T", pack(b"T", arrays_of(state))))
+        at += stride
+        pieces.append(part)
+    assert same(state, whole)
+    assert sum(a.nbytes for a in arrays_of(whole)) <= 2 * program.state_bytes()
+    for one, parts in zip(noisy, zip(*pieces, strict=True), strict=True):
+        assert one.tobytes() == np.concatenate(parts).tobytes()
+    late = program.solve(tuple(one[20:31] for one in noisy), np.arange(20, 31))
+    for a, b in zip(program.solve(noisy, np.arange(TICKS)), late, strict=True):
+        assert a.value[20:31].tobytes() == b.value.tobytes()
+    json.dumps(program.canonical(), allow_nan=False)
+
+
+def test_a_key_that_appears_late_has_its_first_release_at_the_end_of_its_span() -> None:
+    made = plan("aggregates", 12, keys="observed_keys_are_public: true")
+    found = simulate(made, events(60, first=17), SECRET)
+    for one in found:
+        value = one.released[0].value[:, 0, 0]
+        ticks = one.first_tick + np.arange(len(value))
+        assert np.array_equal(np.isnan(value), ticks < 23) and one.first_tick >= 17
+
+
+def test_sums_that_wait_stay_within_their_bound() -> None:
+    program: Any = plan("aggregates", 12).program
+    leaves = np.full((11, 1, program.dimension), 1 << 61)
+    state, noisy = program.step(program.init(1), leaves, lambda p: NoNoise())
+    assert (state.waiting == 1 << 61).all() and np.isnan(noisy[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "every", "more", "words"),
+    [
+        ("aggregates", 7, "", "must divide the 60 ticks"),
+        ("aggregates", 12, "aggregates: {s: {sum: u, clip: [0, 2], over: 5}}\n", "leave `over`"),
+        ("erm", 12, "", "is for aggregates and regressions from running sums"),
+        ("pftal", 12, "", "meets events one tick at a time"),
+    ],
+)
+def test_what_is_no_schedule_is_refused(name: str, every: int, more: str, words: str) -> None:
+    model = BODIES["two_trees"].replace("regression.two_trees", f"regression.{name}")
+    bodies = {
+        "aggregates": more or BODIES["aggregates"],
+        "erm": model,
+        "pftal": model.replace("regression.", "online."),
+    }
+    text = HEAD.replace("PERIOD", "1d").replace("WINDOW", "all")
+    text = text.replace("KEYS", "declared: [a]") + bodies[name]
+    with pytest.raises(ConfigError, match=words) as caught:
+        Plan.from_yaml(f"{text}release_every: {every}\n")
+    assert caught.value.field == "release_every"
