@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -70,21 +70,19 @@ class Flat:
         """Rows of IN_FLIGHT_SCHEMA -> rows of FLAT_SCHEMA, in the same order, then by index."""
         columns = {name: chunk_of(packed[name]) for name in packed.schema.names}
         value, stddev = columns["value"], columns["stddev"]
-        lengths = pc.list_value_length(value).to_numpy(zero_copy_only=False)
-        rows = None if np.all(lengths == 1) else np.repeat(np.arange(len(lengths)), lengths)
-        index = np.zeros(len(lengths), dtype=np.int32) if rows is None else places(lengths, rows)
+        spread = Spread.of(pc.list_value_length(value).to_numpy(zero_copy_only=False))
+        index = spread.index()
         numbers = value.flatten().to_numpy(zero_copy_only=False)
         output, spots = outputs_of(columns["name"], columns["over"])
-        if rows is not None and self.sparse:
+        if self.sparse and spread.width != 1:
             some = np.array([spot in self.sparse for spot in spots])[output]
             some &= stddev.is_null().to_numpy(zero_copy_only=False)
-            kept = some_of(numbers, rows, index, some)
+            kept = some_of(numbers, spread.rows(), index, some)
             # Where a vector has no error there is none to be taken along.
-            numbers, rows, index = numbers[kept], rows[kept], index[kept]
+            spread, numbers, index = spread._replace(kept=kept), numbers[kept], index[kept]
         errors, unknown = stddev.flatten().to_numpy(zero_copy_only=False), None
         if stddev.null_count:
-            unknown = stddev.is_null().to_numpy(zero_copy_only=False)
-            unknown = unknown if rows is None else unknown[rows]
+            unknown = spread.over(stddev.is_null().to_numpy(zero_copy_only=False))
             known, errors = errors, np.full(len(numbers), np.nan)
             errors[~unknown] = known
         silent = None
@@ -95,7 +93,7 @@ class Flat:
             half = self.band * errors
             low, high = numbers - half, numbers + half
         made = {
-            "label": self._labels(output, spots, lengths, rows, index),
+            "label": self._labels(output, spots, spread, index),
             "index": pa.array(index),
             "value": pa.array(numbers, mask=silent),
             "stddev": pa.array(errors, mask=unknown),
@@ -103,7 +101,7 @@ class Flat:
             "high": pa.array(high, mask=unknown),
         }
         for name in columns.keys() - made.keys():
-            made[name] = columns[name] if rows is None else repeated(columns[name], rows)
+            made[name] = spread.coded(columns[name])
         return pa.table([made[name] for name in FLAT_SCHEMA.names], schema=FLAT_SCHEMA)
 
     def batch(self, released: pa.RecordBatch) -> pa.RecordBatch:
@@ -117,11 +115,11 @@ class Flat:
         return table.to_batches()[0] if table.num_rows else _NO_ROWS
 
     def _labels(
-        self, output: Ints, spots: Sequence[Spot], lengths: Ints, rows: Ints | None, index: Ints
+        self, output: Ints, spots: Sequence[Spot], spread: Spread, index: Ints
     ) -> pa.DictionaryArray:
         """The label of each coordinate."""
         width = np.zeros(len(spots), dtype=np.int64)
-        width[output] = lengths
+        width[output] = spread.lengths
         known = {(one, spans): labels for one, spans, labels in self.outputs}
         words: dict[str, int] = {}
         place: list[int] = []
@@ -134,9 +132,12 @@ class Flat:
         if len(words) == 1:
             codes = np.zeros(len(index), dtype=np.int32)
         else:
-            start = first[output] if rows is None else first[output][rows]
-            codes = np.array(place, dtype=np.int32)[start + index]
-        return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(list(words), pa.string()))
+            begun = first[output]
+            at = index + (spread.over(begun) if begun.any() else 0)
+            codes = np.array(place, dtype=np.int32)[at]
+        return pa.DictionaryArray.from_arrays(
+            pa.array(codes), pa.array(list(words), pa.string()), safe=False
+        )
 
 
 _NO_ROWS = pa.RecordBatch.from_arrays(
@@ -163,6 +164,57 @@ def chunk_of(column: pa.ChunkedArray) -> pa.Array:
     return column.unify_dictionaries().combine_chunks() if len(column) else _empty(column.type)
 
 
+class Spread(NamedTuple):
+    """Which vector each coordinate is of.
+
+    Attributes:
+      lengths: (vectors,) coordinates of each. width: of every one; None where they differ.
+      kept: (coordinates,) bool, those that are written; None: all.
+    """
+
+    lengths: Ints
+    width: int | None
+    kept: NDArray[np.bool_] | None = None
+
+    @classmethod
+    def of(cls, lengths: Ints) -> Spread:
+        """Of vectors of these lengths."""
+        width = int(lengths[0]) if len(lengths) else 1
+        return cls(lengths, width if np.all(lengths == width) else None)
+
+    def over(self, values: NDArray[Any]) -> NDArray[Any]:
+        """What vectors have, (vectors,) -> what their coordinates have."""
+        if self.width == 1:
+            return values
+        out: NDArray[Any] = np.repeat(values, self.lengths if self.width is None else self.width)
+        return out if self.kept is None else out[self.kept]
+
+    def rows(self) -> NDArray[np.int64]:
+        """(coordinates,) number of the vector."""
+        return self.over(np.arange(len(self.lengths)))
+
+    def index(self) -> NDArray[np.int32]:
+        """(coordinates,) place in the vector, of every one."""
+        if self.width is not None:
+            return np.tile(np.arange(self.width, dtype=np.int32), len(self.lengths))
+        start = np.cumsum(self.lengths) - self.lengths
+        return (np.arange(int(self.lengths.sum())) - self.over(start)).astype(np.int32)
+
+    def coded(self, column: pa.DictionaryArray) -> pa.DictionaryArray:
+        """A dictionary column of vectors -> of coordinates."""
+        if self.width == 1:
+            return column
+        index, gone = column.indices, None
+        if index.null_count:
+            gone = self.over(index.is_null().to_numpy(zero_copy_only=False))
+            index = index.fill_null(0)
+        found = self.over(index.to_numpy(zero_copy_only=False))
+        # They are inside the dictionary as they were before: looking again takes as long as all.
+        return pa.DictionaryArray.from_arrays(
+            pa.array(found, mask=gone), column.dictionary, safe=False
+        )
+
+
 def outputs_of(name: pa.Array, over: pa.Array) -> tuple[NDArray[np.int32], list[Spot]]:
     """Which output each row is of: codes, and (name, over) of each code."""
     names, overs = name.dictionary.to_pylist(), [*over.dictionary.to_pylist(), None]
@@ -184,19 +236,6 @@ def some_of(numbers: Any, rows: Ints, index: Ints, sparse: NDArray[np.bool_]) ->
     held = np.bincount(rows, weights=kept, minlength=len(sparse)) > 0
     kept |= (index == 0) & ~held[rows]
     return kept
-
-
-def places(lengths: Ints, rows: Ints) -> NDArray[np.int32]:
-    """Index of each coordinate in its vector. rows: (coordinates,) which vector it is of."""
-    start = np.cumsum(lengths) - lengths
-    return (np.arange(len(rows)) - start[rows]).astype(np.int32)
-
-
-def repeated(column: pa.DictionaryArray, rows: Ints) -> pa.DictionaryArray:
-    """Rows of a dictionary column, some of them several times."""
-    return pa.DictionaryArray.from_arrays(
-        pc.take(column.indices, pa.array(rows)), column.dictionary
-    )
 
 
 def _empty(kind: pa.DataType) -> pa.Array:

@@ -196,7 +196,7 @@ def _coded(index: pa.Array, values: pa.Array) -> pa.DictionaryArray:
         picked = table[index.to_numpy()]
         index = pa.array(picked, index.type, mask=picked < 0)
         values = values.fill_null(0) if not pa.types.is_string(values.type) else values
-    return pa.DictionaryArray.from_arrays(index, values)
+    return pa.DictionaryArray.from_arrays(index, values, safe=False)
 
 
 def lists(arrays: Sequence[NDArray[np.float64] | None], cells: Sequence[int] = ()) -> pa.ListArray:

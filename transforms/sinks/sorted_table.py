@@ -126,7 +126,7 @@ def take(column: pa.Array, order: Ints) -> pa.Array:
                 pc.take(column.indices, pa.array(order)), column.dictionary
             )
         index = column.indices.to_numpy(zero_copy_only=False)[order]
-        return pa.DictionaryArray.from_arrays(pa.array(index), column.dictionary)
+        return pa.DictionaryArray.from_arrays(pa.array(index), column.dictionary, safe=False)
     offsets = column.offsets.to_numpy()
     lengths = np.diff(offsets)
     width = int(lengths[0]) if len(lengths) else 0
