@@ -71,7 +71,7 @@ class Flat:
         columns = {name: chunk_of(packed[name]) for name in packed.schema.names}
         value, stddev = columns["value"], columns["stddev"]
         spread = Spread.of(pc.list_value_length(value).to_numpy(zero_copy_only=False))
-        index = spread.index()
+        index = spread.places()
         numbers = value.flatten().to_numpy(zero_copy_only=False)
         output, spots = outputs_of(columns["name"], columns["over"])
         if self.sparse and spread.width != 1:
@@ -193,12 +193,14 @@ class Spread(NamedTuple):
         """(coordinates,) number of the vector."""
         return self.over(np.arange(len(self.lengths)))
 
-    def index(self) -> NDArray[np.int32]:
+    def places(self) -> NDArray[np.int32]:
         """(coordinates,) place in the vector, of every one."""
         if self.width is not None:
-            return np.tile(np.arange(self.width, dtype=np.int32), len(self.lengths))
+            place = np.arange(self.width, dtype=np.int32)
+            return np.asarray(np.tile(place, len(self.lengths)))
         start = np.cumsum(self.lengths) - self.lengths
-        return (np.arange(int(self.lengths.sum())) - self.over(start)).astype(np.int32)
+        whole = np.arange(int(self.lengths.sum())) - self.over(start)
+        return np.asarray(whole, dtype=np.int32)
 
     def coded(self, column: pa.DictionaryArray) -> pa.DictionaryArray:
         """A dictionary column of vectors -> of coordinates."""

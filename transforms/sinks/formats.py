@@ -130,7 +130,7 @@ def over_dictionary(
 def json_lists(column: pa.ListArray, null: str | None = "null") -> pa.Array:
     """Lists of numbers as JSON lists; what is not finite is null."""
     offsets = column.offsets.to_numpy()
-    numbers = column.values.to_numpy()
+    numbers = column.values.to_numpy(zero_copy_only=False)
     bits, where = np.unique(numbers.view(np.int64), return_inverse=True)  # -0.0 is not 0.0
     distinct = bits.view(np.float64)
     words = np.array(

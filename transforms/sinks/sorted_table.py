@@ -130,7 +130,8 @@ def take(column: pa.Array, order: Ints) -> pa.Array:
     offsets = column.offsets.to_numpy()
     lengths = np.diff(offsets)
     width = int(lengths[0]) if len(lengths) else 0
-    if column.null_count or not width or np.any(lengths != width):
+    odd = column.null_count or column.values.null_count
+    if odd or not width or np.any(lengths != width):
         return pc.take(column, pa.array(order))
     values = column.values.to_numpy()[offsets[0] : offsets[-1]].reshape(-1, width)[order]
     return pa.ListArray.from_arrays(
