@@ -4,10 +4,10 @@ within 5 % of the best."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.continual.base import ContinualSum
@@ -51,6 +51,18 @@ class Offer(Generic[P]):
     program: P
     score: float
     stddev: Mapping[str, float]
+
+
+class Try(NamedTuple, Generic[P]):
+    """What came of a mechanism under a noise.
+
+    Attributes:
+      priced: what it costs. program: what would run; None where it cannot serve. refusal: why not.
+    """
+
+    priced: Alternative
+    program: P | None
+    refusal: ConfigError | None = None
 
 
 Way = Callable[[PrivacyLoss], Offer[P]]
@@ -113,18 +125,25 @@ def best_way(
       ConfigError: nothing (or not what the user named) can serve.
     """
     check_named(terms, joined)
-    tried: list[tuple[Alternative, P | None]] = []
-    for noise in noises_for(terms):
+    return pick(terms, tries(terms, noises_for(terms), ways))
+
+
+def tries(
+    terms: Terms, noises: Iterable[str], ways: Callable[[str], Mapping[str, Way[P]]]
+) -> list[Try[P]]:
+    """Every way under every noise, priced; ways: see ``best_way``."""
+    found: list[Try[P]] = []
+    for noise in noises:
         budget = budget_of(noise, terms.epsilon, terms.delta)
         for name, build in ways(noise).items():
             try:
                 offer = build(budget)
             except ConfigError as error:
                 cannot = Alternative(name, noise, False, math.inf, 0, None, {}, error.remedy)
-                tried.append((cannot, None))
+                found.append(Try(cannot, None, error))
             else:
-                tried.append((priced(name, noise, offer, terms), offer.program))
-    return pick(terms, tried)
+                found.append(Try(priced(name, noise, offer, terms), offer.program))
+    return found
 
 
 def check_named(terms: Terms, joined: tuple[str, ...] = ()) -> None:
@@ -158,20 +177,18 @@ def priced(name: str, noise: str, offer: Offer[P], terms: Terms) -> Alternative:
     return Alternative(name, noise, False, offer.score, state, ten, dict(offer.stddev), note)
 
 
-def pick(
-    terms: Terms, tried: list[tuple[Alternative, P | None]]
-) -> tuple[P, tuple[Alternative, ...]]:
+def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, ...]]:
     """Relates scores to the best, marks the chosen one and sorts.
 
     Raises:
       ConfigError: none of them can serve, or not the one that was named.
     """
     named = terms.continual_sum
-    able = [(a, p) for a, p in tried if p is not None]
+    able = [(a, p) for a, p, _ in tried if p is not None]
     if named is not None:
         able = [(a, p) for a, p in able if a.mechanism == named]
         if not able:
-            reasons = [a.note for a, _ in tried if a.mechanism == named]
+            reasons = [a.note for a, _, _ in tried if a.mechanism == named]
             remedy = (
                 reasons[0]
                 if reasons
@@ -189,13 +206,13 @@ def pick(
             "mechanism",
             named,
             "nothing can serve this plan: "
-            + "; ".join(f"{a.mechanism}: {a.note}" for a, _ in tried),
+            + "; ".join(f"{a.mechanism}: {a.note}" for a, _, _ in tried),
         )
     best = min(a.score for a, _ in able)
     close = [(a, p) for a, p in able if a.score <= best * SLACK**2]
     winner, program = min(close, key=lambda pair: (pair[0].state_bytes, pair[0].score))
     ranked = [
-        replace(one, chosen=one is winner, score=_relative(one.score, best)) for one, _ in tried
+        replace(one, chosen=one is winner, score=_relative(one.score, best)) for one, _, _ in tried
     ]
     ranked.sort(key=lambda one: (not one.chosen, one.score, one.state_bytes))
     return program, tuple(ranked)

@@ -13,7 +13,8 @@ from dpcore.models.erm import tau
 from dpcore.models.erm.incremental import IncrementalErm
 from dpcore.models.erm.schedule import Schedule
 from dpcore.models.solvers.problem import Problem
-from dpcore.pricing.price import Alternative, budget_of, round_up
+from dpcore.pricing.best import Offer, pick, tries
+from dpcore.pricing.price import Alternative, round_up
 from dpcore.pricing.terms import Terms
 
 
@@ -29,39 +30,18 @@ def choose(
     Raises:
       ConfigError: none of them can serve; says why the first cannot.
     """
-    epsilon, delta = terms.epsilon, terms.delta
-    tried: list[tuple[float, str, IncrementalErm]] = []
-    refused: dict[str, ConfigError] = {}
-    for noise in noises:
-        schedule = schedule_of(budget_of(noise, epsilon, delta))
-        try:
-            program = program_of(schedule)
-            tried.append((program.gradient_stddev(schedule.smallest), noise, program))
-        except ConfigError as error:
-            refused[noise] = error
-    if not tried:
-        raise refused[noises[0]]
-    tried.sort(key=lambda entry: entry[0])
-    best, _, chosen = tried[0]
-    cannot = (
-        Alternative(solver, noise, False, math.inf, 0, None, {}, error.remedy)
-        for noise, error in refused.items()
-    )
-    return chosen, (
-        *(
-            Alternative(
-                solver,
-                noise,
-                program is chosen,
-                error / best,
-                program.state_bytes(),
-                program.loss(None).epsilon(delta),
-                {"gradient over=all": error},
-            )
-            for error, noise, program in tried
-        ),
-        *cannot,
-    )
+
+    def offer(budget: PrivacyLoss) -> Offer[IncrementalErm]:
+        schedule = schedule_of(budget)
+        program = program_of(schedule)
+        error = program.gradient_stddev(schedule.smallest)
+        return Offer(program, error**2, {"gradient over=all": error})
+
+    tried = tries(terms, noises, lambda noise: {solver: offer})
+    refused = [one.refusal for one in tried if one.refusal is not None]
+    if len(refused) == len(tried):
+        raise refused[0]
+    return pick(terms, tried)
 
 
 def fraction(schedule: Schedule) -> float:
