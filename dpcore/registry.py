@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -37,13 +38,18 @@ _FILES = {
 }
 
 
-@cache
 def installed(group: str) -> Mapping[str, str]:
-    """Name -> module:class, of the entry points of a group in all installed packages.
+    """Name -> module:class, of the entry points of a group in all installed packages; looked up
+    anew when the path of imports changes.
 
     Raises:
       WeirError: two packages give one name to different things.
     """
+    return _installed(group, tuple(sys.path))
+
+
+@lru_cache
+def _installed(group: str, path: tuple[str, ...]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for entry in sorted(entry_points(group=group)):
         if found.setdefault(entry.name, entry.value) != entry.value:
@@ -55,21 +61,20 @@ class Registry(Mapping[str, Any]):
     """Name -> class; a file is imported when its class is first asked for.
 
     Args:
-      files: name -> module:class. name: of the group of entry points by which other packages add
-        theirs; None: nothing else is looked for.
+      files: name -> module:class. group: of the entry points by which other packages add theirs.
 
     Attributes:
       own: names that this project brings, in order; those that other packages install follow, and
         never stand for one of these.
     """
 
-    def __init__(self, files: Mapping[str, str], name: str | None = None) -> None:
-        self._group = None if name is None else f"weir.algorithms.{name}"
+    def __init__(self, files: Mapping[str, str], group: str) -> None:
+        self._group = group
         self._files = files
         self.own = tuple(files)
 
     def _others(self) -> Mapping[str, str]:
-        return {} if self._group is None else installed(self._group)
+        return installed(self._group)
 
     def __getitem__(self, name: str) -> Any:
         place = self._files[name] if name in self._files else self._others()[name]
@@ -103,7 +108,7 @@ class Sums(Registry):
         return cls
 
 
-CONTINUAL_SUMS = Sums(_FILES, "continual_sums")
+CONTINUAL_SUMS = Sums(_FILES, "weir.algorithms.continual_sums")
 """Name in the config (mechanism.continual_sum) -> subclass of ContinualSum. The plan tries its
 ``own``; another package's is taken where it is named, so that installing one changes no plan."""
 
@@ -116,7 +121,7 @@ AGGREGATES = Registry(
         "variance": "dpcore.aggregates.variance:Variance",
         "histogram": "dpcore.aggregates.histogram:Histogram",
     },
-    "aggregates",
+    "weir.algorithms.aggregates",
 )
 """Name in the config (a field of aggregates.NAME) -> subclass of Aggregate."""
 
@@ -126,7 +131,7 @@ SOLVERS = Registry(
         "noisy_projected_gradient": "dpcore.models.solvers.noisy_gradient:NoisyGradient",
         "noisy_sgd": "dpcore.models.solvers.noisy_sgd:NoisySgd",
     },
-    "solvers",
+    "weir.algorithms.solvers",
 )
 """Name in the config (model.solver) -> private batch solver; dpcore/models/solvers/solver.py."""
 
@@ -145,7 +150,7 @@ MODELS = Registry(
         "regression.erm": "dpcore.models.erm.incremental_model:ErmModel",
         "regression.naive": "dpcore.models.erm.naive:NaiveModel",
     },
-    "models",
+    "weir.algorithms.models",
 )
 """Name in the config (model.algorithm) -> subclass of Model, the section that it reads."""
 

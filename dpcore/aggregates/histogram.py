@@ -14,8 +14,7 @@ from dpcore.aggregates.layout import Layout
 from dpcore.aggregates.output import Noisy, Output
 from dpcore.arrays import Floats
 from dpcore.config.event import Column
-from dpcore.config.numbers import as_tuple
-from dpcore.config.section import Says, refusal
+from dpcore.config.section import Says, as_tuple, refusal
 
 Edges = Annotated[
     tuple[float, ...],

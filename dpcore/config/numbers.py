@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from dpcore.config.limits import FARTHEST, MOST_TICKS, NEAREST
-from dpcore.config.section import Says
-
-
-def as_tuple(value: Any) -> Any:
-    """Lists of a YAML file are tuples here."""
-    return tuple(value) if isinstance(value, list) else value
-
+from dpcore.config.section import Says, as_tuple
 
 Numbers = Annotated[tuple[float, ...], BeforeValidator(as_tuple)]
 Pair = Annotated[

@@ -9,8 +9,8 @@ from pydantic import BeforeValidator, Field
 
 from dpcore.config.event import Column, column_name
 from dpcore.config.limits import FARTHEST, MOST_TICKS
-from dpcore.config.numbers import Ticks, as_tuple
-from dpcore.config.section import Says, Section, refusal
+from dpcore.config.numbers import Ticks
+from dpcore.config.section import Says, Section, as_tuple, refusal
 from dpcore.errors import ConfigError
 from dpcore.geometry.spec import SetSpec
 from dpcore.models.losses import parse_loss

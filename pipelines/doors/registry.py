@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.metadata import entry_points
 from typing import Any
 
 from pydantic_core import core_schema
@@ -27,41 +24,16 @@ class Doors(Mapping[str, type[Door]]):
 
     def __init__(self, role: str, files: Mapping[str, str], group: str) -> None:
         self.role = role
-        self._ours = Registry(files)
-        self._group = group
+        self._registry = Registry(files, group)
 
     def __getitem__(self, name: str) -> type[Door]:
-        if name in self._ours:
-            return self._fitting(name, self._ours)
-        return self._fitting(name, self._theirs())
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._ours
-        yield from self._theirs()
-
-    def __len__(self) -> int:
-        return len(self._ours) + len(self._theirs())
-
-    def only(self, section: Mapping[str, Any]) -> str | None:
-        """The kind of ours that all fields of a section belong to, so that other packages need not
-        be looked through; None where there is no such, or more than one."""
-        kinds = [name for name in section if name in self._ours]
-        if len(kinds) != 1 or not set(section) <= set(field_names(self[kinds[0]])):
-            return None
-        return kinds[0]
-
-    def _theirs(self) -> Registry:
-        found = _entries(self._group, tuple(sys.path))
-        return Registry({name: place for name, place in found if name not in self._ours})
-
-    def _fitting(self, name: str, registry: Registry) -> type[Door]:
         """A class as it must be.
 
         Raises:
           WeirError: it cannot be imported, or is no kind of this name.
         """
         try:
-            cls = registry[name]
+            cls = self._registry[name]
         except (ImportError, AttributeError) as error:
             raise WeirError(f"{self.role} {name} cannot be loaded: {error}.") from error
         fits = isinstance(cls, type) and issubclass(cls, Door) and name in cls.model_fields
@@ -73,19 +45,19 @@ class Doors(Mapping[str, type[Door]]):
         found: type[Door] = cls
         return found
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._registry)
 
-@lru_cache
-def _entries(group: str, path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """(name, module:Class) of every entry point; looked up anew when the path of imports changes.
+    def __len__(self) -> int:
+        return len(self._registry)
 
-    Raises:
-      WeirError: two packages give different classes one name.
-    """
-    found: dict[str, str] = {}
-    for entry in sorted(entry_points(group=group)):
-        if found.setdefault(entry.name, entry.value) != entry.value:
-            raise WeirError(f"two packages have {entry.name} in {group}: remove one of them.")
-    return tuple(found.items())
+    def only(self, section: Mapping[str, Any]) -> str | None:
+        """The kind of ours that all fields of a section belong to, so that other packages need not
+        be looked through; None where there is no such, or more than one."""
+        kinds = [name for name in section if name in self._registry.own]
+        if len(kinds) != 1 or not set(section) <= set(field_names(self[kinds[0]])):
+            return None
+        return kinds[0]
 
 
 @dataclass(frozen=True, eq=False)

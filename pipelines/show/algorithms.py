@@ -16,7 +16,12 @@ from dpcore.errors import ConfigError
 from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS, describe
 from pipelines.terminal import heading, table
 
-SECTIONS = {"algorithm": "aggregates.NAME", "model": "model", "continual_sum": "mechanism"}
+SECTIONS = {
+    "algorithm": "aggregates.NAME",
+    "model": "model",
+    "solver": "model",
+    "continual_sum": "mechanism",
+}
 """Kind -> the section of a config whose fields are told."""
 
 
@@ -45,6 +50,18 @@ def catalogue() -> list[dict[str, Any]]:
                 "fields": {
                     field: info.description or "" for field, info in model.model_fields.items()
                 },
+            }
+        )
+    for name, solver in SOLVERS.items():
+        found.append(
+            {
+                "name": name,
+                "kind": "solver",
+                "title": solver.title,
+                "about": _paragraph(solver),
+                "source": solver.source,
+                "noises": ["gaussian", "discrete_gaussian"],
+                "fields": {"solver": f"{name}: fit with it, in a model that keeps rows"},
             }
         )
     for name in CONTINUAL_SUMS:
@@ -121,6 +138,10 @@ def _row(name: str, *cells: str) -> str:
     return f"| {' | '.join([f'`{name}`', *cells])} |"
 
 
+def _paragraph(of: type) -> str:
+    return (inspect.getdoc(of) or "").partition("\n\n")[0].replace("\n", " ")
+
+
 def _summary(of: type) -> str:
     return (inspect.getdoc(of) or "").partition("\n")[0].rstrip(".")
 
@@ -134,6 +155,7 @@ def render_list(entries: list[dict[str, Any]], out: Console) -> None:
     for kind, title, hint in (
         ("algorithm", "Algorithms", "a section of the config of the same name"),
         ("model", "Models that learn online", "model.algorithm: NAME"),
+        ("solver", "Private batch solvers", "model.solver: NAME"),
         ("continual_sum", "Mechanisms for running sums", "mechanism.continual_sum: NAME"),
     ):
         rows = table("name", "what it is", "noise")

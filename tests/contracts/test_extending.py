@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dpcore import registry
 from dpcore.config import yaml
 from dpcore.errors import ConfigError, WeirError
 from dpcore.noise.constant import NoNoise
@@ -61,7 +60,6 @@ def blocks(language: str) -> list[str]:
 def forget() -> None:
     """Installed packages are looked up anew."""
     importlib.invalidate_caches()
-    registry.installed.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.registry import CONTINUAL_SUMS, MODELS
+from dpcore.registry import CONTINUAL_SUMS, MODELS, SOLVERS
 from pipelines.cli.main import main
 from tests.pipelines.conftest import Weir
 
@@ -165,13 +165,13 @@ def test_exit_codes_of_the_real_process(small: Path) -> None:
 
 def test_algorithms_lists_every_mechanism(weir: Weir) -> None:
     text = weir("algorithms").stdout
-    for name in (*CONTINUAL_SUMS, *MODELS):
+    for name in (*CONTINUAL_SUMS, *MODELS, *SOLVERS):
         assert name in text
 
 
 def test_algorithms_as_json(weir: Weir) -> None:
     found = json.loads(weir("algorithms", "--json").stdout)
-    assert {entry["name"] for entry in found} == {"aggregates", *CONTINUAL_SUMS, *MODELS}
+    assert {entry["name"] for entry in found} == {"aggregates", *CONTINUAL_SUMS, *MODELS, *SOLVERS}
     for entry in found:
         assert set(entry) == {"name", "kind", "title", "about", "source", "noises", "fields"}
         assert entry["title"] and entry["noises"] and entry["fields"]
