@@ -11,9 +11,9 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.noise.constant import NoNoise
 from tests.audit.verdict import MAY_ERR, epsilon_bound, tampered
 from tests.audit.world import Neighbours, Placed, World, make
+from tests.constant_noise import NoNoise
 
 COUNT = " n: {count: events}"
 PURE = ("independent", "tree", "window_tree", "merging_tree", "hybrid")

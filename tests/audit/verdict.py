@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta, norm
 
-from dpcore.noise.constant import NoNoise
 from tests.audit.world import Neighbours, World
+from tests.constant_noise import NoNoise
 
 MAY_ERR = 1e-4
 """Probability with which one Clopper-Pearson bound may be wrong."""

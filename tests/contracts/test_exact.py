@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.noise.constant import NoNoise
+from tests.constant_noise import NoNoise
 from tests.contracts.cases import cases, exact, gaussian_cases, leaves, run
 
 

@@ -18,12 +18,12 @@ from click.testing import CliRunner
 
 from dpcore.config import yaml
 from dpcore.errors import ConfigError, WeirError
-from dpcore.noise.constant import NoNoise
 from dpcore.plan import Plan
 from dpcore.registry import CONTINUAL_SUMS, MODELS
 from dpcore.simulate import Events, simulate
 from pipelines.cli.main import main
 from pipelines.config.schema import json_schema
+from tests.constant_noise import NoNoise
 from tests.contracts.cases import Case
 from tests.contracts.test_loss import TICKS, replayed
 

@@ -11,10 +11,10 @@ from dpcore.leaves.rows import RowLeaf
 from dpcore.models.gradients import Gradients
 from dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared
 from dpcore.models.scaling import Scaling, is_void
-from dpcore.noise.constant import NoNoise
 from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
 from dpcore.simulate import Events, bounded, leaves_for
+from tests.constant_noise import NoNoise
 from tests.contracts.test_models import (
     CONFIG,
     KEYS,

@@ -11,10 +11,10 @@ import pytest
 
 from dpcore.arrays import arrays_of
 from dpcore.errors import ConfigError
-from dpcore.noise.constant import NoNoise
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
 from dpcore.simulate import Events, simulate
+from tests.constant_noise import NoNoise
 from tests.contracts.cases import same
 from transforms.runtime.coders import pack, restore, unpack
 

@@ -76,7 +76,7 @@ def test_the_config_is_about_these_flights() -> None:
 
 
 def test_without_noise_is_the_plan_without_noise() -> None:
-    from dpcore.noise.constant import NoNoise
+    from tests.constant_noise import NoNoise
 
     plan = plan_of(load(ROOT / "examples" / "flights" / "flights.yaml"))
     made = some()

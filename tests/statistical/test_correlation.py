@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.noise.constant import NoNoise
 from dpcore.registry import CONTINUAL_SUMS
 from tests.audit.world import EVERYTHING, Placed, World, make
+from tests.constant_noise import NoNoise
 from tests.statistical.samples import SURE
 
 KEYS, TICKS = 2500, 18

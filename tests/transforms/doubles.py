@@ -12,9 +12,9 @@ import pyarrow as pa
 from dpcore.accounting.guarantee import Guarantee, PrivacyLoss
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
-from dpcore.noise.constant import NoNoise
 from dpcore.noise.noise import label
 from dpcore.program import Bounded, OutputInfo, Released
+from tests.constant_noise import NoNoise
 from transforms.tick.noise_source import NoiseSource
 
 MINUTE = 60_000_000

@@ -12,8 +12,8 @@ from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.continual.sliding import Sliding
 from dpcore.continual.sliding_table import SLIDING
 from dpcore.errors import ConfigError
-from dpcore.noise.constant import NoNoise
 from dpcore.noise.prf import KeyedNoise, RootKey
+from tests.constant_noise import NoNoise
 
 ROOT = RootKey.derive(b"s" * 32, "test", b"d" * 32)
 KEYS = [f"key {i}".encode() for i in range(5)]

@@ -16,7 +16,7 @@ from dpcore.continual.merging_tree import MergingTree
 from dpcore.continual.tree import Tree
 from dpcore.continual.window_tree import WindowTree
 from dpcore.errors import ConfigError, WeirError
-from dpcore.noise.constant import ConstantNoise
+from tests.constant_noise import ConstantNoise
 from tests.dpcore.continual.recorder import Recorder
 
 TICKS = 128

@@ -17,9 +17,9 @@ from dpcore.arrays import arrays_of, concatenate
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.erm.incremental import IncrementalErm
 from dpcore.models.solvers.queries import Queries
-from dpcore.noise.constant import NoNoise
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
+from tests.constant_noise import NoNoise
 from transforms.runtime.coders import pack, restore, unpack
 
 P, D, TICKS = 2, 3, 24

@@ -17,10 +17,10 @@ from dpcore.models.losses import Huber, Logistic, Quantile, Squared
 from dpcore.models.moments import moments_sensitivity
 from dpcore.models.online.implicit_descent import ImplicitDescent
 from dpcore.models.online.quadratic import solve_positive
-from dpcore.noise.constant import ConstantNoise, NoNoise
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
+from tests.constant_noise import ConstantNoise, NoNoise
 
 SETS = (L1Ball(1.0, 3), L2Ball(0.7, 3), Simplex(1.0, 3))
 

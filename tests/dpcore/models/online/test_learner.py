@@ -25,8 +25,8 @@ from dpcore.models.online.follow_the_leader import FollowTheLeader
 from dpcore.models.online.price import split
 from dpcore.models.online.program import Learner
 from dpcore.models.scaling import Scaling
-from dpcore.noise.constant import NoNoise
 from dpcore.noise.prf import KeyedNoise, RootKey
+from tests.constant_noise import NoNoise
 
 P, D = 4, 5
 SCALING = Scaling(("a", "b", "c", "d", "y"), (-1.0,) * 5, (1.0,) * 5)

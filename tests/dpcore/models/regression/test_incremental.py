@@ -13,11 +13,11 @@ from dpcore.errors import ConfigError
 from dpcore.geometry.balls import L2Ball
 from dpcore.models.regression.quadratic import PrivateQuadratic
 from dpcore.models.regression.ridge import lift_for
-from dpcore.noise.constant import NoNoise
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
 from dpcore.program import Released
+from tests.constant_noise import NoNoise
 
 ROOT = RootKey.derive(bytes(range(32)), "incremental", bytes(32))
 CONFIG = """

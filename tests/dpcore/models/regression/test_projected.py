@@ -13,9 +13,9 @@ import pytest
 from dpcore.errors import ConfigError
 from dpcore.models.regression.incremental import Incremental
 from dpcore.models.regression.projected import Projected
-from dpcore.noise.constant import NoNoise
 from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
+from tests.constant_noise import NoNoise
 
 DAY = 86_400_000_000
 

@@ -17,9 +17,9 @@ from dpcore.models.losses import parse_loss
 from dpcore.models.solvers.design import Design
 from dpcore.models.solvers.problem import Problem
 from dpcore.models.solvers.queries import Paid, Queries, deal
-from dpcore.noise.constant import NoNoise
 from dpcore.noise.noise import k_norm_variance
 from dpcore.noise.prf import KeyedNoise, RootKey
+from tests.constant_noise import NoNoise
 
 P, D = 3, 4
 ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))

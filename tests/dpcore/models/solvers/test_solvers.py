@@ -22,9 +22,9 @@ from dpcore.models.solvers.noisy_sgd import NoisySgd
 from dpcore.models.solvers.problem import Problem
 from dpcore.models.solvers.queries import Queries
 from dpcore.models.solvers.steps import steps_for
-from dpcore.noise.constant import NoNoise
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.registry import SOLVERS
+from tests.constant_noise import NoNoise
 
 P, D = 2, 3
 ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))

@@ -1,4 +1,4 @@
-"""Noise that is none, for tests only: no option, config or plan of a pipeline reaches this file."""
+"""Noise that is none, for tests and benchmarks: no package holds it, so nothing reaches it."""
 
 from __future__ import annotations
 
