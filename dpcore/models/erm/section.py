@@ -88,7 +88,8 @@ class RefittedModel(GradientClipped):
     solver: Annotated[str, AfterValidator(_solver)] = Field(
         default="noisy_projected_gradient",
         description="The private batch solver: noisy_projected_gradient, with noise on every full "
-        "gradient, or noisy_sgd, on the gradients of batches.",
+        "gradient, or noisy_sgd, on the gradients of batches, which have more noise: for few "
+        "iterations over many rows.",
         examples=["noisy_projected_gradient"],
         json_schema_extra=_solvers,
     )
@@ -114,7 +115,7 @@ class RefittedModel(GradientClipped):
 
         def program(schedule: Schedule) -> IncrementalErm:
             most = PrivacyLoss(schedule.budget.kind, schedule.budget.value * fraction(schedule))
-            solver = SOLVERS[self.solver].make(problem, self.iterations, most)
+            solver = SOLVERS[self.solver].under(terms.version, problem, self.iterations, most)
             return IncrementalErm(scaling, problem, solver, schedule, self.cap, self.name)
 
         return choose(terms, noises, schedule_of, program, self.solver)

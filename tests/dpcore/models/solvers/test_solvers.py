@@ -224,3 +224,31 @@ def test_steps_shrink_only_where_that_is_better() -> None:
     assert steps.bound[0] == pytest.approx(4 * math.sqrt(energy / 32))
     wide = (1e4 + 4e5) ** 2 + 10.0
     assert steps.bound[1] == pytest.approx(2 * wide / (1e5 * 65))
+
+
+def test_batches_cost_what_they_add_in_noise() -> None:
+    """As version 1 had it a pass's batches multiply its noise; now they are as many as pay."""
+    one, rows, k = problem(convex_set=L2Ball(2.0, D)), random_rows(2_000), 24
+    keys = np.repeat(np.arange(k), len(rows))
+    ready = Design.of(
+        keys,
+        np.tile(rows, (k, 1)),
+        np.random.default_rng(0).integers(0, 1 << 62, (len(keys), 2)).astype(np.uint64),
+        one.gradients,
+    )
+    value = objective(one, rows, 0.0)
+    best, budget = value(optimum(one, rows, 0.0)), PrivacyLoss("gdp", 0.24)  # epsilon about 1
+
+    def excess(solver: Any) -> float:
+        noise = KeyedNoise(ROOT, 0, tuple(b"%d" % i for i in range(k)), 5)
+        digests = np.ones((k, 2), np.uint64)
+        queries = Queries(one, ready, noise, digests, budget, Fraction(1))
+        found = solver.solve(queries, np.zeros((k, D)), np.zeros(k))
+        return float(np.median([value(x) - best for x in found])) / len(rows)
+
+    loss = PrivacyLoss("gdp", 0.24)
+    now = NoisySgd.under(2, one, 16, loss)
+    before = NoisySgd.under(1, one, 16, loss)
+    assert before.canonical().keys() < now.canonical().keys()
+    sgd, full = excess(now), excess(NoisyGradient.under(2, one, 16, loss))
+    assert excess(before) > 5 * sgd and sgd < 3 * full
