@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -38,18 +37,13 @@ _FILES = {
 }
 
 
+@cache
 def installed(group: str) -> Mapping[str, str]:
-    """Name -> module:class, of the entry points of a group in all installed packages; looked up
-    anew when the path of imports changes.
+    """Name -> module:class, of the entry points of a group in all installed packages.
 
     Raises:
       WeirError: two packages give one name to different things.
     """
-    return _installed(group, tuple(sys.path))
-
-
-@lru_cache
-def _installed(group: str, path: tuple[str, ...]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for entry in sorted(entry_points(group=group)):
         if found.setdefault(entry.name, entry.value) != entry.value:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dpcore.errors import ConfigError, WeirError
+from dpcore.registry import installed
 from pipelines.config.job import loads
 from pipelines.config.schema import json_schema
 from pipelines.doors.registry import Doors
@@ -92,8 +94,16 @@ def install(folder: Path, patch: pytest.MonkeyPatch, entries: str) -> None:
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: toys\nVersion: 1.0\n")
     (told / "entry_points.txt").write_text(entries)
     patch.syspath_prepend(folder / "site")
+    installed.cache_clear()
     for name in ("toy_pipe", "toy_pile"):
         patch.delitem(sys.modules, name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def anew() -> Iterator[None]:
+    """What a test installs is gone after it."""
+    yield
+    installed.cache_clear()
 
 
 @pytest.fixture

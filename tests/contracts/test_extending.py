@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from dpcore import registry
 from dpcore.config import yaml
 from dpcore.errors import ConfigError, WeirError
 from dpcore.plan import Plan
@@ -60,6 +61,7 @@ def blocks(language: str) -> list[str]:
 def forget() -> None:
     """Installed packages are looked up anew."""
     importlib.invalidate_caches()
+    registry.installed.cache_clear()
 
 
 @pytest.fixture(scope="module")
