@@ -36,6 +36,12 @@ class Inputs(ABC):
         """Largest l2 norm in G, or a bound above it."""
 
     @property
+    def typical(self) -> float:
+        """l2 norm of features in G that are spread evenly over their ranges; ``longest`` where G
+        does not tell."""
+        return self.longest
+
+    @property
     @abstractmethod
     def width(self) -> float:
         """Gaussian width of G scaled to l2 norms up to 1, or a bound above it."""
@@ -59,6 +65,10 @@ class Sparse(Inputs):
     @property
     def longest(self) -> float:
         return math.sqrt(self.k)
+
+    @property
+    def typical(self) -> float:
+        return math.sqrt(self.k / 3)
 
     @property
     def width(self) -> float:
@@ -104,6 +114,10 @@ class Everything(Inputs):
     @property
     def longest(self) -> float:
         return math.sqrt(self.size)
+
+    @property
+    def typical(self) -> float:
+        return math.sqrt(self.size / 3)
 
     @property
     def width(self) -> float:

@@ -125,6 +125,8 @@ class ProjectedModel(MomentsModel):
             self._check_middles()
         longest = math.sqrt(inputs.longest**2 + constant) * SLACK
         given = self.clip.features
+        if given is None and terms.version >= 2:
+            given = math.sqrt(inputs.typical**2 + constant)
         reach = longest if given is None else min(float(given), longest)
         m, why = self._dimension(terms, inputs, convex_set)
         if m >= p:

@@ -160,8 +160,14 @@ def test_several_targets_and_what_is_described() -> None:
 
 
 def test_noise_follows_the_projected_dimension_and_the_inputs() -> None:
-    """Five entries of at most 1 and the constant: ||x||^2 <= 6, whatever the 60 features."""
-    program = program_of()
+    """Five entries of at most 1 and the constant: ||x||^2 <= 6, whatever the 60 features; 5 / 3 + 1
+    where they are spread evenly, which is what events are held to."""
+    assert program_of().rows.moments.reach == pytest.approx(math.sqrt(5 / 3 + 1))
+    before = Plan.from_config(PlanConfig.from_dict({**config_of().to_dict(), "version": 1})).program
+    assert before.rows.moments.reach == pytest.approx(math.sqrt(6))
+    within = program_of(inputs={"l1_ball": 1})
+    assert within.rows.moments.reach == pytest.approx(math.sqrt(2))
+    program = program_of(clip={"features": 9.0})
     assert program.rows.moments.reach == pytest.approx(math.sqrt(6))
     assert program.dimension == 25 * 26 // 2 + 25
     shorter = program_of(clip={"features": 1.0})
@@ -211,7 +217,7 @@ def test_as_many_dimensions_as_features_run_the_other(projection: Any) -> None:
     assert len(said) == 1
     assert "there are only 60 features" in said[0]
     assert any("model.inputs chooses no events then" in text for text in plan.warnings)
-    assert plan.program.rows.moments.reach == pytest.approx(math.sqrt(6))
+    assert plan.program.rows.moments.reach == pytest.approx(math.sqrt(5 / 3 + 1))
     again = pickle.loads(pickle.dumps(plan.program))
     assert again.canonical() == plan.program.canonical()
 
