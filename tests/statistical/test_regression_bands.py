@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.regression_bands import EARLY, LATE, SETS, cell, scores, synthetic
+from benchmarks.regression_bands import EARLY, LATE, SETS, at_once, cell, once, scores, synthetic
 
 RUNS = 400
 STREAMS = {size: synthetic(size - 1, 20_000) for size in (3, 20)}
@@ -65,3 +65,12 @@ def test_a_model_that_is_scored_on_its_own_noise_looks_better_than_it_is() -> No
     """As version 1 does: where the noise is large, the band misses in a third of the runs."""
     found = scores(STREAMS[20], 365, SETS["l2_ball 2"], RUNS, version=1)
     assert found["r2_shown"] == 1.0 and found["r2"] < 0.8 and found["mse"] < 0.7
+
+
+@pytest.mark.parametrize("size", STREAMS)
+def test_one_release_of_all_ticks_is_as_good_as_a_batch(size: int) -> None:
+    """As AdaSSP over everything, with the whole budget."""
+    ball = SETS["l2_ball 2"]
+    best = once(STREAMS[size], LATE, ball, RUNS)
+    assert at_once(STREAMS[size], LATE, ball, RUNS) < 1.1 * best
+    assert cell(STREAMS[size], LATE, ball, RUNS)["excess"] > 1.5 * best
