@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transforms.decode import arrow_together
+from transforms.decode import messages as messages_module
 from transforms.decode.messages import Message, MessageDecoder, earliest
 from transforms.decode.schema import EventSchema, Stamp
 from transforms.runtime.dead_letters import rows
@@ -176,3 +178,54 @@ def test_no_bytes_make_it_raise_and_no_message_vanishes(
     if form != "arrow":  # a stream that is cut behind its schema holds no batch, and says so
         assert seen == {f"{SUB}#m{i}" for i in range(len(payloads))}
     assert f"{SUB}#m0" in {e["@source"] for e in events}
+
+
+def odd_arrow(kind: str) -> bytes:
+    """A payload that is out of the ordinary in one way."""
+    good = payload("arrow", [event(1), event(2)])
+    if kind == "cut":
+        return good[:-60]
+    if kind == "file":
+        batch = pa.RecordBatch.from_pylist([event(3)])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return sink.getvalue().to_pybytes()
+    if kind == "dictionary":
+        table = pa.Table.from_pylist([event(4), event(5)])
+        column = table.column("store").dictionary_encode()
+        (batch,) = table.set_column(1, "store", column).combine_chunks().to_batches()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return sink.getvalue().to_pybytes()
+    if kind == "types":
+        return payload("arrow", [event(6, dollars=7), event(7, dollars=8)])
+    if kind == "values":
+        return payload("arrow", [event(8, at="never"), event(9), event(10, store=None)])
+    return {"no columns": payload("arrow", [{"x": 1}]), "noise": b"\xff\xff\xff\xff" * 9}[kind]
+
+
+ODD = ("cut", "file", "dictionary", "types", "values", "no columns", "noise")
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_messages_read_together_are_read_as_if_each_were_alone(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payloads = [payload("arrow", [event(20 + i), event(40 + i)]) for i in range(4)]
+    payloads = [payloads[0], odd_arrow(kind), payloads[1], b"", *payloads[2:], odd_arrow("values")]
+    events, dead, found, _ = decode("arrow", payloads)
+    monkeypatch.setattr(messages_module, "read_together", lambda given, *_: ([], range(len(given))))
+    alone = decode("arrow", payloads)
+    assert (events, dead) == alone[:2]
+    assert len(events) >= 8
+
+
+def test_whole_pulls_of_arrow_are_assembled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each message costs is what frames it; its values are read with those of the others."""
+    calls = []
+    real = arrow_together.assemble
+    monkeypatch.setattr(arrow_together, "assemble", lambda *a: calls.append(1) or real(*a))
+    events, dead, found, _ = decode("arrow", [payload("arrow", [event(i)]) for i in range(200)])
+    assert len(events) == 200 and not dead and len(found) == len(calls) == 1

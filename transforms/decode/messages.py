@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from transforms.decode.arrow_together import read_together
 from transforms.decode.canonical import Decoded
 from transforms.decode.formats import ONE_LINE, concatenate, decode_payload
 from transforms.decode.lines import BYTE_ORDER_MARK, LINE_BYTES, chunks
@@ -90,27 +91,46 @@ class MessageDecoder:
                 data += b"\n"
             pieces.append(data)
             counts.append(data.count(b"\n"))
-        ends = np.cumsum(counts)
-        starts = ends - counts
         text = chunks(io.BytesIO(b"".join(pieces)).read, line_bytes=self._line_bytes)
-        found = []
-        for events, dead in decode_ndjson(text, self._schema, self._source):
-            if dead is not None:
-                lines = dead.column("position").to_numpy()
-                rows = np.searchsorted(ends, lines)
-                reasons = dead.column("reason").indices.to_numpy().astype(np.int8)
-                names = self._sources(messages, rows)
-                dead = dead_letters(names, lines - starts[rows], reasons, dead.column("field"))
-            if events is not None:
-                lines = events.column("@position").to_numpy()
-                rows = np.searchsorted(ends, lines)
-                events = self._marked(events, messages, rows, lines - starts[rows])
-            found.append(Decoded(events, dead))
-        return found
+        return [
+            self._told(decoded, messages, counts, 1)
+            for decoded in decode_ndjson(text, self._schema, self._source)
+        ]
+
+    def _told(
+        self, decoded: Decoded, messages: Sequence[Message], counts: Sequence[int], first: int
+    ) -> Decoded:
+        """What was read of several messages at once, told by message and position in it.
+
+        Args:
+          decoded: positions counted through all messages, from 1.
+          counts: how many each message holds. first: at which position a message begins.
+        """
+        events, dead = decoded
+        ends = np.cumsum(counts)
+        starts = ends - counts + 1 - first
+        if dead is not None:
+            at = dead.column("position").to_numpy()
+            rows = np.searchsorted(ends, at)
+            reasons = dead.column("reason").indices.to_numpy().astype(np.int8)
+            names = self._sources(messages, rows)
+            dead = dead_letters(names, at - starts[rows], reasons, dead.column("field"))
+        if events is not None:
+            places = events.column("@position").to_numpy()
+            rows = np.searchsorted(ends, places)
+            events = self._marked(events, messages, rows, places - starts[rows])
+        return Decoded(events, dead)
 
     def _apart(self, messages: Sequence[Message]) -> list[Decoded]:
         """Message by message; what has the same columns becomes one batch."""
         found: list[Decoded] = []
+        if self._form == "arrow":
+            payloads = [message.data for message in messages]
+            together, left = read_together(payloads, self._schema, self._source)
+            for read in together:
+                held = [messages[i] for i in read.places]
+                found.append(self._told(read.decoded, held, read.rows, 0))
+            messages = [messages[i] for i in left]
         alike: dict[Any, list[tuple[int, pa.RecordBatch]]] = {}
         for place, message in enumerate(messages):
             try:

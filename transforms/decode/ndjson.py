@@ -28,6 +28,7 @@ _OPEN, _CLOSE = ord("{"), ord("}")
 _BLANK = 2
 _LOOKED_AT = 16
 _TRIED = 1_000
+_MANY = 32_000
 _BATCH_LINES = 2**16
 _ALL_DIGITS = 2.0**53
 """Below, a float holds every digit of a whole number."""
@@ -90,9 +91,10 @@ def _at_once(chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema) -> pa.T
     types = _types(chunk, keep, schema)
     if types is None:
         return None
-    # Where bad lines are many the first thousand hold one, and the others need not be copied.
+    # Where bad lines are many the first thousand hold one, and the others need not be copied. Of
+    # as few lines as a pull brings too many would be read twice.
     some = keep & (np.cumsum(keep) <= _TRIED)
-    if _arrow(chunk, some, types) is None:
+    if len(keep) >= _MANY and _arrow(chunk, some, types) is None:
         return None
     table = _arrow(chunk, keep, types)
     if table is None or not all(map(_is_exact, (table.column(s.column) for s in _stamps(schema)))):
