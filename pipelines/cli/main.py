@@ -53,6 +53,9 @@ def main(debug: bool) -> None:
     "them said, because keys of objects may be data).",
 )
 @click.option("--encoding", default="utf-8", show_default=True, help="How this CSV is written.")
+@click.option(
+    "--model", metavar="COLUMN", help="A model that predicts this column, from the others."
+)
 def init(
     file: Path,
     out: Path | None,
@@ -60,6 +63,7 @@ def init(
     no_header: bool,
     columns: str | None,
     encoding: str,
+    model: str | None,
 ) -> None:
     """Write a config from the header of FILE.
 
@@ -71,13 +75,14 @@ def init(
       weir init events.parquet -o events.yaml
       weir init events.ndjson --columns at,user,item
       weir init plain.csv --no-header --encoding latin-1
+      weir init rides.csv --model count
     """
     from pipelines.init import init as command
 
     names = None if columns is None else [one.strip() for one in columns.split(",")]
     if names is not None and (not all(names) or len(set(names)) < len(names)):
         raise ConfigError("--columns", columns, "must be different names with commas between them.")
-    text = command.config_text(file, out, names, not no_header, encoding)
+    text = command.config_text(file, out, names, not no_header, encoding, model)
     if out is None:
         click.echo(text, nl=False)
         return

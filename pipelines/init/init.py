@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpcore.config import yaml
+from pipelines.init.model import check_target, model
+from pipelines.init.words import word
 from transforms.decode.text_form import TextForm
 
 MOST_NUMBERS = 6
-_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def config_text(
@@ -27,6 +27,7 @@ def config_text(
     columns: Sequence[str] | None = None,
     header: bool = True,
     encoding: str = "utf-8",
+    target: str | None = None,
 ) -> str:
     """The text of a config.
 
@@ -34,24 +35,28 @@ def config_text(
       file: of events, in any format that ``source`` takes.
       out: where the text will be kept; the path of the file is written relative to it.
       columns, header, encoding: as for ``pipelines.init.header.sniff``.
+      target: a column that a model is to predict; None: aggregates.
 
     Raises:
-      ConfigError: no such file, or of no format known here.
+      ConfigError: no such file, or of no format known here; a target that is none.
     """
     from pipelines.init.header import sniff
 
     found = sniff(str(file), columns, header, encoding)
+    if target is not None:
+        check_target(found, target, str(file))
     path = str(file)
     if out is not None and not file.is_absolute():
         path = os.path.relpath(file, out.parent)
-    return "\n".join(lines(found, path)) + "\n"
+    return "\n".join(lines(found, path, target)) + "\n"
 
 
-def lines(found: Mapping[str, Any], path: str) -> Iterator[str]:
+def lines(found: Mapping[str, Any], path: str, target: str | None = None) -> Iterator[str]:
     """The config, line by line.
 
     Args:
       found: what ``pipelines.init.header.sniff`` says of the file. path: as the config names it.
+      target: what a model predicts; None: aggregates.
     """
     yield f"# Made by `weir init` from the names and types of the columns of {Path(path).name}."
     yield "# Fill in what stands in <...>: from what you know, never from the data, because a bound"
@@ -76,7 +81,7 @@ def lines(found: Mapping[str, Any], path: str) -> Iterator[str]:
     yield "  protect_for: all                 # or a window, like 365d: less noise, and it expires"
     yield "  unit: event                      # what is protected: one event"
     yield ""
-    yield from aggregates(found["numbers"])
+    yield from aggregates(found["numbers"]) if target is None else model(found, target)
     yield ""
     yield "# secret: {file: secret.key}       # openssl rand -hex 32 > secret.key: repeatable runs"
     yield "sink: {parquet: out/}"
@@ -154,14 +159,6 @@ def written(text: TextForm | None) -> str:
     if text is not None and text.quoted_newlines:
         said.append("quoted_newlines: true")
     return "".join(f", {one}" for one in said)
-
-
-def word(text: str) -> str:
-    """A text as YAML, quoted where it has to be."""
-    plain = _BARE.match(text) or re.fullmatch(r"[A-Za-z0-9_./-]+", text)
-    if plain and yaml.scalar(text) == text and not text.startswith("-"):
-        return text
-    return json.dumps(text, ensure_ascii=False)
 
 
 def release_name(path: str) -> str:

@@ -12,7 +12,8 @@ import pytest
 from dpcore.config import yaml
 from dpcore.errors import ConfigError
 from pipelines.config.job import load
-from pipelines.init.init import config_text, output_name, release_name, word
+from pipelines.init.init import config_text, output_name, release_name
+from pipelines.init.words import word
 from tests.pipelines.conftest import Weir
 
 CSV = """\
@@ -207,3 +208,53 @@ def test_names() -> None:
     assert release_name("___.csv") == "events"
     assert output_name("dollar value %") == "dollar_value"
     assert output_name("2nd") == "v_2nd"
+
+
+RIDES = """\
+at,ride_id,station,temp,windspeed,count,note
+2024-01-05T00:00:00Z,a,1,777.25,3,4312,x
+2024-01-05T01:00:00Z,b,2,888.5,4,4315,y
+"""
+
+
+def test_a_model_from_a_header(weir: Weir, tmp_path: Path) -> None:
+    path = tmp_path / "rides.csv"
+    path.write_text(RIDES)
+    config = tmp_path / "c.yaml"
+    assert weir("init", path, "--model", "count", "-o", config).exit_code == 0
+    text = config.read_text()
+    assert not any(value in text for value in ("777", "888", "2024-01-05T00", "431"))
+    found = yaml.parse_mapping(text)
+    assert "aggregates" not in found and found["expect"] == {"events": "<EVENTS>"}
+    assert found["model"]["target"] == "count"
+    assert found["model"]["features"] == ["temp", "windspeed"]
+    assert list(found["model"]["ranges"]) == ["temp", "windspeed", "count"]
+    filled = text.replace("<START>", "2024-01-01T00:00:00Z").replace(
+        "<END>", "2024-02-01T00:00:00Z"
+    )
+    config.write_text(filled.replace("<LOW>", "0").replace("<HIGH>", "100"))
+    assert "expect.events = '<EVENTS>': is a placeholder" in weir("plan", config).stderr
+    config.write_text(config.read_text().replace("<EVENTS>", "24"))
+    assert weir("plan", config).exit_code == 0
+
+
+def test_targets_that_are_none(weir: Weir, tmp_path: Path) -> None:
+    path = tmp_path / "rides.csv"
+    path.write_text(RIDES)
+    assert "is not a column of" in refused(weir, path, "--model", "counts")
+    assert "is of type text" in refused(weir, path, "--model", "note")
+    path.write_text("at,count\n2024-01-05T00:00:00Z,12\n")
+    assert "nothing predicts it" in refused(weir, path, "--model", "count")
+    path = tmp_path / "rides.ndjson"
+    path.write_text('{"at": "2024-01-05T00:00:00Z", "XYZZY": 1, "count": 7, "temp": 3}\n')
+    assert "--columns a,b,c" in refused(weir, path, "--model", "count")
+    found = written(weir, path, "--model", "count", "--columns", "at,temp,count")
+    assert found["model"]["features"] == ["temp"]
+
+
+def test_many_columns_are_not_all_features(weir: Weir, tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    names = [f"x{i}" for i in range(40)]
+    path.write_text(",".join(["at", *names]) + "\n2024-01-05T00:00:00Z" + ",1" * 40 + "\n")
+    found = written(weir, path, "--model", "x3")
+    assert found["model"]["features"] == [name for name in names if name != "x3"][:32]

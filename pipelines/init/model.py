@@ -1,0 +1,59 @@
+"""The model section that ``weir init --model`` writes: names from the header, and no bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dpcore.errors import ConfigError
+from pipelines.init.words import word
+
+MOST_FEATURES = 32
+"""Columns that are proposed as features; more are named in a comment."""
+
+
+def check_target(found: Mapping[str, Any], target: str, path: str) -> None:
+    """Raises ConfigError: the column to predict cannot be predicted, or nothing predicts it.
+
+    Args:
+      found: what ``pipelines.init.header.sniff`` says of the file. target: the column.
+    """
+    types = {column["name"]: column["type"] for column in found["columns"]}
+    if not types:
+        raise ConfigError(
+            "--model",
+            target,
+            f"needs the names of columns, and keys of {path} may be data: say which ones to use, "
+            "the target among them: --columns a,b,c.",
+        )
+    if target not in types:
+        raise ConfigError("--model", target, f"is not a column of {path}.")
+    if types[target] not in ("integer", "number"):
+        raise ConfigError("--model", target, f"is of type {types[target]}: a target is a number.")
+    if not features_of(found, target):
+        raise ConfigError("--model", target, f"is the only number of {path}: nothing predicts it.")
+
+
+def features_of(found: Mapping[str, Any], target: str) -> list[str]:
+    """The other numbers."""
+    return [name for name in found["numbers"] if name != target]
+
+
+def model(found: Mapping[str, Any], target: str) -> Iterator[str]:
+    """The section, and what is expected; bounds and sizes are placeholders."""
+    features = features_of(found, target)
+    used, more = features[:MOST_FEATURES], features[MOST_FEATURES:]
+    yield "expect: {events: <EVENTS>}         # that a key has in a period, about; public, a guess"
+    yield ""
+    yield "model:"
+    yield "  algorithm: online.follow_the_leader   # `weir plan` says where another is better"
+    yield "  features:                        # leave out what is not known when you predict"
+    for name in used:
+        yield f"    - {word(name)}"
+    if more:
+        yield f"    # and {len(more)} columns of numbers more"
+    yield f"  target: {word(target)}"
+    yield "  ranges:                          # what can happen; beyond: moved to the nearer bound"
+    for name in (*used, target):
+        yield f"    {word(name)}: [<LOW>, <HIGH>]"
+    yield "  # loss: squared                  # or absolute, {quantile: 0.9}, {huber: 0.1}, ..."
