@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from dpcore.config.section import Section, as_tuple, refusal
+from dpcore.config.section import Says, Section, as_tuple, refusal
 from dpcore.leaves.keys import key_text
 
 
@@ -34,6 +34,13 @@ def _as_keys(value: Any) -> Any:
 
 
 Column = Annotated[str, AfterValidator(column_name)]
+
+KeyColumns = Annotated[
+    tuple[Column, ...],
+    Field(min_length=2),
+    BeforeValidator(as_tuple),
+    Says("must name two columns or more; for a single one write column: store."),
+]
 
 
 class TimeColumn(Section):
@@ -89,7 +96,7 @@ class Key(Section):
     column: Column | None = Field(
         default=None, description="Column to group by.", examples=["store"]
     )
-    columns: Annotated[tuple[Column, ...], BeforeValidator(as_tuple)] | None = Field(
+    columns: KeyColumns | None = Field(
         default=None,
         description="Several columns to group by; the key is a JSON array of their values.",
         examples=[["city", "product"]],
@@ -135,12 +142,6 @@ class Key(Section):
             if self.column is not None:
                 raise refusal(
                     "columns", [*self.columns], "cannot stand beside column; keep one of them."
-                )
-            if len(self.columns) < 2:
-                raise refusal(
-                    "columns",
-                    [*self.columns],
-                    "must name two columns or more; for a single one write column: store.",
                 )
             for name in self.columns:
                 if self.columns.count(name) > 1:

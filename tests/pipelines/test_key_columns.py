@@ -6,19 +6,23 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpcore.config import yaml
 from dpcore.errors import ConfigError
 from dpcore.leaves.keys import key_text, shown_key
 from dpcore.plan_config import PlanConfig
 from dpcore.simulate import Events, simulate
 from pipelines.config.job import load, loads
+from pipelines.config.schema import json_schema
 from pipelines.feed.synthetic import Shares, batches
 from pipelines.graph.checks import plan_of
 from pipelines.report.data import gather
 from pipelines.report.html import page
+from pipelines.report.score import score
 from pipelines.results.run import Run
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.result_rows import result_rows
@@ -136,6 +140,49 @@ def test_a_run_releases_what_is_simulated_and_shows_it(
     assert weir("status", tmp_path / "out").exit_code == 0
     assert weir("diff", small, small).exit_code == 0
     assert "city, product" in weir("plan", small).stdout
+
+
+def test_the_schema_knows_both_forms() -> None:
+    validator = jsonschema.Draft202012Validator(json_schema())
+
+    def passes(key: str) -> bool:
+        text = SMALL.replace(ONE, f"key: {key}")
+        return not list(validator.iter_errors(yaml.parse_mapping(text, {})))
+
+    assert passes("{column: a, declared: [x]}")
+    assert passes("{columns: [a, b], declared: [[x, y]]}")
+    assert passes("{columns: [a, b], observed_keys_are_public: true}")
+    for wrong in (
+        "{declared: [x]}",
+        "{column: a, columns: [b, c], declared: [[x, y]]}",
+        "{columns: [a], declared: [[x]]}",
+        "{columns: [a, b], declared: [[x, 7]]}",
+        "{columns: a, declared: [[x, y]]}",
+    ):
+        assert not passes(wrong), wrong
+
+
+def test_models_are_scored_by_keys_of_several_columns(weir: Weir, small: Path) -> None:
+    rng = np.random.default_rng(8)
+    lines = ["at,city,product,u,y"]
+    for i in range(120):
+        city, product = PAIRS[i % 2]
+        u = rng.uniform(-1, 1)
+        slope = 3 if city == "paris" else -3
+        lines.append(f"2024-01-01T{i % 24:02d}:00:00Z,{city},{product},{u:.3f},{slope * u:.3f}")
+    (small.parent / "events.csv").write_text("\n".join(lines) + "\n")
+    head, _, rest = TWO.replace("{time: at, id: id}", "{time: at}").partition("aggregates:")
+    model = (
+        "model: {algorithm: online.follow_the_leader, features: [u], target: y, "
+        "ranges: {u: [-1, 1], y: [-3, 3]}}\n"
+    )
+    small.write_text(head + model + rest[rest.index("mechanism:") :])
+    assert weir("run", small).exit_code == 0
+    out = small.parent / "out"
+    found = score(gather(Run.open(out)), small.parent / "events.csv")
+    assert (found.events, found.left_out) == (120, 0)
+    assert {one.key for one in found.scatters} >= {"paris, shoes", "rome, hats"}
+    assert {one.key: len(one.actual) for one in found.scatters}["paris, shoes"] == 60
 
 
 def test_a_look_at_the_first_records_names_what_is_wrong(weir: Weir, small: Path) -> None:

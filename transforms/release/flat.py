@@ -247,7 +247,8 @@ def _empty(kind: pa.DataType) -> pa.Array:
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(pa.RecordBatch)
 class FlatReleases(beam.PTransform[Any, Any]):
-    """Releases -> record batches of ``RELEASE_SCHEMA``: one row a coordinate, as in files.
+    """Releases -> record batches of ``RELEASE_SCHEMA``: one row a coordinate, as in files (of
+    vectors that are sparse by the plan, one for each that is not 0).
 
     Args:
       plan: of the releases; names the coordinates.
