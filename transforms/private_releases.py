@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -21,6 +22,7 @@ from transforms.leaves.rows import RowLeaves
 from transforms.leaves.sums import Leaf
 from transforms.release.noisy import TICKS
 from transforms.release.solve import Solve
+from transforms.runtime.cluster import has_own_workers
 from transforms.runtime.dead_letters import DEAD
 from transforms.runtime.flink_quirks import require_whole_bundles
 from transforms.runtime.prism_quirks import keep_bundles_whole
@@ -129,6 +131,7 @@ class PrivateReleases(beam.PTransform[Any, Any]):
         """Filter, Assign, Deduplicate, Bound, Leaf, Tick, Solve; Train where models are fitted."""
         plan, dead = self._plan, []
         _check_input(events, self._bounded)
+        secret, noise = self._guarded(events.pipeline)
         keep_bundles_whole(events.pipeline)
         if not self._bounded:
             require_whole_bundles(events.pipeline)
@@ -149,7 +152,7 @@ class PrivateReleases(beam.PTransform[Any, Any]):
         if plan.config.schema_.id is not None:
             of_rows = plan.digest if takes_rows(plan.program) else None
             unique = kept | "Deduplicate" >> Deduplicate(
-                self._secret,
+                secret,
                 plan.clock,
                 plan.layout,
                 None if self._bounded else plan.circumstances.id_horizon,
@@ -157,17 +160,17 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             )
             kept = unique.events
             dead.append(unique.dead)
-        leaves = kept | "Leaf" >> self._leaf()
+        leaves = kept | "Leaf" >> self._leaf(secret)
         beats = events.pipeline | "Clock" >> self._beats
         ticked = (
             (leaves, beats)
             | "Pieces" >> beam.Flatten()
-            | "Tick" >> Tick(plan, self._noise, self._every, self._bounded)
+            | "Tick" >> Tick(plan, noise, self._every, self._bounded)
         )
         dead.append(ticked[DEAD])
         noisy, training = ticked.noisy, plan.program.training
         if training is not None:
-            train = Train(plan, training, self._noise, self._bounded)
+            train = Train(plan, training, noise, self._bounded)
             models = ticked[JOBS] | "Train" >> train
             noisy = (noisy, models) | "Assemble" >> Assemble(plan, training)
         releases = noisy | "Solve" >> Solve(plan)
@@ -175,10 +178,20 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             releases = releases | "FirstLook" >> Gate(look, rows.seen)
         return Releases(releases, tuple(dead) | "Dead" >> beam.Flatten())
 
-    def _leaf(self) -> beam.PTransform[Any, Any]:
+    def _guarded(self, pipeline: Any) -> tuple[SecretRef, NoiseSource]:
+        """The secret and the noise; on a cluster a file that others can read is refused there."""
+        if not has_own_workers(pipeline):
+            return self._secret, self._noise
+        secret, noise = replace(self._secret, guarded=True), self._noise
+        if isinstance(noise, KeyedNoiseSource):
+            later = tuple((tick, replace(ref, guarded=True)) for tick, ref in noise.rotate)
+            noise = replace(noise, secret=secret, rotate=later)
+        return secret, noise
+
+    def _leaf(self, secret: SecretRef) -> beam.PTransform[Any, Any]:
         plan = self._plan
         if takes_rows(plan.program):
-            return RowLeaves(plan.program, plan.keys, plan.clock, self._secret, plan.digest)
+            return RowLeaves(plan.program, plan.keys, plan.clock, secret, plan.digest)
         return Leaf(plan.program, plan.keys, plan.clock)
 
 

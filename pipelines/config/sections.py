@@ -114,7 +114,9 @@ class Secret(SecretPlace):
           ConfigError: see ``ticks``; or a place that is the secret itself.
         """
         entries = zip((0, *self.ticks(clock)), (self, *self.rotate), strict=True)
-        return tuple((tick, SecretRef(**{one.kind: one.value})) for tick, one in entries)
+        return tuple(
+            (tick, SecretRef(**dict[str, Any]({one.kind: one.value}))) for tick, one in entries
+        )
 
     def ticks(self, clock: Clock) -> tuple[int, ...]:
         """First tick of each rotation.

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipelines.results.packed import GROUP, NONE_SPARSE, Sizes, packed
+from transforms.sinks.formula import given_back
 
 _FILE = re.compile(r"ticks-(\d+)-(\d+)(?:[-.].*)?\.(parquet|csv|ndjson)\Z")
 HELD_FOLDER = "_held"
@@ -118,7 +119,11 @@ def _rows(
         options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
         raw = iter(pa.json.read_json(file.path, parse_options=options).to_batches())
     for batch in raw:
-        arrays = [_normal(batch.column(name), name, types[name]) for name in names]
+        columns = {name: batch.column(name) for name in names}
+        if file.format == "csv":
+            texts = (name for name in names if pa.types.is_string(types[name]))
+            columns |= {name: given_back(columns[name]) for name in texts}
+        arrays = [_normal(columns[name], name, types[name]) for name in names]
         yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 

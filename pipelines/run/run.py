@@ -77,6 +77,9 @@ def run(
         said += [] if note is None else [note]
     plan, source, sink, streaming = parts.plan, parts.source, parts.sink, parts.streaming
     sink.check(plan, parts.secrets)
+    if runner == "dataflow" or (runner == "flink" and not (flink or FlinkTarget()).embedded):
+        for _, reference in parts.secrets:
+            reference.refuse_readers()
     from pipelines.runners.pipeline import pipeline_for
     from transforms.runtime import counters as process_counts
 

@@ -3,12 +3,22 @@ from __future__ import annotations
 import base64
 import logging
 import pickle
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import apache_beam as beam
+import pyarrow as pa
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from dpcore.errors import ConfigError
+from tests.transforms.doubles import FakeConfig, FakePlan, FakeSchema
+from transforms.private_releases import PrivateReleases
+from transforms.runtime.cluster import has_own_workers
 from transforms.runtime.secret import SecretRef, mounted_path
+from transforms.tick.noise_source import KeyedNoiseSource
 
 SECRET = bytes(range(100, 132))
 
@@ -57,6 +67,65 @@ def test_a_file_that_others_can_read_is_warned_about(
         for _ in range(3):
             SecretRef(file=str(file)).resolve()
     assert caplog.text.count("chmod 600") == 1 and SECRET.hex() not in caplog.text
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
+def test_a_file_that_others_can_read_is_refused_on_a_cluster(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "secret.key"
+    file.write_bytes(SECRET.hex().encode())
+    file.chmod(mode)
+    guarded = SecretRef(file=str(file), guarded=True)
+    for refuse in (
+        guarded.resolve,
+        guarded.refuse_readers,
+        SecretRef(file=str(file)).refuse_readers,
+    ):
+        with pytest.raises(ConfigError, match="can be read by others.*chmod 600") as caught:
+            refuse()
+        assert SECRET.hex() not in str(caught.value)
+    file.chmod(0o600)
+    assert guarded.resolve() == SECRET and guarded.kind == "file"
+    file.unlink()
+    guarded.refuse_readers()  # it may be on the workers alone
+
+
+@pytest.mark.parametrize(
+    "flags, guarded",
+    [
+        (["--runner=FlinkRunner", "--environment_type=EXTERNAL", "--environment_config=x:1"], True),
+        (["--runner=FlinkRunner"], True),
+        (["--runner=FlinkRunner", "--environment_type=LOOPBACK"], False),
+        (["--runner=PrismRunner", "--environment_type=LOOPBACK"], False),
+        ([], False),
+    ],
+)
+def test_a_pipeline_for_a_cluster_guards_every_secret_of_its_steps(
+    flags: list[str], guarded: bool
+) -> None:
+    plan: Any = replace(FakePlan(), config=FakeConfig(FakeSchema("id")))
+    one, two = SecretRef(file="one.key"), SecretRef(file="two.key")
+    pipeline = beam.Pipeline(options=PipelineOptions(flags))
+    events = pipeline | beam.Create([]).with_output_types(pa.RecordBatch)
+    assert events | PrivateReleases(plan, one, rotate=[(5, two)])
+    found: list[SecretRef] = []
+
+    class Visitor(beam.pipeline.PipelineVisitor):
+        def visit_transform(self, node: Any) -> None:
+            for value in vars(getattr(node.transform, "fn", None) or object).values():
+                if isinstance(value, SecretRef):
+                    found.append(value)
+                elif isinstance(value, KeyedNoiseSource):
+                    found.extend([value.secret, *(ref for _, ref in value.rotate)])
+
+    pipeline.visit(Visitor())
+    assert {ref.file for ref in found} == {"one.key", "two.key"}
+    assert {ref.guarded for ref in found} == {guarded}
+
+
+def test_dataflow_is_a_cluster() -> None:
+    for name, expected in (("DataflowRunner", True), ("FnApiRunner", False)):
+        options = PipelineOptions([f"--runner={name}"])
+        assert has_own_workers(SimpleNamespace(options=options)) is expected
 
 
 @pytest.mark.parametrize("text", [SECRET.hex(), SECRET.hex().upper(), base64.b64encode(b"?" * 32)])

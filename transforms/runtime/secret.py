@@ -40,6 +40,7 @@ class SecretRef:
       kubernetes: a mounted secret: path of the file, or ``name/key`` or ``namespace/name/key`` for
         ``/var/run/secrets/weir/name/key`` (the variable WEIR_SECRETS names another folder).
       held: handle of a secret that this process drew itself (see ``fresh``).
+      guarded: whether a file that others can read is refused, and not only warned of.
 
     Raises:
       TypeError: a place that is no text. ConfigError: no place or several, or the secret itself.
@@ -58,9 +59,10 @@ class SecretRef:
     gcp: str | None = None
     kubernetes: str | None = None
     held: str | None = None
+    guarded: bool = False
 
     def __post_init__(self) -> None:
-        given = {name: value for name, value in vars(self).items() if value is not None}
+        given = self._given
         if len(given) != 1:
             raise ConfigError("secret", "...", "needs exactly one of file, env, gcp, kubernetes.")
         ((name, place),) = given.items()
@@ -80,9 +82,30 @@ class SecretRef:
         return cls(held=handle)
 
     @property
+    def _given(self) -> dict[str, str]:
+        fields = {name: value for name, value in vars(self).items() if name != "guarded"}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @property
     def kind(self) -> str:
         """Which of the fields is set."""
-        return next(name for name, place in vars(self).items() if place is not None)
+        return next(iter(self._given))
+
+    def refuse_readers(self) -> None:
+        """Refuses a file that is here and that others can read.
+
+        Raises:
+          ConfigError: says how to mend that.
+        """
+        if self.file is None or not os.path.exists(self.file):
+            return
+        if _is_open(os.stat(self.file).st_mode):
+            raise ConfigError(
+                "secret.file",
+                self.file,
+                "can be read by others: whoever reads it can take the noise off every release, and "
+                "a cluster has other users. Run chmod 600 on it, as the user of the workers.",
+            )
 
     @property
     def is_fresh(self) -> bool:
@@ -105,6 +128,8 @@ class SecretRef:
                 )
             return _fresh[self.held]
         if self.file is not None:
+            if self.guarded:
+                self.refuse_readers()
             return _parse("secret.file", self.file, _read_file(self.file))
         if self.kubernetes is not None:
             return _parse("secret.kubernetes", self.kubernetes, _read_mounted(self.kubernetes))
@@ -163,9 +188,14 @@ def _read_file(name: str) -> bytes:
         mode = path.stat().st_mode
     except OSError as error:
         raise ConfigError("secret.file", name, f"cannot be read: {error.strerror}.") from None
-    if os.name == "posix" and mode & (stat.S_IRGRP | stat.S_IROTH):
+    if _is_open(mode):
         _warn_of_readers(name)
     return content
+
+
+def _is_open(mode: int) -> bool:
+    """Whether others than the owner can read a file."""
+    return os.name == "posix" and bool(mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
 @lru_cache

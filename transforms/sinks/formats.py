@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from transforms.release.flat import Flat
 from transforms.release.table import RELEASE_SCHEMA
+from transforms.sinks.formula import given_back, guarded
 from transforms.sinks.sorted_table import file_table
 
 NOT_CODED = ("value", "low", "high")
@@ -45,9 +46,11 @@ def parquet(table: pa.Table) -> bytes:
 def csv(table: pa.Table) -> bytes:
     """CSV with a header; lists are JSON text, null is empty, times are ISO 8601.
 
-    A number of a flat row that is not finite is nan, inf or -inf."""
+    A number of a flat row that is not finite is nan, inf or -inf. Text that a spreadsheet would
+    take for a formula is guarded (see ``formula``)."""
     columns = {
-        name: texts(column) for name, column in zip(table.schema.names, table.columns, strict=True)
+        name: guarded(texts(column)) if is_text(column.type) else texts(column)
+        for name, column in zip(table.schema.names, table.columns, strict=True)
     }
     out = io.BytesIO()
     options = pa.csv.WriteOptions(include_header=True, quoting_style="needed")
@@ -116,6 +119,11 @@ def iso(time: Any) -> str:
     return str(time.replace(tzinfo=None).isoformat()) + "Z"
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column is of texts, coded or not."""
+    return bool(pa.types.is_string(kind.value_type if pa.types.is_dictionary(kind) else kind))
+
+
 def over_dictionary(
     column: pa.ChunkedArray, text: Callable[[Sequence[Any]], list[str]]
 ) -> pa.ChunkedArray:
@@ -166,6 +174,8 @@ def row_texts(content: bytes, form: str, sparse: frozenset[str] = frozenset()) -
             if form == "parquet"
             else pa.csv.read_csv(source, convert_options=convert)
         )
+        if form == "csv":
+            table = pa.table([given_back(column) for column in table.columns], table.schema.names)
         rows = table.to_pylist()
     named = ("release", "key", "tick", "name", "over", "index")
     return {
