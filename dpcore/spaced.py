@@ -14,7 +14,6 @@ from dpcore.algorithm import Algorithm
 from dpcore.arrays import Floats, Ints, State
 from dpcore.continual.base import ContinualSum
 from dpcore.errors import ConfigError, at_least_one
-from dpcore.leaves.clock import Clock
 from dpcore.noise.noise import Noise
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
@@ -164,11 +163,6 @@ class Spaced:
             for one in found
         )
 
-    def stddev(self, ticks: Ints) -> Floats:
-        """(m,), of a coordinate of a regression's moments at ticks (m,)."""
-        own: Any = self.program
-        return np.asarray(own.stddev(self._steps(ticks)))
-
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Of the program, in its own steps."""
         return self.program.loss(None if ticks is None else -(-ticks // self.every))
@@ -188,6 +182,16 @@ class Spaced:
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release."""
         return {"release_every": self.every, "of": self.program.canonical()}
+
+
+@dataclass(frozen=True)
+class SpacedMoments(Spaced):
+    """One whose program knows the noise of its moments."""
+
+    def stddev(self, ticks: Ints) -> Floats:
+        """(m,), of a coordinate at ticks (m,)."""
+        own: Any = self.program
+        return np.asarray(own.stddev(self._steps(ticks)))
 
 
 def compiled(
@@ -221,7 +225,8 @@ def compiled(
             "is for sums since the start; leave `over` at all, or take a longer clock.period.",
         )
     spaceable: Any = program
-    return Spaced(spaceable, every), alternatives
+    made = SpacedMoments if hasattr(program, "stddev") else Spaced
+    return made(spaceable, every), alternatives
 
 
 def coarse(terms: Terms, every: int) -> Terms:
@@ -230,7 +235,7 @@ def coarse(terms: Terms, every: int) -> Terms:
     end = None if clock.ticks is None else clock.start + clock.ticks * clock.period
     return replace(
         terms,
-        clock=Clock(clock.start, clock.period * every, end, clock.delay),
+        clock=replace(clock, period=clock.period * every, end=end),
         window=None if terms.window is None else -(-terms.window // every),
         events=None if terms.events is None else terms.events * every,
     )

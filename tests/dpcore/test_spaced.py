@@ -11,6 +11,7 @@ import pytest
 
 from dpcore.arrays import arrays_of
 from dpcore.errors import ConfigError
+from dpcore.models.regression.section import Banded
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
 from dpcore.simulate import Events, simulate
@@ -130,6 +131,22 @@ def test_strides_keys_and_stored_state_do_not_matter(name: str) -> None:
     for a, b in zip(program.solve(noisy, np.arange(TICKS)), late, strict=True):
         assert a.value[20:31].tobytes() == b.value.tobytes()
     json.dumps(program.canonical(), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_it_says_of_its_noise_what_the_program_says(name: str) -> None:
+    made = plan(name, 12)
+    own: Any = made.program
+    assert isinstance(own, Banded) == isinstance(own.program, Banded)
+    if isinstance(own, Banded):
+        inner = own.program.stddev(np.array([0, 0, 1]))
+        np.testing.assert_array_equal(own.stddev(np.array([0, 11, 30])), inner)
+    algorithm, ticks = made.config.algorithm, np.arange(TICKS)
+    for info in own.describe(ticks):
+        error = algorithm.expected_error(info, own, ticks).stddev
+        assert not error < 0 and error != 0
+    said = [*algorithm.warnings(own), *algorithm.doubts(own, made.config.terms())]
+    assert all(isinstance(one, str) for one in [*said, *algorithm.notes(own)])
 
 
 def test_a_key_that_appears_late_has_its_first_release_at_the_end_of_its_span() -> None:
