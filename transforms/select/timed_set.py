@@ -1,0 +1,208 @@
+"""A set of hashes that knows when: 128-bit hashes, the newest tick of each, and notes beside it.
+
+Plain numpy, no Beam and no Arrow. Deduplicate keeps hashes of ids in it; it is made for the caps of
+users too, whose notes say what a user has spent of them.
+
+**What it guarantees.**
+1. *A function of what was added, in any order and any pieces.* Of entries of one hash the one of
+   the newest tick stays; of those of one tick the larger of each note. That is a semilattice:
+   repeats vanish, and neither order nor cuts matter.
+2. *An entry knows nothing of its neighbours.* What ``find`` says of a hash follows from the entries
+   of that hash, and from the tick that ``since`` was given last; never from which other
+   hashes are there, how many they are, or when they came.
+3. *Exact.* All 128 bits are compared: no filter and no sketch, so that no two people become one.
+4. *Immutable.* ``add`` and ``since`` give another set and leave this one as it was, so that a
+   bundle that is given up leaves nothing behind.
+
+**What it costs.** Entries lie in sorted runs, each more than ``GROWTH`` times as long as the next.
+``add`` merges the short ones at the end: an entry is copied O(GROWTH log n) times in all,
+whatever is in the set beside it. ``find`` looks each hash up in every run, of which there are
+O(log n). ``since`` reads everything once, so it is called once for a slice of time, not a bundle.
+16 bytes an entry, and those of its tick and its notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
+Ticks = NDArray[Any]
+Notes = NDArray[np.uint32]
+
+GROWTH = 4
+"""Runs of a set are each more than so many times as long as the next."""
+
+
+class Entries(NamedTuple):
+    """Hashes with what is known of each.
+
+    Attributes:
+      high, low: (n,) uint64 words of the hash.
+      ticks: (n,) integers of any width, tick that the entry is of.
+      notes: (n, c) uint32, c the same in all of a set; c = 0 where nothing is noted.
+    """
+
+    high: Words
+    low: Words
+    ticks: Ticks
+    notes: Notes
+
+    def take(self, rows: Any) -> Entries:
+        """Some rows: (m,) indices, or (n,) bool."""
+        return Entries(self.high[rows], self.low[rows], self.ticks[rows], self.notes[rows])
+
+
+class Found(NamedTuple):
+    """What a set knows of some hashes.
+
+    Attributes:
+      there: (n,) bool. ticks: (n,) int64, the newest tick. notes: (n, c) uint32. Both are 0 where
+        nothing is there.
+    """
+
+    there: NDArray[np.bool_]
+    ticks: NDArray[np.int64]
+    notes: Notes
+
+
+def entries(high: Words, low: Words, ticks: Ticks, notes: Notes | None = None) -> Entries:
+    """Entries of arrays; without notes, where none are given."""
+    return Entries(
+        high, low, ticks, np.zeros((len(high), 0), np.uint32) if notes is None else notes
+    )
+
+
+def together(parts: Sequence[Entries]) -> Entries:
+    """Entries of several parts, one after the other."""
+    return Entries(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class TimedSet:
+    """See above. Make one by ``TimedSet.of(parts)``, and others from it by ``add`` and ``since``.
+
+    Attributes:
+      runs: entries sorted by (high, low), each hash once in a run, longest run first.
+    """
+
+    runs: tuple[Entries, ...] = ()
+
+    @classmethod
+    def of(cls, parts: Sequence[Entries]) -> TimedSet:
+        """The set of all entries of some parts, in any order."""
+        parts = [part for part in parts if len(part.high)]
+        if not parts:
+            return cls()
+        whole = (
+            parts[0] if len(parts) == 1 else Entries(*map(np.concatenate, zip(*parts, strict=True)))
+        )
+        return cls((tidy(whole.take(np.argsort(whole.high, kind="stable"))),))
+
+    def __len__(self) -> int:
+        """Entries that are kept: at least the number of hashes, as an older one may wait to be
+        merged with a newer one of its hash."""
+        return sum(len(run.high) for run in self.runs)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return sum(array.nbytes for run in self.runs for array in run)
+
+    def find(self, high: Words, low: Words) -> Found:
+        """What is known of hashes, (n,) words each, in any order; by ``high`` is quickest."""
+        n, width = len(high), self.runs[0].notes.shape[1] if self.runs else 0
+        there, ticks = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64)
+        notes = np.zeros((n, width), dtype=np.uint32)
+        for run in self.runs:
+            at = places(run, high, low)
+            rows = np.flatnonzero(at >= 0)
+            if not len(rows):
+                continue
+            at = at[rows]
+            newer = ~there[rows] | (run.ticks[at] > ticks[rows])
+            if width:
+                level = there[rows] & (run.ticks[at] == ticks[rows])
+                both = np.maximum(notes[rows[level]], run.notes[at[level]])
+                notes[rows[level]] = both
+                notes[rows[newer]] = run.notes[at[newer]]
+            ticks[rows[newer]] = run.ticks[at[newer]]
+            there[rows] = True
+        return Found(there, ticks, notes)
+
+    def add(self, new: Entries) -> TimedSet:
+        """The set with more entries, sorted by (high, low), each hash once."""
+        if not len(new.high):
+            return self
+        runs = list(self.runs)
+        while runs and len(runs[-1].high) <= GROWTH * len(new.high):
+            new = merge(runs.pop(), new)
+        return TimedSet((*runs, new))
+
+    def since(self, tick: int) -> TimedSet:
+        """The set without the entries of ticks before ``tick``.
+
+        Call it with ticks that the public clock decides, never by another entry's: one far ahead
+        would make every other one forgotten.
+        """
+        left = (run.take(run.ticks >= tick) for run in self.runs)
+        return TimedSet(tuple(sorted((run for run in left if len(run.high)), key=_shortest)))
+
+
+def _shortest(run: Entries) -> int:
+    return -len(run.high)
+
+
+def places(run: Entries, high: Words, low: Words) -> NDArray[np.int64]:
+    """(n,) rows of a run that hold hashes; -1 where it does not hold them."""
+    at: NDArray[np.int64] = np.searchsorted(run.high, high)
+    np.minimum(at, len(run.high) - 1, out=at)
+    same = run.high[at] == high
+    found = same & (run.low[at] == low)
+    for i in np.flatnonzero(same & ~found).tolist():  # share a first word: next to impossible
+        stop = int(np.searchsorted(run.high, high[i], side="right"))
+        place = int(at[i]) + int(np.searchsorted(run.low[at[i] : stop], low[i]))
+        if place < stop and run.low[place] == low[i]:
+            at[i], found[i] = place, True
+    at[~found] = -1
+    return at
+
+
+def merge(a: Entries, b: Entries) -> Entries:
+    """Two runs as one."""
+    at = np.searchsorted(a.high, b.high, side="right") + np.arange(len(b.high))
+    of_a = np.ones(len(a.high) + len(b.high), dtype=bool)
+    of_a[at] = False
+    joined = []
+    for x, y in zip(a, b, strict=True):
+        out = np.empty((len(of_a), *x.shape[1:]), dtype=np.result_type(x, y))
+        out[of_a], out[at] = x, y
+        joined.append(out)
+    return tidy(Entries(*joined))
+
+
+def tidy(run: Entries) -> Entries:
+    """Entries sorted by ``high``, made a run: sorted by ``low`` too, and each hash once."""
+    ties = np.flatnonzero(run.high[1:] == run.high[:-1])
+    if not len(ties):
+        return run
+    rows = np.union1d(ties, ties + 1)
+    some = run.take(rows)
+    some = some.take(np.lexsort((some.ticks, some.low, some.high)))
+    again = (some.high[1:] == some.high[:-1]) & (some.low[1:] == some.low[:-1])
+    last = np.append(~again, True)
+    if some.notes.shape[1] and len(rows):
+        first = np.insert(~again, 0, True)
+        newest = some.ticks == some.ticks[last][np.cumsum(first) - 1]
+        noted = np.where(newest[:, None], some.notes, np.uint32(0))
+        some.notes[last] = np.maximum.reduceat(noted, np.flatnonzero(first), axis=0)
+    kept = np.ones(len(run.high), dtype=bool)
+    kept[rows[~last]] = False
+    whole = Entries(run.high.copy(), run.low.copy(), run.ticks.copy(), run.notes.copy())
+    for array, part in zip(whole, some, strict=True):
+        array[rows] = part
+    return whole.take(kept)
