@@ -157,6 +157,7 @@ class PrivateReleases(beam.PTransform[Any, Any]):
                 plan.layout,
                 None if self._bounded else plan.circumstances.id_horizon,
                 of_rows,
+                plan.circumstances.id_shards,
             )
             kept = unique.events
             dead.append(unique.dead)

@@ -6,19 +6,24 @@ from dataclasses import dataclass
 
 from dpcore.errors import ConfigError
 
+SHARDS = 8
+"""Shards of ids where a job does not say."""
+
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Facts about how a plan is run. No release, no digest and no stored state depends on them.
+    """Facts about how a plan is run. No release and no digest depends on them.
 
     Attributes:
       id_horizon: ticks of the clock after which the id of an event is forgotten, so that a copy of
         a later tick counts as an event of its own; None: ids are remembered for the whole run.
+      id_shards: over how many pieces of state ids are spread; stored state hangs on it.
       limits: sentences that say what else the promise leaves open, in the order of the statement.
     """
 
     id_horizon: int | None = None
     limits: tuple[str, ...] = ()
+    id_shards: int = SHARDS
 
     def __post_init__(self) -> None:
         if self.id_horizon is not None and self.id_horizon < 1:

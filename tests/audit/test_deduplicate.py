@@ -8,15 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.transforms.shards import Shards, batch_of
 from transforms.leaves.columns import HIGH, LOW
-from transforms.select.seen_ids import NOTHING, forget, remember
+from transforms.select.seen_ids import remember
+from transforms.select.timed_set import TimedSet
 
-IDS = np.arange(1, 21, dtype=np.uint64)
-
-
-def batch(ids: np.ndarray, ticks: np.ndarray) -> pa.RecordBatch:
-    columns = {HIGH: ids, LOW: np.zeros_like(ids), "@tick": ticks, "@position": np.arange(len(ids))}
-    return pa.RecordBatch.from_arrays([pa.array(c) for c in columns.values()], list(columns))
+IDS = range(1, 21)
 
 
 def counted(horizon: int | None, newcomer: bool, clock: int = 5) -> int:
@@ -24,14 +21,11 @@ def counted(horizon: int | None, newcomer: bool, clock: int = 5) -> int:
 
     ``clock``: tick that the public clock has reached; no event's time moves it.
     """
-    first = batch(IDS, np.ones(len(IDS), dtype=np.int64))
-    between = batch(np.array([99], dtype=np.uint64), np.array([90], dtype=np.int64))
-    known, total = NOTHING, 0
-    for events in (first, *([between] if newcomer else []), first):
-        fresh, known = remember(events, known, horizon)
-        total += int(fresh.sum())
-        if horizon is not None:
-            known = forget(known, clock - horizon)
+    first = [(name, 1) for name in IDS]
+    world, total = Shards(1, horizon), 0
+    for events in (first, *([[(99, 90)]] if newcomer else []), first):
+        total += len(world.bundle(events))
+        world.advance(clock)
     return total
 
 
@@ -42,6 +36,7 @@ def test_one_event_counts_once_whatever_the_horizon() -> None:
 
 def test_behind_the_public_clock_a_copy_counts_again() -> None:
     """Which is why what comes behind a released tick is overdue and never counted."""
+    assert counted(7, False, clock=8) == len(IDS)
     assert counted(7, False, clock=9) == 2 * len(IDS)
 
 
@@ -51,27 +46,23 @@ HORIZON = 8
 def worlds(newcomer: bool, second: int) -> list[int]:
     """Ticks at which an id counts that is delivered at tick 4 and at tick ``second``.
 
-    The shard forgets what the clock is a horizon ahead of when its timer fires, and the timer is
-    set by the oldest event in it: by a newcomer's at tick 3, if there is one.
+    A shard forgets when its timers fire; a newcomer at tick 3, if there is one, sets one of its own
+    before that of the id.
     """
-    ids = [np.array([7], dtype=np.uint64)] * 2
-    events = [(4, batch(ids[0], np.array([4]))), (second, batch(ids[1], np.array([second])))]
+    events = [(4, 7), (second, 7)]
     if newcomer:
-        events.insert(0, (3, batch(np.array([9], dtype=np.uint64), np.array([3]))))
-    known, counts = NOTHING, []
-    for clock, one in events:
-        while len(known.ticks) and int(known.ticks.min()) + HORIZON + HORIZON // 4 <= clock:
-            due = int(known.ticks.min()) + HORIZON + HORIZON // 4
-            known = forget(known, due - HORIZON)
-        fresh, known = remember(one, known, HORIZON)
-        if fresh.any() and one.column(HIGH)[0].as_py() == 7:
+        events.insert(0, (3, 9))
+    world, counts = Shards(1, HORIZON), []
+    for clock, name in events:
+        world.advance(clock)
+        if world.bundle([(name, clock)]) and name == 7:
             counts.append(clock)
     return counts
 
 
 @pytest.mark.parametrize("second", range(4, 20))
 def test_a_copy_counts_again_whatever_else_the_shard_holds(second: int) -> None:
-    """When ids are dropped depends on the oldest event beside them; what counts must not."""
+    """Neither when ids are dropped nor what counts depends on the events beside them."""
     assert worlds(True, second) == worlds(False, second)
     assert worlds(False, second) == ([4] if second <= 4 + HORIZON else [4, second])
 
@@ -80,11 +71,12 @@ def test_a_horizon_counts_copies_that_are_further_apart_in_any_batches() -> None
     """Brute force: of one id's records, those that count are more than a horizon apart."""
     for ticks in itertools.permutations((0, 3, 8, 9, 17, 18)):
         for cut in range(len(ticks)):
-            known, counts = NOTHING, []
+            known, counts = TimedSet(), []
             for part in (ticks[:cut], ticks[cut:]):
                 if part:
-                    one = batch(np.full(len(part), 7, dtype=np.uint64), np.array(part))
-                    fresh, known = remember(one, known, HORIZON)
+                    one = batch_of([(7, tick) for tick in part])
+                    fresh, new = remember(one, known, HORIZON)
+                    known = known.add(new)
                     counts += one.column("@tick").to_numpy()[fresh].tolist()
             assert counts == sorted(counts)
             assert all(b - a > HORIZON for a, b in itertools.pairwise(counts))
@@ -96,7 +88,7 @@ VALUES = [-1.0, 0.0, 5.0, float("nan")]
 
 def cell_of(copies: list[tuple[tuple[int, str], float]], cuts: tuple[int, ...]) -> tuple[int, str]:
     """The cell in which copies of one id count that come in this order, cut into batches."""
-    known, found = NOTHING, []
+    known, found = TimedSet(), []
     for start, stop in itertools.pairwise((0, *cuts, len(copies))):
         part = copies[start:stop]
         columns = {
@@ -108,7 +100,8 @@ def cell_of(copies: list[tuple[tuple[int, str], float]], cuts: tuple[int, ...]) 
             "@position": pa.array(np.arange(start, stop)),
         }
         one = pa.RecordBatch.from_pydict(columns)
-        fresh, known = remember(one, known, None)
+        fresh, new = remember(one, known, None)
+        known = known.add(new)
         found += [cell for (cell, _), kept in zip(part, fresh, strict=True) if kept]
     assert len(found) == 1
     return found[0]

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from dpcore.accounting.circumstances import NONE, Circumstances
 from dpcore.accounting.guarantee import Guarantee, PrivacyLoss
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
@@ -114,6 +115,7 @@ class FakePlan:
     where: str | None = None
     band: float = 2.0
     config: FakeConfig = FakeConfig()
+    circumstances: Circumstances = NONE
     guarantee: Guarantee = field(
         default_factory=lambda: Guarantee(1.0, 1e-6, "event", "add_remove", 64, (), "")
     )

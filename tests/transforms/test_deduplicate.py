@@ -18,12 +18,12 @@ from dpcore.leaves.clock import Clock
 from dpcore.leaves.id_hash import id_hashes
 from tests.transforms.running import KEPT, cut, keep, shuffled
 from transforms.runtime import counters
-from transforms.runtime.coders import pack, unpack
 from transforms.runtime.dead_letters import rows
 from transforms.runtime.secret import SecretRef
 from transforms.select import deduplicate
 from transforms.select.deduplicate import Deduplicate, dedupe_key, prepare
-from transforms.select.seen_ids import NOTHING, Seen, merge, remember, sort_hashes
+from transforms.select.seen_ids import remember, sort_hashes
+from transforms.select.timed_set import TimedSet
 
 LAYOUT = "cd" * 32
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)
@@ -50,11 +50,14 @@ def batch(
     )
 
 
-def run(batches: list[pa.RecordBatch], horizon: int | None = None) -> tuple[list[dict], list]:
+def run(
+    batches: list[pa.RecordBatch], horizon: int | None = None, shards: int = 8, repeats: int = 0
+) -> tuple[list[dict], list]:
     counters.reset()
-    pipeline = beam.Pipeline(runner=FnApiRunner())
+    options = PipelineOptions([f"--direct_runner_bundle_repeat={repeats}"])
+    pipeline = beam.Pipeline(runner=FnApiRunner(), options=options)
     source = pipeline | beam.Create(batches, reshuffle=False).with_output_types(pa.RecordBatch)
-    found = source | Deduplicate(SecretRef.fresh(), CLOCK, LAYOUT, horizon)
+    found = source | Deduplicate(SecretRef.fresh(), CLOCK, LAYOUT, horizon, shards=shards)
     kept, dead = keep(found.events, "kept"), keep(found.dead, "dead")
     pipeline.run().wait_until_finish()
     events = [row for one in KEPT.pop(kept) for row in one.to_pylist()]
@@ -120,10 +123,10 @@ def test_of_copies_in_one_batch_the_smallest_stays_whatever_their_order() -> Non
     for seed in range(5):
         mixed = shuffled(whole, seed)
         hashes = id_hashes(mixed.column("@id"), KEY).hashes
-        fresh, known = remember(prepare(mixed, hashes), NOTHING, None)
+        fresh, new = remember(prepare(mixed, hashes), TimedSet(), None)
         left = mixed.filter(pa.array(fresh)).to_pylist()
         kept = sorted((r["@position"], r["v"]) for r in left)
-        assert kept == [(0, 2.0), (1, 2.0), (1, 3.0)] and len(known.high) == 3
+        assert kept == [(0, 2.0), (1, 2.0), (1, 3.0)] and len(new.high) == 3
 
 
 def test_hashes_that_share_their_first_word_are_told_apart() -> None:
@@ -133,32 +136,23 @@ def test_hashes_that_share_their_first_word_are_told_apart() -> None:
     assert list(zip(high[order].tolist(), low[order].tolist(), strict=True)) == [
         (7, 1), (7, 1), (7, 2), (7, 3), (9, 1),
     ]  # fmt: skip
-    ticks = np.arange(2, dtype=np.int64)
-    is_new, known = merge(
-        Seen(high[[1, 3]], low[[1, 3]], ticks),
-        Seen(high[[1, 2, 0]], low[[1, 2, 0]], ticks[[0, 0, 0]]),
-        horizon=5,
-    )
-    assert is_new.tolist() == [False, True, True]
-    assert known.high.tolist() == [7, 7, 7, 9] and known.low.tolist() == [1, 2, 3, 1]
-    assert known.ticks.tolist() == [0, 0, 0, 1]
 
 
-def test_what_is_known_is_the_set_of_all_ids_however_they_were_cut() -> None:
+@pytest.mark.parametrize("shards", [1, 40])
+def test_what_counts_is_the_same_in_any_shards_bundles_orders_and_repeats(shards: int) -> None:
     rng = np.random.default_rng(3)
-    ids = [f"{i}" for i in rng.integers(0, 3000, 5000)]
-    whole = batch(ids)
-    states = []
-    for pieces in (1, 9):
-        known = NOTHING
-        new = 0
-        for piece in cut(whole, pieces):
-            hashes = id_hashes(piece.column("@id"), KEY).hashes
-            fresh, known = remember(prepare(piece, hashes), known, None)
-            new += int(fresh.sum())
-        assert new == len(set(ids))
-        states.append(pack(b"D", known[:2]))
-    assert states[0] == states[1] and len(unpack(b"D", states[0])[0]) == len(set(ids))
+    whole = batch([f"{i}" for i in rng.integers(0, 700, 1000)], rng.integers(0, 9, 1000).tolist())
+    columns = ("@tick", "v", "@position")
+
+    def counted(**how: int) -> list[tuple]:
+        events, dead = run(cut(shuffled(whole, shards), 4), 3, shards, **how)
+        found = sorted(tuple(row[name] for name in columns) for row in events)
+        assert len(found) + len(dead) == 1000 * (1 + how.get("repeats", 0))
+        return found[:: 1 + how.get("repeats", 0)]
+
+    events, _ = run([whole], 3)
+    expected = sorted(tuple(row[name] for name in columns) for row in events)
+    assert counted() == counted(repeats=1) == expected
 
 
 def test_the_key_of_the_hashes_is_its_own() -> None:

@@ -28,6 +28,7 @@ from transforms.release.noisy import NoisyStride, boundaries
 from transforms.runtime.coders import pack
 from transforms.runtime.dead_letters import rows
 from transforms.select import deduplicate
+from transforms.select.timed_cells import RING
 from transforms.sinks import folder
 from transforms.tick import heartbeats, tick
 from transforms.tick.block import BlockState
@@ -331,10 +332,11 @@ def test_names_that_runners_find_state_by_never_change() -> None:
             + [TrainDoFn.WAITING.name, TrainDoFn.TIMER.name]
         ),
         assemble.STEP_NAME: [AssembleDoFn.HELD.name],
-        deduplicate.STEP_NAME: [
-            deduplicate.DropSeen.SEEN.name,
-            deduplicate.DropSeen.FORGET.name,
-        ],
+        deduplicate.STEP_NAME: sorted(
+            [deduplicate.DropSeen.HEAD.name, deduplicate.DropSeen.SEEN.name]
+            + [getattr(deduplicate.DropSeen, f"SLICE_{place}").name for place in range(RING)]
+            + [deduplicate.DropSeen.FORGET.name]
+        ),
         folder.STEP_NAME: sorted(
             [folder.RangeDoFn.PARTS.name, folder.RangeDoFn.SEEN.name]
             + [folder.RangeDoFn.DONE.name, folder.RangeDoFn.END.name]

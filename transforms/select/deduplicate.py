@@ -1,14 +1,17 @@
 """Deduplicate: an event that is delivered twice counts once.
 
 Ids become keyed 128-bit hashes (the key is derived from the secret in ``setup``; without it nobody
-can choose ids that collide). Eight shards remember them, each as sorted arrays in one state cell,
-within a stated horizon (``transforms.select.seen_ids`` has the rule, and what it means for
-neighbours). Of copies that arrive together the one of the first cell with the smallest content is
-kept, whatever their order; of copies that arrive apart, the first.
+can choose ids that collide). Shards remember them within a stated horizon: ``seen_ids`` has the
+rule, and what it means for neighbours; ``timed_set`` the set; ``timed_cells`` how it is stored, so
+that what a bundle costs does not grow with what is remembered. Of copies that arrive together the
+one of the first cell with the smallest content is kept, whatever their order; of copies that arrive
+apart, the first.
 """
 
 from __future__ import annotations
 
+import itertools
+import uuid
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -23,23 +26,28 @@ from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import Timestamp
 
+from dpcore.accounting.circumstances import SHARDS
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.id_hash import id_hashes
 from dpcore.leaves.row_hash import dedupe_key
 from transforms.leaves.columns import HIGH, LOW
-from transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
+from transforms.runtime.coders import batch_from_bytes, batch_to_bytes
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.windowing import stamped, to_timestamp
-from transforms.select.seen_ids import NOTHING, Seen, Words, forget, remember
+from transforms.select.old_ids import old_entries, other_horizon
+from transforms.select.seen_ids import remember
+from transforms.select.shelf import Shelf
+from transforms.select.timed_cells import FOREVER, RING, Held, TimedCells, width_of
+from transforms.select.timed_set import Words
 
 STEP_NAME = "Deduplicate"
+HEAD_STATE = "head"
+SLICE_STATES = tuple(f"slice{place}" for place in range(RING))
 SEEN_STATE = "seen"
 TIMER = "forget"
 # Runners find stored state by these names: they never change (tests hold them to a file).
 
-SHARDS = 8
-KIND = b"D"
 ROWS = 1 << 22
 """Events that a bundle gathers before it sends them to their shards."""
 
@@ -51,10 +59,10 @@ class ToShards(beam.DoFn):
     ``ready``.
     """
 
-    def __init__(self, secret: SecretRef, name: str) -> None:
-        self._secret, self._name = secret, name
+    def __init__(self, secret: SecretRef, name: str, shards: int) -> None:
+        self._secret, self._name, self._shards = secret, name, shards
         self._key = b""
-        self._held: list[list[pa.RecordBatch]] = []
+        self._held: list[pa.RecordBatch] = []
         self._rows = 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -66,27 +74,21 @@ class ToShards(beam.DoFn):
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
-        self._held, self._rows = [[] for _ in range(SHARDS)], 0
+        self._held, self._rows = [], 0
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
     ) -> Iterator[Any]:
-        """Splits a batch over the shards."""
+        """Takes a batch, and sends on when enough is there."""
         self._stamp = stamp
         hashes, null = id_hashes(batch.column("@id"), self._key)
         prepared = prepare(batch, hashes)
         if null.any():
             yield strip(prepared.filter(pa.array(null)), False)
-            prepared, hashes = prepared.filter(pa.array(~null)), hashes[~null]
-        shard = (hashes[:, 1] % SHARDS).astype(np.uint8)
-        order = np.argsort(shard, kind="stable")
-        bounds = np.searchsorted(shard[order], np.arange(SHARDS + 1))
-        spread = prepared.take(pa.array(order))
-        for place in range(SHARDS):
-            size = int(bounds[place + 1] - bounds[place])
-            if size:
-                self._held[place].append(spread.slice(int(bounds[place]), size))
-        self._rows += len(order)
+            prepared = prepared.filter(pa.array(~null))
+        if prepared.num_rows:
+            self._held.append(prepared)
+            self._rows += prepared.num_rows
         if self._rows >= ROWS:
             for value in self._flush():
                 yield TaggedOutput("shards", value)
@@ -97,10 +99,18 @@ class ToShards(beam.DoFn):
             yield TaggedOutput("shards", stamped(value, Timestamp.of(self._stamp)))
 
     def _flush(self) -> Iterator[tuple[int, bytes]]:
-        for shard, batches in enumerate(self._held):
-            if batches:
-                yield shard, batch_to_bytes(joined(batches))
-        self._held, self._rows = [[] for _ in range(SHARDS)], 0
+        """Splits what is held over the shards."""
+        if not self._held:
+            return
+        whole = joined(self._held)
+        self._held, self._rows = [], 0
+        shard = (whole.column(LOW).to_numpy() % self._shards).astype(np.uint16)
+        order = np.argsort(shard, kind="stable")
+        bounds = np.searchsorted(shard[order], np.arange(self._shards + 1))
+        spread = whole.take(pa.array(order))
+        for place, (low, high) in enumerate(itertools.pairwise(bounds.tolist())):
+            if low < high:
+                yield place, batch_to_bytes(spread.slice(low, high - low))
 
 
 def prepare(batch: pa.RecordBatch, hashes: Words) -> pa.RecordBatch:
@@ -137,30 +147,59 @@ class DropSeen(beam.DoFn):
     Args:
       clock: the public clock. horizon: ticks behind which an id counts again, and may be forgotten
         once the watermark is past them; None: for the whole run.
-      layout: the plan's layout, hex.
+      layout: the plan's layout, hex. shards: over how many ids are spread.
       keep_hash: leave the hashes of ids in the batches.
     """
 
+    HEAD = userstate.ReadModifyWriteStateSpec(HEAD_STATE, coders.BytesCoder())
+    SLICE_0 = userstate.BagStateSpec(SLICE_STATES[0], coders.BytesCoder())
+    SLICE_1 = userstate.BagStateSpec(SLICE_STATES[1], coders.BytesCoder())
+    SLICE_2 = userstate.BagStateSpec(SLICE_STATES[2], coders.BytesCoder())
+    SLICE_3 = userstate.BagStateSpec(SLICE_STATES[3], coders.BytesCoder())
+    SLICE_4 = userstate.BagStateSpec(SLICE_STATES[4], coders.BytesCoder())
+    SLICE_5 = userstate.BagStateSpec(SLICE_STATES[5], coders.BytesCoder())
+    SLICE_6 = userstate.BagStateSpec(SLICE_STATES[6], coders.BytesCoder())
+    SLICE_7 = userstate.BagStateSpec(SLICE_STATES[7], coders.BytesCoder())
     SEEN = userstate.ReadModifyWriteStateSpec(SEEN_STATE, coders.BytesCoder())
     FORGET = userstate.TimerSpec(TIMER, TimeDomain.WATERMARK)
 
-    def __init__(self, clock: Clock, horizon: int | None, layout: str, keep_hash: bool) -> None:
-        self._clock, self._horizon = clock, horizon
+    def __init__(
+        self, clock: Clock, horizon: int | None, layout: str, shards: int, keep_hash: bool
+    ) -> None:
+        self._clock, self._horizon, self._shards = clock, horizon, shards
         self._layout, self._keep_hash = bytes.fromhex(layout), keep_hash
+        self._run = uuid.uuid4().hex
+        self._shelf: Shelf[Held] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_shelf": None}
+
+    def setup(self) -> None:
+        """Finds what this process has at hand."""
+        self._shelf = Shelf.of(self._run)
 
     def process(
         self,
         element: tuple[int, bytes],
+        head: Any = beam.DoFn.StateParam(HEAD),  # noqa: B008
+        slice_0: Any = beam.DoFn.StateParam(SLICE_0),  # noqa: B008
+        slice_1: Any = beam.DoFn.StateParam(SLICE_1),  # noqa: B008
+        slice_2: Any = beam.DoFn.StateParam(SLICE_2),  # noqa: B008
+        slice_3: Any = beam.DoFn.StateParam(SLICE_3),  # noqa: B008
+        slice_4: Any = beam.DoFn.StateParam(SLICE_4),  # noqa: B008
+        slice_5: Any = beam.DoFn.StateParam(SLICE_5),  # noqa: B008
+        slice_6: Any = beam.DoFn.StateParam(SLICE_6),  # noqa: B008
+        slice_7: Any = beam.DoFn.StateParam(SLICE_7),  # noqa: B008
         seen: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008
         timer: Any = beam.DoFn.TimerParam(FORGET),  # noqa: B008
     ) -> Iterator[Any]:
-        """One state read and one write for a whole batch."""
+        """A batch: asks the set, adds to it, and sets a timer for each slice that it begins."""
+        ring = (slice_0, slice_1, slice_2, slice_3, slice_4, slice_5, slice_6, slice_7)
         batch = batch_from_bytes(element[1])
-        stored = seen.read()
-        known = NOTHING if stored is None else Seen(*unpack(KIND, stored, self._layout))
-        fresh, known = remember(batch, known, self._horizon)
-        seen.write(pack(KIND, known, self._layout))
-        self._remind(known, timer)
+        cells = self._cells(element[0], head, ring)
+        self._take_over(cells, seen, element[0], timer)
+        fresh, new = remember(batch, cells.known, self._horizon)
+        self._remind(cells, cells.add(new), timer)
         if fresh.all():
             yield strip(batch, self._keep_hash)
             return
@@ -174,27 +213,53 @@ class DropSeen(beam.DoFn):
     @userstate.on_timer(FORGET)
     def on_forget(
         self,
+        shard: Any = beam.DoFn.KeyParam,
         fired: Any = beam.DoFn.TimestampParam,
+        head: Any = beam.DoFn.StateParam(HEAD),  # noqa: B008
+        slice_0: Any = beam.DoFn.StateParam(SLICE_0),  # noqa: B008
+        slice_1: Any = beam.DoFn.StateParam(SLICE_1),  # noqa: B008
+        slice_2: Any = beam.DoFn.StateParam(SLICE_2),  # noqa: B008
+        slice_3: Any = beam.DoFn.StateParam(SLICE_3),  # noqa: B008
+        slice_4: Any = beam.DoFn.StateParam(SLICE_4),  # noqa: B008
+        slice_5: Any = beam.DoFn.StateParam(SLICE_5),  # noqa: B008
+        slice_6: Any = beam.DoFn.StateParam(SLICE_6),  # noqa: B008
+        slice_7: Any = beam.DoFn.StateParam(SLICE_7),  # noqa: B008
         seen: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008
         timer: Any = beam.DoFn.TimerParam(FORGET),  # noqa: B008
     ) -> None:
-        """Forgets what the public clock has left behind."""
-        stored = seen.read()
-        if stored is None or self._horizon is None:
+        """Forgets slices that the public clock has left behind by a horizon."""
+        if self._horizon is None:
             return
+        ring = (slice_0, slice_1, slice_2, slice_3, slice_4, slice_5, slice_6, slice_7)
+        cells = self._cells(shard, head, ring)
+        self._take_over(cells, seen, shard, timer)
         now = (fired.micros - self._clock.start) // self._clock.period
-        known = forget(Seen(*unpack(KIND, stored, self._layout)), now - self._horizon)
-        if not len(known.high):
-            seen.clear()
-            return
-        seen.write(pack(KIND, known, self._layout))
-        self._remind(known, timer)
+        cells.drop(now, self._horizon)
 
-    def _remind(self, known: Seen, timer: Any) -> None:
-        """Sets the timer for when a quarter of a horizon's ids, from the oldest on, are due."""
-        if self._horizon is not None and len(known.ticks):
-            due = int(known.ticks.min()) + self._horizon + max(1, self._horizon // 4)
-            timer.set(to_timestamp(self._clock.tick_start(due)))
+    def _cells(self, shard: int, head: Any, ring: Any) -> TimedCells:
+        assert self._shelf is not None
+        width = width_of(self._horizon)
+        cells = TimedCells(shard, self._shards, width, self._layout, head, ring, self._shelf)
+        if not cells.is_empty and (cells.width == FOREVER) != (width == FOREVER):
+            raise other_horizon(cells.width == FOREVER)
+        return cells
+
+    def _take_over(self, cells: TimedCells, seen: Any, shard: int, timer: Any) -> None:
+        """Moves what versions before stored of a shard into its slices, once."""
+        stored = seen.read() if cells.is_empty else None
+        if stored is None:
+            return
+        before = old_entries(stored, self._layout, shard, self._shards, self._horizon)
+        seen.clear()
+        self._remind(cells, cells.add(before), timer)
+
+    def _remind(self, cells: TimedCells, appeared: list[int], timer: Any) -> None:
+        """Sets a timer for each new slice: no slice waits for another's."""
+        if self._horizon is None:
+            return
+        for number in appeared:
+            due = self._clock.tick_start(cells.due(number, self._horizon))
+            timer.set(to_timestamp(due), dynamic_timer_tag=str(number))
 
 
 class Deduplicate(beam.PTransform[Any, Any]):
@@ -210,6 +275,7 @@ class Deduplicate(beam.PTransform[Any, Any]):
         whole run.
       row_digest: of a plan with row leaves, hex: the hashes of ids stay in the batches, and are
         made for this name and not for the layout, because they decide which rows a cap keeps.
+      shards: over how many ids are spread: as many workers share them at most. Part of the state.
     """
 
     def __init__(
@@ -219,16 +285,17 @@ class Deduplicate(beam.PTransform[Any, Any]):
         layout: str,
         horizon: int | None = None,
         row_digest: str | None = None,
+        shards: int = SHARDS,
     ) -> None:
         super().__init__()
         self._secret, self._clock = secret, clock
         self._layout, self._horizon = layout, horizon
-        self._row_digest = row_digest
+        self._row_digest, self._shards = row_digest, shards
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> Any:
         """Record batches with ``@id`` -> the same without it."""
         spread = events | "ToShards" >> beam.ParDo(
-            ToShards(self._secret, self._row_digest or self._layout)
+            ToShards(self._secret, self._row_digest or self._layout, self._shards)
         ).with_output_types(pa.RecordBatch, shards=tuple[int, bytes]).with_outputs(
             "shards", main="without_id"
         )
@@ -237,7 +304,13 @@ class Deduplicate(beam.PTransform[Any, Any]):
             | "Global" >> beam.WindowInto(GlobalWindows())
             | "DropSeen"
             >> beam.ParDo(
-                DropSeen(self._clock, self._horizon, self._layout, self._row_digest is not None)
+                DropSeen(
+                    self._clock,
+                    self._horizon,
+                    self._layout,
+                    self._shards,
+                    self._row_digest is not None,
+                )
             )
             .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
             .with_outputs(DEAD, main="fresh")

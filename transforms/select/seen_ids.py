@@ -1,12 +1,13 @@
-"""Which ids were seen: sorted arrays of 128-bit hashes, merged a batch at a time.
+"""Which records of an id count: the rule by which a set of ids is asked and added to.
 
 **What one event decides.** Whether a record counts is a function of the records of its own id: of
 the batches that they come in, and of their ticks. With a horizon of h ticks a record counts again
 where its tick is more than h ahead of that of the last one that counted; without one it never
-does. ``forget`` drops ids only when the clock is more than h ahead of their tick: a later copy that
-is not overdue has a tick that the rule would let count anyway, so *when* an id is dropped, which
-the ids beside it have a say in, changes nothing. Hence the records of one id, there or not, change
-what counts of that id and of nothing else.
+does. Ids are forgotten only when the clock is more than h ahead of their tick: a later copy that is
+not overdue has a tick that the rule would let count anyway, so being forgotten changes nothing. And
+*when* an id is forgotten follows from its own tick and the public clock, whatever is beside it
+(``transforms.select.timed_cells``), so that copies that are overdue tell nothing of others either.
+Hence the records of one id, there or not, change what counts of that id and of nothing else.
 
 **Under replace_one** the content of an event must not decide in which cell (key, tick) it counts:
 the sensitivity is that of a change within one cell. Of copies in one batch the one of the first
@@ -21,7 +22,7 @@ another: that is ``replace_anywhere``, and priced there.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,40 +31,27 @@ from numpy.typing import NDArray
 
 from transforms.leaves.columns import HIGH, LOW
 from transforms.runtime.dead_letters import SOURCE
+from transforms.select.timed_set import Entries, Ticks, TimedSet, Words, entries
 
 CELL = ("@tick", "@key")
 """Columns that say where an event counts."""
-
-Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
-
-
-class Seen(NamedTuple):
-    """Ids of one shard, sorted by (high, low).
-
-    Attributes:
-      high, low: (n,) uint64 words of the hash.
-      ticks: (n,) int64, tick of the event; empty where ids are never forgotten.
-    """
-
-    high: Words
-    low: Words
-    ticks: Ints
-
-
-NO_TICKS = np.zeros(0, dtype=np.int64)
-NOTHING = Seen(np.zeros(0, np.uint64), np.zeros(0, np.uint64), NO_TICKS)
+NO_TICK = np.uint8
+"""Type of the ticks of ids that are never forgotten: they are all 0."""
 
 
 def remember(
-    batch: pa.RecordBatch, known: Seen, horizon: int | None
-) -> tuple[NDArray[np.bool_], Seen]:
-    """Which rows count, and what is known afterwards: nothing is forgotten here.
+    batch: pa.RecordBatch, known: TimedSet, horizon: int | None
+) -> tuple[NDArray[np.bool_], Entries]:
+    """Which rows count, and what is to be added to what is known.
 
     Args:
       batch: events with HIGH, LOW and ``@tick``.
       known: ids that were seen, with the tick of the last event of each that counted.
       horizon: ticks behind which an id counts again; None: never, and no ticks are kept.
+
+    Returns:
+      (n,) bool, and the ids of the rows that count, sorted by (high, low).
     """
     high = batch.column(HIGH).to_numpy()
     low = batch.column(LOW).to_numpy()
@@ -76,54 +64,16 @@ def remember(
         order = first_cell_first(batch, order, first)
         sorted_high, sorted_low = sorted_high[first], sorted_low[first]
     picked = order[first]
-    ticks = batch.column("@tick").to_numpy()[picked] if horizon is not None else NO_TICKS
-    is_new, merged = merge(known, Seen(sorted_high, sorted_low, ticks), horizon)
+    found = known.find(sorted_high, sorted_low)
+    counts = ~found.there
+    ticks: Ticks = np.zeros(len(picked), dtype=NO_TICK)
+    if horizon is not None:
+        ticks = batch.column("@tick").to_numpy()[picked]
+        counts |= ticks > found.ticks + horizon
     fresh = np.zeros(n, dtype=bool)
-    fresh[picked[is_new]] = True
-    return fresh, merged
-
-
-def forget(known: Seen, before: int) -> Seen:
-    """Drops ids of events of ticks below ``before``, which the public clock decides.
-
-    Never by another event's time: one event far ahead would make every later copy of other events
-    count again, and a single event must change no more than itself.
-    """
-    alive = known.ticks >= before
-    if alive.all():
-        return known
-    return Seen(known.high[alive], known.low[alive], known.ticks[alive])
-
-
-def merge(known: Seen, new: Seen, horizon: int | None) -> tuple[NDArray[np.bool_], Seen]:
-    """Two sorted sets as one, and which members of the second count: (n,) bool.
-
-    Those are the ones that the first does not hold, or holds with a tick more than ``horizon``
-    before: these take the place of the older ones.
-    """
-    before = len(known.high)
-    if not before:
-        return np.ones(len(new.high), dtype=bool), new
-    high = np.concatenate([known.high, new.high])
-    low = np.concatenate([known.low, new.low])
-    order = np.argsort(high, kind="stable")  # merges two sorted runs; known ones come first
-    twice = high[order[1:]] == high[order[:-1]]
-    if np.any(low[order[1:]][twice] != low[order[:-1]][twice]):  # next to impossible
-        order = np.lexsort((low, high))
-        twice = high[order[1:]] == high[order[:-1]]
-        twice &= low[order[1:]] == low[order[:-1]]
-    is_new = np.ones(len(new.high), dtype=bool)
-    old, again = order[:-1][twice], order[1:][twice]
-    is_new[again - before] = False
-    kept = order
-    if twice.any():
-        kept = order[np.concatenate([[True], ~twice])]
-    ticks = np.concatenate([known.ticks, new.ticks])
-    if horizon is not None and len(old):
-        later = ticks[again] > ticks[old] + horizon
-        is_new[again[later] - before] = True
-        ticks[old[later]] = ticks[again[later]]
-    return is_new, Seen(high[kept], low[kept], ticks[kept] if len(ticks) else NO_TICKS)
+    fresh[picked[counts]] = True
+    new = entries(sorted_high, sorted_low, ticks)
+    return fresh, new if counts.all() else new.take(counts)
 
 
 def sort_hashes(high: Words, low: Words) -> Ints:

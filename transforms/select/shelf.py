@@ -1,0 +1,67 @@
+"""What this process has at hand, so that a bundle need not read what is remembered.
+
+Stored state is the truth: what is kept here is taken only under the very bytes that stand in a
+small cell of the state and name the rest of it (``transforms.select.timed_cells``). Whoever lost a
+bundle, a worker or a race finds other bytes and reads the state anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+IDLE = 900.0
+"""Seconds after which what nobody asked for is let go: its shard is another worker's now."""
+T = TypeVar("T")
+
+
+class _Kept(NamedTuple, Generic[T]):
+    name: bytes
+    value: T
+    used: float
+
+
+class Shelf(Generic[T]):
+    """Values of one step of one job, by shard. Threads share it: a value is never changed.
+
+    Args:
+      now: seconds, of a clock that never goes back.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._kept: dict[int, _Kept[T]] = {}
+        self._swept = now()
+
+    @classmethod
+    def of(cls, run: str) -> Shelf[T]:
+        """The shelf of a run in this process, for as long as somebody holds it."""
+        return _SHELVES.setdefault(run, cls())
+
+    def get(self, shard: int, name: bytes) -> T | None:
+        """What is kept of a shard, if it is of that name."""
+        kept = self._kept.get(shard)
+        return kept.value if kept is not None and kept.name == name else None
+
+    def put(self, shard: int, name: bytes, value: T) -> None:
+        """Keeps a value in place of the one that was there."""
+        now = self._now()
+        self._kept[shard] = _Kept(name, value, now)
+        if now - self._swept > IDLE:
+            self._swept = now
+            for place, kept in list(self._kept.items()):
+                if now - kept.used > IDLE:
+                    self._kept.pop(place, None)
+
+    def drop(self, shard: int) -> None:
+        """Lets a value go."""
+        self._kept.pop(shard, None)
+
+    def __len__(self) -> int:
+        """Shards of which something is kept."""
+        return len(self._kept)
+
+
+_SHELVES: WeakValueDictionary[str, Shelf[Any]] = WeakValueDictionary()
