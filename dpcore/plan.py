@@ -232,6 +232,7 @@ class Plan:
                 for row in promise.expiration
             ],
             "id_horizon": self.circumstances.id_horizon,
+            "id_shards": self.circumstances.id_shards,
             "copies": [
                 {"count": row.count, "epsilon": finite(row.epsilon), "delta": row.delta}
                 for row in promise.copies

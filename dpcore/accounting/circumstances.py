@@ -8,6 +8,7 @@ from dpcore.errors import ConfigError
 
 SHARDS = 8
 """Shards of ids where a job does not say."""
+MOST_SHARDS = 4096
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class Circumstances:
         if self.id_horizon is not None and self.id_horizon < 1:
             raise ConfigError(
                 "deduplicate.horizon", self.id_horizon, "must be at least one tick of the clock."
+            )
+        if not 1 <= self.id_shards <= MOST_SHARDS:
+            raise ConfigError(
+                "deduplicate.shards", self.id_shards, f"must be from 1 to {MOST_SHARDS:,}."
             )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from dpcore.accounting.circumstances import MOST_SHARDS, SHARDS
 from dpcore.config import durations
 from dpcore.config.promise import Duration, Timestamp
 from dpcore.config.section import Section, as_tuple, refusal
@@ -41,7 +42,7 @@ class OneOf(Section):
 
 
 class Deduplicate(Section):
-    """How long an event id is remembered."""
+    """How long an event id is remembered, and in how many pieces."""
 
     horizon: Duration | None = Field(
         default=None,
@@ -49,6 +50,15 @@ class Deduplicate(Section):
         "a copy whose time is more than that ahead counts again, as another event, and the promise "
         "says so. Without it, and on files, ids are remembered for the whole job.",
         examples=["7d"],
+    )
+    shards: int = Field(
+        default=SHARDS,
+        ge=1,
+        le=MOST_SHARDS,
+        description="Pieces of state that ids are spread over: as many workers share them at most, "
+        "and each costs a fraction of a millisecond whenever a bundle touches it. A stream keeps "
+        "those that it was begun with.",
+        examples=["64"],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcore.accounting.circumstances import Circumstances
+from dpcore.accounting.circumstances import SHARDS, Circumstances
 from dpcore.config import durations
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
@@ -22,7 +22,8 @@ def plan_under(job: JobConfig) -> Plan:
     source = job.source
     said = () if source is None else tuple(source.caveats(job.limits))
     horizon = horizon_of(source, job.deduplicate, config.clock.to_clock())
-    return Plan.from_config(config, Circumstances(horizon, said))
+    shards = SHARDS if job.deduplicate is None else job.deduplicate.shards
+    return Plan.from_config(config, Circumstances(horizon, said, shards))
 
 
 def plan_of(job: JobConfig) -> Plan:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dpcore.accounting.circumstances import SHARDS
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from pipelines.results.compare import flatten
@@ -81,10 +82,11 @@ def refuse_changed(stored: Mapping[str, Any], plan: Plan, field: str, place: str
 
 
 def refuse_other_promise(stored: Mapping[str, Any], plan: Plan, place: str) -> None:
-    """Refuses to go on under a horizon that the statement in ``place`` does not tell.
+    """Refuses to go on under a horizon that the statement in ``place`` does not tell, or in other
+    shards than those in which ids are stored.
 
     Raises:
-      ConfigError: names ``deduplicate.horizon``.
+      ConfigError: names ``deduplicate.horizon`` or ``deduplicate.shards``.
     """
     now = plan.circumstances.id_horizon
     before = stored.get("id_horizon", now)  # older files do not tell
@@ -95,6 +97,14 @@ def refuse_other_promise(stored: Mapping[str, Any], plan: Plan, place: str) -> N
             "absent" if now is None else f"{now:,} ticks",
             f"differs from the promise in {place}, where ids are remembered {said}: put it back, "
             "or start anew in another place.",
+        )
+    shards, stored_in = plan.circumstances.id_shards, stored.get("id_shards", SHARDS)
+    if stored_in != shards:
+        raise ConfigError(
+            "deduplicate.shards",
+            shards,
+            f"differs from {place}, where ids are in {stored_in} shards: put it back, or start "
+            "anew in another place.",
         )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcore.accounting.circumstances import Circumstances
 from dpcore.errors import ConfigError
 from pipelines.config.job import JobConfig, load
 from pipelines.graph.checks import horizon_of, plan_under
@@ -80,6 +81,29 @@ def test_a_folder_keeps_one_horizon(small: Path) -> None:
         plan_file.refuse_changed(stored, plan_under(job), "engine.checkpoints", "state")
     del stored["id_horizon"]  # of an older version
     plan_file.refuse_changed(stored, plan_under(job), "engine.checkpoints", "state")
+
+
+def test_a_stream_keeps_the_shards_that_its_ids_are_stored_in(small: Path) -> None:
+    def shards(*sets: str) -> int:
+        return plan_under(job_of(small, STREAM, *sets)).circumstances.id_shards
+
+    assert (
+        shards() == shards("deduplicate.horizon=3h") == 8 and shards("deduplicate.shards=64") == 64
+    )
+    before, now = (plan_under(job_of(small, STREAM, *s)) for s in ((), ("deduplicate.shards=64",)))
+    stored = plan_file.plan_json(before)
+    older = {name: value for name, value in stored.items() if name != "id_shards"}
+    assert before.digest == now.digest and stored["id_shards"] == 8
+    for one in (stored, older):  # an older file does not tell: there were eight
+        plan_file.refuse_changed(one, before, "engine.checkpoints", "state")
+        with pytest.raises(
+            ConfigError, match="= 64: differs from state, where ids are in 8 shards"
+        ):
+            plan_file.refuse_changed(one, now, "engine.checkpoints", "state")
+    with pytest.raises(ConfigError, match=r"deduplicate\.shards"):
+        shards("deduplicate.shards=0")
+    with pytest.raises(ConfigError, match="from 1 to 4,096"):
+        Circumstances(id_shards=5000)
 
 
 def test_the_statement_tells_what_an_open_quote_takes(small: Path) -> None:
