@@ -18,6 +18,7 @@ from dpcore.leaves.clock import Clock
 from dpcore.leaves.id_hash import id_hashes
 from tests.transforms.running import KEPT, cut, keep, shuffled
 from transforms.runtime import counters
+from transforms.runtime.coders import batch_from_bytes
 from transforms.runtime.dead_letters import rows
 from transforms.runtime.secret import SecretRef
 from transforms.select import deduplicate
@@ -167,6 +168,33 @@ def test_a_long_bundle_is_sent_on_in_between(limit: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(deduplicate, "ROWS", limit)
     events, dead = run(cut(batch([f"{i % 50}" for i in range(100)]), 10))
     assert len(events) == 50 and len(dead) == 50
+
+
+def test_a_shard_gets_the_keys_of_its_own_events_only() -> None:
+    """A slice would bring all that the bundle has, to every shard."""
+    rng = np.random.default_rng(4)
+    keys = pa.array([f"key {i}" for i in range(5000)])
+    slots = pa.array(rng.integers(0, 5000, 600).astype(np.int32))
+    columns = {
+        "@id": pa.array([f"{i}" for i in range(600)]),
+        "@tick": pa.array(np.zeros(600, dtype=np.int64)),
+        "@position": pa.array(np.arange(600)),
+        "@key": pa.DictionaryArray.from_arrays(slots, keys),
+        "of": pa.array([None, "a"] * 300).dictionary_encode(),
+    }
+    whole = pa.RecordBatch.from_pydict(columns)
+    sharding = deduplicate.ToShards(SecretRef.fresh(), LAYOUT, 6)
+    sharding.setup()
+    sharding.start_bundle()
+    assert list(sharding.process(whole, CLOCK.start)) == []
+    found = {}
+    for shard, data in sharding._flush():
+        part = batch_from_bytes(data)
+        assert len(data) < 20_000 and len(part.column("@key").dictionary) <= part.num_rows
+        for row in part.select(["@position", "@key", "of"]).to_pylist():
+            found[row.pop("@position")] = (shard, row)
+    rows = whole.select(["@key", "of"]).to_pylist()
+    assert [found[i][1] for i in range(600)] == rows and len({s for s, _ in found.values()}) == 6
 
 
 def test_it_works_in_a_graph_of_its_own() -> None:

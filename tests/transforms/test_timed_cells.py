@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dpcore.errors import CodecError
-from tests.transforms.shards import CLOCK, Alone, Event, Shards, hashes_of
+from tests.transforms.shards import CLOCK, Alone, Event, Shard, Shards, hashes_of
 from transforms.runtime.coders import unpack
 from transforms.select import shelf, timed_cells
 from transforms.select.shelf import Shelf
-from transforms.select.timed_cells import RING, TimedCells, slices_of, sums_of
+from transforms.select.timed_cells import RING, Held, TimedCells, slices_of, sums_of
 from transforms.select.timed_set import entries
 
 STORED = Path(__file__).parent / "stored"
@@ -261,6 +261,34 @@ def test_a_sum_of_entries_knows_no_order_and_no_pieces_but_ticks_and_notes() -> 
         changed[column][7] += 1
         seen.add(tuple(sums_of(entries(*changed)).tolist()))
     assert len(seen) == 3
+
+
+def test_it_keeps_what_users_have_spent_and_forgets_a_period_at_its_end() -> None:
+    """As the caps of users will: at the close of a tick a user is noted with (used, cells)."""
+    period, shard, shelf = 6, Shard(), Shelf[Held]()
+    rng = np.random.default_rng(1)
+    spent: dict[int, tuple[int, int, int]] = {}
+    for tick in range(20):
+        if tick % period == 0:
+            spent = {}
+        users = np.unique(rng.integers(0, 12, 5))
+        words = hashes_of(users)
+        order = np.argsort(words[:, 0])
+        words, users = words[order], users[order]
+        cells = TimedCells(0, 1, period, bytes(32), shard.head, shard.ring, shelf, 2)
+        found = cells.known.find(words[:, 0], words[:, 1])
+        for i, user in enumerate(users.tolist()):
+            assert (user in spent) == found.there[i]
+            assert spent.get(user, (0, 0, 0)) == (found.ticks[i], *found.notes[i].tolist())
+        notes = found.notes + np.array([1, 3], dtype=np.uint32)
+        cells.add(entries(words[:, 0], words[:, 1], np.full(len(users), tick), notes))
+        for user, noted in zip(users.tolist(), notes.tolist(), strict=True):
+            spent[user] = (tick, *noted)
+        if tick % period == period - 1:
+            cells.drop(tick + 1, 0)
+            assert shard.head.value is None
+        if tick % 4 == 1:
+            shelf = Shelf()
 
 
 def test_slices_have_the_numbers_of_the_clock() -> None:

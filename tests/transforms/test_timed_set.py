@@ -30,7 +30,7 @@ def told(part: Entries) -> dict[tuple[int, int], tuple[int, tuple[int, ...]]]:
 
 
 def sorted_once(part: Entries) -> Entries:
-    return TimedSet.of([part]).runs[0]
+    return TimedSet.of([part], part.notes.shape[1]).runs[0]
 
 
 def holds(known: TimedSet, expected: dict[tuple[int, int], tuple[int, tuple[int, ...]]]) -> None:
@@ -52,7 +52,7 @@ def test_it_is_a_dictionary_whatever_the_order_and_the_pieces(seed: int, notes: 
     rng = np.random.default_rng(seed)
     kept = []
     for pieces in (1, 3, 40, 120):
-        mixed, known = whole.take(rng.permutation(120)), TimedSet()
+        mixed, known = whole.take(rng.permutation(120)), TimedSet((), notes)
         for rows in np.array_split(np.arange(120), pieces):
             known = known.add(sorted_once(mixed.take(rows)))
         holds(known, expected)
@@ -73,8 +73,8 @@ def test_what_it_says_of_a_hash_knows_nothing_of_its_neighbours() -> None:
     mine = some(5, 60, 1).take(np.arange(60))
     for name in told(mine):
         own = (mine.high == name[0]) & (mine.low == name[1])
-        alone = TimedSet.of([mine.take(own)])
-        beside = TimedSet.of([mine.take(~own)]).add(alone.runs[0])
+        alone = TimedSet.of([mine.take(own)], 1)
+        beside = TimedSet.of([mine.take(~own)], 1).add(alone.runs[0])
         asked = np.array([[name[0]], [name[1]]], dtype=np.uint64)
         for one, two in zip(alone.find(*asked), beside.find(*asked), strict=True):
             np.testing.assert_array_equal(one, two)

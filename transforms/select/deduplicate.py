@@ -35,6 +35,7 @@ from transforms.runtime.coders import batch_from_bytes, batch_to_bytes
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.windowing import stamped, to_timestamp
+from transforms.select.dictionaries import compact_batch
 from transforms.select.old_ids import old_entries, other_horizon
 from transforms.select.seen_ids import remember
 from transforms.select.shelf import Shelf
@@ -110,7 +111,7 @@ class ToShards(beam.DoFn):
         spread = whole.take(pa.array(order))
         for place, (low, high) in enumerate(itertools.pairwise(bounds.tolist())):
             if low < high:
-                yield place, batch_to_bytes(spread.slice(low, high - low))
+                yield place, batch_to_bytes(compact_batch(spread.slice(low, high - low)))
 
 
 def prepare(batch: pa.RecordBatch, hashes: Words) -> pa.RecordBatch:

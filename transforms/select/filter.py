@@ -19,6 +19,7 @@ from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
 from transforms.runtime import counters
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters, reason_code
+from transforms.select.dictionaries import compact
 from transforms.select.keys import KEY, keys_of
 from transforms.select.predicate import Predicate
 
@@ -174,16 +175,11 @@ def _compact(events: pa.RecordBatch) -> pa.RecordBatch:
     if "@key" not in events.schema.names:
         return events
     keys = events.column("@key")
-    slots = keys.indices.to_numpy()
-    used = np.bincount(slots, minlength=len(keys.dictionary)) > 0
-    if used.all():
+    compacted = compact(keys)
+    if compacted is keys:
         return events
-    places = (np.cumsum(used) - 1).astype(np.int32)
-    compact = pa.DictionaryArray.from_arrays(
-        pa.array(places[slots]), keys.dictionary.filter(pa.array(used))
-    )
     at = events.schema.get_field_index("@key")
-    return events.set_column(at, events.schema.field(at), compact)
+    return events.set_column(at, events.schema.field(at), compacted)
 
 
 class FilterAssign(beam.DoFn):

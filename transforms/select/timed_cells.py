@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from dpcore.errors import CodecError
 from transforms.runtime.coders import pack, unpack
 from transforms.select.shelf import Shelf
-from transforms.select.timed_set import Entries, Ticks, TimedSet, entries, together
+from transforms.select.timed_set import Entries, Ticks, TimedSet, together
 
 HEAD, SEGMENT = b"I", b"S"
 """Kinds of stored bytes."""
@@ -161,6 +161,7 @@ class TimedCells:
       layout: 32 bytes: state belongs to it.
       head: cell. ring: ``RING`` bags.
       shelf: what this process has at hand.
+      noted: how many numbers are noted beside a hash.
 
     Raises:
       CodecError: what is stored is of another plan or of other shards, or is not what its head
@@ -176,13 +177,14 @@ class TimedCells:
         head: Cell,
         ring: Sequence[Bag],
         shelf: Shelf[Held],
+        noted: int = 0,
     ) -> None:
-        self._shard, self._layout = shard, layout
+        self._shard, self._layout, self._noted = shard, layout, noted
         self._cell, self._ring, self._shelf = head, ring, shelf
         stored = head.read()
         self.is_empty = stored is None
         if stored is None:
-            self._head, self.known = begun(shards, width), TimedSet()
+            self._begin(shards, width)
             return
         held = shelf.get(shard, stored)
         if held is None:
@@ -251,13 +253,20 @@ class TimedCells:
         if not len(left):
             self._shelf.drop(self._shard)
             self._cell.clear()
-            self.is_empty, self.known = True, TimedSet()
-            self._head = begun(head.shards, head.width)
+            self.is_empty = True
+            self._begin(head.shards, head.width)
             return
         tick = first * head.width
         tail = head.tail.take(head.tail.ticks >= tick)
         head = Head(head.shards, head.width, left, head.sizes[~gone], head.sums[~gone], tail)
         self._write(Held(head, self.known.since(tick)))
+
+    def _begin(self, shards: int, width: int) -> None:
+        nothing, words = np.zeros(0, dtype=np.int64), np.zeros((0, 2), dtype=np.uint64)
+        notes = np.zeros((0, self._noted), dtype=np.uint32)
+        tail = Entries(words[:, 0], words[:, 1], nothing, notes)
+        self._head = Head(shards, width, nothing, nothing, words, tail)
+        self.known = TimedSet((), self._noted)
 
     def _bag(self, number: int) -> Bag:
         return self._ring[number % RING]
@@ -292,14 +301,7 @@ class TimedCells:
             sums[at] += sums_of(part)
         if (sizes != head.sizes).any() or (sums != head.sums).any():
             raise _damaged(self._shard)
-        return Held(head, TimedSet.of([part for _, part in found]))
-
-
-def begun(shards: int, width: int) -> Head:
-    """The head of a shard that holds nothing."""
-    nothing, words = np.zeros(0, dtype=np.int64), np.zeros((0, 2), dtype=np.uint64)
-    tail = entries(words[:, 0], words[:, 1], nothing)
-    return Head(shards, width, nothing, nothing, words, tail)
+        return Held(head, TimedSet.of([part for _, part in found], self._noted))
 
 
 def _split(part: Entries, width: int) -> list[tuple[int, Entries]]:

@@ -88,20 +88,22 @@ class TimedSet:
 
     Attributes:
       runs: entries sorted by (high, low), each hash once in a run, longest run first.
+      noted: c, how many numbers are noted beside a hash.
     """
 
     runs: tuple[Entries, ...] = ()
+    noted: int = 0
 
     @classmethod
-    def of(cls, parts: Sequence[Entries]) -> TimedSet:
+    def of(cls, parts: Sequence[Entries], noted: int = 0) -> TimedSet:
         """The set of all entries of some parts, in any order."""
         parts = [part for part in parts if len(part.high)]
         if not parts:
-            return cls()
+            return cls((), noted)
         whole = (
             parts[0] if len(parts) == 1 else Entries(*map(np.concatenate, zip(*parts, strict=True)))
         )
-        return cls((tidy(whole.take(np.argsort(whole.high, kind="stable"))),))
+        return cls((tidy(whole.take(np.argsort(whole.high, kind="stable"))),), noted)
 
     def __len__(self) -> int:
         """Entries that are kept: at least the number of hashes, as an older one may wait to be
@@ -115,9 +117,9 @@ class TimedSet:
 
     def find(self, high: Words, low: Words) -> Found:
         """What is known of hashes, (n,) words each, in any order; by ``high`` is quickest."""
-        n, width = len(high), self.runs[0].notes.shape[1] if self.runs else 0
+        n = len(high)
         there, ticks = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64)
-        notes = np.zeros((n, width), dtype=np.uint32)
+        notes = np.zeros((n, self.noted), dtype=np.uint32)
         for run in self.runs:
             at = places(run, high, low)
             rows = np.flatnonzero(at >= 0)
@@ -125,7 +127,7 @@ class TimedSet:
                 continue
             at = at[rows]
             newer = ~there[rows] | (run.ticks[at] > ticks[rows])
-            if width:
+            if self.noted:
                 level = there[rows] & (run.ticks[at] == ticks[rows])
                 both = np.maximum(notes[rows[level]], run.notes[at[level]])
                 notes[rows[level]] = both
@@ -141,7 +143,7 @@ class TimedSet:
         runs = list(self.runs)
         while runs and len(runs[-1].high) <= GROWTH * len(new.high):
             new = merge(runs.pop(), new)
-        return TimedSet((*runs, new))
+        return TimedSet((*runs, new), self.noted)
 
     def since(self, tick: int) -> TimedSet:
         """The set without the entries of ticks before ``tick``.
@@ -150,11 +152,12 @@ class TimedSet:
         would make every other one forgotten.
         """
         left = (run.take(run.ticks >= tick) for run in self.runs)
-        return TimedSet(tuple(sorted((run for run in left if len(run.high)), key=_shortest)))
+        runs = sorted((run for run in left if len(run.high)), key=_length, reverse=True)
+        return TimedSet(tuple(runs), self.noted)
 
 
-def _shortest(run: Entries) -> int:
-    return -len(run.high)
+def _length(run: Entries) -> int:
+    return len(run.high)
 
 
 def places(run: Entries, high: Words, low: Words) -> NDArray[np.int64]:
