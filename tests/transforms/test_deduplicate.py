@@ -166,6 +166,7 @@ def test_the_key_of_the_hashes_is_its_own() -> None:
 @pytest.mark.parametrize("limit", [10, 1 << 21])
 def test_a_long_bundle_is_sent_on_in_between(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deduplicate, "ROWS", limit)
+    monkeypatch.setattr(deduplicate, "SPREAD", min(limit, 20))
     events, dead = run(cut(batch([f"{i % 50}" for i in range(100)]), 10))
     assert len(events) == 50 and len(dead) == 50
 

@@ -51,6 +51,8 @@ TIMER = "forget"
 
 ROWS = 1 << 22
 """Events that a bundle gathers before it sends them to their shards."""
+SPREAD = 1 << 15
+"""Events that are split over the shards at a time: so few that they stay in the cache."""
 
 
 class ToShards(beam.DoFn):
@@ -63,11 +65,11 @@ class ToShards(beam.DoFn):
     def __init__(self, secret: SecretRef, name: str, shards: int) -> None:
         self._secret, self._name, self._shards = secret, name, shards
         self._key = b""
-        self._held: list[pa.RecordBatch] = []
-        self._rows = 0
+        self._drop()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_key": b"", "_held": [], "_rows": 0}
+        kept = {"_secret": self._secret, "_name": self._name, "_shards": self._shards}
+        return {**kept, "_key": b""}
 
     def setup(self) -> None:
         """Derives the key."""
@@ -75,7 +77,7 @@ class ToShards(beam.DoFn):
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
-        self._held, self._rows = [], 0
+        self._drop()
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
@@ -88,8 +90,10 @@ class ToShards(beam.DoFn):
             yield strip(prepared.filter(pa.array(null)), False)
             prepared = prepared.filter(pa.array(~null))
         if prepared.num_rows:
-            self._held.append(prepared)
-            self._rows += prepared.num_rows
+            self._small.append(prepared)
+            self._small_rows += prepared.num_rows
+        if self._small_rows >= SPREAD:
+            self._spread()
         if self._rows >= ROWS:
             for value in self._flush():
                 yield TaggedOutput("shards", value)
@@ -99,19 +103,31 @@ class ToShards(beam.DoFn):
         for value in self._flush():
             yield TaggedOutput("shards", stamped(value, Timestamp.of(self._stamp)))
 
-    def _flush(self) -> Iterator[tuple[int, bytes]]:
-        """Splits what is held over the shards."""
-        if not self._held:
-            return
-        whole = joined(self._held)
-        self._held, self._rows = [], 0
+    def _drop(self) -> None:
+        self._held: dict[int, list[pa.RecordBatch]] = {}
+        self._small: list[pa.RecordBatch] = []
+        self._rows = self._small_rows = 0
+
+    def _spread(self) -> None:
+        """Splits small batches over the shards together: they would be split too finely alone."""
+        whole = joined(self._small)
+        self._small, self._small_rows = [], 0
         shard = (whole.column(LOW).to_numpy() % self._shards).astype(np.uint16)
         order = np.argsort(shard, kind="stable")
         bounds = np.searchsorted(shard[order], np.arange(self._shards + 1))
         spread = whole.take(pa.array(order))
         for place, (low, high) in enumerate(itertools.pairwise(bounds.tolist())):
             if low < high:
-                yield place, batch_to_bytes(compact_batch(spread.slice(low, high - low)))
+                self._held.setdefault(place, []).append(spread.slice(low, high - low))
+        self._rows += len(order)
+
+    def _flush(self) -> Iterator[tuple[int, bytes]]:
+        if self._small:
+            self._spread()
+        held = self._held
+        self._drop()
+        for shard in sorted(held):
+            yield shard, batch_to_bytes(compact_batch(joined(held[shard])))
 
 
 def prepare(batch: pa.RecordBatch, hashes: Words) -> pa.RecordBatch:

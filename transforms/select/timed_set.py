@@ -100,9 +100,7 @@ class TimedSet:
         parts = [part for part in parts if len(part.high)]
         if not parts:
             return cls((), noted)
-        whole = (
-            parts[0] if len(parts) == 1 else Entries(*map(np.concatenate, zip(*parts, strict=True)))
-        )
+        whole = together(parts)
         return cls((tidy(whole.take(np.argsort(whole.high, kind="stable"))),), noted)
 
     def __len__(self) -> int:
