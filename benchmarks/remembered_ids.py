@@ -10,7 +10,14 @@ of the version before: one cell a shard, rewritten with every bundle (measured o
 shards, all of which a bundle touches). Without a runner, whose own cost for each shard that a
 bundle touches comes on top. Writes benchmarks/results/remembered_ids.csv.
 
-{unit_costs}
+Unit costs, on two cores that others kept busy, for who reckons with more ids than fit here:
+0.25 ms a shard that a bundle touches; 1.0 us an event in bundles of 50,000, 2 to 5 us in those of
+2,000 (in eight shards; of what grows with the ids that are remembered there is the logarithm, and
+memory that no cache holds: twice from 1 to 50 million); 18 bytes an id stored, 24 in memory; 80 ns
+an id to read all again. The form before: 40 ns an id that is remembered, with every bundle. So 10^9
+ids, that is 9,000 to 11,000 events a second over a day, in 64 shards on 8 workers: of each, 3.0 GB
+of memory, 2.3 GB of state, 10 s after a start, and with a bundle a second 2 ms for its shards and
+7 ms for its events. The form before would take 40 s for each bundle, in eight shards at most.
 """
 
 from __future__ import annotations
