@@ -118,7 +118,7 @@ def sums_of(part: Entries) -> NDArray[np.uint64]:
     """(2,) uint64: a sum of entries, whatever their order and the pieces they come in.
 
     Each word of a hash weighs by an odd number made of its tick and notes. Hashes are keyed, so
-    that nobody can choose entries of one sum; two sets share theirs with probability 2^-64 at most.
+    that nobody can choose entries of one sum, and by accident two sets next to never share theirs.
     """
     weights = part.ticks.astype(np.uint64)
     for note in part.notes.T:
