@@ -165,7 +165,7 @@ def test_what_is_read_again_is_held_against_the_head() -> None:
         for wrong in ([], [data, data], [data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]]):
             bag.values = wrong
             world.restore(kept, same_process=False)
-            with pytest.raises(CodecError, match="shard 0 .* damaged"):
+            with pytest.raises(CodecError, match="damaged"):
                 world.bundle([(1, 1)])
         bag.values = [data]
     shard.ring[3].values = [data]

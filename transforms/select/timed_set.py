@@ -79,7 +79,12 @@ def entries(high: Words, low: Words, ticks: Ticks, notes: Notes | None = None) -
 
 def together(parts: Sequence[Entries]) -> Entries:
     """Entries of several parts, one after the other."""
-    return Entries(*map(np.concatenate, zip(*parts, strict=True)))
+    return Entries(
+        np.concatenate([part.high for part in parts]),
+        np.concatenate([part.low for part in parts]),
+        np.concatenate([part.ticks for part in parts]),
+        np.concatenate([part.notes for part in parts]),
+    )
 
 
 @dataclass(frozen=True)
@@ -178,12 +183,20 @@ def merge(a: Entries, b: Entries) -> Entries:
     at = np.searchsorted(a.high, b.high, side="right") + np.arange(len(b.high))
     of_a = np.ones(len(a.high) + len(b.high), dtype=bool)
     of_a[at] = False
-    joined = []
-    for x, y in zip(a, b, strict=True):
+
+    def joined(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
         out = np.empty((len(of_a), *x.shape[1:]), dtype=np.result_type(x, y))
         out[of_a], out[at] = x, y
-        joined.append(out)
-    return tidy(Entries(*joined))
+        return out
+
+    return tidy(
+        Entries(
+            joined(a.high, b.high),
+            joined(a.low, b.low),
+            joined(a.ticks, b.ticks),
+            joined(a.notes, b.notes),
+        )
+    )
 
 
 def tidy(run: Entries) -> Entries:
@@ -203,7 +216,15 @@ def tidy(run: Entries) -> Entries:
         some.notes[last] = np.maximum.reduceat(noted, np.flatnonzero(first), axis=0)
     kept = np.ones(len(run.high), dtype=bool)
     kept[rows[~last]] = False
-    whole = Entries(run.high.copy(), run.low.copy(), run.ticks.copy(), run.notes.copy())
-    for array, part in zip(whole, some, strict=True):
+
+    def placed(array: NDArray[Any], part: NDArray[Any]) -> NDArray[Any]:
+        array = array.copy()
         array[rows] = part
-    return whole.take(kept)
+        return array[kept]
+
+    return Entries(
+        placed(run.high, some.high),
+        placed(run.low, some.low),
+        placed(run.ticks, some.ticks),
+        placed(run.notes, some.notes),
+    )
