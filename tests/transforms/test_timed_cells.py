@@ -301,11 +301,13 @@ def test_a_shelf_lets_go_of_what_nobody_asks_for_and_of_itself() -> None:
     now = [0.0]
     one: Shelf[int] = Shelf(lambda: now[0])
     one.put(1, b"a", 11)
+    one.put(3, b"c", 33)
     assert one.get(1, b"a") == 11 and one.get(1, b"b") is None and one.get(2, b"a") is None
     for seconds in (shelf.IDLE / 2, shelf.IDLE + 1, 2 * shelf.IDLE + 3):
         now[0] = seconds
+        assert one.get(3, b"c") == 33
         one.put(2, b"b", 22)
-    assert one.get(1, b"a") is None and one.get(2, b"b") == 22
+    assert one.get(1, b"a") is None and one.get(2, b"b") == 22 and len(one) == 2
     held = Shelf.of("a run")
     assert Shelf.of("a run") is held and "a run" in shelf._SHELVES
     del held

@@ -43,7 +43,10 @@ class Shelf(Generic[T]):
     def get(self, shard: int, name: bytes) -> T | None:
         """What is kept of a shard, if it is of that name."""
         kept = self._kept.get(shard)
-        return kept.value if kept is not None and kept.name == name else None
+        if kept is None or kept.name != name:
+            return None
+        self._kept[shard] = kept._replace(used=self._now())
+        return kept.value
 
     def put(self, shard: int, name: bytes, value: T) -> None:
         """Keeps a value in place of the one that was there."""
