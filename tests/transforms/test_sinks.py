@@ -13,11 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.utils.timestamp import Timestamp
 
 from dpcore.errors import ConfigError, WeirError
 from dpcore.leaves.keys import Keys
 from dpcore.program import Released
 from pipelines.results.files import read_file, result_files
+from tests.transforms.cells import Bag, One
 from tests.transforms.doubles import FakePlan, Silent, events, random_events
 from tests.transforms.running import KEPT, cut, keep
 from transforms.private_releases import PrivateReleases
@@ -31,7 +33,7 @@ from transforms.release.table import (
 )
 from transforms.runtime import counters
 from transforms.sinks import formats, place
-from transforms.sinks.folder import FolderWriter, differences
+from transforms.sinks.folder import FolderWriter, RangeDoFn, ToRange, differences
 from transforms.sinks.pubsub import PublishReleases, to_messages
 from transforms.sinks.sorted_table import sorted_table
 from transforms.sinks.transforms import (
@@ -39,6 +41,7 @@ from transforms.sinks.transforms import (
     WriteFolder,
     WriteTable,
     bigquery_schema,
+    ranges_of,
     to_records,
 )
 
@@ -231,6 +234,62 @@ def test_a_drain_writes_what_every_block_has_released(tmp_path: Path) -> None:
     assert write(uneven, tmp_path / "2", plan=endless, every=4) == [(0, 3), (4, 4)]
     name = "ticks-000000000004-000000000004.parquet"
     assert pq.read_table(tmp_path / "2" / name)["tick"].unique().to_pylist() == [4]
+
+
+class Timer:
+    """A timer that somebody fires by hand."""
+
+    def __init__(self) -> None:
+        self.at: Any = None
+
+    def set(self, at: Any) -> None:
+        self.at = at
+
+    def clear(self) -> None:
+        self.at = None
+
+
+def test_a_range_that_is_over_leaves_nothing_behind_and_replays_double_nothing(
+    tmp_path: Path,
+) -> None:
+    endless = replace(TWO, clock=replace(TWO.clock, end=None))
+    dofn = RangeDoFn(ranges_of(endless, 4), FolderWriter(str(tmp_path), "parquet", None))
+    to_range = ToRange(ranges_of(endless, 4))
+    cells: dict[int, Any] = {}
+
+    def give(batches: list[pa.RecordBatch]) -> list[tuple[int, int]]:
+        written = []
+        for one in batches:
+            to_range.start_bundle()
+            assert not list(to_range.process(one, Timestamp(7)))
+            for element in to_range.finish_bundle():
+                state = cells.setdefault(element.value[0], (Bag(), One(), One(), Timer(), Timer()))
+                written += dofn.process(element.value, element.timestamp, *state)
+        return written
+
+    def kept() -> list[Any]:
+        return [value for state in cells.values() for cell in state[:3] for value in cell.values]
+
+    counters.reset()
+    assert give(whole()) == [(0, 3)]
+    parts, seen, done, end, forget = cells[0]
+    assert (end.at, forget.at) == (None, Timestamp(7)) and done.read() == 4
+    assert give(whole()[:1]) == [] and not counters.snapshot().get("divergent")
+    dofn.on_forget(done)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert [len(cell.values) for cell in (parts, seen, done)] == [0, 0, 0]
+
+    assert give(whole()[:1]) == []  # a repeat of some of it, behind its time
+    assert list(dofn.on_end(0, parts, seen, done)) == []
+    assert give([*whole()[:1], whole()[2]]) == [(0, 3)]  # and of all
+    dofn.on_forget(done)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert not counters.snapshot().get("divergent")
+    assert give([batch(0, 4, [b"a"], 0, 1.0), batch(0, 4, [b"b"], 1, 1.0)]) == [(0, 3)]
+    assert counters.snapshot()["divergent"] > 0
+    dofn.on_forget(done)
+    cells.pop(1)  # not complete yet
+    assert kept() == []
 
 
 def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpcore.errors import CodecError
 from dpcore.leaves.keys import Keys
+from tests.transforms.cells import Bag, Cell, One
 from tests.transforms.doubles import MINUTE, START, FakePlan, Silent
 from tests.transforms.running import KEPT, keep
 from transforms.leaves import partial
@@ -84,39 +85,6 @@ def counts(strides: Sequence[NoisyStride]) -> dict[int, float]:
             assert stride.first_tick + i not in found
             found[stride.first_tick + i] = float(stride.arrays[0][i, 0, 0])
     return found
-
-
-class Cell:
-    """A cell or a bag of state in memory; counts what a runner would have to move."""
-
-    moved = 0
-
-    def __init__(self, *values: Any) -> None:
-        self.values = list(values)
-
-    def read(self) -> Any:
-        raise NotImplementedError
-
-    def add(self, value: Any) -> None:
-        Cell.moved += 1
-        self.values.append(value)
-
-    def clear(self) -> None:
-        self.values = []
-
-
-class One(Cell):
-    def read(self) -> Any:
-        return self.values[0] if self.values else None
-
-    def write(self, value: Any) -> None:
-        self.values = [value]
-
-
-class Bag(Cell):
-    def read(self) -> Any:
-        Cell.moved += len(self.values)
-        return list(self.values)
 
 
 class Never:
@@ -340,6 +308,7 @@ def test_names_that_runners_find_state_by_never_change() -> None:
         folder.STEP_NAME: sorted(
             [folder.RangeDoFn.PARTS.name, folder.RangeDoFn.SEEN.name]
             + [folder.RangeDoFn.DONE.name, folder.RangeDoFn.END.name]
+            + [folder.RangeDoFn.FORGET.name]
         ),
         "steps": step_names(),
         "training_steps": step_names(training=True),

@@ -33,6 +33,7 @@ PARTS_STATE = "parts"
 SEEN_STATE = "seen"
 DONE_STATE = "done"
 END_TIMER = "end"
+FORGET_TIMER = "forget"
 # Runners find stored state by these names: they never change (tests hold them to a file).
 
 TOGETHER = 1 << 26
@@ -137,6 +138,10 @@ class Writer(ABC):
         """Rows of a repeat, after the write, that differ from what was written."""
         return 0
 
+    def is_written(self, first: int, last: int) -> bool:
+        """Whether these ticks are known to be written already."""
+        return False
+
 
 @dataclass(frozen=True)
 class FolderWriter(Writer):
@@ -164,6 +169,10 @@ class FolderWriter(Writer):
         path = place.join(self.folder, place.file_name(first, last, self.form))
         content = formats.encode(again.table, self.form, self.flat)
         return differences(place.read(path), content, self.form, False, self._sparse)
+
+    def is_written(self, first: int, last: int) -> bool:
+        """See Writer."""
+        return place.exists(place.join(self.folder, place.file_name(first, last, self.form)))
 
     @property
     def _sparse(self) -> frozenset[str]:
@@ -194,12 +203,17 @@ def differences(
 
 
 class RangeDoFn(beam.DoFn):
-    """(range, bytes) -> names of what was written; waits until every block gave every tick."""
+    """(range, bytes) -> names of what was written; waits until every block gave every tick.
+
+    Of a clock without end nothing is kept for ever: a range is forgotten once it is written and its
+    time is over. A repeat that still came would gather anew; its file is there, and stays.
+    """
 
     PARTS = userstate.BagStateSpec(PARTS_STATE, coders.BytesCoder())
     SEEN = userstate.ReadModifyWriteStateSpec(SEEN_STATE, coders.BytesCoder())
     DONE = userstate.ReadModifyWriteStateSpec(DONE_STATE, coders.VarIntCoder())
     END = userstate.TimerSpec(END_TIMER, TimeDomain.WATERMARK)
+    FORGET = userstate.TimerSpec(FORGET_TIMER, TimeDomain.WATERMARK)
 
     def __init__(self, ranges: Ranges, writer: Writer) -> None:
         self._ranges, self._writer = ranges, writer
@@ -208,10 +222,12 @@ class RangeDoFn(beam.DoFn):
     def process(
         self,
         element: tuple[int, bytes],
+        stamp: Any = beam.DoFn.TimestampParam,
         parts: Any = beam.DoFn.StateParam(PARTS),  # noqa: B008
         seen: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008
         done: Any = beam.DoFn.StateParam(DONE),  # noqa: B008
         end: Any = beam.DoFn.TimerParam(END),  # noqa: B008
+        forget: Any = beam.DoFn.TimerParam(FORGET),  # noqa: B008
     ) -> Iterator[tuple[int, int]]:
         """Keeps a part; writes when it was the last one that was missing."""
         index, payload = element
@@ -233,6 +249,7 @@ class RangeDoFn(beam.DoFn):
             done.write(covered.shape[1])
             if self._ranges.total is None:
                 end.clear()
+                forget.set(stamp)
             return
         seen.write(np.packbits(covered).tobytes())
         if self._ranges.total is None:
@@ -253,10 +270,16 @@ class RangeDoFn(beam.DoFn):
         covered = self._covered(index, seen.read())
         whole: NDArray[np.bool_] = np.all(covered, axis=0)
         ticks = int(np.argmin(whole)) if not whole.all() else len(whole)
-        if ticks:
+        first = self._ranges.first(index)
+        if ticks and not self._writer.is_written(first, first + self._ranges.size(index) - 1):
             yield self._write(index, held, covered[:, :ticks])
             done.write(ticks)
         parts.clear()
+
+    @userstate.on_timer(FORGET)
+    def on_forget(self, done: Any = beam.DoFn.StateParam(DONE)) -> None:  # noqa: B008
+        """A range is written and over: nothing of it comes any more."""
+        done.clear()
 
     def _covered(self, index: int, packed: bytes | None) -> NDArray[np.bool_]:
         """(blocks, ticks of the range): what has come."""

@@ -53,6 +53,11 @@ def read(path: str) -> bytes | None:
         return bytes(file.read())
 
 
+def exists(path: str) -> bool:
+    """Whether there is a file."""
+    return bool(FileSystems.exists(path)) if is_remote(path) else Path(path).is_file()
+
+
 def put(path: str, content: bytes) -> bool:
     """Moves a file into place whole, unless one is there: then it stays, and False is returned.
 
