@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +24,7 @@ from transforms.runtime.pubsub_client import subscriber
 from transforms.runtime.stream_time import PRESENT, StreamTime
 from transforms.sources.pubsub.acks import Confirmations
 from transforms.sources.pubsub.leases import Leases
+from transforms.sources.pubsub.steady import SteadyTime
 from transforms.sources.pubsub.watermark import Frontier
 
 MESSAGES = 1_000
@@ -97,7 +97,8 @@ class Reader:
     Args:
       subscription: what to read.
       later: whether to believe a bundle safe one checkpoint later than the runner says.
-      client: a SubscriberClient, for tests. now: wall seconds since 1970, for tests.
+      client: a SubscriberClient, for tests. now: wall seconds since 1970, for tests; else those
+        that no step of the machine's clock moves on.
     """
 
     def __init__(
@@ -105,9 +106,10 @@ class Reader:
         subscription: Subscription,
         later: bool = False,
         client: Any = None,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] | None = None,
     ) -> None:
-        self._from, self._now = subscription, now
+        self._from, self._steady = subscription, SteadyTime()
+        self._now = now or self._steady
         self._client = client or subscriber(subscription.host)
         self.leases = Leases(self._client, subscription.name, subscription.ack_seconds)
         self.confirmations = Confirmations(self.leases.acknowledge, later)
@@ -243,12 +245,13 @@ class Reader:
             _log.warning("%s cannot be read (%s); trying on", self._from.name, name)
 
     def _message(self, message: Any) -> Message:
-        stamp = None
+        stamp, published = None, message.publish_time
+        wall = published.seconds * 1_000_000 + published.nanos // 1000
+        self._steady.prove(wall / 1e6)
         if self._from.timestamp is not None:
             stamp = read_stamp(message.attributes.get(self._from.timestamp))
         if stamp is None:
-            published = message.publish_time
-            stamp = self._from.stream.at(published.seconds * 1_000_000 + published.nanos // 1000)
+            stamp = self._from.stream.at(wall)
         return Message(message.message_id, message.data, stamp)
 
 
