@@ -41,10 +41,12 @@ def prior_of(convex_set: ConvexSet) -> float:
     """t: what a coefficient of a model in the set is taken to vary by, public.
 
     The models of a set whose farthest has length r are taken for ones of length r / sqrt 2 in any
-    direction: t = r / sqrt(2 d).
+    direction: t = r / sqrt(2 d). Those of a set of sparse ones have few coefficients or one, which
+    are larger: t = r / sqrt(2.5 sqrt(d)), a little below halfway (in logarithms) to a single one.
     """
     d = convex_set.dimension
-    return convex_set.farthest(np.zeros(d)) / math.sqrt(2 * d)
+    share = 2.5 * math.sqrt(d) if convex_set.sparse else 2.0 * d
+    return convex_set.farthest(np.zeros(d)) / math.sqrt(max(share, 2.0))
 
 
 def lift_for(stddev: Floats, convex_set: ConvexSet) -> Floats:

@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.least_squares import least_squares
 from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L2Ball
+from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.models.regression.ridge import lift_for
+from dpcore.models.regression.ridge import lift_for, prior_of
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
@@ -436,6 +436,8 @@ def test_without_a_number_each_direction_is_lifted_by_itself() -> None:
     (lift,) = lift_for(deviation, program.set)
     prior = 2 / math.sqrt(6)
     assert lift == pytest.approx(deviation[0] * math.sqrt(1 + 2 / 2) / prior)
+    assert prior_of(L2Ball(3.0, 8)) == pytest.approx(3 / 4)
+    assert prior_of(L1Ball(3.0, 16)) == pytest.approx(3 / math.sqrt(10))  # few, or a single one
     matrix = np.diag([1e6 * lift, 3 * lift, -lift])[None]
     quadratic = PrivateQuadratic(matrix, np.ones((1, 1, 3)), 0.0, np.array([lift]))
     found = np.diagonal(quadratic.convex[0]) / lift
