@@ -25,7 +25,7 @@ help:
 	@echo "make flink    fetches Flink and assembles its job server (needs Java 17 and Maven; four minutes)"
 	@echo "make pubsub   builds a Pub/Sub server for trying and testing (needs Go; a minute)"
 	@echo "make engines  all three, side by side"
-	@echo "make check    lint, format, types, and every test that is not slow: a minute and a half"
+	@echo "make check    lint, format, types, and every test that is not slow: a minute"
 	@echo "make test     lint, format, types and the whole test suite"
 	@echo "make lint     lint, format and types only"
 	@echo "make bench    the benchmarks, each beside its peer"
@@ -76,7 +76,8 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/mypy
 
 check: lint
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" tests --ignore=tests/runners
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" tests \
+		--ignore=tests/runners --ignore=tests/audit --ignore=tests/statistical
 
 # Tests on real engines come last and one at a time: each of them fills the machine by itself.
 test: lint $(if $(CI),engines)

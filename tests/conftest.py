@@ -1,8 +1,8 @@
 """Property tests search anew on a laptop, and are the same every time in continuous integration.
 
 Tests that take long are told apart from the others, so that ``make check`` can leave them to ``make
-test``: those of whole folders that measure noise or attack a promise, and those in slow.txt, which
-``python -m tests.slowest REPORT`` writes anew from a report of JUnit's.
+test``: those of whole folders that measure noise or attack a promise, and tests and files in
+slow.txt, which ``python -m tests.slowest REPORT`` writes anew from a report of JUnit's.
 """
 
 from __future__ import annotations
@@ -29,6 +29,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if (
             folder
             and folder[0] in SLOW_FOLDERS
-            or f"{path}::{name.partition('[')[0]}" in SLOW_TESTS
+            or not SLOW_TESTS.isdisjoint({path, f"{path}::{name.partition('[')[0]}"})
         ):
             item.add_marker("slow")
