@@ -52,9 +52,6 @@ SUBMITTED = 180.0
 FIRST = 240.0
 """Seconds in which a job releases something; most of them are the start of its workers."""
 
-MAX_PARALLELISM = 4
-"""Groups of keyed state: as few as two workers need, for each costs memory at every look."""
-
 LOOK = 0.5
 """Seconds between two looks at the releases."""
 
@@ -235,7 +232,6 @@ class Stack:
             [
                 *(sys.executable, "-m", "weir", "run", str(self._config), *settings),
                 *("--runner", "flink", "--flink-master", self.cluster.master, "--detach"),
-                f"--max_parallelism={MAX_PARALLELISM}",
             ],
             self._folder / "run.log",
             environment,

@@ -1,13 +1,17 @@
 """Flink's job server for Beam: takes a portable pipeline and submits it to a cluster.
 
-Maven assembles it from Beam's own published libraries with the ``pom.xml`` beside this file. An
-official job-server jar of another Beam release does as well: ``--flink-job-server-jar PATH``.
+Maven assembles it from Beam's own published libraries with what lies in ``job_server_maven``: a
+``pom.xml``, and a class of our own in the place of one of Beam's, with which a stream runs for
+months and waits of less than a second are kept. deploy/flink makes its image from the same folder.
+An official job-server jar of another Beam release does as well: ``--flink-job-server-jar PATH``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import shutil
+import zipfile
+from enum import Enum
 from pathlib import Path
 
 from pipelines.engines.cache import Component
@@ -17,16 +21,36 @@ BEAM = "2.70.0"
 """Newest Beam release whose Flink runner for 1.19 is published with all that it needs."""
 
 FORGETFUL = (
-    f"the job server of `make flink` has Beam {BEAM}, with which a stream takes up to 40 kB of its "
+    "{jar} is a job server of a Beam before 2.76, with which a stream takes up to 40 kB of its "
     "worker's memory at every look at its sources and never gives it back: enough for minutes to "
-    "hours. For longer name Apache's job server for Flink 1.19, Beam 2.76 or newer, from the first "
-    "start on (--flink-job-server-jar JAR), or stay small (--max_parallelism=4). "
-    "docs/operations.md, Capacity, has the figures."
+    "hours. The one of `make flink` does not: leave out --flink-job-server-jar. Or stay small "
+    "(--max_parallelism=4). docs/operations.md, Capacity, has the figures."
 )
 """What the user of a stream is told; ``transforms/runtime/flink_quirks.py`` says why."""
 
-POM = Path(__file__).with_name("job_server_maven") / "pom.xml"
+SOURCES = Path(__file__).with_name("job_server_maven")
 JAR = "flink-job-server.jar"
+STOCK = "stock"
+"""Folder beside the jar: Beam's own class that ours stands in for, for tests that compare."""
+
+HANDLER = (
+    "org/apache/beam/runners/fnexecution/control/"
+    "BundleCheckpointHandlers$StateAndTimerBundleCheckpointHandler.class"
+)
+"""What stores the rest of a call of a splittable DoFn until it is due."""
+MAP_STATE = "sdf_checkpoint_residuals"
+"""Name of the state in which Beam 2.76 and later keep them all."""
+
+
+class Kept(Enum):
+    """How a job server stores what calls of splittable DoFns left undone."""
+
+    NEW_NAMES = "under a new name at every call"
+    """Beam before 2.76. Each name costs memory for good."""
+    FEW_NAMES = "under names of a ring"
+    """Ours."""
+    ONE_MAP = "in one map"
+    """Beam 2.76 and later."""
 
 
 def _make(folder: Path) -> None:
@@ -34,18 +58,25 @@ def _make(folder: Path) -> None:
     need("java", "assembling Flink's job server")
     build = folder / "build"
     build.mkdir()
-    shutil.copy(POM, build)
+    shutil.copytree(SOURCES, build, dirs_exist_ok=True)
     run(
         [maven, "--batch-mode", "-Dmaven.wagon.http.retryHandler.count=5", "package"],
         "job-server: mvn package",
         build,
     )
-    (build / "target" / JAR).rename(folder / JAR)
+    for made in (JAR, STOCK):
+        (build / "target" / made).rename(folder / made)
     shutil.rmtree(build)
 
 
-_DIGEST = hashlib.sha256(POM.read_bytes()).hexdigest()[:8]
-COMPONENT = Component("job-server", "flink", f"{BEAM}-{_DIGEST}", JAR, _make)
+def _digest() -> str:
+    """Of all that the jar is made from: another pom or class is another version in the cache."""
+    files = sorted(path for path in SOURCES.rglob("*") if path.is_file())
+    named = ((str(path.relative_to(SOURCES)).encode(), path.read_bytes()) for path in files)
+    return hashlib.sha256(b"".join(part for pair in named for part in pair)).hexdigest()[:8]
+
+
+COMPONENT = Component("job-server", "flink", f"{BEAM}-{_digest()}", JAR, _make)
 
 
 def jar() -> Path:
@@ -55,3 +86,15 @@ def jar() -> Path:
       EngineMissing: it is not in the cache.
     """
     return COMPONENT.located()
+
+
+def kept_by(jar: str | Path) -> Kept | None:
+    """How a job server stores residuals, as its own class shows; None: it cannot be seen."""
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            code = archive.read(HANDLER)
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return None
+    if MAP_STATE.encode() in code:
+        return Kept.ONE_MAP
+    return Kept.NEW_NAMES if b"incrementingLongs" in code else Kept.FEW_NAMES

@@ -24,6 +24,7 @@ from pipelines.graph.parts import Parts
 from pipelines.runners import flink_options
 from pipelines.runners.flink_counters import counters_of
 from pipelines.runners.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
+from pipelines.runners.residuals import refuse_foreign
 from pipelines.runners.state_folder import StateFolder
 
 _log = logging.getLogger(__name__)
@@ -75,13 +76,15 @@ class FlinkRun:
         self._jar = target.jar or str(job_server.jar())
         if (
             streaming
-            and target.jar is None
+            and job_server.kept_by(self._jar) is job_server.Kept.NEW_NAMES
             and "max_parallelism" not in flink_options.names_of(flags)
         ):
-            _log.warning(job_server.FORGETFUL)
+            _log.warning(job_server.FORGETFUL.format(jar=self._jar))
         self._job, self._target, self._state = job, target, state
         self._streaming = streaming
         self._savepoint = None if target.resume is None else state.resolve(target.resume)
+        if self._savepoint is not None:
+            refuse_foreign(self._savepoint, self._jar)
         self.name = f"weir-{job.name}-{os.getpid():x}-{time.time_ns() // 1_000_000:x}"
         parallelism = flink_options.parallelism_of(target, job.engine)
         self._rest_port, self._job_port = free_ports(2)

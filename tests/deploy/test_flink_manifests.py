@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ruamel.yaml import YAML
 
 from pipelines.cli.main import main
 from pipelines.config.job import load
+from pipelines.engines import job_server
 from pipelines.graph.checks import plan_of
 from pipelines.runners.flink_options import MAX_PARALLELISM
 from tests.deploy.dockerfile import read
@@ -24,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "flink"
 KUBERNETES = "1.31"
 RUNS = ("submit.yaml", "resume.yaml")
+POM = "{http://maven.apache.org/POM/4.0.0}"
 FLINK_WORDS = ("flink-main-container",)
 
 
@@ -177,17 +180,29 @@ def test_arguments_are_understood(tmp_path: Path) -> None:
 
 def test_submitter_has_the_jar_and_the_flink_of_the_cluster() -> None:
     steps = read(FOLDER / "Dockerfile")
-    server = next(s.rest for s in steps if s.word == "FROM" and "job_server" in s.rest)
     version = CLUSTER["flinkVersion"].removeprefix("v").replace("_", ".")
-    assert server.startswith(f"apache/beam_flink{version}_job_server:")
     assert CLUSTER["image"].startswith(f"flink:{version}.")
-    base = next(s.rest for s in read(ROOT / "deploy" / "Dockerfile") if s.word == "FROM")
-    assert server.split()[0].rpartition(":")[2] == base.rpartition(":")[2]
+    pom = ElementTree.parse(job_server.SOURCES / "pom.xml").getroot()
+    runners = [found.text for found in pom.iter(f"{POM}artifactId")]
+    assert f"beam-runners-flink-{version}" in runners
+    # The class files of ours must be readable by the TaskManagers' Java.
+    (release,) = [found.text for found in pom.iter(f"{POM}maven.compiler.release")]
+    assert CLUSTER["image"].endswith(f"-java{release}")
     copied = [word for s in steps if s.word == "COPY" for word in s.words]
     for name in RUNS:
         (container,) = one("Job", name)["spec"]["template"]["spec"]["containers"]
         jar = next(a for a in container["args"] if a.startswith("--flink-job-server-jar="))
         assert jar.partition("=")[2] in copied
+
+
+def test_submitter_builds_the_job_server_that_make_flink_does() -> None:
+    steps = read(FOLDER / "Dockerfile")
+    stage = next(i for i, s in enumerate(steps) if s.rest.endswith("AS server"))
+    folder, copy, build = steps[stage + 1 : stage + 4]
+    assert copy.words == [str(job_server.SOURCES.relative_to(ROOT)), "./"]
+    assert build.rest.startswith("mvn ") and build.rest.endswith(" package")
+    taken = next(s for s in steps if s.flags.get("from") == "server")
+    assert taken.words[0] == f"{folder.rest}/target/{job_server.JAR}"
 
 
 def test_accounts_have_least_rights() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dpcore.errors import ConfigError
 from pipelines.config.job import load
 from pipelines.engines import job_server
+from pipelines.engines.job_server import Kept
 from pipelines.engines.processes import EngineFailed
 from pipelines.graph.parts import parts_of
 from pipelines.runners.flink import END_OF_TIME, FlinkRun
@@ -17,30 +20,72 @@ from pipelines.runners.flink_target import FlinkTarget
 from pipelines.runners.state_folder import StateFolder
 
 
+def job_server_of(folder: Path, kept: Kept) -> str:
+    """A jar that keeps residuals in this way, as far as can be seen from outside."""
+    code = {Kept.NEW_NAMES: "incrementingLongs", Kept.ONE_MAP: job_server.MAP_STATE}
+    path = folder / "server.jar"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(job_server.HANDLER, code.get(kept, ""))
+    return str(path)
+
+
 @pytest.mark.parametrize(
-    ("streaming", "jar", "given", "warned"),
+    ("streaming", "kept", "given", "warned"),
     [
-        (True, None, (), True),
-        (False, None, (), False),
-        (True, "apache.jar", (), False),
-        (True, None, ("--max_parallelism=4",), False),
+        (True, Kept.NEW_NAMES, (), True),
+        (False, Kept.NEW_NAMES, (), False),
+        (True, Kept.FEW_NAMES, (), False),
+        (True, Kept.ONE_MAP, (), False),
+        (True, Kept.NEW_NAMES, ("--max_parallelism=4",), False),
     ],
 )
-def test_who_runs_a_stream_on_our_own_job_server_hears_that_it_loses_memory(
+def test_who_runs_a_stream_on_a_job_server_that_loses_memory_hears_it(
     small: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     streaming: bool,
-    jar: str | None,
+    kept: Kept,
     given: tuple[str, ...],
     warned: bool,
 ) -> None:
-    monkeypatch.setattr(job_server, "jar", lambda: Path("ours.jar"))
     monkeypatch.setattr("pipelines.runners.flink.need", lambda *_: "java")
     state = StateFolder(str(small.parent / "state"))
+    jar = job_server_of(small.parent, kept)
     FlinkRun(parts_of(load(small)), FlinkTarget(jar=jar), state, streaming, given)
     found = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert found == ([job_server.FORGETFUL] if warned else [])
+    assert found == ([job_server.FORGETFUL.format(jar=jar)] if warned else [])
+
+
+@pytest.mark.parametrize(
+    ("names", "kept", "refused"),
+    [
+        (b"\0\x18sdf_checkpoint_residuals sdf_checkpoint:7:0", Kept.FEW_NAMES, True),
+        (b"\0\x18sdf_checkpoint_residuals sdf_checkpoint:7:0", Kept.NEW_NAMES, True),
+        (b"\0\x18sdf_checkpoint_residuals sdf_checkpoint:7:0", Kept.ONE_MAP, False),
+        (b"\0\x12sdf_checkpoint:7:0", Kept.ONE_MAP, True),
+        (b"\0\x12sdf_checkpoint:7:0", Kept.FEW_NAMES, False),
+        (b"\0\x12sdf_checkpoint:7:0", Kept.NEW_NAMES, False),
+        (b"state of another kind", Kept.ONE_MAP, False),
+    ],
+)
+def test_a_checkpoint_of_another_kind_of_job_server_is_refused(
+    small: Path, monkeypatch: pytest.MonkeyPatch, names: bytes, kept: Kept, refused: bool
+) -> None:
+    """What lies in the other place would not be found, and every source would stand still."""
+    monkeypatch.setattr("pipelines.runners.flink.need", lambda *_: "java")
+    timers = b"a timer sdf_checkpoint:7:0" if b"sdf" in names else b"none"
+    savepoint = small.parent / "a savepoint"
+    savepoint.mkdir()
+    (savepoint / "_metadata").write_bytes(timers)
+    (savepoint / "1a2b").write_bytes(names)
+    target = FlinkTarget(jar=job_server_of(small.parent, kept), resume=str(savepoint))
+    state = StateFolder(str(small.parent / "state"))
+    if not refused:
+        FlinkRun(parts_of(load(small)), target, state, True, ())
+        return
+    with pytest.raises(ConfigError, match="another job server") as error:
+        FlinkRun(parts_of(load(small)), target, state, True, ())
+    assert "--flink-job-server-jar" in str(error.value) and "a%20savepoint" in str(error.value)
 
 
 class Over:

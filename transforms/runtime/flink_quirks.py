@@ -2,10 +2,12 @@
 
 - It drains a job without telling its sources (see ``DrainWatch``).
 - It declares bundles safe that are in no checkpoint yet (see ``Confirmations``).
-- It keeps whole seconds of the wait and of the watermark of a splittable DoFn. A watermark is only
-  ever moved back by that: ticks that end on whole seconds lose nothing.
-- Before Beam 2.76 every call of a splittable DoFn costs it memory for good: some 600 bytes for each
-  group of keyed state in a worker (128 of them over all workers). So the fewer calls, the better.
+- Apache's job servers keep whole seconds of the wait and of the watermark of a splittable DoFn. A
+  watermark is only ever moved back by that: ticks that end on whole seconds lose nothing. That of
+  ``make flink`` keeps both to the millisecond.
+- Before Beam 2.76 every call of a splittable DoFn costs Apache's memory for good: some 600 bytes
+  for each group of keyed state in a worker (128 of them over all workers). So the fewer calls, the
+  better.
 - It fires a timer once the watermark is beyond it, not at it.
 - What is put out while a checkpoint is taken it keeps until the next bundle of the same step, while
   the watermark goes on at once; where no bundle follows, it keeps it for ever. The option

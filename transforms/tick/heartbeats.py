@@ -33,7 +33,7 @@ FOREVER = 1 << 50
 LONGEST_NAP = 1.0
 """Seconds between looks at the wall clock, at most."""
 LONGEST_ON_FLINK = 30
-"""The same where whole seconds of a nap are kept, and every look costs memory (see runner)."""
+"""The same where whole seconds of a nap may be all that is kept (see flink_quirks)."""
 
 
 def encode(last_tick: int) -> bytes:

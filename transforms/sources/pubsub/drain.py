@@ -4,10 +4,10 @@ Where Flink drains a job it calls a splittable DoFn again and again, at once, un
 of it: for a stream that never ends, for ever. Beam's ``truncate`` would say so, and is not called
 there. What shows is that a wait which the DoFn asks for is not kept.
 
-Flink keeps whole seconds of a wait and drops the rest, so the short waits of every day show
-nothing. A long one is a test: it is asked for when no bundle has been safe for a while, as a drain
-makes none safe before it is through, and where a DoFn has the time anyway. Where checkpoints come
-on time there are two or three tests in the first seconds of a process.
+Apache's job servers keep whole seconds of a wait and drop the rest, so the short waits of every
+day show nothing. A long one is a test: it is asked for when no bundle has been safe for a while, as
+a drain makes none safe before it is through, and where a DoFn has the time anyway. Where
+checkpoints come on time there are two or three tests in the first seconds of a process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 TEST = 1.05
-"""Seconds of the wait that is asked for as a test: somewhat more than Flink keeps of it."""
+"""Seconds of the wait that is asked for as a test: somewhat more than may be kept of it."""
 CUT = 3
 """Tests in a row that were cut to less than half: a drain. A wall clock that jumps cuts one."""
 PATIENCE, MOST_PATIENCE = 4.0, 600.0
