@@ -111,6 +111,20 @@ def test_a_turn_at_which_nothing_comes_is_long_where_ticks_are(
     assert tracker.waits == [0.05] and not tracker.ended and TURN < LONG_TURN
 
 
+def test_a_turn_ends_with_a_tick_whose_release_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a tick that lasts a hundred seconds the end is told at once, not at the end of a turn."""
+
+    def reached(self: Reader) -> int:
+        return T0 + 99 * S + 500_000 + int(self.wall_seconds * 1e6)
+
+    monkeypatch.setattr(Reader, "reached", reached)
+    reader, _, watermark = turn(monkeypatch, Clock(T0, 100 * S))
+    assert reader.wall_seconds == pytest.approx(0.5, abs=0.06) and LONG_TURN > 0.6
+    assert watermark is not None and watermark >= Timestamp(micros=T0 + 100 * S)
+
+
 def test_a_turn_ends_when_the_server_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, *_ = turn(monkeypatch, Clock(T0, 86_400 * S), well_for=3)
     assert reader.asked == 3

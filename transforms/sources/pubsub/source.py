@@ -65,6 +65,7 @@ class PullDoFn(beam.DoFn):
         self._flink = flink
         tick = clock.period / subscription.stream.speed / 1e6
         self._turn = min(max(TURN, tick / 50), LONG_TURN)
+        self._prompt = tick >= 4 * TURN
         self._run = uuid.uuid4().hex
 
     def setup(self) -> None:
@@ -98,8 +99,9 @@ class PullDoFn(beam.DoFn):
         while True:
             pulled = reader.take(WAIT)
             if pulled is None:
-                if self._turn > TURN and reader.is_well() and time.monotonic() < until:
-                    continue  # fewer turns: each costs Flink's runner memory
+                more = self._turn > TURN and reader.is_well() and time.monotonic() < until
+                if more and not self._ends_a_tick(reader, stamp):
+                    continue  # fewer turns: each is a bundle of its own (and see flink_quirks)
                 break
             if not tracker.try_claim(len(ids)):
                 reader.leases.give_back(pulled.ids)
@@ -111,7 +113,7 @@ class PullDoFn(beam.DoFn):
             first = earliest(decoded, pulled.messages)
             if first is not None:
                 reader.frontier.answered(reader.wall(), first, pulled.full)
-            if time.monotonic() >= until:
+            if time.monotonic() >= until or self._ends_a_tick(reader, stamp):
                 break
         finalizer.register(partial(reader.confirmations.safe, began, ids))
         reached = self._reached(reader)
@@ -126,7 +128,7 @@ class PullDoFn(beam.DoFn):
     def _reached(self, reader: Reader) -> Timestamp:
         """The watermark: the frontier less the delay, from the start of the clock on.
 
-        Never within the last 2 ms of a tick, whose timer may be set a little early (see runner).
+        Never within the last 2 ms of a tick, whose timer may be set early (see flink_quirks).
         """
         at = reader.reached()
         start, period = self._clock.start, self._clock.period
@@ -136,6 +138,15 @@ class PullDoFn(beam.DoFn):
         if past % period >= period - 2000:
             past = max(0, past - 2000)
         return _floor(start + past)
+
+    def _ends_a_tick(self, reader: Reader, told: Timestamp) -> bool:
+        """Whether a tick is over by now that was not by the watermark: its release waits for it.
+
+        Where ticks follow each other faster than turns every turn ends some, and none is cut short.
+        """
+        start, period = self._clock.start, self._clock.period
+        reached = self._reached(reader).micros
+        return self._prompt and (reached - start) // period > (told.micros - start) // period
 
     def _is_over(self, reader: Reader, told: Timestamp) -> bool:
         """Whether every tick of the clock is behind the reader and nothing is left to read.
