@@ -169,6 +169,7 @@ def test_arguments_are_understood(tmp_path: Path) -> None:
     (container,) = one("Job", "submit.yaml")["spec"]["template"]["spec"]["containers"]
     flags = [flag for flag in container["args"][2:] if "flink-master" not in flag]
     (tmp_path / "secret.key").write_bytes(bytes(32))
+    (tmp_path / "secret.key").chmod(0o600)
     change = f"--set=engine.checkpoints={tmp_path / 'state'}"
     secret = f"--secret-file={tmp_path / 'secret.key'}"
     where = f"--set=sink.parquet={tmp_path / 'out'}"
