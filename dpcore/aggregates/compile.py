@@ -17,7 +17,7 @@ from dpcore.aggregates.program import Aggregates, Part
 from dpcore.continual.base import ContinualSum
 from dpcore.pricing.best import SPLIT, Offer, Way, best_way, sums_for
 from dpcore.pricing.calibrate import calibrated
-from dpcore.pricing.price import Alternative
+from dpcore.pricing.price import Alternative, share
 from dpcore.pricing.terms import Terms
 
 RUNNING = "blt"
@@ -120,9 +120,3 @@ def by_over(leaf: ChannelLeaf, terms: Terms, budget: PrivacyLoss) -> Aggregates:
     power = 1 / 3 if budget.kind == "pure" else 1 / 2
     roots = {over: error**power for over, error in errors.items()}
     return program({over: root / sum(roots.values()) for over, root in roots.items()})
-
-
-def share(budget: PrivacyLoss, fraction: float) -> PrivacyLoss:
-    """A fraction of a budget: mu in squares, rho and epsilon straight; rounded down."""
-    value = budget.value * (math.sqrt(fraction) if budget.kind == "gdp" else fraction)
-    return PrivacyLoss(budget.kind, value * (1 - 1e-12))

@@ -50,6 +50,12 @@ def budget_of(noise: str, epsilon: float, delta: float) -> PrivacyLoss:
     return PrivacyLoss(kind, epsilon)
 
 
+def share(budget: PrivacyLoss, fraction: float) -> PrivacyLoss:
+    """A fraction of a budget: mu in squares, rho and epsilon straight; rounded down."""
+    value = budget.value * (math.sqrt(fraction) if budget.kind == "gdp" else fraction)
+    return PrivacyLoss(budget.kind, value * (1 - 1e-12))
+
+
 def within_memory(name: str, state: int) -> None:
     """Raises ConfigError when a key's state would be too large to be stepped at all."""
     if state > MOST_STATE:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
 from dpcore.continual.base import ContinualSum
+from dpcore.continual.unit import NOISE_OF
 from dpcore.models.moments import Moments
 from dpcore.models.moments_leaf import leaf_of
 from dpcore.pricing.best import Offer, Priced, best_sum
-from dpcore.pricing.price import Alternative, round_up
+from dpcore.pricing.calibrate import calibrated
+from dpcore.pricing.price import Alternative, budget_of, share
 from dpcore.pricing.terms import Terms
 
 SLACK = 1 + 2.0**-30
@@ -37,26 +38,19 @@ def choose_moments(
     Raises:
       ConfigError: nothing (or not what the user named) can serve the plan.
     """
-    ticks = terms.ticks()
+    ticks, leaf = terms.ticks(), leaf_of(moments, over, terms)
+
+    def of_share(mechanism: ContinualSum, fraction: float) -> ContinualSum:
+        noise = NOISE_OF[mechanism.loss(1).kind]
+        budget = budget_of(noise, terms.epsilon, terms.delta)
+        return calibrated(mechanism.name, leaf, terms, share(budget, fraction))
 
     def offer(mechanism: ContinualSum) -> Offer[P]:
         parts = [mechanism]
         if scored:
-            parts = [share_of(mechanism, 1 - scored), share_of(mechanism, scored)]
+            parts = [of_share(mechanism, 1 - scored), of_share(mechanism, scored)]
         worst = float(np.sqrt(np.max(parts[0].unit_variance * parts[0].factor(ticks, over))))
         named = {f"moments over={'all' if over is None else over}": worst}
         return Offer(build(*parts), worst**2, named)
 
-    return best_sum(leaf_of(moments, over, terms), terms, offer)
-
-
-def share_of(mechanism: ContinualSum, share: float) -> ContinualSum:
-    """The same sum with the noise that a share of its budget buys.
-
-    Formal guarantees:
-      Losses of mu^2 and rho fall with the square of the noise scale, epsilon with the scale, so the
-      sums of shares that add up to 1 lose together what the whole one loses, or less: scales are
-      rounded up.
-    """
-    more = 1 / share if mechanism.loss(1).kind == "pure" else share**-0.5
-    return replace(mechanism, noise_scale=round_up(mechanism.noise_scale * more))
+    return best_sum(leaf, terms, offer)
