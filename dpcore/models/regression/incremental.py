@@ -132,7 +132,10 @@ class Incremental:
 
     def stddev(self, ticks: Ints) -> Floats:
         """(m,) s, of the noise of a coordinate of (svec(Q), q), scaled units; of parts the most."""
-        found = [part.unit_variance * part.factor(ticks, self.over) for part in self.parts]
+        return self._stddev(self.parts, ticks)
+
+    def _stddev(self, parts: tuple[ContinualSum, ...], ticks: Ints) -> Floats:
+        found = [part.unit_variance * part.factor(ticks, self.over) for part in parts]
         return np.asarray(np.sqrt(np.max(np.stack(found), axis=0)) * self._rounding)
 
     @cached_property
@@ -156,8 +159,8 @@ class Incremental:
             out.extend(self._errors(fit, (n, n_keys)))
         elif self.scores is not None:
             other = moments.unpack(noisy[1].reshape(n * n_keys, size))
-            ratio = self.scores.noise_scale / self.parts[0].noise_scale
-            fit = score_of(other, found, theta, deviation * ratio)
+            unseen = np.repeat(self._stddev((self.scores,), ticks), n_keys)
+            fit = score_of(other, found, theta, unseen)
             out.extend(self._errors(fit, (n, n_keys)))
         if self.statistics:
             each = [part.stddev(ticks, self.over) for part in self.parts]
