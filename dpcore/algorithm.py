@@ -115,5 +115,5 @@ class Algorithm(Protocol):
         """What a reader should know before running it."""
 
     def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
-        """What the events that are expected cannot carry: noise beyond all that they may add up to.
-        Nothing where ``terms.events`` is None."""
+        """What the terms speak against: noise beyond all that the events that are expected may add
+        up to, or another algorithm that would serve better."""

@@ -20,6 +20,7 @@ from dpcore.arrays import Ints
 from dpcore.config.limits import FARTHEST, NEAREST
 from dpcore.config.numbers import Pair
 from dpcore.config.section import Section, nearest, refusal
+from dpcore.models.advice import advice
 from dpcore.models.fields import MOST_COEFFICIENTS, Columns, ConvexSetSpec, Target
 from dpcore.models.losses import parse_loss
 from dpcore.models.words import columns_words, loss_words, set_words
@@ -248,8 +249,13 @@ class Model(Section):
         )
 
     def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
-        """See Algorithm."""
-        return iter(())
+        """See Algorithm; and which learner would serve better."""
+        squared = self.loss_spec == "squared"
+        yield from advice(self.name, squared, self.dimension, self.fades(terms), terms)
+
+    def fades(self, terms: Terms) -> bool | None:
+        """Whether its pull to a centre fades; None: there is none, or the config chose it."""
+        return None
 
     def warnings(self, program: Program) -> Iterator[str]:
         """See Algorithm."""

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from dpcore.errors import ConfigError
-from dpcore.models.erm import tau
-from dpcore.models.erm.incremental import IncrementalErm
 from dpcore.models.online.program import Learner
 from dpcore.models.regression.projected import Projected
 from dpcore.plan import Plan
@@ -137,15 +135,11 @@ def test_the_rule_of_a_projection_counts_events() -> None:
     assert any("124 events (expect.events)" in warning for warning in by_events.warnings)
 
 
-def test_rules_of_tau_run_more_often_where_a_tick_has_more_events() -> None:
-    few, many = (tau.convex(10**9, 5, 1e-3, events) for events in (1.0, 1000.0))
-    assert many == pytest.approx(few / 100, rel=1e-2)
-    few, many = (tau.strongly_convex(10**9, 5, 1e-3, 1.0, 1.0, 1.0, n) for n in (1.0, 100.0))
-    assert many == pytest.approx(few / 10, rel=1e-2)
+def test_how_often_rows_are_fitted_does_not_follow_from_it() -> None:
+    """With the paper's rules in events, runs are so many that each has little budget left: on even
+    rows of ten a tick predictions missed by 2.7 instead of 1.8 times the optimum."""
     erm = {"algorithm": "regression.erm", "every": "convex", "cap": 64}
-    often, seldom = plan(MODEL, 50, **erm).program, plan(MODEL, None, **erm).program
-    assert isinstance(often, IncrementalErm) and isinstance(seldom, IncrementalErm)
-    assert often.schedule.phases[0].every < seldom.schedule.phases[0].every
+    assert plan(MODEL, 50, **erm).digest == plan(MODEL, None, **erm).digest
 
 
 @pytest.mark.parametrize("events", [0, -1, math.inf, math.nan, "many", True])

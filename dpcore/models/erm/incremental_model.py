@@ -69,7 +69,7 @@ class ErmModel(RefittedModel):
         """
         refuse_sums(terms, self.name)
         problem = self.problem(terms)
-        every = rule_of(self.every, problem, terms.epsilon, terms.events or 1.0)
+        every = rule_of(self.every, problem, terms.epsilon)
         return self.choose(
             terms,
             problem,

@@ -50,10 +50,8 @@ def fraction(schedule: Schedule) -> float:
     return math.sqrt(share) if schedule.budget.kind == "gdp" else share
 
 
-def rule_of(
-    every: int | str | None, problem: Problem, epsilon: float, events: float = 1.0
-) -> Callable[[int], int]:
-    """Ticks over which the budget is spread -> tau. events: that a key is expected to have in one.
+def rule_of(every: int | str | None, problem: Problem, epsilon: float) -> Callable[[int], int]:
+    """Ticks over which the budget is spread -> tau.
 
     Raises:
       ConfigError: no such rule, or one that the problem does not suit.
@@ -67,10 +65,10 @@ def rule_of(
     size = round_up(problem.set.farthest(np.zeros(problem.dimension)))
     d, lipschitz = problem.dimension, problem.lipschitz
     if rule == "convex":
-        return lambda ticks: tau.convex(ticks, d, epsilon, events)
+        return lambda ticks: tau.convex(ticks, d, epsilon)
     if rule == "strongly_convex":
         return lambda ticks: tau.strongly_convex(
-            ticks, d, epsilon, lipschitz, problem.curvature, size, events
+            ticks, d, epsilon, lipschitz, problem.curvature, size
         )
     raise ConfigError(
         "model.every", rule, f"must be a number of ticks, or one of {', '.join(tau.RULES)}."

@@ -1,8 +1,8 @@
 """How often to run: the paper's rules for tau, in exact arithmetic.
 
 Running seldom leaves a model stale, running often leaves each run little budget; each rule balances
-the two for one event a tick. With n of them a model that is tau ticks old has missed tau n events:
-where n is known the first two rules run that much more often, n^(2/3) and n^(1/2) times.
+the two for one event a tick. They come from bounds, and as measured run too often even so: with n
+events a tick they would ask for n^(2/3) and n^(1/2) times as many runs, so T stays the ticks.
 Source: Kasiviswanathan, Nissim, Jin (2017), Theorem 3.1.
 """
 
@@ -17,31 +17,25 @@ RULES = ("convex", "strongly_convex")
 """Of the paper's three: the third is for a solver by Frank and Wolfe's steps, which is not here."""
 
 
-def convex(ticks: int, dimension: int, epsilon: float, events: float = 1.0) -> int:
-    """ceil((T d)^(1/3) / (n eps)^(2/3)): least tau with tau^3 (n eps)^2 >= T d."""
-    positive(epsilon=epsilon, events=events)
-    target = Fraction(ticks * dimension) / (Fraction(epsilon) * Fraction(events)) ** 2
+def convex(ticks: int, dimension: int, epsilon: float) -> int:
+    """ceil((T d)^(1/3) / eps^(2/3)): least tau with tau^3 eps^2 >= T d."""
+    positive(epsilon=epsilon)
+    target = Fraction(ticks * dimension) / Fraction(epsilon) ** 2
     return within(ticks, lambda tau: tau**3 >= target)
 
 
 def strongly_convex(
-    ticks: int,
-    dimension: int,
-    epsilon: float,
-    lipschitz: float,
-    curvature: float,
-    size: float,
-    events: float = 1.0,
+    ticks: int, dimension: int, epsilon: float, lipschitz: float, curvature: float, size: float
 ) -> int:
-    """ceil(sqrt(d L / (nu n ||C||)) / eps): least tau with tau^2 nu n eps^2 ||C|| >= d L."""
+    """ceil(sqrt(d L) / (sqrt(nu) eps sqrt(||C||))): least tau with tau^2 nu eps^2 ||C|| >= d L."""
     if not curvature > 0:
         raise ConfigError(
             "model.every",
             "strongly_convex",
             "needs model.curvature above 0, the strong convexity that every tick adds.",
         )
-    positive(epsilon=epsilon, lipschitz=lipschitz, size=size, events=events)
-    below = Fraction(curvature) * Fraction(events) * Fraction(epsilon) ** 2 * Fraction(size)
+    positive(epsilon=epsilon, lipschitz=lipschitz, size=size)
+    below = Fraction(curvature) * Fraction(epsilon) ** 2 * Fraction(size)
     target = dimension * Fraction(lipschitz) / below
     return within(ticks, lambda tau: tau**2 >= target)
 

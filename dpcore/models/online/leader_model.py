@@ -102,6 +102,12 @@ class LeaderModel(LearnerModel):
             return "linear"
         return "constant" if math.isfinite(parse_loss(self.loss).smoothness) else "root"
 
+    def fades(self, terms: Terms) -> bool | None:
+        """See Model."""
+        if self.curvature is None and self.schedule is None and not self.own_curvature:
+            return terms.events is not None
+        return None if self.schedule in (None, "linear") else True
+
     def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
         """See LearnerModel."""
         growth = self.growth(terms)

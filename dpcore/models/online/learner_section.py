@@ -108,6 +108,7 @@ class LearnerModel(GradientModel):
 
     def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
         """See Algorithm: noise of the gradients beyond all gradients that are expected."""
+        yield from super().doubts(program, terms)
         if terms.events is None or terms.horizon is None or not isinstance(program, Learner):
             return
         last = np.array([terms.horizon - 1])

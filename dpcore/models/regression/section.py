@@ -174,6 +174,7 @@ class MomentsModel(Model):
 
     def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
         """See Algorithm: a model that its noise takes across its set, by ``expected_error``."""
+        yield from super().doubts(program, terms)
         over = getattr(self, "over", None)
         span = over if isinstance(over, int) else terms.horizon
         if terms.events is None or span is None or not isinstance(program, Banded):

@@ -1,0 +1,73 @@
+"""What a plan advises, from public numbers; and that the page has the table that was measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks import learners
+from dpcore.models.advice import FEW, LEADER, MANY, MOMENTS, ROWS
+from dpcore.plan import Plan
+from dpcore.plan_config import PlanConfig
+
+
+def said(name: str, features: int, events: float | None = 1000, **model: Any) -> list[str]:
+    names = [f"x{i}" for i in range(features)]
+    data: dict[str, Any] = {
+        "name": "advised",
+        "schema": {"time": "t", "id": "id"},
+        "clock": {"start": "2024-01-01T00:00:00Z", "period": "1h", "end": "2024-01-09T00:00:00Z"},
+        "privacy": {"epsilon": 1.0, "delta": 1e-6, "protect_for": "all"},
+        "model": {
+            "algorithm": name,
+            "features": names,
+            "target": "y",
+            "ranges": {one: [-1, 1] for one in (*names, "y")},
+            **model,
+        },
+    }
+    if events is not None:
+        data["expect"] = {"events": events}
+    plan = Plan.from_config(PlanConfig.from_dict(data))
+    return [one for one in plan.warnings if LEADER in one or MOMENTS in one or "fades" in one]
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "more", "words"),
+    [
+        (LEADER, 9, {"events": None}, "never fades. Say how many events"),
+        (LEADER, FEW - 1, {}, "has bands"),
+        (MOMENTS, MANY - 1, {}, "has less noise"),
+        (ROWS, 3, {"cap": 16}, "four fits in all"),
+    ],
+)
+def test_a_learner_that_serves_better_is_named(
+    name: str, features: int, more: dict[str, Any], words: str
+) -> None:
+    (line,) = said(name, features, **more)
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "more"),
+    [
+        (LEADER, 9, {}),
+        (LEADER, 3, {"loss": "logistic"}),
+        (LEADER, 9, {"events": None, "curvature": 2.0}),
+        (LEADER, 9, {"events": None, "schedule": "linear"}),
+        (MOMENTS, 3, {}),
+        (ROWS, 3, {"loss": "logistic", "cap": 16}),
+    ],
+)
+def test_one_that_was_chosen_well_or_on_purpose_is_left_alone(
+    name: str, features: int, more: dict[str, Any]
+) -> None:
+    assert said(name, features, **more) == []
+
+
+def test_the_table_of_the_page_is_that_of_the_measurement() -> None:
+    rows = learners.kept(learners.RESULTS / "learners.csv")
+    assert {row[0] for row in rows} == set(learners.STREAMS)
+    page = learners.PAGE.read_text()
+    assert learners.with_table(page, learners.markdown(rows)) == page
