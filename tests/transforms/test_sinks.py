@@ -15,7 +15,7 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.errors import ConfigError, WeirError
+from dpcore.errors import CodecError, ConfigError, WeirError
 from dpcore.leaves.keys import Keys
 from dpcore.program import Released
 from pipelines.results.files import read_file, result_files
@@ -32,8 +32,9 @@ from transforms.release.table import (
     span_of,
 )
 from transforms.runtime import counters
+from transforms.runtime.coders import unpack
 from transforms.sinks import formats, place
-from transforms.sinks.folder import FolderWriter, RangeDoFn, ToRange, differences
+from transforms.sinks.folder import KIND, FolderWriter, RangeDoFn, ToRange, differences
 from transforms.sinks.pubsub import PublishReleases, to_messages
 from transforms.sinks.sorted_table import sorted_table
 from transforms.sinks.transforms import (
@@ -290,6 +291,40 @@ def test_a_range_that_is_over_leaves_nothing_behind_and_replays_double_nothing(
     dofn.on_forget(done)
     cells.pop(1)  # not complete yet
     assert kept() == []
+
+
+def test_parts_of_a_file_without_a_checksum_go_on_and_damaged_ones_are_refused(
+    tmp_path: Path,
+) -> None:
+    """A build before stored both cells as they are."""
+    dofn = RangeDoFn(ranges_of(TWO, 4), FolderWriter(str(tmp_path), "parquet", None))
+    to_range = ToRange(ranges_of(TWO, 4))
+    to_range.start_bundle()
+    first, _, second, _ = whole()
+    payloads = []
+    for one in (first, second):
+        assert not list(to_range.process(one, Timestamp(7)))
+        payloads += [element.value[1] for element in to_range.finish_bundle()]
+    before = unpack(KIND, payloads[0])[0].tobytes()
+    covered = np.packbits(np.repeat([True, False], 4)).tobytes()
+    more = One(), Timer(), Timer()
+    rest = (0, payloads[1]), Timestamp(7)
+    assert list(dofn.process(*rest, Bag(before), One(covered), *more)) == [(0, 3)]
+    assert pq.read_table(next(tmp_path.iterdir())).num_rows == 4 * 2 * 3
+    parts, seen = Bag(), One()
+    assert not list(
+        dofn.process((0, payloads[0]), Timestamp(7), parts, seen, One(), Timer(), Timer())
+    )
+    for cell in (parts, seen):
+        (good,) = cell.values
+        for bit in range(0, 8 * len(good), 11):
+            bad = bytearray(good)
+            bad[bit // 8] ^= 1 << bit % 8
+            held = [Bag(good if cell is seen else bytes(bad)), One(*seen.values)]
+            if cell is seen:
+                held = [Bag(*parts.values), One(bytes(bad))]
+            with pytest.raises(CodecError):
+                list(dofn.process(*rest, *held, One(), Timer(), Timer()))
 
 
 def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:

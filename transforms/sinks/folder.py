@@ -19,11 +19,11 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
-from dpcore.errors import WeirError
+from dpcore.errors import CodecError, WeirError
 from transforms.release.flat import Flat
 from transforms.release.table import releases_only, span_of
 from transforms.runtime import counters
-from transforms.runtime.coders import batch_from_bytes, batch_to_bytes
+from transforms.runtime.coders import MAGIC, batch_from_bytes, batch_to_bytes, pack, unpack
 from transforms.runtime.windowing import stamped
 from transforms.sinks import formats, place
 from transforms.sinks.sorted_table import Sorted, sorted_table
@@ -39,6 +39,8 @@ FORGET_TIMER = "forget"
 TOGETHER = 1 << 26
 """Bytes that a bundle gathers before it sends them on (64 MB)."""
 
+KIND, SEEN_KIND = b"P", b"S"
+DAMAGED = "stored parts of a file of releases are damaged: go on from an earlier checkpoint."
 _PART = struct.Struct("<qqqq")
 
 
@@ -107,17 +109,28 @@ class ToRange(beam.DoFn):
 
     def _flush(self) -> Iterator[WindowedValue]:
         for index, parts in self._held.items():
-            element = index, b"".join(parts)
+            joined = np.frombuffer(b"".join(parts), dtype=np.uint8)
+            element = index, pack(KIND, [joined])
             yield stamped(element, self._stamps[index])
         self._held, self._stamps, self._size = {}, {}, 0
 
 
 def parts_of(payload: bytes) -> Iterator[tuple[int, int, int, memoryview]]:
-    """(block, first tick, ticks, batch as bytes) of everything in an element."""
+    """(block, first tick, ticks, batch as bytes) of everything in an element.
+
+    Raises:
+      CodecError: it is damaged. Earlier versions stored it without a checksum, as it is.
+    """
     view, at = memoryview(payload), 0
+    if payload[: len(MAGIC)] == MAGIC:
+        view = unpack(KIND, payload)[0].data
     while at < len(view):
+        if len(view) - at < _PART.size:
+            raise CodecError(DAMAGED)
         block, first, ticks, size = _PART.unpack_from(view, at)
         at += _PART.size
+        if not (0 <= block < 1 << 31 and 0 <= size <= len(view) - at):
+            raise CodecError(DAMAGED)
         yield block, first, ticks, view[at : at + size]
         at += size
 
@@ -251,7 +264,7 @@ class RangeDoFn(beam.DoFn):
                 end.clear()
                 forget.set(stamp)
             return
-        seen.write(np.packbits(covered).tobytes())
+        seen.write(pack(SEEN_KIND, [np.packbits(covered)]))
         if self._ranges.total is None:
             end.set(GlobalWindow().max_timestamp())
 
@@ -286,8 +299,10 @@ class RangeDoFn(beam.DoFn):
         shape = len(self._ranges.blocks), self._ranges.size(index)
         if packed is None:
             return np.zeros(shape, dtype=bool)
-        bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), count=shape[0] * shape[1])
-        return bits.reshape(shape).astype(bool)
+        cells = np.frombuffer(packed, dtype=np.uint8)  # as earlier versions stored it
+        if len(cells) != -(-shape[0] * shape[1] // 8):
+            (cells,) = unpack(SEEN_KIND, packed)
+        return np.unpackbits(cells, count=shape[0] * shape[1]).reshape(shape).astype(bool)
 
     def _write(
         self, index: int, held: Sequence[bytes], covered: NDArray[np.bool_]
