@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from dpcore.errors import ConfigError
 from pipelines.init.samples import READERS, ROWS, read_csv
+from pipelines.sources.registry import SOURCES
+from pipelines.sources.source import Source
 from transforms.decode import header_test
 from transforms.decode.encoding import UTF_8, check_encoding
 from transforms.decode.quoted_text import holds_newlines
@@ -26,21 +28,6 @@ from transforms.sources.csv_head import csv_head
 from transforms.sources.text_file import first_lines
 from transforms.sources.wrong_format import kind_of, kind_of_text
 
-_ENDINGS = {
-    "csv": "csv",
-    "tsv": "csv",
-    "txt": "csv",
-    "ndjson": "ndjson",
-    "jsonl": "ndjson",
-    "json": "ndjson",
-    "parquet": "parquet",
-    "pq": "parquet",
-    "arrow": "arrow",
-    "arrows": "arrow",
-    "ipc": "arrow",
-    "feather": "arrow",
-    "avro": "avro",
-}
 _FORMATS = (
     None,
     "%Y%m%d",
@@ -113,6 +100,10 @@ def sniff(
     elif not header or check_encoding(encoding) != UTF_8:
         option = "--no-header" if not header else "--encoding"
         raise ConfigError(option, path, f"is for CSV; this file holds {form}.")
+    elif form not in READERS:
+        raise ConfigError(
+            "FILE", path, f"holds {form}, which only its source reads: write the config by hand."
+        )
     else:
         types, samples = READERS[form](path)
     if not types:
@@ -193,7 +184,7 @@ def _format_of(path: str, encoding: str) -> str:
     name = path
     for ending in matching.COMPRESSED:
         name = name.removesuffix(ending)
-    known = _ENDINGS.get(name.rpartition(".")[2].lower())
+    known = _kind_ending(name.rpartition(".")[2].lower())
     packed = name != path
     usual = check_encoding(encoding)
     other = None if packed else kind_of(start, known or "csv", usual)
@@ -204,15 +195,24 @@ def _format_of(path: str, encoding: str) -> str:
         )
     if other is not None:
         raise ConfigError("FILE", path, f"holds {other.partition('; write source: ')[0]}.")
-    if known is not None and (known in ("csv", "ndjson") or not start):
+    if known is not None and (known == "ndjson" or known not in READERS or not start):
         return known
     if text and text[0].lstrip().startswith(b"{"):
         return "ndjson"
     if known is None and text:
         return "csv"
-    raise ConfigError(
-        "FILE", path, "is in no known format; use CSV, NDJSON, Parquet, Arrow IPC or Avro."
-    )
+    kinds = ", ".join(kind for kind, source in SOURCES.items() if _of(source).endings)
+    raise ConfigError("FILE", path, f"is in no known format; use one of {kinds}.")
+
+
+def _kind_ending(ending: str) -> str | None:
+    """The kind of source whose files are named so."""
+    return next((kind for kind, cls in SOURCES.items() if ending in _of(cls).endings), None)
+
+
+def _of(cls: type[Any]) -> type[Source]:
+    assert issubclass(cls, Source)
+    return cls
 
 
 def _text_form(path: str, columns: tuple[str, ...] | None, encoding: str) -> TextForm:

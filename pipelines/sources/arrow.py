@@ -14,5 +14,6 @@ class ArrowSource(Files):
 
     kind: ClassVar[str] = "arrow"
     paths: ClassVar[tuple[str, ...]] = ("arrow",)
+    endings: ClassVar[tuple[str, ...]] = ("arrow", "arrows", "ipc", "feather")
 
     arrow: str = Field(description="Arrow IPC files or streams.", examples=["events.arrow"])

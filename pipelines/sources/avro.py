@@ -14,5 +14,6 @@ class AvroSource(Files):
 
     kind: ClassVar[str] = "avro"
     paths: ClassVar[tuple[str, ...]] = ("avro",)
+    endings: ClassVar[tuple[str, ...]] = ("avro",)
 
     avro: str = Field(description="Avro container files.", examples=["events.avro"])

@@ -29,6 +29,7 @@ class CsvSource(Files):
 
     kind: ClassVar[str] = "csv"
     paths: ClassVar[tuple[str, ...]] = ("csv",)
+    endings: ClassVar[tuple[str, ...]] = ("csv", "tsv", "txt")
 
     csv: str = Field(description="CSV, with a header line or columns.", examples=["purchases.csv"])
     delimiter: str = Field(

@@ -14,6 +14,7 @@ class NdjsonSource(Files):
 
     kind: ClassVar[str] = "ndjson"
     paths: ClassVar[tuple[str, ...]] = ("ndjson",)
+    endings: ClassVar[tuple[str, ...]] = ("ndjson", "jsonl", "json")
     named_columns: ClassVar[bool] = False
 
     ndjson: str = Field(description="One JSON object a line.", examples=["events-*.ndjson"])

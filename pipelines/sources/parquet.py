@@ -14,6 +14,7 @@ class ParquetSource(Files):
 
     kind: ClassVar[str] = "parquet"
     paths: ClassVar[tuple[str, ...]] = ("parquet",)
+    endings: ClassVar[tuple[str, ...]] = ("parquet", "pq")
 
     parquet: str = Field(description="Parquet files.", examples=["events/*.parquet"])
 

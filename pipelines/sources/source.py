@@ -32,6 +32,8 @@ class Source(Door):
     role: ClassVar[str] = "source"
     bounded: ClassVar[bool]
     """Whether all events are there from the start."""
+    endings: ClassVar[tuple[str, ...]] = ()
+    """How names of its files usually end, without the dot."""
     noun: ClassVar[str] = "a stream"
     """What it is called where it has no end."""
 

@@ -42,6 +42,7 @@ class PipeSource(Source):
     kind: ClassVar[str] = "pipe"
     bounded: ClassVar[bool] = True
     paths: ClassVar[tuple[str, ...]] = ("pipe",)
+    endings: ClassVar[tuple[str, ...]] = ("pipes",)
     pipe: str = Field(description="A file with bars.", examples=["events.txt"])
     skip: int = Field(default=0, description="Lines that are no events.", examples=[1])
 
@@ -129,6 +130,13 @@ def test_it_goes_the_whole_way(toys: Path, weir: Weir) -> None:  # noqa: F811
     rehearsed = weir("rehearse", toys, "--events", 100, "--out", toys.parent / "made-up", "--json")
     assert rehearsed.exit_code == 0, rehearsed.output
     assert json.loads(weir("status", toys.parent / "made-up", "--json").stdout)[0]["complete"]
+
+
+def test_init_knows_its_files_by_their_ending(toys: Path, weir: Weir) -> None:  # noqa: F811
+    file = toys.parent / "events.pipes"
+    (toys.parent / "events.txt").rename(file)
+    told = weir("init", file)
+    assert told.exit_code == 2 and "holds pipe, which only its source reads" in told.stderr
 
 
 def test_the_schema_documents_it(toys: Path) -> None:
