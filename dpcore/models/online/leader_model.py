@@ -60,8 +60,7 @@ class LeaderModel(LearnerModel):
         default=None,
         description="How the weight of the public curvature grows with the ticks: linear (it pulls "
         "for ever), constant or root (it fades beside the events; averages are played). Without "
-        "it: constant, or root for losses with a corner, where expect.events is given and "
-        "curvature is not; else linear.",
+        "it: constant where expect.events is given and curvature is not; else linear.",
         examples=["constant"],
     )
     momentum: Momentum | None = Field(
@@ -98,9 +97,8 @@ class LeaderModel(LearnerModel):
         """The schedule; without one, what is known decides."""
         if self.schedule is not None:
             return self.schedule
-        if terms.events is None or self.curvature is not None or self.own_curvature:
-            return "linear"
-        return "constant" if math.isfinite(parse_loss(self.loss).smoothness) else "root"
+        given = self.curvature is not None or self.own_curvature
+        return "linear" if given or terms.events is None else "constant"
 
     def fades(self, terms: Terms) -> bool | None:
         """See Model."""

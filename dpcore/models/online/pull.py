@@ -6,8 +6,10 @@ E|x|^2 = p/3 + 1 with p features and a constant), so that w = n s E|x|^2 would b
 overshoots; STEP of it is taken. Noise of stddev sigma in a coordinate of the sum moves a leader
 by sqrt(d) sigma / w: the second term keeps that below reach / QUIET.
 
-Where a loss has a corner, gradients do not shrink near the optimum: w_t = w sqrt(t) then, with the
-length n sqrt(E|x|^2) of a tick's gradients over the reach of the set, as regret bounds have it.
+Where a loss has a corner, gradients do not shrink near the optimum, and the length n sqrt(E|x|^2)
+of a tick's gradients over the reach of the set takes the place of the first term. Regret bounds
+want w_t = w sqrt(t) there (schedule: root); measured, a constant one is as good without noise and
+better with it (absolute and quantile losses at epsilon = 1: by 3 to 18 per cent).
 
 Both factors were chosen on made-up streams of 365 to 8,760 ticks with 1 to 500 events each, 4 to 20
 coefficients, even, narrow and drifting, at epsilon = 1 and without noise; the optimum is flat.

@@ -58,9 +58,9 @@ def test_what_is_known_chooses_the_schedule() -> None:
     assert isinstance(own, FollowTheLeader) and own.curvature == 1.0
     found = rule(EVENTS)
     assert isinstance(found, AveragedLeader) and (found.growth, found.momentum) == ("constant", 0.6)
-    for loss in ("absolute", {"quantile": 0.9}):
-        assert rule(EVENTS, loss=loss).growth == "root"
-    assert rule(EVENTS, loss="logistic").growth == "constant"
+    for loss in ("absolute", {"quantile": 0.9}, "logistic"):
+        assert rule(EVENTS, loss=loss).growth == "constant"
+    assert rule(EVENTS, schedule="root").growth == "root"
     named = rule(schedule="root", curvature=3.5, momentum=0.2)
     assert (named.growth, named.curvature, named.momentum) == ("root", 3.5, 0.2)
 
