@@ -106,8 +106,8 @@ RANDOM_MODULES = {"random", "secrets", "uuid", "numpy.random", "randomgen"}
 RANDOM_CALLS = {"urandom", "getrandom", "default_rng", "RandomState", "SeedSequence", "token_bytes"}
 EXCEPT = {
     "transforms/runtime/secret.py": {"secrets", "secrets.token_bytes", "secrets.token_hex"},
+    "transforms/runtime/files.py": {"uuid"},
     "transforms/select/deduplicate.py": {"uuid"},
-    "transforms/sinks/place.py": {"uuid"},
     "transforms/sources/pubsub/source.py": {"uuid"},
     "transforms/tick/heartbeats.py": {"uuid"},
 }

@@ -108,6 +108,9 @@ def test_state_is_one_folder_for_flink_and_submitter() -> None:
     claim = one("PersistentVolumeClaim", "state.yaml")["metadata"]["name"]
     pods = [CLUSTER["podTemplate"]["spec"]]
     pods += [one("Job", name)["spec"]["template"]["spec"] for name in RUNS]
+    workers = CLUSTER["taskManager"]["podTemplate"]["spec"]["containers"][-1]
+    mounted = {m["name"]: m["mountPath"] for m in workers["volumeMounts"]}
+    assert mounted["state"] == place, "workers note there what they acknowledge"
     for pod in pods:
         (volume,) = [v for v in pod["volumes"] if "persistentVolumeClaim" in v]
         assert volume["persistentVolumeClaim"]["claimName"] == claim

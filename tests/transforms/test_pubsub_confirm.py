@@ -25,10 +25,16 @@ class Flink:
         self._under_way = False
         self.completed: set[str] = set()
         self.unsafe: list[str] = []
+        self.too_far: list[int] = []
+        self.noted = 0
 
-    def _acknowledge(self, ids: Sequence[str]) -> None:
+    def _acknowledge(self, ids: Sequence[str], turn: int) -> None:
+        """A turn is that of the message of the same number."""
         self.acknowledged += len(ids)
         self.unsafe += [one for one in ids if one not in self.completed]
+        self.noted += turn >= 0
+        if turn >= max((int(one[1:]) + 1 for one in self.completed), default=self._first):
+            self.too_far.append(turn)
 
     def step(self) -> None:
         """One thing that may happen."""
@@ -62,7 +68,7 @@ class Flink:
         declared, self._outstanding = self._outstanding, []
         self._dice.shuffle(declared)
         for began, ids in declared:
-            self.confirmations.safe(began, ids)
+            self.confirmations.safe(began, ids, int(ids[0][1:]))
 
     def fail(self) -> None:
         """The job goes back to its last checkpoint; the news of the one under way never comes.
@@ -74,7 +80,7 @@ class Flink:
         late, self._outstanding = self._outstanding, []
         self.completed = set()
         for began, ids in late:
-            self.confirmations.safe(began, ids)
+            self.confirmations.safe(began, ids, int(ids[0][1:]))
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -84,6 +90,17 @@ def test_nothing_is_acknowledged_that_no_checkpoint_holds(seed: int) -> None:
         flink.step()
     assert not flink.unsafe
     assert flink.acknowledged > flink.ended / 3, "and most of it is, in time"
+
+
+@pytest.mark.parametrize("later", [True, False])
+@pytest.mark.parametrize("seed", range(50))
+def test_the_last_completed_checkpoint_lies_behind_the_noted_turn(seed: int, later: bool) -> None:
+    flink = Flink(later, seed)
+    for _ in range(5):
+        for _ in range(60):
+            flink.step()
+        flink.fail()
+    assert flink.noted and not flink.too_far
 
 
 def test_the_runners_word_would_lose_messages() -> None:
@@ -109,21 +126,21 @@ def test_what_was_pulled_before_a_restart_is_not_acknowledged_after_it(seed: int
 
 def test_bundles_without_messages_carry_the_news() -> None:
     acknowledged: list[str] = []
-    one = Confirmations(acknowledged.extend, later=True)
-    one.safe(one.began(), ["a", "b"])
+    one = Confirmations(lambda ids, _: acknowledged.extend(ids), later=True)
+    one.safe(one.began(), ["a", "b"], 0)
     assert not acknowledged
-    one.safe(one.began(), [])
+    one.safe(one.began(), [], 1)
     assert acknowledged == ["a", "b"]
-    one.safe(one.began(), ["c"])
+    one.safe(one.began(), ["c"], 2)
     one.restart()
-    one.safe(one.began(), [])
-    one.safe(one.began(), [])
+    one.safe(one.began(), [], 2)
+    one.safe(one.began(), [], 3)
     assert acknowledged == ["a", "b"], "c comes again"
 
 
 def test_other_runners_are_taken_at_their_word() -> None:
     acknowledged: list[str] = []
-    one = Confirmations(acknowledged.extend, later=False)
-    one.safe(one.began(), ["a"])
-    one.safe(one.began(), [])
+    one = Confirmations(lambda ids, _: acknowledged.extend(ids), later=False)
+    one.safe(one.began(), ["a"], 0)
+    one.safe(one.began(), [], 1)
     assert acknowledged == ["a"]

@@ -29,7 +29,7 @@ class Reader:
         self.wall_seconds = 0.0
         self.pause = 0.05
         self.frontier = SimpleNamespace(is_held=lambda _: False, is_idle=lambda: True)
-        self.confirmations = Confirmations(lambda _: None, later=False)
+        self.confirmations = Confirmations(lambda *_: None, later=False)
         self.leases: list[str] = []
 
     def begin(self, turn: int) -> None:

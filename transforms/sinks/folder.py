@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dpcore.errors import CodecError, WeirError
 from transforms.release.flat import Flat
 from transforms.release.table import releases_only, span_of
-from transforms.runtime import counters
+from transforms.runtime import counters, fence, kept_counts
 from transforms.runtime.coders import MAGIC, batch_from_bytes, batch_to_bytes, pack, unpack
 from transforms.runtime.windowing import stamped
 from transforms.sinks import formats, place
@@ -78,9 +78,18 @@ class ToRange(beam.DoFn):
 
     def __init__(self, ranges: Ranges) -> None:
         self._ranges = ranges
+        self._fence = fence.current().inner
         self._held: dict[int, list[bytes]] = {}
         self._stamps: dict[int, Timestamp] = {}
         self._size = 0
+
+    def setup(self) -> None:
+        """Stands behind Tick in every worker, so here counts begin to be kept."""
+        kept_counts.keep(self._fence)
+
+    def teardown(self) -> None:
+        """See setup."""
+        kept_counts.flush(self._fence)
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
@@ -230,6 +239,7 @@ class RangeDoFn(beam.DoFn):
 
     def __init__(self, ranges: Ranges, writer: Writer) -> None:
         self._ranges, self._writer = ranges, writer
+        self._fence = fence.current().inner
         self._place = {block: row for row, block in enumerate(ranges.blocks)}
 
     def process(
@@ -312,6 +322,7 @@ class RangeDoFn(beam.DoFn):
         ready = sorted_table(batches_of(held))
         if last < first + self._ranges.size(index) - 1:
             ready = Sorted(formats.up_to(ready.table, last), ready.divergent)
+        self._fence.check()
         self._alarm(ready.divergent + self._writer.write(first, last, ready))
         counters.add("files")
         return first, last

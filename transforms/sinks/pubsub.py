@@ -19,7 +19,7 @@ from dpcore.errors import WeirError
 from dpcore.plan import Plan
 from transforms.release.flat import Flat, Layout, flat_for
 from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, releases_only
-from transforms.runtime import counters
+from transforms.runtime import counters, fence, kept_counts
 from transforms.runtime.coders import batch_to_bytes
 from transforms.runtime.pubsub_client import PATIENCE, emulator, patiently, publisher
 from transforms.sinks.formats import json_lines
@@ -104,6 +104,7 @@ class Publish(beam.DoFn):
     def __init__(self, topic: str, make: Callable[[Any], Iterator[Outgoing]], count: str) -> None:
         self._topic, self._make, self._count = topic, make, count
         self._host = emulator()
+        self._fence = fence.current().inner
         self._client: Any = None
         self._held: list[Outgoing] = []
         self._bytes = 0
@@ -114,6 +115,11 @@ class Publish(beam.DoFn):
     def setup(self) -> None:
         """Connects."""
         self._client = publisher(self._host)
+        kept_counts.keep(self._fence)
+
+    def teardown(self) -> None:
+        """Keeps the last counts."""
+        kept_counts.flush(self._fence)
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
@@ -136,6 +142,7 @@ class Publish(beam.DoFn):
             self._flush()
 
     def _flush(self) -> None:
+        self._fence.look()
         publish(self._client, self._topic, self._held)
         counters.add(self._count, len(self._held))
         self._held, self._bytes = [], 0

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from dpcore.plan import Plan
 from transforms.release.flat import Flat, Layout, flat_for
 from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, releases_only
+from transforms.runtime import fence
 from transforms.sinks import place
 from transforms.sinks.folder import FolderWriter, Ranges, Writer, WriteRanges
 from transforms.sinks.formats import texts
@@ -182,8 +183,11 @@ class WriteTable(beam.PTransform[Any, Any]):
         return releases | "Ranges" >> WriteRanges(self._ranges, self._writer)
 
 
-def to_records(batch: pa.RecordBatch, flat: Flat | None) -> Iterator[dict[str, Any]]:
+def to_records(
+    batch: pa.RecordBatch, flat: Flat | None, around: fence.Fence = fence.OPEN
+) -> Iterator[dict[str, Any]]:
     """Rows as BigQuery takes them: times as text, no infinity; of a packed row no list for null."""
+    around.look()
     rows = releases_only(batch) if flat is None else flat.batch(batch)
     for row in rows.to_pylist():
         for name in ("tick_start", "tick_end"):
@@ -233,9 +237,9 @@ class WriteBigQuery(beam.PTransform[Any, Any]):
         """Release batches -> rows."""
         from apache_beam.io.gcp.bigquery import BigQueryDisposition, WriteToBigQuery
 
-        records = releases | "Records" >> beam.FlatMap(to_records, self._flat).with_output_types(
-            dict
-        )
+        records = releases | "Records" >> beam.FlatMap(
+            to_records, self._flat, fence.current().inner
+        ).with_output_types(dict)
         return records | "Append" >> WriteToBigQuery(
             self._table,
             schema=bigquery_schema(self._layout),

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from transforms.decode.messages import Message
-from transforms.runtime import counters
+from transforms.runtime import counters, kept_counts
+from transforms.runtime.fence import OPEN, Fence, Fenced
 from transforms.runtime.pubsub_client import subscriber
 from transforms.runtime.stream_time import PRESENT, StreamTime
+from transforms.sources.pubsub.acked import Acknowledged
 from transforms.sources.pubsub.acks import Confirmations
 from transforms.sources.pubsub.leases import Leases
 from transforms.sources.pubsub.steady import SteadyTime
@@ -97,6 +99,7 @@ class Reader:
     Args:
       subscription: what to read.
       later: whether to believe a bundle safe one checkpoint later than the runner says.
+      number: of this reader. fence: around its job.
       client: a SubscriberClient, for tests. now: wall seconds since 1970, for tests; else those
         that no step of the machine's clock moves on.
     """
@@ -105,14 +108,18 @@ class Reader:
         self,
         subscription: Subscription,
         later: bool = False,
+        number: int = 0,
+        fence: Fence = OPEN,
         client: Any = None,
         now: Callable[[], float] | None = None,
     ) -> None:
         self._from, self._steady = subscription, SteadyTime()
         self._now = now or self._steady
+        self._fence, folder = fence, fence.reachable
+        self._noted = None if folder is None else Acknowledged(folder, subscription.name, number)
         self._client = client or subscriber(subscription.host)
         self.leases = Leases(self._client, subscription.name, subscription.ack_seconds)
-        self.confirmations = Confirmations(self.leases.acknowledge, later)
+        self.confirmations = Confirmations(self._acknowledge, later)
         self.frontier = self._new_frontier()
         self._ask_server = pull_call(self._client)
         self._open: Question | None = None
@@ -132,12 +139,36 @@ class Reader:
         return int(self._now() * 1e6)
 
     def begin(self, turn: int) -> None:
-        """A turn begins; one that is not the next is a start."""
+        """A turn begins; one that is not the next is a start.
+
+        Raises:
+          Outdated: the job went back further than it may. Fenced: a newer job has taken over.
+        """
+        try:
+            self._fence.look()
+        except Fenced:
+            self.leases.give_back()
+            raise
         if turn != self._next_turn:
+            if self._noted is not None:
+                self._noted.check(turn)
+                self._fence.goes_on()
             self.confirmations.restart()
             self.leases.give_back()
             self.frontier = self._new_frontier()
         self._next_turn = turn + 1
+
+    def _acknowledge(self, ids: Sequence[str], turn: int) -> None:
+        """Notes first, then looks whether a newer job has taken over: who takes over claims first,
+        then reads the note. So it knows what was acknowledged, or nothing is."""
+        if self._noted is not None:
+            self._noted.note(turn)
+        try:
+            self._fence.check()
+        except Fenced:
+            return  # the next turn says so; the messages come again, to the newer job
+        kept_counts.flush(self._fence)
+        self.leases.acknowledge(ids)
 
     def take(self, wait: float) -> Pulled | None:
         """The next answer, or None if there was none within ``wait`` seconds."""
@@ -315,12 +346,14 @@ class _Shelf:
         for reader in closing:
             reader.close()
 
-    def reader(self, run: str, number: int, subscription: Subscription, later: bool) -> Reader:
+    def reader(
+        self, run: str, number: int, subscription: Subscription, later: bool, fence: Fence = OPEN
+    ) -> Reader:
         """The reader of a run with this number; made if this process has none."""
         with self._lock:
             found = self._readers.get((run, number))
             if found is None:
-                found = self._readers[run, number] = Reader(subscription, later)
+                found = self._readers[run, number] = Reader(subscription, later, number, fence)
             return found
 
 

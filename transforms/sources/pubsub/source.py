@@ -23,6 +23,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from dpcore.leaves.clock import Clock
 from transforms.decode.formats import emit
 from transforms.decode.messages import MessageDecoder, earliest
+from transforms.runtime import fence, kept_counts
 from transforms.runtime.dead_letters import DEAD
 from transforms.runtime.flink_quirks import on_flink
 from transforms.sources.pubsub.drain import DRAIN_WATCHES
@@ -63,6 +64,7 @@ class PullDoFn(beam.DoFn):
     ) -> None:
         self._from, self._decoder, self._clock = subscription, decoder, clock
         self._flink = flink
+        self._fence = fence.current()
         tick = clock.period / subscription.stream.speed / 1e6
         self._turn = min(max(TURN, tick / 50), LONG_TURN)
         self._prompt = tick >= 4 * TURN
@@ -71,10 +73,12 @@ class PullDoFn(beam.DoFn):
     def setup(self) -> None:
         """Readers stay as long as a DoFn of the run is there."""
         SHELF.join(self._run)
+        kept_counts.keep(self._fence)
 
     def teardown(self) -> None:
         """See setup."""
         SHELF.leave(self._run)
+        kept_counts.flush(self._fence)
 
     @beam.DoFn.unbounded_per_element()
     def process(
@@ -86,12 +90,14 @@ class PullDoFn(beam.DoFn):
     ) -> Iterator[Any]:
         """One turn."""
         later = self._flink and self._decoder.has_ids
-        reader = SHELF.reader(self._run, int(number), self._from, later)
-        reader.begin(tracker.current_restriction().number)
+        reader = SHELF.reader(self._run, int(number), self._from, later, self._fence)
+        turn = tracker.current_restriction().number
+        reader.begin(turn)
         began = reader.confirmations.began()
         watch = DRAIN_WATCHES.of(f"{self._run} {number}", self._flink)
         finalizer.register(watch.safe)  # also where nothing was pulled: runners expect something
         if watch.drains() and tracker.try_claim(None):
+            self._fence.drains()
             return
         stamp = watermark.current_watermark() or _floor(self._clock.start)
         ids: list[str] = []
@@ -115,13 +121,14 @@ class PullDoFn(beam.DoFn):
                 reader.frontier.answered(reader.wall(), first, pulled.full)
             if time.monotonic() >= until or self._ends_a_tick(reader, stamp):
                 break
-        finalizer.register(partial(reader.confirmations.safe, began, ids))
+        finalizer.register(partial(reader.confirmations.safe, began, ids, turn))
         reached = self._reached(reader)
         if reached > stamp:
             watermark.set_watermark(reached)
         elif watermark.current_watermark() is None:
             watermark.set_watermark(stamp)
         if self._is_over(reader, stamp) and tracker.try_claim(None):
+            self._fence.ends()
             return
         tracker.defer_remainder(Duration.of(watch.wait(0 if ids else reader.pause)))
 
