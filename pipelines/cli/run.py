@@ -47,7 +47,13 @@ LOG_FORMATS = ("text", "json")
     metavar="[latest|PLACE]",
     help="Go on from the latest checkpoint or savepoint, or from the one named (on Flink).",
 )
-@click.option("--detach", is_flag=True, help="Return once the job runs on its cluster.")
+@click.option(
+    "--rewind",
+    metavar="SNAPSHOT",
+    help="With --resume PLACE: take the subscription back to this snapshot of Pub/Sub, made right "
+    "before that savepoint.",
+)
+@click.option("--detach", is_flag=True, help="Return once the job runs on its cluster and is safe.")
 @click.option(
     "--flink-job-server-jar",
     "--flink_job_server_jar",
@@ -93,6 +99,7 @@ def run(
     flink_master: str | None,
     parallelism: int | None,
     resume: str | None,
+    rewind: str | None,
     detach: bool,
     jar: str | None,
     dry_run: bool,
@@ -133,6 +140,7 @@ def run(
         "--flink-master": flink_master,
         "--parallelism": parallelism,
         "--resume": resume,
+        "--rewind": rewind,
         "--detach": detach or None,
         "--flink-job-server-jar": jar,
     }
@@ -160,7 +168,7 @@ def run(
 
             result = move(parts)
         else:
-            target = FlinkTarget(flink_master or EMBEDDED, parallelism, resume, detach, jar)
+            target = FlinkTarget(flink_master or EMBEDDED, parallelism, resume, detach, jar, rewind)
             result = command.run(parts, runner, list(beam), target, new=new)
     from pipelines.show import summary
     from pipelines.terminal import console

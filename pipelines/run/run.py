@@ -6,7 +6,8 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,14 @@ from pipelines.results.result import Result
 from pipelines.results.verdict import judge
 from pipelines.run.owed import owed
 from pipelines.run.progress import Progress, Total
-from pipelines.run.watch import Watch, counters
+from pipelines.run.watch import Watch, added, counters
 from pipelines.runners.flink_target import DONE, HELD, RUNNING, STOPPED, Ended, FlinkTarget
 from pipelines.sinks.sink import Sink
 from pipelines.sources.source import Source
 from pipelines.terminal import console
 
 if TYPE_CHECKING:
-    from pipelines.runners.flink import FlinkRun
+    from pipelines.runners.flink import FlinkRun, Unreadable
     from pipelines.runners.state_folder import StateFolder
 
 FRESH = (
@@ -80,20 +81,20 @@ def run(
     if runner == "dataflow" or (runner == "flink" and not (flink or FlinkTarget()).embedded):
         for _, reference in parts.secrets:
             reference.refuse_readers()
+    from pipelines.runners.flink import Unreadable
     from pipelines.runners.pipeline import pipeline_for
+    from pipelines.runners.state_folder import StateFolder
     from transforms.runtime import counters as process_counts
+    from transforms.runtime import fence
 
     if runner == "direct":
         parts.secret.resolve()  # one that cannot be read is refused before anything starts
     out = console(stderr=True)
-    on_flink = None
+    on_flink, state, target = None, StateFolder.of(parts.state), flink or FlinkTarget()
     if runner == "flink":
         from pipelines.runners.flink import FlinkRun
-        from pipelines.runners.state_folder import StateFolder
 
-        state = StateFolder.of(parts.state)
-        on_flink = FlinkRun(parts, flink or FlinkTarget(), state, streaming, flags)
-        flags = on_flink.flags
+        on_flink = FlinkRun(parts, target, state, streaming, flags)
         if streaming:
             refuse_restart(sink, state, on_flink.resumed)
             if not state.begin(plan, parts.secrets):
@@ -101,7 +102,20 @@ def run(
     if runner != "dataflow":
         for note in source.check():
             _log.warning(note)
-    pipeline = pipeline_for(parts, runner, flags)
+    around, given = fence.OPEN, flags
+    if on_flink is not None:
+        on_flink.take_over(
+            plan.clock.ticks,
+            () if sink.place is None else (sink.place,),
+            partial(sink.is_written, plan),
+            partial(sink.finish, plan, False),
+        )
+        flags, around = on_flink.flags, on_flink.fence
+        if target.rewind is not None:
+            source.rewind(target.rewind)
+            state.forget_acknowledged()
+    with fence.standing(around):
+        pipeline = pipeline_for(parts, runner, flags)
     if sink.prepare(plan, parts.secrets, not streaming):
         said.append("Went on from the files of an earlier run.")
     fresh = parts.secret.is_fresh
@@ -112,12 +126,18 @@ def run(
     watch = Watch(process_counts.snapshot)
     with Progress(out, watch, lambda: Total.of(source, plan)):
         if on_flink is not None:
-            ended = _on_flink(
-                on_flink, pipeline, watch, lambda: is_complete(source, sink, plan, False)
-            )
+            try:
+                ended = _on_flink(on_flink, pipeline, watch)
+            except Unreadable as broken:
+                older = state_before(state, target, broken)
+                _log.warning("%s Goes on from %s, which lacks nothing.", broken, older)
+                target = dataclasses.replace(target, resume=older)
+                return run(parts, runner, given, target)
         else:
             ended = Ended(DONE, "", "", result=_execute(pipeline, watch))
     counts, how = counters(ended.result, process_counts.snapshot()), ended.how
+    if around.state is not None:  # of the jobs before, and of this one where it cannot be asked
+        counts = added(counts, state.counted(around.state.epoch if counts else None))
     if how == DONE:
         refuse_short(sink, plan, {} if on_flink is not None else counts, source.bounded)
     verdict = judge(counts, parts.limits.refused) if how == DONE and not streaming else None
@@ -182,6 +202,32 @@ def refuse_restart(sink: Sink, state: StateFolder, resumed: str | None) -> None:
     )
 
 
+def state_before(state: StateFolder, target: FlinkTarget, broken: Unreadable) -> str:
+    """What a resume falls back on whose newest checkpoint cannot be read.
+
+    Raises:
+      RunFailed: nothing may be fallen back on; says what to do.
+    """
+    from pipelines.runners.state_folder import LATEST
+
+    older = state.before(broken.place) if target.resume == LATEST else None
+    remedy = "Bring that folder back from a copy"
+    if older is None:
+        raise RunFailed(f"{broken} {remedy}, or name another one: --resume PLACE.")
+    try:
+        state.refuse_outdated(older, older)
+    except ConfigError:
+        last = state.acknowledged()
+        assert last is not None
+        raise RunFailed(
+            f"{broken} The one before it, {older}, lacks messages that were acknowledged since "
+            f"({last.isoformat(timespec='seconds')}), so nothing falls back on it. {remedy}; or "
+            "take the subscription back to the snapshot of an older savepoint: --resume PLACE "
+            "--rewind SNAPSHOT (docs/operations.md, Go back)."
+        ) from None
+    return older
+
+
 def as_they_go(source: Source | None, sink: Sink | None) -> tuple[str, ...]:
     """What to be warned of before a run over files whose sink holds nothing back."""
     if source is None or not source.bounded or sink is None or sink.holds(True):
@@ -227,11 +273,9 @@ def said_of(ended: Ended, streaming: bool, state: str) -> tuple[str, ...]:
     return ()
 
 
-def _on_flink(
-    on_flink: FlinkRun, pipeline: Any, watch: Watch, written: Callable[[], bool]
-) -> Ended:
+def _on_flink(on_flink: FlinkRun, pipeline: Any, watch: Watch) -> Ended:
     try:
-        return on_flink.run(pipeline.run, _log.warning, watch.follow, written)
+        return on_flink.run(pipeline.run, _log.warning, watch.follow)
     except KeyboardInterrupt:
         raise
     except Exception as error:

@@ -51,3 +51,8 @@ def counters(result: Any, here: Mapping[str, int]) -> dict[str, int]:
             value = entry.committed if entry.committed is not None else entry.attempted
             totals[entry.key.metric.name] = totals.get(entry.key.metric.name, 0) + int(value or 0)
     return totals or dict(here)
+
+
+def added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Counts of both."""
+    return {name: counts.get(name, 0) + more.get(name, 0) for name in sorted({*counts, *more})}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import re
 import shutil
@@ -11,34 +12,38 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dpcore.config import durations
 from dpcore.errors import ConfigError, WeirError
 from pipelines.engines import job_server
-from pipelines.engines.flink_rest import FlinkRest
+from pipelines.engines.flink_rest import LIVE, FlinkRest
 from pipelines.engines.processes import EngineFailed, Process, free_ports
 from pipelines.engines.tools import need
 from pipelines.graph.parts import Parts
 from pipelines.runners import flink_options
-from pipelines.runners.flink_counters import counters_of
+from pipelines.runners.ending import LOOK, End, Warden, cancel
+from pipelines.runners.flink_cause import cause_of
+from pipelines.runners.flink_counters import metrics_of
 from pipelines.runners.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
 from pipelines.runners.residuals import refuse_foreign
-from pipelines.runners.state_folder import StateFolder
+from pipelines.runners.state_folder import LATEST, StateFolder
+from transforms.runtime import fence
 
 _log = logging.getLogger(__name__)
 READY = 60.0
 SUBMITTED = 180.0
 """Seconds for the job server to answer, and for a job to run."""
-BELIEVED = 30
-"""Looks after which a stream that seems to be over is, though no sink shows it."""
-LOOK = 1.0
-"""Seconds between two looks at a job."""
-END_OF_TIME = 9_223_371_950_454_775
-"""Milliseconds: a watermark from here on says that nothing will ever come (Beam's last moment)."""
+TRIES = 3
+"""Restarts before the first checkpoint after which a job is given up."""
+REPLACED = 20.0
+"""Seconds in which a job that was replaced ends by itself; then it is cancelled."""
 _REFUSED = re.compile(
-    r"(?:dpcore\.errors\.(?:ConfigError|CodecError)|transforms\.sinks\.held\.Contradicted): "
+    r"(?:dpcore\.errors\.(?:ConfigError|CodecError)|transforms\.(?:sinks\.held\.Contradicted|"
+    r"runtime\.fence\.Fenced|sources\.pubsub\.acked\.Outdated)): "
     r"([^\n\[]{1,1000})"
 )
 
@@ -72,6 +77,12 @@ class FlinkRun:
                 target.resume,
                 "is for streams: a job over files goes on from its folder of results by itself.",
             )
+        if target.rewind is not None and target.resume in (None, LATEST):
+            raise ConfigError(
+                "--rewind",
+                target.rewind,
+                "goes with --resume PLACE, the savepoint that it was made right before.",
+            )
         need("java", "Flink's job server")
         self._jar = target.jar or str(job_server.jar())
         if (
@@ -82,22 +93,104 @@ class FlinkRun:
             _log.warning(job_server.FORGETFUL.format(jar=self._jar))
         self._job, self._target, self._state = job, target, state
         self._streaming = streaming
-        self._savepoint = None if target.resume is None else state.resolve(target.resume)
+        self._savepoint = (
+            None
+            if target.resume is None
+            else state.resolve(target.resume, target.rewind is not None)
+        )
         if self._savepoint is not None:
             refuse_foreign(self._savepoint, self._jar)
         self.name = f"weir-{job.name}-{os.getpid():x}-{time.time_ns() // 1_000_000:x}"
-        parallelism = flink_options.parallelism_of(target, job.engine)
+        self._given = flags
         self._rest_port, self._job_port = free_ports(2)
+        url = f"http://127.0.0.1:{self._rest_port}" if target.embedded else target.url
+        self.rest = FlinkRest(url)
+        self.fence = fence.OPEN
+        self.flags: list[str] = []
+        self._end = End(None, lambda: False)
+        self._parallelism = 0
+        self._begun = False
+
+    def take_over(
+        self,
+        ticks: int | None,
+        places: Sequence[str],
+        written: Callable[[], bool | None],
+        finish: Callable[[], None],
+    ) -> None:
+        """Takes slots, and as a stream the state and the sink, from whatever job has them.
+
+        What can be refused without it has been refused by now. Sets ``flags`` and ``fence``.
+
+        Args:
+          ticks: of the clock; None: it never ends. places: folders beside that of the state.
+          written: whether the last tick is in the sink, where that can be seen.
+          finish: marks the results as complete.
+
+        Raises:
+          ConfigError: too few slots, or what it resumes from has been outdated since.
+        """
+        before = (self._state.running() or {}) if self._streaming else {}
+        older = self._live(before)
+        lent = int(before.get("parallelism", 0)) if older is not None else 0
+        self._parallelism = flink_options.parallelism_of(
+            self._target, self._job.engine, before.get("parallelism"), lent
+        )
+        if self._streaming:
+            claims = [fence.claim(place, self.name) for place in (self._state.path, *places)]
+            warden = Warden(
+                self.rest.url,
+                self.name,
+                ticks,
+                self._state.savepoints,
+                written,
+                finish,
+                partial(fence.note_drain, claims[0]),
+            )
+            stop = partial(cancel, self.rest.url, self.name)
+            self.fence = fence.Fence(claims[0], tuple(claims[1:]), stop, warden.watch)
+            self._end = End(ticks, written)
+            if older is not None:
+                self._replace(*older)
+            if self._target.resume is None:
+                self._state.forget()
+            else:
+                rewound = self._target.rewind is not None
+                self._savepoint = self._state.resolve(self._target.resume, rewound)
         self.flags = [
             *flink_options.flags_of(
-                job.engine, target, flags, parallelism, streaming, self.name, state, self._savepoint
+                self._job.engine,
+                self._target,
+                self._given,
+                self._parallelism,
+                self._streaming,
+                self.name,
+                self._state,
+                self._savepoint,
             ),
             f"--job_endpoint=localhost:{self._job_port}",
         ]
-        url = f"http://127.0.0.1:{self._rest_port}" if target.embedded else target.url
-        self.rest = FlinkRest(url)
-        self._written: Callable[[], bool] = lambda: False
-        self._over = 0
+
+    def _live(self, noted: Mapping[str, Any]) -> tuple[FlinkRest, str] | None:
+        """The job that was last noted here, if it still holds slots."""
+        if not noted:
+            return None
+        rest = FlinkRest(str(noted["url"]), timeout=3.0)
+        with contextlib.suppress(EngineFailed):
+            if any(entry["jid"] == noted["job"] for entry in rest.jobs(live=True)):
+                return rest, str(noted["job"])
+        return None
+
+    def _replace(self, rest: FlinkRest, job: str) -> None:
+        """Waits until a job has seen that it was replaced, and cancels it if it does not."""
+        _log.warning("takes over from job %s, which ends", job)
+        deadline = time.monotonic() + REPLACED
+        with contextlib.suppress(EngineFailed):
+            while rest.state(job) in LIVE:
+                if time.monotonic() > deadline:
+                    rest.cancel(job)
+                    deadline = math.inf
+                time.sleep(0.2)
 
     @property
     def resumed(self) -> str | None:
@@ -109,7 +202,6 @@ class FlinkRun:
         submit: Callable[[], Any],
         tell: Callable[[str], None],
         follow: Callable[[Any], None],
-        written: Callable[[], bool] = lambda: False,
     ) -> Ended:
         """Runs the pipeline until it ends, is stopped, or is left alone.
 
@@ -117,12 +209,10 @@ class FlinkRun:
           submit: gives the pipeline to Beam and returns its result; called once.
           tell: says a sentence to the user.
           follow: is given Beam's result, to watch it.
-          written: whether the last tick of the clock is in the sink, where that can be seen.
 
         Raises:
           WeirError: it could not be submitted, or failed.
         """
-        self._written = written
         folder = Path(tempfile.mkdtemp(prefix="weir-flink-"))
         try:
             with self._server(folder), _terminable():
@@ -160,19 +250,90 @@ class FlinkRun:
     def _follow(self, result: Any, tell: Callable[[str], None]) -> Ended:
         waiter = _Waiter(result)
         job = self._running(waiter)
-        if self._streaming:
-            refused = self._job.limits.refused
-            self._state.remember(self.rest.url, job, self.name, refused)
-            _log.info("runs as job %s on %s", job, self.rest.url)
         if self._target.detach:
+            self._wait_for_begin(waiter, job)
             return Ended(RUNNING, job, self.rest.url)
         try:
             self._wait(waiter, job)
         except KeyboardInterrupt:
             return self._stop(job, tell, waiter)
         if waiter.error is not None:
-            raise waiter.error
+            raise self._failure(job) or waiter.error
         return Ended(DONE, job, self.rest.url, result=_Kept(result))
+
+    def _wait_for_begin(self, waiter: _Waiter, job: str) -> None:
+        """Returns when the job may be left alone: it runs, and as a stream it has a checkpoint.
+
+        Raises:
+          WeirError: it failed, or had none in time; it is cancelled.
+        """
+        often = durations.duration(self._job.engine.checkpoint_every) / 1e6
+        deadline = time.monotonic() + SUBMITTED + 10 * often
+        while not (self._has_begun(job) if self._streaming else self._runs(job)):
+            if waiter.join(LOOK):
+                if waiter.error is not None:
+                    raise self._failure(job) or waiter.error
+                return  # it was short, and is done
+            if time.monotonic() > deadline:
+                self.rest.cancel(job)
+                raise self._failure(job) or EngineFailed(
+                    f"{self.name} had no checkpoint after {SUBMITTED + 10 * often:.0f} s and was "
+                    "cancelled: look at the logs of its workers."
+                )
+
+    def _runs(self, job: str) -> bool:
+        with contextlib.suppress(EngineFailed):
+            return self.rest.state(job) == "RUNNING"
+        return False
+
+    def _has_begun(self, job: str) -> bool:
+        """Whether it has made a checkpoint: then what it was given was taken, and is noted.
+
+        Raises:
+          WeirError: it fails again and again before that; it is cancelled.
+        """
+        if self._begun:
+            return True
+        failure = None
+        with contextlib.suppress(EngineFailed):
+            if self.rest.checkpoints(job)["counts"]["completed"]:
+                self._begun = True
+                self._state.remember(
+                    self.rest.url,
+                    job,
+                    self.name,
+                    self._job.limits.refused,
+                    self._parallelism,
+                    0 if self.fence.state is None else self.fence.state.epoch,
+                )
+                _log.info("runs as job %s on %s", job, self.rest.url)
+                return True
+            restarts = metrics_of(self.rest, f"/jobs/{job}/metrics", ["numRestarts"])
+            if restarts.get("numRestarts", 0) >= TRIES:
+                failure = self._failure(job)
+                if failure is not None:
+                    self.rest.cancel(job)
+        if failure is not None:
+            raise failure
+        return False
+
+    def _failure(self, job: str) -> WeirError | None:
+        """Why a job fails, as far as it may be told."""
+        try:
+            self.fence.check()
+        except fence.Fenced as replaced:
+            return replaced
+        with contextlib.suppress(EngineFailed):
+            history = self.rest.get(f"/jobs/{job}/exceptions?maxExceptions=3")
+            refused = refusal_in(str(history.get("root-exception") or ""))
+            if refused is not None:
+                return WeirError(refused)
+            cause = cause_of(self.rest, job)
+            if cause is not None and self._savepoint is not None and cause.unreadable:
+                return Unreadable(self._savepoint, cause.words)
+            if cause is not None:
+                return EngineFailed(f"Flink does not run {self.name}: {cause.words}")
+        return None
 
     def _running(self, waiter: _Waiter) -> str:
         """The job's id on Flink, as soon as it is there.
@@ -202,16 +363,19 @@ class FlinkRun:
         while not waiter.join(LOOK):
             if not job or not self._streaming:
                 continue
+            self._has_begun(job)
             with contextlib.suppress(EngineFailed):
                 refused = self._refusal(job)
                 if refused is not None:
                     self.rest.cancel(job)
                     waiter.join(30.0)
                     raise WeirError(refused)
-                if not ending and self._is_over(job):
+                if not ending and self._end.has_come(self.rest, job):
                     _log.info("the stream is over: the job is asked to end")
                     # Flink keeps a job whose sources have ended, so that it can save. A drain that
                     # fails, as when a worker dies in it, restarts the job: then it is asked again.
+                    if self.fence.state is not None:
+                        fence.note_drain(self.fence.state)
                     self.rest.stop(job, self._state.savepoints, drain=True)
                     ending = True
 
@@ -221,24 +385,6 @@ class FlinkRun:
             return None
         history = self.rest.get(f"/jobs/{job}/exceptions?maxExceptions=3")
         return refusal_in(str(history.get("root-exception") or ""))
-
-    def _is_over(self, job: str) -> bool:
-        """Whether nothing will ever come at any vertex, and all that came is in the sink.
-
-        Watermarks alone do not say that the last bundles are done. A folder shows it; of other
-        sinks the end is believed after a while, and not before the last tick was stepped.
-        """
-        if self._job.clock.end is None or not is_over(self.rest, job):
-            self._over = 0
-            return False
-        self._over += 1
-        return self._written() or (self._over >= BELIEVED and self._stepped(job))
-
-    def _stepped(self, job: str) -> bool:
-        """Whether the last tick was released, as far as Flink's metrics tell."""
-        last = counters_of(self.rest, job).get("last_tick")
-        ticks = self._job.clock.to_clock().ticks
-        return last is None or ticks is None or last >= ticks - 1
 
     def _stop(self, job: str, tell: Callable[[str], None], waiter: _Waiter) -> Ended:
         """Stops with a savepoint if there is state to save; a second Ctrl-C cancels."""
@@ -260,27 +406,22 @@ class FlinkRun:
         return Ended(STOPPED, job, self.rest.url, place)
 
 
-def is_over(rest: FlinkRest, job: str) -> bool:
-    """Whether every vertex of a job has seen the end of time: its stream is over, all is written.
-
-    Raises:
-      EngineFailed: Flink does not answer.
-    """
-    vertices = rest.get(f"/jobs/{job}")["vertices"]
-    for vertex in vertices:
-        marks = rest.get(f"/jobs/{job}/vertices/{vertex['id']}/watermarks")
-        values = [int(mark["value"]) for mark in marks]
-        if values and min(values) < END_OF_TIME:
-            return False
-        if not values and not str(vertex["name"]).startswith("Source"):
-            return False
-    return bool(vertices)
-
-
 def refusal_in(text: str) -> str | None:
     """What our own errors say inside a text that holds more; those never hold content."""
     found = _REFUSED.findall(text)
     return found[-1].strip() if found else None
+
+
+class Unreadable(EngineFailed):
+    """What was to be resumed cannot be read.
+
+    Args:
+      place: URI of the checkpoint. cause: in Flink's words.
+    """
+
+    def __init__(self, place: str, cause: str) -> None:
+        super().__init__(f"{place} cannot be read: {cause.removesuffix('.')}.")
+        self.place = place
 
 
 class _Kept:

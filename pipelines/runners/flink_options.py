@@ -22,30 +22,44 @@ from transforms.runtime.flink_quirks import WHOLE_BUNDLES
 _log = logging.getLogger(__name__)
 MAX_PARALLELISM = 128
 """Groups that Flink cuts keyed state into: it may never change, so it is the same for everyone."""
-SLOTS = 30.0
-"""Seconds to wait for free slots: Flink frees those of a dead job after ten or so."""
+CHAINED = "operator_chaining"
+"""Option of Beam's runner, true unless it is given. Flink names stored state after an operator and
+what is chained to it. At parallelism 1 it would chain the first steps to their source, and at no
+other: state of the one would not be found at the other."""
+SLOTS = 60.0
+"""Seconds to wait for free slots: Flink frees those of a dead job after ten or so, and who brings a
+cluster up again brings up its TaskManagers one by one."""
 RESTARTS = 1_000_000
 """Restarts of a stream before Flink gives up: an operator's alert comes long before."""
 
 
-def parallelism_of(target: FlinkTarget, engine: Engine, patience: float = SLOTS) -> int:
-    """Workers of the job.
+def parallelism_of(
+    target: FlinkTarget,
+    engine: Engine,
+    before: int | None = None,
+    lent: int = 0,
+    patience: float = SLOTS,
+) -> int:
+    """Workers of the job: as many as asked for, else as before, else as there are free slots.
 
     Slots that are not free yet are waited for: a JobManager that has just come back does not know
     its TaskManagers at once, and these keep the slots of a job that died for a while.
 
     Args:
+      before: of the last job on this state, None where there was none.
+      lent: slots of a job that is to be replaced; they count as free.
       patience: seconds to wait.
 
     Raises:
       ConfigError: the cluster cannot be reached, or has too few free slots.
     """
-    asked = target.parallelism or engine.parallelism
+    said = target.parallelism or engine.parallelism
+    asked = said or before
     if target.embedded:
         return asked or min(2, os.cpu_count() or 1)
     deadline = time.monotonic() + patience
     told = False
-    while (free := _free_slots(target)) < (asked or 1) and time.monotonic() < deadline:
+    while (free := lent + _free_slots(target)) < (asked or 1) and time.monotonic() < deadline:
         if not told:
             _log.info("waits for %d free slots; the cluster has %d", asked or 1, free)
             told = True
@@ -54,8 +68,9 @@ def parallelism_of(target: FlinkTarget, engine: Engine, patience: float = SLOTS)
         raise ConfigError(
             "--parallelism" if asked else "--flink-master",
             asked or target.master,
-            f"needs {asked or 1} free slots and the cluster has {free}: stop a job, add a "
-            "TaskManager, or ask for fewer.",
+            f"{'' if said or not asked else 'is that of the last job here: it '}needs "
+            f"{asked or 1} free slots and the cluster has {free}: stop a job, add a TaskManager, "
+            "or ask for fewer.",
         )
     return asked or free
 
@@ -90,6 +105,7 @@ def flags_of(
     ours = {
         "streaming": None,  # Flink's batch mode has neither our timers nor checkpoints
         WHOLE_BUNDLES: None,
+        CHAINED: None,
         "job_name": name,
         "flink_master": target.master,
         "parallelism": str(parallelism),
@@ -108,7 +124,7 @@ def flags_of(
         ours["environment_config"] = worker.environment_config(_worker_folder(state))
     there = names_of(given)
     return [
-        *given,
+        *(flag for flag in given if flag != f"--{CHAINED}=true"),  # Beam knows no such form
         *(
             f"--{key}" if value is None else f"--{key}={value}"
             for key, value in ours.items()

@@ -21,6 +21,7 @@ class FlinkTarget:
       resume: ``latest``, or path or URI of a checkpoint or savepoint; None: start anew.
       detach: return once it runs.
       jar: of the job server; None: the one in the cache.
+      rewind: Pub/Sub snapshot that the subscription is taken back to, for an older savepoint.
     """
 
     master: str = EMBEDDED
@@ -28,6 +29,7 @@ class FlinkTarget:
     resume: str | None = None
     detach: bool = False
     jar: str | None = None
+    rewind: str | None = None
 
     @property
     def embedded(self) -> bool:

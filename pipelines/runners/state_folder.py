@@ -7,12 +7,15 @@ for its owner only, and is never the folder of the releases. The secrets are not
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from dpcore.errors import ConfigError
@@ -20,8 +23,10 @@ from dpcore.plan import Plan
 from pipelines.config.places import local
 from pipelines.results.plan_file import plan_json, refuse_changed
 from pipelines.results.secret_marks import identities
+from transforms.runtime import fence, kept_counts
 from transforms.runtime.secret import SecretRef
 from transforms.sinks import place as sinks_place
+from transforms.sources.pubsub import acked
 
 SECRETS_FILE = "_secrets.json"
 JOB_FILE = "_job.json"
@@ -111,23 +116,81 @@ class StateFolder:
         return marks is not None
 
     def latest(self) -> str | None:
-        """URI of the newest whole checkpoint or savepoint; None where there is none."""
-        found = self._metadata()
-        if not found:
-            return None
-        _, path = max(found)
-        folder = os.path.dirname(path)
-        return folder if sinks_place.is_remote(folder) else Path(folder).as_uri()
+        """URI of the newest whole checkpoint or savepoint; None where there is none.
 
-    def resolve(self, resume: str) -> str:
+        The savepoint of a drain is none of them: its stream is over.
+        """
+        found = self._metadata()
+        return _uri(max(found)[1]) if found else None
+
+    def before(self, place: str) -> str | None:
+        """URI of the newest one that is older than another, which is there or is not any more."""
+        found = sorted(self._metadata(), reverse=True)
+        uris = [_uri(path) for _, path in found]
+        older = uris[uris.index(place) + 1 :] if place in uris else uris
+        return older[0] if older else None
+
+    def acknowledged(self) -> datetime | None:
+        """When messages were last acknowledged, as far as readers could note it here."""
+        inside = sinks_place.join(self.path, acked.FOLDER)
+        texts = [sinks_place.read(sinks_place.join(inside, one)) for one in _notes(inside)]
+        return max(
+            (datetime.fromisoformat(json.loads(one)["at"]) for one in texts if one), default=None
+        )
+
+    def forget_acknowledged(self) -> None:
+        """The subscription gives again what was acknowledged."""
+        sinks_place.remove(sinks_place.join(self.path, acked.FOLDER))
+
+    def forget(self) -> None:
+        """A stream begins anew: what starts before it acknowledged and counted is not its own."""
+        self.forget_acknowledged()
+        sinks_place.remove(sinks_place.join(self.path, kept_counts.FOLDER))
+
+    def refuse_outdated(self, resume: str, place: str) -> None:
+        """Refuses to go back to before messages were acknowledged: they never come again.
+
+        Readers look once more, at the turn that a checkpoint holds. Here it is refused before
+        anything has stopped.
+
+        Args:
+          resume: as the user says it. place: its URI.
+
+        Raises:
+          ConfigError: there was a newer one when messages were last acknowledged.
+        """
+        last = self.acknowledged()
+        written = None if last is None else _written(place)
+        if last is None or written is None:
+            return
+        newer = [one for one in self._metadata() if written < one[0] <= last.timestamp()]
+        if newer:
+            raise ConfigError(
+                "--resume",
+                resume,
+                f"is older than what was acknowledged (at {last.isoformat(timespec='seconds')}): "
+                f"those messages are in {_uri(max(newer)[1])} and not in it, and the subscription "
+                "does not give them again. Go on from the newest one (--resume latest), or take "
+                "the subscription back as well (--resume PLACE --rewind SNAPSHOT; "
+                "docs/operations.md, Go back).",
+            )
+
+    def resolve(self, resume: str, rewound: bool = False) -> str:
         """URI of what to resume from.
 
         Args:
           resume: ``latest``, or path or URI of a checkpoint or savepoint.
+          rewound: whether the subscription goes back too.
 
         Raises:
-          ConfigError: there is none.
+          ConfigError: there is none, or it is outdated.
         """
+        place = self._resolve(resume)
+        if not rewound:
+            self.refuse_outdated(resume, place)
+        return place
+
+    def _resolve(self, resume: str) -> str:
         if resume == LATEST:
             found = self.latest()
             if found is None:
@@ -147,9 +210,23 @@ class StateFolder:
             )
         return Path(path).absolute().as_uri()
 
-    def remember(self, url: str, job: str, name: str, refused: float) -> None:
-        """Notes where the job runs and its limits.refused, for ``weir status``."""
-        noted = {"url": url, "job": job, "name": name, "refused": refused}
+    def counted(self, before: int | None = None) -> dict[str, int]:
+        """Counts of the jobs on this stream; before: the number of the first that is left out."""
+        return kept_counts.kept(self.path, before)
+
+    def remember(
+        self, url: str, job: str, name: str, refused: float, parallelism: int, epoch: int
+    ) -> None:
+        """Notes where the job runs, its limits.refused and its number, for ``weir status``, and how
+        many work at it, for a resume."""
+        noted = {
+            "url": url,
+            "job": job,
+            "name": name,
+            "refused": refused,
+            "parallelism": parallelism,
+            "epoch": epoch,
+        }
         self._write(JOB_FILE, noted, replace=True)
 
     def running(self) -> Mapping[str, Any] | None:
@@ -161,7 +238,18 @@ class StateFolder:
         return sinks_place.read(sinks_place.join(self.path, SECRETS_FILE)) is not None
 
     def _metadata(self) -> list[tuple[float, str]]:
-        """(time of writing, path) of every _metadata file."""
+        """(time of writing, path) of every _metadata file, without those of drains."""
+        started, drained = (
+            fence.moments(self.path, kind) for kind in (fence.FOLDER, fence.DRAINED)
+        )
+        over = [(at, started.get(epoch + 1, math.inf)) for epoch, at in drained.items()]
+        return [
+            (at, path)
+            for at, path in self._all_metadata()
+            if "/savepoints/" not in path or not any(a <= at < b for a, b in over)
+        ]
+
+    def _all_metadata(self) -> list[tuple[float, str]]:
         if sinks_place.is_remote(self.path):
             matched = FileSystems.match(
                 [f"{self.path}/checkpoints/*/*/{METADATA}", f"{self.path}/savepoints/*/{METADATA}"]
@@ -203,3 +291,25 @@ class StateFolder:
             sinks_place.replace(place, text)
         else:
             sinks_place.put(place, text)
+
+
+def _uri(metadata: str) -> str:
+    """Of a checkpoint, by the path of its file."""
+    folder = os.path.dirname(metadata)
+    return folder if sinks_place.is_remote(folder) else Path(folder).as_uri()
+
+
+def _written(place: str) -> float | None:
+    """When a checkpoint or savepoint was complete; None where nobody here can know."""
+    path = sinks_place.join(local(place), METADATA)
+    if sinks_place.is_remote(path):
+        try:
+            found = [item for one in FileSystems.match([path]) for item in one.metadata_list]
+        except BeamIOError:  # in reach of the cluster only
+            return None
+        return float(found[0].last_updated_in_seconds or 0) if found else None
+    return os.path.getmtime(path) if os.path.exists(path) else None
+
+
+def _notes(folder: str) -> list[str]:
+    return [one for one in sinks_place.names(folder) if one.endswith(".json")]

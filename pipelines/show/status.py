@@ -22,6 +22,7 @@ from pipelines.engines.processes import EngineFailed
 from pipelines.results.files import HELD_FOLDER, result_files
 from pipelines.results.result import COUNTERS
 from pipelines.results.run import Run
+from pipelines.run.watch import added
 from pipelines.runners.flink_counters import counters_of, metrics_of
 from pipelines.runners.state_folder import StateFolder
 from pipelines.show.alarms import alarms_of
@@ -178,6 +179,8 @@ def look(place: str | None, master: str | None) -> list[dict[str, Any]]:
         found = of_flink(noted["url"], noted["job"], noted.get("refused"))
         if not found:
             raise ConfigError("status", place, f"was last run as job {noted['job']}, now gone.")
+        for entry in found:
+            entry["operator"] = added(entry["operator"], state.counted(noted.get("epoch", 0)))
         return found
     return [of_folder(Path(local(place)))]
 
@@ -274,7 +277,7 @@ def _drawn(found: list[dict[str, Any]]) -> Iterator[RenderableType]:
             yield Padding(Text(alarm, style="bold red"), (0, 0, 0, 2), expand=False)
         counts = entry.get("operator") or {}
         if counts:
-            yield Text("  For the operator only: private counts since the job was started")
+            yield Text("  For the operator only: private counts")
             rows = table("", "", right=("",))
             rows.show_header = False
             fields = by_field(counts)

@@ -200,6 +200,27 @@ class PubSubSource(Source):
                 f"is shorter than the subscription's: write {found.ack_deadline_seconds}s.",
             )
 
+    def rewind(self, snapshot: str) -> None:
+        """Takes the subscription back: it gives again what it had not acknowledged then.
+
+        Raises:
+          ConfigError: there is no such snapshot, or not of this topic.
+        """
+        from google.api_core.exceptions import GoogleAPIError
+
+        from transforms.runtime.pubsub_client import emulator, subscriber
+
+        request = {"subscription": self.pubsub.subscription, "snapshot": snapshot}
+        try:
+            subscriber(emulator()).seek(request=request, timeout=ANSWER)
+        except GoogleAPIError as error:
+            raise ConfigError(
+                "--rewind",
+                snapshot,
+                f"cannot be gone back to ({type(error).__name__}): name a snapshot of this "
+                "subscription, projects/P/snapshots/NAME.",
+            ) from None
+
     def subscribe(self, topic: str) -> Iterator[str]:
         """Makes the subscription to a topic."""
         from google.api_core.exceptions import AlreadyExists

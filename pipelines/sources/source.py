@@ -115,6 +115,14 @@ class Source(Door):
         """Records and bytes that there are to read, as far as that is cheap to know."""
         return None, None
 
+    def rewind(self, snapshot: str) -> None:
+        """Gives again what had not been acknowledged at a snapshot.
+
+        Raises:
+          ConfigError: it cannot.
+        """
+        raise ConfigError("--rewind", snapshot, f"is for pubsub; {self.kind} has no snapshots.")
+
     def subscribe(self, topic: str) -> Iterator[str]:
         """Makes what it reads a topic by, if that is not there. Yields what was made."""
         return iter(())

@@ -14,6 +14,7 @@ import pytest
 from dpcore.errors import ConfigError
 from pipelines.config.job import load
 from pipelines.runners.flink import refusal_in
+from pipelines.runners.flink_cause import cause_in
 from pipelines.runners.flink_options import flags_of, names_of, parallelism_of, settings_of
 from pipelines.runners.flink_target import FlinkTarget
 from pipelines.runners.state_folder import StateFolder
@@ -44,6 +45,9 @@ def test_defaults_of_a_stream(small: Path) -> None:
     assert found["environment_type"] == "LOOPBACK" and "streaming" in found
     assert found["finish_bundle_before_checkpointing"] == ""
     assert "savepoint_path" not in found
+    assert found["operator_chaining"] == "", "given without a value it is off"
+    chained = flags(small, given=("--operator_chaining=true",))
+    assert "operator_chaining" not in chained
     assert flags(small, at="file:///s")["savepoint_path"] == "file:///s"
 
 
@@ -108,6 +112,10 @@ def test_slots_that_become_free_are_waited_for(small: Path) -> None:
         assert parallelism_of(cluster, load(small).engine) == 2
         with pytest.raises(ConfigError, match="needs 3 free slots and the cluster has 2"):
             parallelism_of(replace(cluster, parallelism=3), load(small).engine, patience=0.1)
+        with pytest.raises(ConfigError, match="that of the last job here: it needs 3 free slots"):
+            parallelism_of(cluster, load(small).engine, before=3, patience=0.1)
+        assert parallelism_of(cluster, load(small).engine, before=3, lent=1) == 3
+        assert parallelism_of(replace(cluster, parallelism=1), load(small).engine, before=3) == 1
         server.shutdown()
 
 
@@ -124,6 +132,34 @@ def test_of_a_long_text_only_our_own_words_are_told() -> None:
     assert refusal_in(f"RuntimeError: Traceback ...\n{kind}: {ended} [while running 'x']") == str(
         ended
     )
+
+
+GONE = """\
+org.apache.flink.runtime.client.JobInitializationException: Could not start the JobMaster.
+\tat org.apache.flink.runtime.jobmaster.DefaultJobMasterServiceProcess.lambda$new$0
+Caused by: java.util.concurrent.CompletionException: java.lang.IllegalStateException: x
+Caused by: java.lang.IllegalStateException: Failed to rollback to checkpoint/savepoint file:/s. \
+Cannot map state for operator 1 to the new program, because the operator is not available in it.
+"""
+SPOKEN = "java.lang.RuntimeException: Error received from SDK harness: Traceback ... PRIVATE"
+
+
+def test_flink_tells_its_cause_where_no_worker_spoke() -> None:
+    told = cause_in(GONE)
+    assert told is not None and told.words.startswith("IllegalStateException: Failed to rollback")
+    assert "--parallelism=1 --operator_chaining=true" in told.words and not told.unreadable
+    broken = "java.lang.Exception: x\nCaused by: java.io.EOFException: Unexpected end of file\n\tat"
+    assert cause_in(broken) == ("EOFException: Unexpected end of file", True)
+    other = "java.lang.NegativeArraySizeException: -1\n\tat org.apache.{}.X"
+    assert cause_in(other.format("flink.runtime.checkpoint.metadata.Metadata")) is not None
+    for private in (
+        SPOKEN,
+        f"{GONE}Caused by: {SPOKEN}",
+        "some.other.Exception: PRIVATE",
+        other.format("beam.sdk"),
+        "",
+    ):
+        assert cause_in(private) is None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from pipelines.engines import job_server
 from pipelines.engines.job_server import Kept
 from pipelines.engines.processes import EngineFailed
 from pipelines.graph.parts import parts_of
-from pipelines.runners.flink import END_OF_TIME, FlinkRun
+from pipelines.runners.ending import END_OF_TIME, End
+from pipelines.runners.flink import FlinkRun
 from pipelines.runners.flink_target import FlinkTarget
 from pipelines.runners.state_folder import StateFolder
 
@@ -88,6 +89,64 @@ def test_a_checkpoint_of_another_kind_of_job_server_is_refused(
     assert "--flink-job-server-jar" in str(error.value) and "a%20savepoint" in str(error.value)
 
 
+@pytest.mark.parametrize("resume", [None, "latest"])
+def test_a_snapshot_goes_with_the_savepoint_that_it_belongs_to(
+    small: Path, resume: str | None
+) -> None:
+    target = FlinkTarget(resume=resume, rewind="projects/p/snapshots/s", jar="apache.jar")
+    with pytest.raises(ConfigError, match=r"--rewind.*goes with --resume PLACE"):
+        FlinkRun(parts_of(load(small)), target, StateFolder(str(small.parent / "state")), True, ())
+
+
+class Beginning:
+    """A Flink on which a job begins, looked at again and again: restarts, checkpoints."""
+
+    def __init__(self, looks: list[tuple[int, int]], trace: str = "") -> None:
+        self._looks, self._trace = looks, trace
+        self.url, self.cancelled = "http://nowhere", False
+
+    def checkpoints(self, job: str) -> Any:
+        return {"counts": {"completed": self._looks[0][1]}}
+
+    def get(self, path: str) -> Any:
+        if "exceptions" in path:
+            return {"root-exception": self._trace}
+        restarts, _ = self._looks.pop(0)
+        return [{"id": "numRestarts", "value": str(restarts)}]
+
+    def cancel(self, job: str) -> None:
+        self.cancelled = True
+
+
+def left_alone(small: Path, monkeypatch: pytest.MonkeyPatch, flink: Beginning) -> FlinkRun:
+    """A detached run that has waited for its job to begin."""
+    monkeypatch.setattr("pipelines.runners.flink.need", lambda *_: "java")
+    target = FlinkTarget("localhost:1", detach=True, jar="apache.jar")
+    run = FlinkRun(
+        parts_of(load(small)), target, StateFolder(str(small.parent / "state")), True, ()
+    )
+    monkeypatch.setattr(run, "rest", flink)
+    run._wait_for_begin(SimpleNamespace(join=lambda _: False), "j")  # type: ignore[arg-type]
+    return run
+
+
+def test_a_job_is_left_alone_when_it_has_a_checkpoint(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = left_alone(small, monkeypatch, Beginning([(0, 0), (1, 0), (1, 1)]))
+    noted = StateFolder(str(small.parent / "state")).running()
+    assert noted is not None and noted["job"] == "j" and noted["name"] == run.name
+
+
+def test_a_job_that_fails_again_and_again_is_cancelled_with_its_cause(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flink = Beginning([(n, 0) for n in range(9)], "java.io.IOException: No space left on device")
+    with pytest.raises(EngineFailed, match="IOException: No space left on device"):
+        left_alone(small, monkeypatch, flink)
+    assert flink.cancelled and StateFolder(str(small.parent / "state")).running() is None
+
+
 class Over:
     """A Flink on which a stream is over, and whose first drains fail."""
 
@@ -102,6 +161,9 @@ class Over:
 
     def state(self, job: str) -> str:
         return "RUNNING"
+
+    def checkpoints(self, job: str) -> Any:
+        return {"counts": {"completed": 1}}
 
     def stop(self, job: str, folder: str, drain: bool) -> str:
         assert drain
@@ -121,7 +183,7 @@ def test_a_drain_that_fails_is_asked_for_again_and_one_that_does_not_only_once(
     )
     flink = Over(failures=2)
     monkeypatch.setattr(run, "rest", flink)
-    monkeypatch.setattr(run, "_written", lambda: True)
+    monkeypatch.setattr(run, "_end", End(4, lambda: True))
     looks = iter([False] * 6 + [True])
     run._wait(SimpleNamespace(join=lambda _: next(looks)), "j")  # type: ignore[arg-type]
     assert flink.asked == 3

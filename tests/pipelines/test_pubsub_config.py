@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from google.api_core.exceptions import NotFound
+from google.pubsub_v1.types import SeekRequest
 
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
@@ -88,6 +90,35 @@ def test_dataflow_gets_its_own_connector(runner: str) -> None:
     pipeline.visit(Look())
     native = any("ReadNative" in label for label in labels)
     assert native == bool(runner), labels
+
+
+class Seeks:
+    """A server with snapshots, as far as they are asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[SeekRequest] = []
+
+    def seek(self, request: dict[str, str], timeout: float) -> None:
+        self.asked.append(SeekRequest(request))
+        if not request["snapshot"].endswith("/before"):
+            raise NotFound("no such snapshot")
+
+
+def test_a_subscription_is_taken_back_to_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Seeks()
+    monkeypatch.setattr("transforms.runtime.pubsub_client.subscriber", lambda _: server)
+    source = stream().source
+    assert source is not None
+    source.rewind("projects/acme/snapshots/before")
+    (asked,) = server.asked
+    assert (asked.subscription, asked.snapshot) == (SUB, "projects/acme/snapshots/before")
+    assert not asked.time, "to a snapshot, not to a moment"
+    with pytest.raises(ConfigError, match=r"--rewind.*NotFound.*projects/P/snapshots/NAME"):
+        source.rewind("projects/acme/snapshots/gone")
+    files = loads(SMALL).source
+    assert files is not None
+    with pytest.raises(ConfigError, match="csv has no snapshots"):
+        files.rewind("projects/acme/snapshots/before")
 
 
 def test_topics_take_releases_and_dead_letters() -> None:

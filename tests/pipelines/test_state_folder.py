@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from dpcore.errors import ConfigError
+from dpcore.errors import ConfigError, WeirError
 from pipelines.config.job import JobConfig, load
 from pipelines.graph.checks import plan_of
 from pipelines.graph.parts import parts_of
-from pipelines.run.run import refuse_restart
+from pipelines.run.run import refuse_restart, state_before
+from pipelines.runners.flink import Unreadable
+from pipelines.runners.flink_target import FlinkTarget
 from pipelines.runners.state_folder import LATEST, StateFolder
+from transforms.runtime import fence
+from transforms.sources.pubsub import acked
 
 ONE, TWO = "ab" * 32, "cd" * 32
 
@@ -127,6 +134,70 @@ def test_latest_is_the_newest_whole_checkpoint_or_savepoint(config: Path) -> Non
     with pytest.raises(ConfigError, match="Add --resume"):
         refuse_restart(job.sink, state, None)
     refuse_restart(job.sink, state, saved.as_uri())
+
+
+def acknowledge(state: StateFolder, age: float, turn: int = 7) -> None:
+    """What a reader leaves that acknowledged so long before checkpoints of age 0."""
+    noted = Path(state.path) / acked.FOLDER / "s-0.json"
+    noted.parent.mkdir(exist_ok=True)
+    at = datetime.fromtimestamp(1e9 - age, UTC).isoformat()
+    noted.write_text(json.dumps({"turn": turn, "at": at}))
+
+
+def test_older_than_what_was_acknowledged_is_refused_with_the_newest_that_has_it(
+    config: Path,
+) -> None:
+    state, _ = begin(config)
+    old, kept, new = (
+        checkpoint(state, f"checkpoints/1a/chk-{n}", age)
+        for n, age in ((16, 30), (17, 20), (18, 9))
+    )
+    assert state.resolve(str(old)) == old.as_uri(), "nothing was acknowledged"
+    acknowledge(state, 10)
+    assert state.resolve(str(kept)) == kept.as_uri(), "the newest of that time"
+    with pytest.raises(ConfigError, match=r"chk-17 and not in it.*--rewind SNAPSHOT"):
+        state.resolve(str(old))
+    acknowledge(state, 8)
+    with pytest.raises(ConfigError, match="chk-18 and not in it"):
+        state.resolve(str(kept))
+    assert state.resolve(LATEST) == new.as_uri()
+    assert state.resolve(str(old), rewound=True) == old.as_uri()
+    state.forget_acknowledged()
+    assert state.resolve(str(old)) == old.as_uri()
+
+
+def test_what_cannot_be_read_is_fallen_back_from_only_where_that_loses_nothing(
+    config: Path,
+) -> None:
+    state, _ = begin(config)
+    kept, new = (
+        checkpoint(state, f"checkpoints/1a/chk-{n}", age) for n, age in ((17, 20), (18, 9))
+    )
+    broken = Unreadable(new.as_uri(), "EOFException")
+    latest = FlinkTarget(resume=LATEST)
+    assert state_before(state, latest, broken) == kept.as_uri()
+    with pytest.raises(WeirError, match="Bring that folder back from a copy, or name another"):
+        state_before(state, FlinkTarget(resume=str(new)), broken)
+    acknowledge(state, 8)
+    with pytest.raises(WeirError, match=r"cannot be read: EOF.* lacks messages that were ackn"):
+        state_before(state, latest, broken)
+    acknowledge(state, 15)
+    shutil.rmtree(new)
+    assert state_before(state, latest, broken) == kept.as_uri(), (
+        "it was gone, a newer one replaced it"
+    )
+
+
+def test_the_savepoint_of_a_drain_is_never_the_latest(config: Path) -> None:
+    state, _ = begin(config)
+    first = fence.claim(state.path, "one")
+    kept = checkpoint(state, "checkpoints/1a/chk-4", 1e9 - time.time() + 5)
+    fence.note_drain(first)
+    drained = checkpoint(state, "savepoints/savepoint-1", 1e9 - time.time() - 5)
+    assert state.resolve(LATEST) == kept.as_uri()
+    assert state.resolve(str(drained)) == drained.as_uri(), "who names it gets it"
+    fence.forget_drain(first)
+    assert state.resolve(LATEST) == drained.as_uri(), "the drain failed, the job went on"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from typing import Any, Self
 
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.processes import EngineFailed
-from pipelines.runners.flink import is_over
 from tests.runners.account import account
 from tests.runners.jobs import Job, Outcome, Running, on
 from tests.runners.messages import Pace
@@ -165,10 +164,7 @@ class Siege:
     def _finish(self, deadline: float) -> Outcome:
         if self.client.process.poll() is None:
             return self.client.finish(deadline)
-        rest = self.cluster.rest
-        eventually(lambda: is_over(rest, self._id), deadline, "the end of the stream")
-        rest.stop(self._id, drain=True)
-        rest.wait_for(self._id, "FINISHED")
+        self.cluster.rest.wait_for(self._id, "FINISHED", seconds=deadline)  # it ends itself
         return Outcome(self.job.cells(), {}, self.client.text)
 
 

@@ -1,0 +1,71 @@
+"""Why a job does not run, in Flink's own words where these cannot quote an event."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from pipelines.engines.flink_rest import FlinkRest
+
+WORDS = 600
+"""Letters of a cause that are told, at most."""
+_CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error))(?:: (.*))?$", re.MULTILINE)
+_OWN = (
+    "org.apache.flink.",
+    "java.io.",
+    "java.nio.",
+    "java.util.concurrent.",
+    "java.lang.IllegalStateException",
+    "java.lang.RuntimeException",
+    "java.lang.Exception",
+)
+"""Errors of Flink's; others of Java's are believed to be where no part of Beam was at work."""
+_WORKER = ("SDK", "Traceback", "Python")
+"""What stands in every failure that a worker told of, whose words may be of events."""
+_BROKEN = re.compile(
+    r"EOFException|UTFDataFormat|StreamCorrupted|FileNotFound|NoSuchFile|Cannot find|"
+    r"checkpoint\.metadata\.Metadata"
+)
+"""In the trace of a job whose checkpoint is broken, or gone."""
+
+
+class Cause(NamedTuple):
+    """Why a job does not run.
+
+    Attributes:
+      words: kind and message of the innermost error. unreadable: it is that what was to be resumed
+        is broken, or gone.
+    """
+
+    words: str
+    unreadable: bool
+
+
+def cause_of(rest: FlinkRest, job: str) -> Cause | None:
+    """The cause of a job's last failure; None where there is none that may be told.
+
+    Raises:
+      EngineFailed: Flink does not answer.
+    """
+    history = rest.get(f"/jobs/{job}/exceptions?maxExceptions=3")
+    return cause_in(str(history.get("root-exception") or ""))
+
+
+def cause_in(text: str) -> Cause | None:
+    """What Flink says in a stack trace: of a worker's failure nothing, as it may quote events."""
+    found = _CAUSE.findall(text)
+    own = _OWN if "org.apache.beam" in text else (*_OWN, "java.")
+    if not found or any(word in text for word in _WORKER):
+        return None
+    if not all(kind.startswith(own) for kind, _ in found):
+        return None
+    kind, words = found[-1]
+    said = f"{kind.rpartition('.')[2]}: {words}" if words else kind.rpartition(".")[2]
+    if "operator is not available" in words:
+        said = (
+            f"{said[:WORDS]} (The state was made by a job of other steps. What the version before "
+            "stored at parallelism 1 goes on with --parallelism=1 --operator_chaining=true, and "
+            "only there.)"
+        )
+        return Cause(said, False)
+    return Cause(said[:WORDS], _BROKEN.search(text) is not None)
