@@ -141,6 +141,22 @@ def test_a_worker_that_cannot_see_the_state_folder_says_so(
     reader(blind, Server()).begin(0)
 
 
+def test_a_folder_that_cannot_be_looked_into_for_a_moment_ends_no_job(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: str) -> bool:
+        raise OSError("the network is away")
+
+    server, mine = Server(), Fence(fence.claim(folder, "a"))
+    one = reader(mine, server)
+    monkeypatch.setattr("transforms.runtime.files.exists", fail)
+    mine.look()
+    turn(one, 0, "a")
+    with pytest.raises(OSError):
+        turn(one, 1)
+    assert not server.acknowledged, "who cannot look does not acknowledge"
+
+
 class Never(Writer):
     """A sink that must not be written to."""
 

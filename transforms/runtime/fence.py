@@ -119,9 +119,13 @@ class Fence:
         _looked[self.claims] = time.monotonic()
 
     def look(self) -> None:
-        """Looks if nobody in this process has for a while. Raises as ``check``."""
+        """Looks if nobody in this process has for a while. Raises as ``check``.
+
+        A folder that cannot be looked into for a moment ends no job.
+        """
         if time.monotonic() - _looked.get(self.claims, -LOOK) >= LOOK:
-            self.check()
+            with contextlib.suppress(OSError):
+                self.check()
 
     @property
     def reachable(self) -> str | None:

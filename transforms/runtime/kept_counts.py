@@ -7,6 +7,7 @@ in its last two seconds may be missing.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -33,8 +34,8 @@ class _Keeper:
         threading.Thread(target=self._run, name="counts", daemon=True).start()
 
     def flush(self) -> None:
-        """Writes what has been counted by now."""
-        with self._lock:
+        """Writes what has been counted by now; where it cannot, checkpoints say so too."""
+        with self._lock, contextlib.suppress(OSError):
             found = counters.snapshot()
             if found != self._kept:
                 files.replace(self._path, json.dumps(found, sort_keys=True).encode())
@@ -42,10 +43,7 @@ class _Keeper:
 
     def _run(self) -> None:
         while not self._done.wait(EVERY):
-            try:
-                self.flush()
-            except OSError:  # the folder is gone or full: checkpoints say so
-                continue
+            self.flush()
 
 
 _lock = threading.Lock()
