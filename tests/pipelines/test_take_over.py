@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from functools import partial
 from pathlib import Path
@@ -14,14 +16,16 @@ from apache_beam.portability.api import beam_runner_api_pb2 as model
 from dpcore.errors import ConfigError
 from pipelines.config.job import loads
 from pipelines.graph.parts import Parts, parts_of
+from pipelines.run.run import run
 from pipelines.runners import flink as runs
 from pipelines.runners import flink_options
 from pipelines.runners.flink import FlinkRun
-from pipelines.runners.flink_target import FlinkTarget
+from pipelines.runners.flink_target import STOPPED, Ended, FlinkTarget
 from pipelines.runners.pipeline import pipeline_for
 from pipelines.runners.state_folder import StateFolder
+from pipelines.sources.pubsub import PubSubSource
 from tests.pipelines.conftest import SMALL
-from transforms.runtime import fence
+from transforms.runtime import fence, kept_counts
 from transforms.runtime.fence import Fence, Fenced
 from transforms.sources.pubsub import acked
 
@@ -45,23 +49,23 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
 def started(parts: Parts, **target: Any) -> FlinkRun:
     """A run that has taken what it needs."""
     where = FlinkTarget(jar="apache.jar", **target)
-    run = FlinkRun(parts, where, StateFolder(parts.state), True, ())
+    taken = FlinkRun(parts, where, StateFolder(parts.state), True, ())
     sink, plan = parts.sink, parts.plan
-    run.take_over(
+    taken.take_over(
         plan.clock.ticks,
         (str(sink.place),),
         partial(sink.is_written, plan),
         partial(sink.finish, plan, False),
     )
-    return run
+    return taken
 
 
-def taken_along(parts: Parts, run: FlinkRun) -> list[Any]:
+def taken_along(parts: Parts, taken: FlinkRun) -> list[Any]:
     """The DoFns of the job, as its workers unpickle them, which have a fence."""
     from apache_beam.internal import pickler
 
-    with fence.standing(run.fence):
-        pipeline = pipeline_for(parts, "flink", run.flags)
+    with fence.standing(taken.fence):
+        pipeline = pipeline_for(parts, "flink", taken.flags)
     found = []
     for transform in pipeline.to_runner_api().components.transforms.values():
         if transform.spec.urn == common_urns.primitives.PAR_DO.urn:
@@ -124,10 +128,11 @@ def test_a_resume_waits_for_the_end_of_the_older_job_and_looks_again(
 
     monkeypatch.setattr(StateFolder, "resolve", look)
     began = time.monotonic()
-    run = started(parts, resume="latest", master="host:9")
+    resumed = started(parts, resume="latest", master="host:9")
     assert looked == ["latest", "latest"] and time.monotonic() - began >= 0.5
     assert (
-        f"--savepoint_path={saved.parent.as_uri()}" in run.flags and "--parallelism=2" in run.flags
+        f"--savepoint_path={saved.parent.as_uri()}" in resumed.flags
+        and "--parallelism=2" in resumed.flags
     )
 
 
@@ -152,3 +157,33 @@ def test_what_was_outdated_while_the_older_job_ended_is_refused_then(
     monkeypatch.setattr(StateFolder, "resolve", resolve)
     with pytest.raises(ConfigError, match="older than what was acknowledged"):
         started(parts, resume="file:///s")
+
+
+def test_a_run_that_is_stopped_tells_the_counts_of_all_jobs_and_falls_back_where_it_may(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = StateFolder(parts.state)
+    places = []
+    for number, age in ((1, 20), (2, 10)):
+        file = Path(parts.state) / "checkpoints" / "1a" / f"chk-{number}" / "_metadata"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"x")
+        os.utime(file, (1e9 - age, 1e9 - age))
+        places.append(file.parent.as_uri())
+    tried: list[str | None] = []
+
+    def ends(self: FlinkRun, submit: Any, tell: Any, follow: Any) -> Ended:
+        tried.append(self.resumed)
+        counts = Path(parts.state) / kept_counts.FOLDER / f"{len(tried):06d}-host-1.json"
+        counts.parent.mkdir(exist_ok=True)
+        counts.write_text(json.dumps({"events": 10}))
+        if len(tried) == 1:
+            raise runs.Unreadable(str(self.resumed), "EOFException")
+        return Ended(STOPPED, "j", "http://u", "file:///s")
+
+    monkeypatch.setattr(FlinkRun, "run", ends)
+    monkeypatch.setattr(PubSubSource, "check", lambda _: iter(()))
+    result = run(parts, "flink", (), FlinkTarget(jar="apache.jar", resume="latest"))
+    assert tried == [places[1], places[0]], "nothing was acknowledged since the older one"
+    assert result.state == STOPPED and result.counters == {"events": 20}
+    assert len(fence.moments(state.path, fence.FOLDER)) == 2

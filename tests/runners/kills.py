@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.processes import EngineFailed
+from pipelines.runners.ending import is_over
 from tests.runners.account import account
 from tests.runners.jobs import Job, Outcome, Running, on
 from tests.runners.messages import Pace
@@ -164,7 +165,10 @@ class Siege:
     def _finish(self, deadline: float) -> Outcome:
         if self.client.process.poll() is None:
             return self.client.finish(deadline)
-        self.cluster.rest.wait_for(self._id, "FINISHED", seconds=deadline)  # it ends itself
+        rest = self.cluster.rest
+        eventually(lambda: is_over(rest, self._id), deadline, "the end of the stream")
+        rest.stop(self._id, drain=True)
+        rest.wait_for(self._id, "FINISHED")
         return Outcome(self.job.cells(), {}, self.client.text)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.pubsub import PubSubServer
 from pipelines.runners.ending import is_over
-from pipelines.runners.state_folder import StateFolder
 from tests.runners.besieged import besieged
 from tests.runners.jobs import differences
 from tests.runners.kills import eventually
@@ -40,13 +39,9 @@ def test_a_stream_survives_the_death_of_each_of_its_parts(
         siege.settle(1)
         siege.kill_jobmanager()
         publisher.finish()
-        siege.kill_client()  # nobody waits any more: the job ends itself
         outcome = siege.finish()
-        counted = StateFolder(str(siege.job.folder / ".weir" / "rehearsal")).counted()
-    assert (siege.job.out / "_COMPLETE").exists()
-    assert counted["events"] >= recording.counters["events"], "those of all jobs"
     assert not differences(outcome.cells, recording.releases)
-    assert not {"overdue", "divergent"} & counted.keys()
+    assert not {"overdue", "divergent"} & outcome.counters.keys()
     assert Counter(letter["reason"] for letter in siege.job.letters())["overdue"] == 0
     counts = pubsub_server.counts(post.topic)
     assert counts["deliveries"] > counts["messages"], "no message came a second time"
@@ -61,7 +56,7 @@ def test_a_stream_that_was_over_when_all_died_ends_after_a_resume(
         post.publish(data for data, _ in recording.messages(10, shuffled=True))
         siege.kill_client()
         eventually(lambda: is_over(flink_cluster.rest, siege.id), 180, "the end of the stream")
-        siege.settle(1)
+        siege.settle(2)
         siege.kill_jobmanager()
         outcome = siege.finish()
     assert not differences(outcome.cells, recording.releases)
