@@ -17,7 +17,7 @@ ALERTS = (ROOT / "deploy" / "alerts" / "weir.rules.yaml").read_text()
 SAID = re.findall(r"`([^`\n]+)`", PAGE)
 SECTIONS = {"source", "secret", "sink", "dead_letters", "schema", "clock", "engine", "deduplicate",
             "limits"}  # fmt: skip
-BEAMS = {"--environment_type", "--experiments", "--max_parallelism"}
+BEAMS = {"--environment_type", "--experiments", "--max_parallelism", "--operator_chaining"}
 
 
 def fields() -> set[str]:
