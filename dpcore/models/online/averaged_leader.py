@@ -97,9 +97,9 @@ class AveragedLeader:
         """See Rule."""
         return (
             "The pull to the centre fades, so that models come to the best one of the set, and the "
-            "noise in them falls with the number of ticks. Of the leaders that are averaged regret "
-            "grows as the root of T (with schedule: root, whatever the losses are); no bound on "
-            "that of the average is claimed, which measures better."
+            "noise in them falls with the number of ticks, unless features change slowly. Of the "
+            "leaders that are averaged regret grows as the root of T (with schedule: root, for any "
+            "losses); no bound on that of the average is claimed, which measures better."
         )
 
     def init(self, n_keys: int) -> AveragedState:
