@@ -37,7 +37,7 @@ aggregates:
   paid: {{sum: amount, clip: [0, 50]}}
 deduplicate: {{horizon: 60s}}
 blocks: {blocks}
-source: {{pubsub: {{subscription: {subscription}, payload: ndjson, readers: 2}}}}
+source: {{pubsub: {{subscription: {subscription}, payload: ndjson, readers: 2{replay}}}}}
 secret: {{file: {folder}/secret.key}}
 sink: {{parquet: {folder}/out, every: {every}}}
 engine: {{checkpoint_every: 2s, checkpoints: {folder}/state}}
@@ -51,6 +51,7 @@ class Load:
     Attributes:
       start: wall time of the first event, whole seconds. seconds: how long.
       rate: events per second. size: events of a message. keys: how many.
+      speed: seconds of event time in a second of the wall clock.
     """
 
     start: int
@@ -59,6 +60,12 @@ class Load:
     size: int
     keys: int
     seed: int = 3
+    speed: float = 1.0
+
+    @property
+    def end(self) -> float:
+        """Event time of the end of the load."""
+        return self.start + self.seconds * self.speed
 
     @property
     def messages(self) -> int:
@@ -72,7 +79,7 @@ class Load:
     def made(self) -> Iterator[bytes]:
         """The messages in order."""
         random = np.random.default_rng(self.seed)
-        step = 1e6 / self.rate
+        step = 1e6 / self.rate * self.speed
         for message in range(self.messages):
             first = message * self.size
             at = (self.start * 1_000_000 + (first + np.arange(self.size)) * step).astype(np.int64)
@@ -158,7 +165,8 @@ def streaming(
                 blocks=blocks,
                 keys=", ".join(f"k{i:05d}" for i in range(load.keys)),
                 start=durations.show_timestamp(load.start * 1_000_000),
-                end=durations.show_timestamp((load.start + load.seconds + after) * 1_000_000),
+                end=durations.show_timestamp(int((load.end + after * load.speed) * 1e6)),
+                replay="" if load.speed == 1 else replay(load),
                 subscription=post.subscription,
                 folder=folder,
                 every=every,
@@ -167,6 +175,12 @@ def streaming(
         environment = {"PUBSUB_EMULATOR_HOST": server.host}
         with launch(config, "flink", *on(cluster), *flags, env=environment) as running:
             yield Streaming(folder / "out", running, post, server, cluster)
+
+
+def replay(load: Load) -> str:
+    """What the source is told of a load in time-lapse."""
+    start = durations.show_timestamp(load.start * 1_000_000)
+    return f", replay: {{origin: {start}, started: {start}, speed: {load.speed}}}"
 
 
 def write(name: str, rows: list[dict[str, Any]]) -> None:

@@ -1,0 +1,118 @@
+"""Does anything grow while a stream runs?
+
+    python -m benchmarks.stream_soak --minutes 17 --speed 100    # 10^5 ticks, in time-lapse
+    python -m benchmarks.stream_soak --minutes 30                # ticks of a second, in real time
+    python -m benchmarks.stream_soak --minutes 1 --jar JAR       # with another job server
+
+Pub/Sub -> Flink (a JobManager, two TaskManagers of one slot, a Python worker each, two readers, a
+checkpoint every 2 s) -> Parquet: 24 keys, ids of the last 60 ticks, 200 events a second. Twenty
+times in the run each TaskManager is asked for a full collection, and what is left is counted: its
+heap, and the tables in it that hold keyed state. Beside that the size of the last checkpoint and
+the resident memory of the Python workers. All must be flat: `grown` is the mean of the last five
+looks over that of five after the first quarter (the start, when ids are still gathered, is left
+out). Writes benchmarks/results/stream_soak.csv, one line a look and one for the whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.stream_load import Load, Streaming, publishing, streaming, write
+from tests.runners.kills import python_workers
+
+STARTS = 45
+"""Seconds until Flink and the job are there."""
+LOOKS = 20
+AVERAGED = 5
+TABLE = "org.apache.flink.runtime.state.heap.CopyOnWriteStateTable"
+"""What Flink's heap backend makes for every name of keyed state."""
+
+
+def heap(process: int) -> tuple[int, int]:
+    """Bytes of living objects in a JVM, and tables of state among them, after a collection."""
+    command = ["jcmd", str(process), "GC.class_histogram"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in told.splitlines() if line.strip()]
+    tables = sum(int(row[1]) for row in rows if len(row) > 3 and row[3] == TABLE)
+    return int(rows[-1][2]), tables
+
+
+def resident(process: int) -> int:
+    """Bytes of memory that a process holds."""
+    pages = int((Path("/proc") / str(process) / "statm").read_text().split()[1])
+    return pages * 4096
+
+
+def look(job: Streaming, began: float) -> dict[str, Any]:
+    """What is there now."""
+    managers = [manager.pid for manager in job.cluster.taskmanagers.values()]
+    found = [heap(process) for process in managers]
+    workers = [worker for process in managers for worker in python_workers(process)]
+    (entry,) = job.cluster.rest.jobs(live=True)
+    last = job.cluster.rest.checkpoints(entry["jid"])["latest"]["completed"] or {}
+    return {
+        "minute": round((time.time() - began) / 60, 2),
+        "ticks": last_tick(job.out),
+        "heap_mb": round(sum(size for size, _ in found) / 1e6, 1),
+        "tables": sum(tables for _, tables in found),
+        "checkpoint_kb": round(int(last.get("state_size", 0)) / 1e3, 1),
+        "workers_mb": round(sum(map(resident, workers)) / 1e6, 1),
+    }
+
+
+def last_tick(folder: Path) -> int:
+    """The last tick that is in a file, and one."""
+    ends = [int(path.stem.split("-")[2]) for path in folder.glob("ticks-*.parquet")]
+    return max(ends, default=-1) + 1
+
+
+def grown(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Means of the last looks over those after the first quarter."""
+    early = rows[len(rows) // 4 :][:AVERAGED]
+    late = rows[-AVERAGED:]
+    found: dict[str, Any] = {"minute": "grown", "ticks": rows[-1]["ticks"]}
+    for name in ("heap_mb", "tables", "checkpoint_kb", "workers_mb"):
+        before, after = (sum(row[name] for row in part) for part in (early, late))
+        found[name] = round(after / before, 3) if before else 0.0
+    return found
+
+
+def measure(folder: Path, minutes: float, speed: float, jar: str | None) -> list[dict[str, Any]]:
+    """The looks of one run."""
+    seconds = round(minutes * 60)
+    load = Load(int(time.time()) + STARTS, seconds, 200, 20, 24, speed=speed)
+    flags = [] if jar is None else ["--flink-job-server-jar", jar]
+    every = max(10, round(10 * speed))
+    rows: list[dict[str, Any]] = []
+    with streaming(folder, load, every=every, after=10, flags=flags, blocks=4) as job:
+        process = publishing(job.server.host, job.post.topic, load)
+        for number in range(LOOKS):
+            due = load.start + (number + 1) * seconds / LOOKS
+            time.sleep(max(0.0, due - time.time()))
+            rows.append(look(job, load.start))
+            print(rows[-1], flush=True)
+        process.terminate()
+        process.join()
+    return [*rows, grown(rows)]
+
+
+def main() -> None:
+    """Measures and writes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--speed", type=float, default=1)
+    parser.add_argument("--jar", help="of a job server, in place of that of `make flink`")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="weir-soak-") as folder:
+        rows = measure(Path(folder), given.minutes, given.speed, given.jar)
+    print(rows[-1])
+    write("stream_soak.csv" if given.jar is None else "stream_soak_other.csv", rows)
+
+
+if __name__ == "__main__":
+    main()
