@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dpcore.config import durations
 from pipelines.engines.flink import FlinkCluster
@@ -35,9 +36,9 @@ privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 3600}}
 aggregates:
   visits: {{count: events, over: [all, 60]}}
   paid: {{sum: amount, clip: [0, 50]}}
-deduplicate: {{horizon: 60s}}
+deduplicate: {{horizon: {horizon}s}}
 blocks: {blocks}
-source: {{pubsub: {{subscription: {subscription}, payload: ndjson, readers: 2{replay}}}}}
+source: {{pubsub: {{subscription: {subscription}, payload: {form}, readers: 2{replay}}}}}
 secret: {{file: {folder}/secret.key}}
 sink: {{parquet: {folder}/out, every: {every}}}
 engine: {{checkpoint_every: 2s, checkpoints: {folder}/state}}
@@ -52,6 +53,7 @@ class Load:
       start: wall time of the first event, whole seconds. seconds: how long.
       rate: events per second. size: events of a message. keys: how many.
       speed: seconds of event time in a second of the wall clock.
+      form: of a message, ndjson or arrow.
     """
 
     start: int
@@ -61,6 +63,7 @@ class Load:
     keys: int
     seed: int = 3
     speed: float = 1.0
+    form: str = "ndjson"
 
     @property
     def end(self) -> float:
@@ -85,11 +88,29 @@ class Load:
             at = (self.start * 1_000_000 + (first + np.arange(self.size)) * step).astype(np.int64)
             keys = random.integers(0, self.keys, self.size)
             amounts = random.integers(0, 60, self.size)
+            if self.form == "arrow":
+                yield in_arrow(at, keys, amounts, first)
+                continue
             rows = zip(at.tolist(), keys.tolist(), amounts.tolist(), strict=True)
             yield b"".join(
                 b'{"at":%d,"store":"k%05d","amount":%d,"id":"%d"}\n' % (t, k, a, first + i)
                 for i, (t, k, a) in enumerate(rows)
             )
+
+
+def in_arrow(at: Any, keys: Any, amounts: Any, first: int) -> bytes:
+    """The same events as an IPC stream."""
+    columns = {
+        "at": pa.array(at),
+        "store": pa.array([f"k{key:05d}" for key in keys.tolist()]),
+        "amount": pa.array(amounts),
+        "id": pa.array([str(first + i) for i in range(len(at))]),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
 
 
 def publish(host: str, topic: str, load: Load, ready: Any) -> None:
@@ -144,12 +165,14 @@ def streaming(
     after: int = 5,
     flags: Sequence[str] = (),
     blocks: int = 16,
+    horizon: int = 60,
 ) -> Iterator[Streaming]:
     """Server, cluster and job of a load; ended on leaving.
 
     Args:
       folder: empty. every: ticks of a file. after: seconds the clock runs on behind the load.
       flags: of ``weir run``. blocks: few are quick, many are shared evenly by the workers.
+      horizon: seconds of event time for which ids are remembered.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (
@@ -163,9 +186,11 @@ def streaming(
         config.write_text(
             CONFIG.format(
                 blocks=blocks,
+                horizon=horizon,
                 keys=", ".join(f"k{i:05d}" for i in range(load.keys)),
                 start=durations.show_timestamp(load.start * 1_000_000),
                 end=durations.show_timestamp(int((load.end + after * load.speed) * 1e6)),
+                form=load.form,
                 replay="" if load.speed == 1 else replay(load),
                 subscription=post.subscription,
                 folder=folder,
