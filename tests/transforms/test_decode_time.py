@@ -181,3 +181,23 @@ def test_on_a_stream_a_column_of_the_wrong_type_holds_no_times(value: pa.Array) 
         to_time(value, strict, "events")
     found = to_time(value, dataclasses.replace(strict, strict=False), "events")
     assert found.type == pa.timestamp("us", "UTC") and found.null_count == len(value)
+
+
+@pytest.mark.parametrize("form", ["epoch_s", "epoch_ms", "epoch_us", "epoch_ns"])
+def test_long_numbers_and_exponents_are_read_alike_alone_and_beside_others(form: str) -> None:
+    """Arrow's own parser of decimals makes -1 of 400 nines, and 0 of what has a long fraction."""
+    odd = ["9" * length for length in (19, 38, 39, 60, 400)]
+    odd += [
+        f"-{'9' * 400}",
+        f"1.{'3' * 60}",
+        f"170410320{'.'}{'7' * 45}",
+        "-3e-42",
+        "1e-42",
+        "3e42",
+    ]
+    for text in odd:
+        (alone,) = read([text], form)
+        for neighbour in ("1704103200.5", "soon", "1704103200", "1.7E9"):
+            assert read([text, neighbour], form)[0] == alone, text[:50]
+    assert read(["9" * 400], form) == [None]
+    assert read(["-3e-42"], form) == read([f"-0.{'0' * 41}3"], form)

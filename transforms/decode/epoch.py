@@ -22,6 +22,8 @@ DIGITS = {name: round(math.log10(factor)) for name, factor in EPOCH_MICROSECONDS
 _SHORT = r"^[+-]?(\d{1,21}(\.\d{0,17})?|\.\d{1,17})$"
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _INTEGERS = 2.0**63
+_PARSED = 30
+"""Bytes of a text that Arrow reads right as a decimal."""
 
 
 def in_range(microseconds: Any) -> pa.Int64Array:
@@ -79,12 +81,12 @@ def of_text(text: Any, digits: int) -> pa.Int64Array:
     the third does: which way is taken depends on all values of a column, and must not show.
     """
     text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
-    if not _has_hex(text):
+    if not _has(text, b"xX"):  # 0x1f, which Arrow reads and nobody counts in
         try:
             return of_counts(text.cast(pa.int64()), digits)
         except pa.ArrowInvalid:
             pass
-    if digits >= 0:
+    if digits >= 0 and _is_plain(text):
         try:
             return in_range(_unscaled(text.cast(pa.decimal128(18, digits))))
         except pa.ArrowInvalid:
@@ -92,13 +94,21 @@ def of_text(text: Any, digits: int) -> pa.Int64Array:
     return _one_by_one(text, digits)
 
 
-def _has_hex(text: Any) -> bool:
-    """Whether a value may be spelled 0x1f, which Arrow reads and nobody counts in."""
+def _has(text: Any, letters: bytes) -> bool:
+    """Whether one of these letters may be in a value."""
     data = text.buffers()[2]
     if data is None:
         return False
     found = memoryview(data).tobytes()
-    return b"x" in found or b"X" in found
+    return any(letter in found for letter in letters)
+
+
+def _is_plain(text: Any) -> bool:
+    """Whether Arrow reads every value right as a decimal, or says that it cannot.
+
+    Of more than 38 digits, and of exponents as small as -42, it makes another number.
+    """
+    return not _has(text, b"eE") and not pc.any(pc.greater(pc.binary_length(text), _PARSED)).as_py()
 
 
 def _one_by_one(text: Any, digits: int) -> pa.Int64Array:
