@@ -8,9 +8,9 @@ split by least squares into what a process costs, an event, an id that is rememb
 that has events in a tick), a key when it is first seen, and a release (a key at a tick: noise,
 state, solve, sort, Parquet). From these unit costs follow predictions for runs of 10^4, 10^5 and
 10^6 keys, which are then made: predicted and measured stand side by side, and the bound is 25 %.
-The last table applies the same unit costs to up to 10^9 keys and 10^7 events a second, with what an event costs on its way
-through Pub/Sub and Flink and the state of a key as the plan tells it; prices are arguments. Writes
-benchmarks/results/scale_model.csv.
+The last table applies the same unit costs to up to 10^9 keys and 10^7 events a second, with what an
+event costs on its way through Pub/Sub and Flink and the state of a key as the plan tells it; prices
+are arguments. Writes benchmarks/results/scale_model.csv.
 
 What the model leaves out is in docs/scale.md: shuffles between machines, skew, and checkpoints.
 """
