@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 
-class Cell:
+class Cell(ABC):
     """A cell or a bag of state in memory; counts what a runner would have to move."""
 
     moved = 0
@@ -13,8 +14,9 @@ class Cell:
     def __init__(self, *values: Any) -> None:
         self.values = list(values)
 
+    @abstractmethod
     def read(self) -> Any:
-        raise NotImplementedError
+        """What is in it."""
 
     def add(self, value: Any) -> None:
         Cell.moved += 1
