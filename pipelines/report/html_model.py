@@ -26,7 +26,7 @@ def section(panel: Panel, data: ReportData, axis: svg.TimeAxis) -> str:
     if made.left_out:
         foot.append(f"{made.left_out:,} more that stay closer to 0 are not drawn")
     if banded(made):
-        foot.append("bands: 95 % of the noise; where it dominates, a model may be anywhere")
+        foot.append("bands: 95 %, as the plan says; where noise dominates, a model may be anywhere")
     else:
         foot.append("no band: the noise is in the sums that a model follows")
     return (

@@ -114,8 +114,10 @@ def _title(figure: Figure, data: ReportData, height: float) -> None:
         left, 1 - 0.3 / height, run.name, fontsize=16, weight="bold", color=INK, va="center"
     )
     lines = [f"{words.facts(data)}  {promise}."]
+    # Bands of models may cover more than noise.
+    of = ", as the plan says" if any(one.is_model for one in run.outputs) else " of the noise"
     note = words.unfinished(run) or (
-        "Lines: released values. Bands: 95 % of the noise."
+        f"Lines: released values. Bands: 95 %{of}."
         + (
             f" Drawn: the {len(data.drawn)} keys with the largest last value of "
             f"{data.ranked_by.name}."

@@ -96,7 +96,7 @@ def test_a_report_draws_models_with_bands(folder: Path) -> None:
     made = report(folder / "out")
     assert made.html is not None
     page = made.html.read_text()
-    assert "bands: 95 % of the noise" in page and "finds on the same events" in page
+    assert "bands: 95 %, as the plan says" in page and "finds on the same events" in page
     data = gather(Run.open(folder / "out"))
     theta = next(panel for panel in data.panels if panel.output.name == "theta")
     drawn = multiples(theta, data)
