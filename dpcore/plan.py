@@ -22,6 +22,7 @@ from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
 from dpcore.leaves.wide import LIMB
+from dpcore.people.person import Person
 from dpcore.plan_config import PlanConfig
 from dpcore.pricing.band import band_of
 from dpcore.pricing.price import Alternative
@@ -75,6 +76,7 @@ class Plan:
           ConfigError: the config cannot be served.
         """
         terms = config.terms()
+        refuse_people(terms)
         key = config.key
         keys = Keys.make(
             None if key is None else key.names,
@@ -129,6 +131,11 @@ class Plan:
         """Half the width of a 95 % band of its noise, in standard deviations."""
         return band_of(next((a.noise for a in self.alternatives if a.chosen), "gaussian"))
 
+    @cached_property
+    def person(self) -> Person | None:
+        """The user as privacy unit, its caps and periods; None: the unit is an event."""
+        return self.config.person(self.clock)
+
     @property
     def where(self) -> str | None:
         """The public predicate."""
@@ -171,6 +178,7 @@ class Plan:
             "where": self.where,
             "schema": canonical_value(self.config.schema_.model_dump(mode="json")),
             "program": self.program.canonical(),
+            **({} if self.person is None else {"person": self.person.canonical()}),
         }
 
     @cached_property
@@ -273,6 +281,17 @@ class Plan:
         }
 
 
+def refuse_people(terms: Terms) -> None:
+    """Raises ConfigError where the unit is a user: events are not capped on their way yet."""
+    if terms.person is not None:
+        raise ConfigError(
+            "privacy.unit",
+            "user",
+            "is not available yet: nothing keeps a user's events within their caps; use "
+            "unit: event.",
+        )
+
+
 def _sha(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -373,6 +392,12 @@ def warnings_for(
     if config.privacy.relation == "replace_one" and not may_vanish:
         is_public = "is public" if config.model is None else "is not covered by the promise"
         found.append(f"Under replace_one the number of events per key and tick {is_public}.")
+    person = config.person(config.terms().clock)
+    if person is not None and person.periods.longest is None:
+        found.append(
+            "per: all without clock.end keeps what every user has used up of the caps for ever: "
+            "state grows with users, and nobody's caps begin anew. Take a period, like per: 30d."
+        )
     found.extend(config.algorithm.warnings(program))
     found.extend(config.algorithm.doubts(program, config.terms()))
     if horizon is None and promise.window is None:

@@ -14,14 +14,19 @@ from pydantic import Field, field_validator, model_validator
 from dpcore.aggregates.algorithm import AggregatesAlgorithm
 from dpcore.aggregates.config import AnyAggregate
 from dpcore.algorithm import Algorithm
-from dpcore.config import yaml
+from dpcore.config import durations, yaml
+from dpcore.config.contributions import months_of
 from dpcore.config.event import Key, Schema, TimeColumn
 from dpcore.config.expect import Expect
 from dpcore.config.numbers import Ticks
 from dpcore.config.promise import ClockConfig, Privacy
 from dpcore.config.section import Says, Section, refusal, validate
 from dpcore.config.version import PLAN_VERSION, Version
+from dpcore.leaves.clock import Clock
 from dpcore.models.config import AnyModel
+from dpcore.people.caps import Caps
+from dpcore.people.periods import Months, Periods
+from dpcore.people.person import Person
 from dpcore.pricing.best import SPLIT
 from dpcore.pricing.terms import Terms
 from dpcore.registry import CONTINUAL_SUMS
@@ -86,6 +91,13 @@ class MechanismConfig(Section):
         description="Merging tree: loss of a level beyond the window over that of the level below.",
         examples=[0.5],
     )
+
+
+def _unit_of(privacy: Any) -> Any:
+    """The unit of a section that is not yet checked."""
+    if isinstance(privacy, Privacy):
+        return privacy.unit
+    return privacy.get("unit") if isinstance(privacy, Mapping) else None
 
 
 class PlanConfig(Section):
@@ -176,10 +188,13 @@ class PlanConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _relation(cls, data: Any) -> Any:
-        """A model's neighbours differ in one payload, unless the config says otherwise."""
+        """A model's neighbours differ in one payload, unless the config says otherwise or speaks of
+        users."""
         if not isinstance(data, Mapping) or data.get("model") is None:
             return data
         privacy = data.get("privacy")
+        if _unit_of(privacy) == "user":
+            return data
         if isinstance(privacy, Privacy) and "relation" not in privacy.model_fields_set:
             return {**data, "privacy": privacy.model_copy(update={"relation": "replace_one"})}
         if isinstance(privacy, Mapping) and "relation" not in privacy:
@@ -205,6 +220,7 @@ class PlanConfig(Section):
                 "names who an event belongs to, but privacy.unit does not say what is protected; "
                 "add privacy.unit: event, or remove schema.unit.",
             )
+        self._check_users()
         if self.key is not None and self.key.columns is not None:
             taken = {self.schema_.time.column: "schema.time", self.schema_.id: "schema.id"}
             for name in self.key.columns:
@@ -231,6 +247,23 @@ class PlanConfig(Section):
         if self.blocks is not None and self.blocks & (self.blocks - 1):
             raise refusal("blocks", self.blocks, "must be a power of two, like 16.")
         return self
+
+    def _check_users(self) -> None:
+        """Raises where users are spoken of and are not the unit, or nothing says who they are."""
+        users = None if self.expect is None else self.expect.users
+        if self.privacy.unit != "user":
+            if users is not None:
+                raise refusal(
+                    "expect.users", users, "belongs to privacy.unit: user; set it, or remove this."
+                )
+            return
+        if self.schema_.unit is None:
+            raise refusal(
+                "schema.unit",
+                None,
+                "is missing: privacy.unit: user needs the column that says whom an event belongs "
+                "to.",
+            )
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -265,6 +298,21 @@ class PlanConfig(Section):
         """Events that a key is expected to have in a tick."""
         return None if self.expect is None else float(self.expect.events)
 
+    def person(self, clock: Clock) -> Person | None:
+        """The user as privacy unit; None where it is the event.
+
+        Raises:
+          ConfigError: a period that is no whole number of ticks, or has too few of them.
+        """
+        privacy = self.privacy
+        if privacy.contributions is None or privacy.per is None:
+            return None
+        months = months_of(privacy.per)
+        per: int | Months | None = None if months is None else Months(months)
+        if months is None and privacy.per != "all":
+            per = durations.duration(privacy.per)
+        return Person(Caps(**privacy.contributions.model_dump()), Periods(clock, per))
+
     def terms(self) -> Terms:
         """What every algorithm is told besides its own section.
 
@@ -287,11 +335,12 @@ class PlanConfig(Section):
             options=tuple(sorted(fixed.items())),
             events=self.events,
             version=self.plan_version,
+            person=self.person(clock),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that give the same config again; fields at their defaults are left out."""
         data = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        if self.model is not None:
+        if self.model is not None and self.privacy.unit != "user":
             data["privacy"]["relation"] = self.privacy.relation  # its default differs
         return data

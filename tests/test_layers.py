@@ -27,6 +27,7 @@ ROOMS = {
         "noise",
         "leaves",
         "config",
+        "people",
         "continual",
         "training",
         "program",

@@ -29,3 +29,8 @@ class Expect(Section):
         "take it from what you know, never from the data.",
         examples=[2000],
     )
+    users: Events | None = Field(
+        default=None,
+        description="Users that a key has in a tick, about; with privacy.unit: user.",
+        examples=[500],
+    )

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from dpcore.config import durations
+from dpcore.config.contributions import Contributions, Per
 from dpcore.config.limits import MOST_TICKS
 from dpcore.config.numbers import Ticks
 from dpcore.config.section import Says, Section, refusal
@@ -140,25 +141,60 @@ class Privacy(Section):
         description="How long an event is protected: ticks, a duration, or all.", examples=["365d"]
     )
     unit: Literal["event", "user"] | None = Field(
-        default=None, description="What a neighbour changes; event if absent.", examples=["event"]
+        default=None,
+        description="What a neighbour changes; event if absent. user: all events of a user in one "
+        "period, within the caps of contributions.",
+        examples=["event"],
+    )
+    per: Per | None = Field(
+        default=None,
+        description="With unit: user: the period in which a user is protected and the caps hold, "
+        "a duration from clock.start on, months of the calendar (1 month), or all.",
+        examples=["30d"],
+    )
+    contributions: Contributions | None = Field(
+        default=None,
+        description="With unit: user: what counts of a user in a period.",
+        examples=["{ticks: 8, keys: 3, events: 5}"],
     )
     relation: Literal["add_remove", "replace_one", "replace_anywhere"] = Field(
         default="add_remove",
         description="add_remove: an event is there or not. replace_one: its payload changes, key "
         "and tick stay. replace_anywhere: key and tick may change too. Without it: add_remove for "
-        "aggregates, replace_one for a model.",
+        "aggregates, replace_one for a model. With unit: user, add_remove (a user's events of a "
+        "period are there or not) or replace_one (they are replaced by any others).",
         examples=["add_remove"],
     )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.unit == "user":
+        if self.unit != "user":
+            for name in ("per", "contributions"):
+                if getattr(self, name) is not None:
+                    raise refusal(
+                        name, getattr(self, name), "belongs to unit: user; set it, or remove this."
+                    )
+            return self
+        if self.per is None:
             raise refusal(
-                "unit",
-                "user",
-                "is not available yet; it will need schema.unit, a bound on how many ticks a user "
-                "contributes to and how far apart they are, and a bound on a user's contributions "
-                "per tick; use unit: event.",
+                "per",
+                None,
+                "is missing: unit: user protects a user in a period; write per: 1d, per: 30d, "
+                "per: 1 month, or per: all.",
+            )
+        if self.contributions is None:
+            raise refusal(
+                "contributions",
+                None,
+                "is missing: unit: user needs caps on what a user may add in a period, like "
+                "contributions: {ticks: 8, keys: 3, events: 5}.",
+            )
+        if self.relation == "replace_anywhere":
+            raise refusal(
+                "relation",
+                self.relation,
+                "is for unit: event: a user has keys and ticks of their own; use add_remove, or "
+                "replace_one for a user's events of a period against any others.",
             )
         return self
 

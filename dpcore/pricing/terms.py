@@ -12,6 +12,7 @@ from dpcore.accounting.guarantee import Relation
 from dpcore.arrays import Ints
 from dpcore.config.version import PLAN_VERSION
 from dpcore.leaves.clock import Clock
+from dpcore.people.person import Person
 
 FAR = 1 << 20
 """Without an end, errors are compared up to this tick (or four windows, whichever is later)."""
@@ -34,6 +35,7 @@ class Terms:
       options: what else the user fixed of the mechanism (buffers, gamma), passed to ``calibrated``.
       events: that a key is expected to have in a tick; None: nobody said. No bound follows from it.
       version: of the plan. A default that differs between versions is chosen by it.
+      person: the user as privacy unit: caps and periods; None: the unit is an event.
     """
 
     epsilon: float
@@ -48,6 +50,7 @@ class Terms:
     options: tuple[tuple[str, Any], ...] = ()
     events: float | None = None
     version: int = PLAN_VERSION
+    person: Person | None = None
 
     @property
     def horizon(self) -> int | None:
