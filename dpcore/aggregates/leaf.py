@@ -32,6 +32,11 @@ class ChannelLeaf:
     terms: Terms
 
     @property
+    def once(self) -> bool:
+        """Whether only the first cell of a key that a user has in a period adds anything."""
+        return False
+
+    @property
     def read(self) -> tuple[int, ...]:
         """Indices of the channels that the outputs read, in order."""
         return tuple(sorted({channel for output in self.outputs for channel in output.channels}))
@@ -73,7 +78,7 @@ class ChannelLeaf:
                         importance[channel] += weight * worst[over]
         groups, steps = self.groups, [self.channels[one].resolution for one in self.read]
         sensitivities = [
-            group_sensitivity(group, self.terms.relation, self.terms.may_vanish) * step
+            group_sensitivity(group, self.terms.cell_relation, self.terms.may_vanish) * step
             for group, step in zip(groups, steps, strict=True)
         ]
         split = split_scales(np.asarray(sensitivities), np.asarray(list(importance.values())))
@@ -95,7 +100,7 @@ class ChannelLeaf:
           ConfigError: nothing changes.
         """
         terms, scale = self.terms, np.asarray(scales)
-        relation: Relation = terms.relation
+        relation: Relation = terms.cell_relation
         if relation == "replace_anywhere" and add_up:
             found = 2 * joint_sensitivity(self.groups, scale, "add_remove", terms.may_vanish)
         else:

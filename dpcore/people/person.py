@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dpcore.accounting.pattern import Pattern
 from dpcore.errors import ConfigError
 from dpcore.people.caps import Caps
 from dpcore.people.periods import Periods
@@ -39,6 +40,21 @@ class Person:
                 f"must be at most {room}: a period (privacy.per) of {longest:,} "
                 f"tick{'' if longest == 1 else 's'}{apart} has room for no more.",
             )
+
+    @property
+    def pattern(self) -> Pattern:
+        """For the accountant: cells that a user may contribute to in one period."""
+        caps, periods = self.caps, self.periods
+        return Pattern(
+            periods.longest,
+            periods.shortest,
+            caps.ticks,
+            caps.spacing,
+            caps.keys,
+            caps.key_ticks,
+            caps.period_keys,
+            caps.cells,
+        )
 
     def canonical(self) -> dict[str, Any]:
         """Every public number of it, JSON-able."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.continual.base import ContinualSum
@@ -32,7 +32,13 @@ class Leaf(Protocol):
         """Joint l2 sensitivity of (leaf / scales) under the plan's relation.
 
         add_up: two changed cells cost the sum of their norms, not the root of the sum of squares.
+        Where the unit is a user: of what one of the user's cells adds (``Terms.cell_relation``).
         """
+
+    @property
+    def once(self) -> bool:
+        """Whether only the first cell of a key that a user has in a period adds anything. Asked
+        where the unit is a user."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class FixedLeaf:
     overs: tuple[int | None, ...]
     in_squares: float
     added_up: float
+
+    once: ClassVar[bool] = False
 
     @property
     def dimension(self) -> int:

@@ -27,8 +27,8 @@ class Terms:
     """What is promised, over which clock, and what the user fixed of the mechanism. Public.
 
     Attributes:
-      epsilon, delta: the budget within the window. relation: which neighbours. unit: what they
-        differ in.
+      epsilon, delta: the budget of the noise within the window. relation: which neighbours. unit:
+        what they differ in.
       window: protection window in ticks; None: for ever. clock: the release clock.
       may_vanish: whether another payload may filter an event out, or make it late.
       continual_sum: the mechanism for running sums that the user named. noise: the one named.
@@ -36,6 +36,8 @@ class Terms:
       events: that a key is expected to have in a tick; None: nobody said. No bound follows from it.
       version: of the plan. A default that differs between versions is chosen by it.
       person: the user as privacy unit: caps and periods; None: the unit is an event.
+      delta_sel: what finding keys spends of the promise's delta besides ``delta``, for one unit and
+        under the relation; 0: no key is found in private.
     """
 
     epsilon: float
@@ -51,11 +53,26 @@ class Terms:
     events: float | None = None
     version: int = PLAN_VERSION
     person: Person | None = None
+    delta_sel: float = 0.0
 
     @property
     def horizon(self) -> int | None:
         """Ticks of the clock; None: no end."""
         return self.clock.ticks
+
+    @property
+    def cell_relation(self) -> Relation:
+        """The relation under which the sensitivity of one cell is taken.
+
+        A user's cell is there or not; that another relation has other users' periods in its place
+        is charged on the whole (``factor``), not a cell at a time.
+        """
+        return self.relation if self.person is None else "add_remove"
+
+    @property
+    def factor(self) -> int:
+        """Periods of a user that two neighbours differ in: 2 where one is replaced by another."""
+        return 2 if self.person is not None and self.relation == "replace_one" else 1
 
     @property
     def lasting(self) -> int | None:
