@@ -291,7 +291,8 @@ class PlanConfig(Section):
         """The section that is planned."""
         if self.model is not None:
             return self.model
-        return AggregatesAlgorithm(self.aggregates, self.events)
+        users = None if self.expect is None else self.expect.users
+        return AggregatesAlgorithm(self.aggregates, self.events, users)
 
     @property
     def events(self) -> float | None:

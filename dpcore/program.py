@@ -65,7 +65,8 @@ class OutputInfo(NamedTuple):
     Attributes:
       name: as in the config. over: None = since the start, N = last N ticks.
       dimension: how many coordinates. labels: of the coordinates.
-      sensitivity: most that one event changes. stddev_worst: at the worst tick; NaN if none.
+      sensitivity: most that one event changes, or one user in a cell. stddev_worst: at the worst
+        tick; NaN if none.
       sparse: whether coordinates that are 0 are left out where a vector is spread over rows. The
         algorithm declares it, from public numbers alone: nobody looks at values for it. Which
         coordinates are 0 is thereby told, and must be private as the values are: it may follow from

@@ -36,12 +36,16 @@ RELATIONS = ("add_remove", "replace_one", "replace_anywhere")
 class ChannelGroup:
     """Channels start .. start + size - 1 of an event's vector, with public bounds in lattice units.
 
+    Where the unit is a user, the vector is what a user adds to one cell: the sum of its events'.
+
     Attributes:
       start: index of the first channel.
       size: number of channels.
       low, high: dense: every channel of every event lies in [low, high], independently.
         one_hot: at most one channel of an event is ``high``, all others are 0, and low is 0.
       one_hot: whether it is a histogram.
+      events: most events of a user in a cell; 1 where the unit is an event.
+      distinct: one_hot: a channel is ``high`` once, however many of the events are in it.
     """
 
     start: int
@@ -49,10 +53,16 @@ class ChannelGroup:
     low: int
     high: int
     one_hot: bool = False
+    events: int = 1
+    distinct: bool = False
 
     def __post_init__(self) -> None:
         if self.start < 0 or self.size < 1:
             raise ConfigError("size", self.size, "a group has at least one channel, from 0 on.")
+        if self.events < 1:
+            raise ConfigError("events", self.events, "must be 1 or more.")
+        if self.distinct and not self.one_hot:
+            raise ConfigError("distinct", True, "is for one-hot groups.")
         if self.low > self.high:
             raise ConfigError("low", self.low, f"must be at most high = {self.high}.")
         if self.one_hot and self.low != 0:
@@ -70,10 +80,13 @@ def group_sensitivity(group: ChannelGroup, relation: Relation, may_vanish: bool)
     Equal to ``joint_sensitivity`` of this group alone with all scales 1; see there.
     """
     if group.one_hot:
-        one, two = group.high**2, min(group.size, 2) * group.high**2
+        most = 1 if not group.distinct else min(group.size, group.events)
+        each = 1 if group.distinct else group.events
+        one, two = most * (each * group.high) ** 2, min(group.size, 2) * group.high**2
     else:
-        one, two = group.size * group.bound**2, group.size * (group.high - group.low) ** 2
-    square = int(_square(one, two, relation, may_vanish))
+        one = group.size * (group.events * group.bound) ** 2
+        two = group.size * (group.high - group.low) ** 2
+    square = int(_square(one, two if group.events == 1 else 4 * one, relation, may_vanish))
     root = math.isqrt(square)
     return float(root) if root * root == square else _root_up(square)
 
@@ -103,6 +116,10 @@ def joint_sensitivity(
       - One-hot group: |v / s| <= high / (smallest s); two events in two channels differ by
         high * sqrt(1/s_1^2 + 1/s_2^2) with the two smallest scales, which is at least the change
         when one of them sets no channel (all that can change when the group has one channel).
+      - Several ``events`` of one user in the cell: a dense channel is at most e times as large, and
+        so is a one-hot channel, at worst all e in the one of the smallest scale (e v has the norm
+        e ||v||, and a sum of e vectors none larger); where channels are ``distinct``, at most e of
+        them are high once each: high sqrt(sum of the e largest 1/s^2). Attained, jointly.
       - add_remove: v against the zero event: A. Attained.
       - replace_one: both present: B; may_vanish: one of them is the zero event: max(A, B).
         Attained.
@@ -113,6 +130,7 @@ def joint_sensitivity(
         C_j>, linear in r; if columns never have a negative inner product, 0 <= r <= 1 and the
         ends are the two cases above. (A strategy with negative inner products, such as sliding
         sums alone, has 2 A at most.)
+      - Between two present users nothing is derived but the triangle inequality: B <= 2 A.
 
     Raises:
       ConfigError: the groups do not tile the scales, a scale is negative or not finite, or a
@@ -182,11 +200,17 @@ def split_scales(
 def _parts(group: ChannelGroup, scales: Floats) -> tuple[float, float]:
     """Squares of (size of one event, change between two present events), over the scales."""
     inverse = np.sort(1.0 / (scales * scales))[::-1].tolist()
+    if group.one_hot and group.distinct:
+        one = group.high**2 * math.fsum(inverse[: group.events])
+    elif group.one_hot:
+        one = (group.events * group.high) ** 2 * inverse[0]
+    else:
+        one = (group.events * group.bound) ** 2 * math.fsum(inverse)
+    if group.events > 1:
+        return one, 4 * one
     if group.one_hot:
-        top = inverse[:2]
-        return group.high**2 * top[0], group.high**2 * math.fsum(top)
-    everything = math.fsum(inverse)
-    return group.bound**2 * everything, (group.high - group.low) ** 2 * everything
+        return one, group.high**2 * math.fsum(inverse[:2])
+    return one, (group.high - group.low) ** 2 * math.fsum(inverse)
 
 
 def _square(one: float, two: float, relation: Relation, may_vanish: bool) -> float:

@@ -50,6 +50,9 @@ class Aggregate(Section):
       kind: its name, and that of the field that says what it is of.
       words: what it is, for people; {column} stands for what it reads.
       averages: whether its error falls with the number of events.
+
+    A plan of users has aggregates of users too: what they count, and what only such a plan can
+    (``of_users``), a kind says for itself.
     """
 
     over: Overs = Field(
@@ -96,6 +99,12 @@ class Aggregate(Section):
         """How large a value, or how far apart two, that many events of the span can make; infinite
         where nobody says."""
         return math.inf
+
+    @property
+    def of_users(self) -> tuple[str, Any, str] | None:
+        """Field and value by which it asks for users, and what to write where the unit is an event;
+        None: it asks for none."""
+        return None
 
     @abstractmethod
     def output(self, name: str, layout: Layout) -> Output:

@@ -26,11 +26,12 @@ class AggregatesAlgorithm:
 
     Attributes:
       aggregates: output name -> what it is.
-      events: that a key is expected to have in a tick; None: nobody said.
+      events, users: that a key is expected to have in a tick; None: nobody said.
     """
 
     aggregates: Mapping[str, Aggregate]
     events: float | None = None
+    users: float | None = None
 
     name: ClassVar[str] = "aggregates"
     grows: ClassVar[bool] = False
@@ -56,11 +57,13 @@ class AggregatesAlgorithm:
 
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
         """See Algorithm; means and variances at EVENTS events, or at those that are expected."""
-        if not self.aggregates[info.name].averages:
+        aggregate = self.aggregates[info.name]
+        if not aggregate.averages:
             return Error(info.stddev_worst)
-        if self.events is None:
+        each = self.events if aggregate.of_users is None else self.users
+        if each is None:
             return Error(info.stddev_worst / EVENTS, "*")
-        return Error(info.stddev_worst / (self.events * (info.over or int(ticks[-1]) + 1)), "*")
+        return Error(info.stddev_worst / (each * (info.over or int(ticks[-1]) + 1)), "*")
 
     def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         """See Algorithm."""
@@ -72,18 +75,21 @@ class AggregatesAlgorithm:
             "The worst error of any tick, from noise alone: values that the clip moves are not in "
             "it."
         )
-        if not any(one.averages for one in self.aggregates.values()):
-            return
-        if self.events is None:
-            yield (
-                f"* at {EVENTS:,} events in the span; with n events it is {EVENTS:,} / n times "
-                "this. expect.events says how many a key has in a tick."
-            )
-        else:
-            yield (
-                f"* at {number(self.events)} events a tick, as expected, over the whole span; with "
-                "a share of them it is as much larger."
-            )
+        averages = [one for one in self.aggregates.values() if one.averages]
+        for who, expected in (("events", self.events), ("users", self.users)):
+            if not any((one.of_users is not None) == (who == "users") for one in averages):
+                continue
+            if expected is None:
+                again = "" if who == "events" else ", each once a tick"
+                yield (
+                    f"* at {EVENTS:,} {who} in the span{again}; with n {who} it is {EVENTS:,} / n "
+                    f"times this. expect.{who} says how many a key has in a tick."
+                )
+            else:
+                yield (
+                    f"* at {number(expected)} {who} a tick, as expected, over the whole span; with "
+                    "a share of them it is as much larger."
+                )
 
     def refused(self) -> Iterator[str]:
         """See Algorithm."""

@@ -10,10 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting.joint import ChannelGroup
+from dpcore.aggregates.cells import Cells
 from dpcore.arrays import Floats, Ints
 from dpcore.leaves.lattice import resolution_for
 
 ChannelKind = Literal["count", "value", "square", "bins"]
+Takes = Literal["events", "users", "totals", "newcomers"]
+"""What counts: every event; a user once a cell, with the average of its events there; the same with
+their sum, clipped once; a user once a key and period."""
 
 
 class Contribution(NamedTuple):
@@ -34,7 +38,8 @@ class Channel:
     """One group of coordinates.
 
     count: 1 per event. value: clip(x) - centre. square: (clip(x) - centre)^2 - half^2 / 2, which
-    halves the sensitivity of the bare square. bins: 1 in the bin that x falls in.
+    halves the sensitivity of the bare square. bins: 1 in the bin that x falls in. Of users, x is
+    their own average or sum, and a user is in each bin of a cell once.
 
     Attributes:
       kind: see above.
@@ -44,6 +49,7 @@ class Channel:
       edges: of the bins; () otherwise.
       resolution: one lattice step in the user's unit (for square: the unit squared); a power of
         two.
+      takes: what counts. events: of a user in a cell at most; 1 where the unit is an event.
     """
 
     kind: ChannelKind
@@ -53,6 +59,8 @@ class Channel:
     centre: float = 0.0
     edges: tuple[float, ...] = ()
     resolution: float = 1.0
+    takes: Takes = "events"
+    events: int = 1
 
     @classmethod
     def make(
@@ -63,12 +71,14 @@ class Channel:
         centre: float = 0.0,
         edges: tuple[float, ...] = (),
         whole: bool = False,
+        takes: Takes = "events",
+        events: int = 1,
     ) -> Channel:
         """A channel with the resolution that fits its bound (``whole``: counts on the integers)."""
         bare = cls(kind, column, clip[0], clip[1], centre, edges)
         counted = kind in ("count", "bins")
         resolution = 1.0 if counted and whole else resolution_for(bare.bound)
-        return cls(kind, column, clip[0], clip[1], centre, edges, resolution)
+        return cls(kind, column, clip[0], clip[1], centre, edges, resolution, takes, events)
 
     @property
     def half(self) -> float:
@@ -91,15 +101,29 @@ class Channel:
 
     @property
     def bound(self) -> float:
-        """Largest absolute contribution of one event."""
+        """Largest absolute contribution of one event, or of one user to a cell."""
         return max(abs(limit) for limit in self.limits)
+
+    @property
+    def times(self) -> int:
+        """How often that comes in one cell of a user, in one coordinate."""
+        return self.events if self.takes == "events" else 1
 
     def group(self, start: int) -> ChannelGroup:
         """For the accountant: bounds in lattice steps, those that ``contribution`` enforces."""
         low, high = (int(np.trunc(limit / self.resolution)) for limit in self.limits)
         if self.kind == "bins":
-            return ChannelGroup(start, self.size, 0, high, one_hot=True)
-        return ChannelGroup(start, self.size, low, high)
+            distinct = self.takes != "events"
+            return ChannelGroup(start, self.size, 0, high, True, self.events, distinct)
+        return ChannelGroup(start, self.size, low, high, events=self.times)
+
+    def of_users(self, cells: Cells, one: Contribution, n_events: int) -> Contribution:
+        """What users add, each where it counts. one: ``contribution`` of values (m,), one a cell;
+        of (n,) for bins."""
+        if one.coordinate is not None:
+            return Contribution(cells.once(one.coordinate), one.amount)
+        amount = np.where(cells.new, one.amount, 0) if self.takes == "newcomers" else one.amount
+        return Contribution(None, cells.on_first_rows(amount, n_events))
 
     def contribution(self, values: NDArray[np.float64] | None) -> Contribution:
         """Lattice contributions of events. values: (n,) float64 finite and clipped (bins: raw)."""
@@ -135,4 +159,6 @@ class Channel:
             "centre": float(self.centre).hex(),
             "edges": [float(edge).hex() for edge in self.edges],
             "resolution": float(self.resolution).hex(),
+            **({} if self.events == 1 else {"events": self.events}),
+            **({} if self.takes == "events" else {"takes": self.takes}),
         }

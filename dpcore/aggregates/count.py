@@ -1,31 +1,82 @@
-"""The number of events."""
+"""The number of events, or of users."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dpcore.aggregates.aggregate import Aggregate
+from dpcore.aggregates.channel import Takes
 from dpcore.aggregates.layout import Layout
 from dpcore.aggregates.output import Noisy, Output
+from dpcore.aggregates.people import refuse_user_ticks, tick_by_tick
 from dpcore.arrays import Floats
+from dpcore.config.section import refusal
+
+SHOWN = {
+    "events": "events",
+    "users": "users per tick",
+    "newcomers": "users, each once a period",
+}
 
 
 class Count(Aggregate):
-    """Counts events."""
+    """Counts events, or users."""
 
     kind: ClassVar[str] = "count"
     words: ClassVar[str] = "events"
 
-    count: Literal["events"] = Field(description="Counts events.", examples=["events"])
+    count: Literal["events", "users"] = Field(
+        description="events; or users, each once a key and tick, over: 1 (privacy.unit: user).",
+        examples=["events", "users"],
+    )
+    per: Literal["period"] | None = Field(
+        default=None,
+        description="period: a user counts once a key and period, at the first tick of theirs that "
+        "counts there, so that sums count everybody once in a period (count: users).",
+        examples=["period"],
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tick_by_tick(cls, data: Any) -> Any:
+        users = isinstance(data, dict) and data.get("count") == "users"
+        return tick_by_tick(data, users and data.get("per") is None)
+
+    @model_validator(mode="after")
+    def _check_users(self) -> Self:
+        if self.per is not None and self.count == "events":
+            raise refusal("per", self.per, "is for count: users; remove it.")
+        if self.takes == "users":
+            refuse_user_ticks(
+                self.over, "or per: period, which counts everybody once a period over any span"
+            )
+        return self
+
+    @property
+    def takes(self) -> Takes:
+        """What counts."""
+        if self.count == "events":
+            return "events"
+        return "users" if self.per is None else "newcomers"
+
+    @property
+    def what(self) -> str:
+        """See Aggregate."""
+        return SHOWN[self.takes]
 
     @property
     def column(self) -> str | None:
         """None."""
         return None
+
+    @property
+    def of_users(self) -> tuple[str, Any, str] | None:
+        """See Aggregate."""
+        return None if self.count == "events" else ("count", "users", "write count: events")
 
     def reach(self, events: float) -> float:
         """See Aggregate."""
@@ -33,7 +84,7 @@ class Count(Aggregate):
 
     def output(self, name: str, layout: Layout) -> Output:
         """See Aggregate."""
-        return CountOutput(name, None, self.overs, self.weight, layout.count())
+        return CountOutput(name, None, self.overs, self.weight, layout.count(self.takes))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Counts of events by a column's value."""
+"""Counts of events, or of users, by a column's value."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from dpcore.aggregates.aggregate import Aggregate
 from dpcore.aggregates.layout import Layout
 from dpcore.aggregates.output import Noisy, Output
+from dpcore.aggregates.people import OF, Of, refuse_user_ticks, takes, tick_by_tick
 from dpcore.arrays import Floats
 from dpcore.config.event import Column
 from dpcore.config.section import Says, as_tuple, refusal
@@ -25,7 +26,7 @@ Edges = Annotated[
 
 
 class Histogram(Aggregate):
-    """Counts events by a column's value."""
+    """Counts events, or users, by a column's value."""
 
     kind: ClassVar[str] = "histogram"
     words: ClassVar[str] = "events by {column}"
@@ -38,6 +39,19 @@ class Histogram(Aggregate):
         "may stand at the ends; a value outside is counted as out of range and adds nothing.",
         examples=[[1, 2, 3, 5, 10]],
     )
+
+    of: Of = Field(default="events", description=OF, examples=["users"])
+
+    @property
+    def what(self) -> str:
+        """See Aggregate."""
+        who = "users per tick" if self.of == "users" else "events"
+        return f"{who} by {self.column}"
+
+    @property
+    def of_users(self) -> tuple[str, Any, str] | None:
+        """See Aggregate."""
+        return None if self.of == "events" else ("of", "users", "remove it")
 
     @property
     def column(self) -> str:
@@ -54,12 +68,14 @@ class Histogram(Aggregate):
     def _given(cls, data: Any) -> Any:
         if isinstance(data, dict) and "edges" not in data:
             raise refusal("edges", None, "is missing; write something like `edges: [1, 2, 5]`.")
-        return data
+        return tick_by_tick(data, isinstance(data, dict) and data.get("of") == "users")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if any(not low < high for low, high in zip(self.edges, self.edges[1:], strict=False)):
             raise refusal("edges", list(self.edges), "must rise strictly from left to right.")
+        if self.of == "users":
+            refuse_user_ticks(self.over, "or of: events, which any span adds up")
         return self
 
     def reach(self, events: float) -> float:
@@ -68,7 +84,7 @@ class Histogram(Aggregate):
 
     def output(self, name: str, layout: Layout) -> Output:
         """See Aggregate."""
-        bins = layout.bins(self.histogram, self.bounds)
+        bins = layout.bins(self.histogram, self.bounds, takes(self.of))
         common = (name, self.histogram, self.overs, self.weight, bins)
         return HistogramOutput(*common, bin_labels(self.bounds))
 

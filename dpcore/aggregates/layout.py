@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass, field
 
-from dpcore.aggregates.channel import Channel
+from dpcore.aggregates.channel import Channel, Takes
 
 
 @dataclass
@@ -16,11 +16,13 @@ class Layout:
       whole: counts live on the integers (discrete noise).
       centred: (column, low, high) whose middle is taken off: a sum over a column and clip whose
         mean is asked too is (centred sum) + centre * count, one channel less.
+      events: of a user in a cell at most; 1 where the unit is an event.
       channels: so far, in the order of a leaf.
     """
 
     whole: bool
     centred: Set[tuple[str, float, float]]
+    events: int = 1
     channels: list[Channel] = field(default_factory=list)
 
     def add(self, channel: Channel) -> int:
@@ -29,19 +31,32 @@ class Layout:
             self.channels.append(channel)
         return self.channels.index(channel)
 
-    def count(self) -> int:
-        """Index of the number of events."""
-        return self.add(Channel.make("count", whole=self.whole))
+    def count(self, takes: Takes = "events") -> int:
+        """Index of the number of events, or of users."""
+        made = Channel.make("count", whole=self.whole, takes=takes, events=self.events)
+        return self.add(made)
 
-    def value(self, column: str, low: float, high: float) -> tuple[int, float]:
-        """Index of the sum of a clipped column, and what is taken off each value."""
-        centre = (low + high) / 2 if (column, low, high) in self.centred else 0.0
-        return self.add(Channel.make("value", column, (low, high), centre)), centre
+    def value(
+        self, column: str, low: float, high: float, takes: Takes = "events"
+    ) -> tuple[int, float]:
+        """Index of the sum of a clipped column, of each user's average or total of it; and what is
+        taken off each value."""
+        centred = takes == "users" or (takes == "events" and (column, low, high) in self.centred)
+        centre = (low + high) / 2 if centred else 0.0
+        clip = (low, high)
+        made = Channel.make("value", column, clip, centre, takes=takes, events=self.events)
+        return self.add(made), centre
 
-    def square(self, column: str, low: float, high: float) -> int:
-        """Index of the sum of squares of a centred column."""
-        return self.add(Channel.make("square", column, (low, high), (low + high) / 2))
+    def square(self, column: str, low: float, high: float, takes: Takes = "events") -> int:
+        """Index of the sum of squares of a centred column, or of each user's average of it."""
+        clip, centre = (low, high), (low + high) / 2
+        return self.add(
+            Channel.make("square", column, clip, centre, takes=takes, events=self.events)
+        )
 
-    def bins(self, column: str, edges: tuple[float, ...]) -> int:
-        """Index of the counts of events by a column's value."""
-        return self.add(Channel.make("bins", column, edges=edges, whole=self.whole))
+    def bins(self, column: str, edges: tuple[float, ...], takes: Takes = "events") -> int:
+        """Index of the counts of events, or of users, by a column's value."""
+        whole = self.whole
+        return self.add(
+            Channel.make("bins", column, edges=edges, whole=whole, takes=takes, events=self.events)
+        )

@@ -34,7 +34,7 @@ class ChannelLeaf:
     @property
     def once(self) -> bool:
         """Whether only the first cell of a key that a user has in a period adds anything."""
-        return False
+        return all(self.channels[channel].takes == "newcomers" for channel in self.read)
 
     @property
     def read(self) -> tuple[int, ...]:
@@ -89,7 +89,7 @@ class ChannelLeaf:
         )
 
     def sensitivity(self, scales: Sequence[float], add_up: bool) -> float:
-        """Joint l2 sensitivity.
+        """Joint l2 sensitivity: of an event, or of what a user adds to one cell.
 
         Under replace_anywhere the two versions of a record may lie in different ticks or keys. The
         bound max(same cell, sqrt(||v||^2 + ||v'||^2)) needs losses that add in squares and a

@@ -11,6 +11,7 @@ from pydantic import Field
 from dpcore.aggregates.clipped import Clipped
 from dpcore.aggregates.layout import Layout
 from dpcore.aggregates.output import Noisy, Output
+from dpcore.aggregates.people import takes
 from dpcore.arrays import Floats
 from dpcore.config.event import Column
 
@@ -30,8 +31,10 @@ class Mean(Clipped):
         return self.mean
 
     @property
-    def centred(self) -> tuple[str, float, float]:
-        """Its column and clip."""
+    def centred(self) -> tuple[str, float, float] | None:
+        """Its column and clip; averages of users are centred by themselves."""
+        if self.of == "users":
+            return None
         return self.mean, *self.bounds
 
     def reach(self, events: float) -> float:
@@ -41,8 +44,9 @@ class Mean(Clipped):
     def output(self, name: str, layout: Layout) -> Output:
         """See Aggregate."""
         low, high = self.bounds
-        value, centre = layout.value(self.mean, low, high)
-        common = (name, self.mean, self.overs, self.weight, value, layout.count())
+        who = takes(self.of)
+        value, centre = layout.value(self.mean, low, high, who)
+        common = (name, self.mean, self.overs, self.weight, value, layout.count(who))
         return MeanOutput(*common, low, high, centre)
 
 

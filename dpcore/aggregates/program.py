@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting.guarantee import PrivacyLoss, compose
+from dpcore.aggregates.cells import CELL, Cells
 from dpcore.aggregates.channel import Channel
+from dpcore.aggregates.clips import Clips
 from dpcore.aggregates.output import Output
 from dpcore.arrays import Floats, Ints, State
 from dpcore.canonical import canonical_mechanism
 from dpcore.continual.base import ContinualSum
-from dpcore.leaves.clip import clip_values
 from dpcore.leaves.lattice import Rows, sum_cells
 from dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
 
@@ -40,10 +41,12 @@ class Aggregates:
     """Counts, sums, means, variances and histograms, released jointly.
 
     Formal guarantees:
-      Unit: one event. Relation: that of the plan; each part's mechanism was given the joint l2
-        sensitivity of all its channels under it (accounting/joint.py), which ``bound`` enforces by
-        clipping each event onto the lattice before anything is summed. Sums are never clipped
-        again.
+      Unit: one event, or one user in a period. Relation: that of the plan; each part's mechanism
+        was given the joint l2 sensitivity of all its channels under it (accounting/joint.py), which
+        ``bound`` enforces by clipping each event, or what a user adds to a cell, onto the lattice
+        before anything is summed. Sums are never clipped again.
+      Users: what one adds to a cell is bounded here, and how many cells by their cap; that a user
+        is a newcomer once a key and period is the cap's word too (``@new``).
       Guarantee: the parts' losses compose adaptively (``loss``); everything after ``step`` is
         post-processing.
 
@@ -76,32 +79,25 @@ class Aggregates:
         return tuple(int(x) for x in np.cumsum([0, *(c.size for c in self.channels)])[:-1])
 
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
-        """Clips every event onto the lattice; what is missing or not finite is 0 before it."""
+        """Clips every event, or what a user adds to a cell, onto the lattice; what is missing or
+        not finite is 0 before it."""
         rows: list[Rows] = []
-        clipped = non_finite = outside = 0
-        kept: dict[tuple[str, float, float], NDArray[np.float64]] = {}
-        counted: set[str] = set()
+        outside = 0
+        cells = None
+        if CELL in columns:
+            cells = Cells.of(columns, n_events, max(channel.events for channel in self.channels))
+        clips = Clips(columns, cells)
         for start, channel in zip(self.starts, self.channels, strict=True):
-            values: NDArray[np.float64] | None = None
-            if channel.column is not None:
-                raw = np.asarray(columns[channel.column], dtype=np.float64)
-                if channel.kind == "bins":
-                    values = raw
-                else:
-                    spot = (channel.column, channel.low, channel.high)
-                    if spot not in kept:
-                        kept[spot], over, bad = clip_values(raw, channel.low, channel.high)
-                        clipped += over
-                        if channel.column not in counted:
-                            non_finite += bad
-                            counted.add(channel.column)
-                    values = kept[spot]
+            values = clips.of(channel)
             contribution = channel.contribution(values)
             if channel.kind == "bins":
                 assert contribution.coordinate is not None
                 outside += int(np.count_nonzero(contribution.coordinate < 0))
+            if channel.takes != "events":
+                assert cells is not None
+                contribution = channel.of_users(cells, contribution, n_events)
             rows.append(Rows(start, contribution.coordinate, contribution.amount))
-        return Bounded(tuple(rows), clipped, non_finite, outside)
+        return Bounded(tuple(rows), clips.clipped, clips.non_finite, outside)
 
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
         """Exact sums per cell. cells: (n_events,) in [0, n_cells) -> (n_cells, D) int64."""
@@ -210,7 +206,8 @@ class Aggregates:
             size = len(output.labels)
             for over in output.overs:
                 worst = self.worst_stddev(output, over, ticks)
-                found.append(OutputInfo(output.name, over, size, output.unit, worst, output.labels))
+                most = output.unit * max(self.channels[one].times for one in output.channels)
+                found.append(OutputInfo(output.name, over, size, most, worst, output.labels))
         return tuple(found)
 
     def state_bytes(self) -> int:

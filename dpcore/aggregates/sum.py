@@ -2,26 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from dpcore.aggregates.clipped import Clipped
+from dpcore.aggregates.clipped import CLIP, Bounded
 from dpcore.aggregates.layout import Layout
 from dpcore.aggregates.output import Noisy, Output
 from dpcore.arrays import Floats
 from dpcore.config.event import Column
+from dpcore.config.numbers import Pair
+from dpcore.config.section import refusal
 
 
-class Sum(Clipped):
+class Sum(Bounded):
     """Sums a column within a clip."""
 
     kind: ClassVar[str] = "sum"
     words: ClassVar[str] = "sum of {column}"
 
     sum: Column = Field(description="Sums this column.", examples=["dollar_value"])
+    clip: Pair | None = Field(default=None, description=CLIP, examples=[[0, 200]])
+    clip_user: Pair | None = Field(
+        default=None,
+        description="In place of clip: [low, high] of what all events of a user in a key and tick "
+        "add up to; a total outside is moved to the nearer bound (privacy.unit: user). Public.",
+        examples=[[0, 200]],
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_clip(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        if data.get("clip") is None and data.get("clip_user") is None:
+            raise refusal(
+                "clip",
+                None,
+                "is missing; a sum needs public bounds for its values, like `clip: [0, 200]`.",
+            )
+        if data.get("clip") is not None and data.get("clip_user") is not None:
+            raise refusal(
+                "clip_user",
+                data["clip_user"],
+                "cannot stand beside clip: bound each event by clip, or a user's own total by "
+                "clip_user; remove one.",
+            )
+        return data
+
+    @property
+    def clips(self) -> tuple[str, tuple[float, ...]]:
+        """See Bounded."""
+        if self.clip_user is not None:
+            return "clip_user", self.clip_user
+        assert self.clip is not None
+        return "clip", self.clip
+
+    @property
+    def of_users(self) -> tuple[str, Any, str] | None:
+        """See Aggregate."""
+        if self.clip_user is None:
+            return None
+        shown = f"write clip: {list(self.clip_user)}, of each event"
+        return "clip_user", list(self.clip_user), shown
+
+    def refused(self, name: str) -> Iterator[str]:
+        """See Aggregate."""
+        if self.clip_user is None:
+            yield from super().refused(name)
+            return
+        low, high = self.bounds
+        yield (
+            f"{name}: what the events of a user in a key and tick add up to is moved into "
+            f"[{low:g}, {high:g}]; missing and non-finite values of {self.column} count as 0"
+        )
 
     @property
     def column(self) -> str:
@@ -35,7 +92,8 @@ class Sum(Clipped):
     def output(self, name: str, layout: Layout) -> Output:
         """See Aggregate."""
         low, high = self.bounds
-        value, centre = layout.value(self.sum, low, high)
+        totals = self.clip_user is not None
+        value, centre = layout.value(self.sum, low, high, "totals" if totals else "events")
         count = layout.count() if centre else None
         bound = max(abs(low), abs(high))
         return SumOutput(name, self.sum, self.overs, self.weight, value, count, centre, bound)

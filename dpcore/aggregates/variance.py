@@ -12,6 +12,7 @@ from dpcore.aggregates.clipped import Clipped
 from dpcore.aggregates.layout import Layout
 from dpcore.aggregates.mean import MeanOutput
 from dpcore.aggregates.output import Noisy, Output
+from dpcore.aggregates.people import takes
 from dpcore.arrays import Floats
 from dpcore.config.event import Column
 
@@ -31,8 +32,10 @@ class Variance(Clipped):
         return self.variance
 
     @property
-    def centred(self) -> tuple[str, float, float]:
-        """Its column and clip."""
+    def centred(self) -> tuple[str, float, float] | None:
+        """Its column and clip; averages of users are centred by themselves."""
+        if self.of == "users":
+            return None
         return self.variance, *self.bounds
 
     def reach(self, events: float) -> float:
@@ -42,9 +45,10 @@ class Variance(Clipped):
     def output(self, name: str, layout: Layout) -> Output:
         """See Aggregate."""
         low, high = self.bounds
-        value, centre = layout.value(self.variance, low, high)
-        common = (name, self.variance, self.overs, self.weight, value, layout.count())
-        square = layout.square(self.variance, low, high)
+        who = takes(self.of)
+        value, centre = layout.value(self.variance, low, high, who)
+        common = (name, self.variance, self.overs, self.weight, value, layout.count(who))
+        square = layout.square(self.variance, low, high, who)
         return VarianceOutput(*common, low, high, centre, square)
 
 

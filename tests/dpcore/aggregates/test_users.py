@@ -1,0 +1,149 @@
+"""How a config asks for users, and what it is told where that means nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.aggregates.compile import compile_aggregates
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from dpcore.plan_config import PlanConfig
+from tests.contracts.people import config_of
+
+EVENTS: dict[str, Any] = {
+    "name": "shop",
+    "schema": {"time": "at"},
+    "clock": {"start": "2025-01-01T00:00:00Z", "period": "1d", "end": "2025-01-09T00:00:00Z"},
+    "privacy": {"epsilon": 1, "delta": 1e-6, "protect_for": "all"},
+}
+EDGES = [0, 1, 2]
+
+
+def refusal(aggregate: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as refused:
+        config_of({"aggregates": {"one": aggregate}})
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "field"),
+    [
+        ({"count": "users"}, "count"),
+        ({"count": "users", "per": "period"}, "count"),
+        ({"sum": "x", "clip_user": [0, 1]}, "clip_user"),
+        ({"mean": "x", "clip": [0, 1], "of": "users"}, "of"),
+        ({"variance": "x", "clip": [0, 1], "of": "users"}, "of"),
+        ({"histogram": "x", "edges": EDGES, "of": "users"}, "of"),
+    ],
+)
+def test_a_plan_of_events_knows_no_users(aggregate: dict[str, Any], field: str) -> None:
+    config = PlanConfig.from_dict({**EVENTS, "aggregates": {"one": aggregate}})
+    with pytest.raises(ConfigError, match=r"privacy\.unit: user") as refused:
+        Plan.from_config(config)
+    assert str(refused.value).startswith(f"aggregates.one.{field}")
+
+
+@pytest.mark.parametrize("over", ["all", 7, [1, 7], [1, "all"]])
+@pytest.mark.parametrize(
+    "aggregate", [{"count": "users"}, {"histogram": "x", "edges": EDGES, "of": "users"}]
+)
+def test_users_of_several_ticks_are_no_sum(aggregate: dict[str, Any], over: Any) -> None:
+    said = refusal({**aggregate, "over": over})
+    assert said.startswith("aggregates.one.over")
+    assert "over: 1" in said
+
+
+def test_users_are_of_each_tick_unless_they_are_of_the_period() -> None:
+    config = config_of(
+        {
+            "aggregates": {
+                "visitors": {"count": "users"},
+                "newcomers": {"count": "users", "per": "period"},
+                "week": {"count": "users", "per": "period", "over": 7},
+                "views": {"count": "events"},
+                "by_size": {"histogram": "x", "edges": EDGES, "of": "users"},
+            }
+        }
+    )
+    overs = {name: one.overs for name, one in config.aggregates.items()}
+    assert overs == {
+        "visitors": (1,),
+        "newcomers": (None,),
+        "week": (7,),
+        "views": (None,),
+        "by_size": (1,),
+    }
+    assert PlanConfig.from_dict(config.to_dict()) == config
+    shown = {name: config.algorithm.shown(name).what for name in config.aggregates}
+    assert shown == {
+        "visitors": "users per tick",
+        "newcomers": "users, each once a period",
+        "week": "users, each once a period",
+        "views": "events",
+        "by_size": "users per tick by x",
+    }
+
+
+def test_a_sum_has_one_clip_and_says_of_what() -> None:
+    assert "cannot stand beside clip" in refusal({"sum": "x", "clip": [0, 1], "clip_user": [0, 1]})
+    assert "is missing" in refusal({"sum": "x"})
+    assert "low below high" in refusal({"sum": "x", "clip_user": [1, 1]})
+    assert "is for count: users" in refusal({"count": "events", "per": "period"})
+    config = config_of({"aggregates": {"spent": {"sum": "x", "clip_user": [0, 200]}}})
+    (said,) = config.algorithm.refused()
+    assert "of a user in a key and tick add up to" in said and "[0, 200]" in said
+
+
+def test_what_is_clipped_is_a_users_own_total() -> None:
+    """Two users: 30 + 30 + 30 and 5 + 6, clipped once to 50 and 11."""
+    config = config_of(
+        {"aggregates": {"spent": {"sum": "x", "clip_user": [0, 50]}, "all": {"count": "events"}}},
+        {"ticks": 4, "keys": 2, "events": 3},
+    )
+    program, _ = compile_aggregates(config.aggregates, config.terms())
+    columns = {
+        "x": np.array([30.0, 30.0, 30.0, 5.0, 6.0]),
+        "@cell": np.array([0, 0, 0, 1, 1]),
+        "@new": np.ones(5, dtype=bool),
+    }
+    bounded = program.bound(columns, 5)
+    (sums,) = program.accumulate(bounded.rows, np.zeros(5, dtype=np.int64), 1)
+    found = sums * np.array([channel.resolution for channel in program.channels])
+    assert found.tolist() == [61.0, 5.0]
+    assert bounded.clipped == 1
+    sensitivity = {info.name: info.sensitivity for info in program.describe(np.arange(4))}
+    assert sensitivity == {"spent": 50.0, "all": 3.0}
+
+
+def test_means_of_users_and_of_events_are_two_estimands() -> None:
+    """One user with three events of 0, another with one of 4."""
+    bodies = {
+        "events": {"mean": "x", "clip": [0, 4]},
+        "users": {"mean": "x", "clip": [0, 4], "of": "users"},
+        "visitors": {"count": "users"},
+    }
+    config = config_of({"aggregates": bodies})
+    program, _ = compile_aggregates(config.aggregates, config.terms())
+    columns = {
+        "x": np.array([0.0, 0.0, 0.0, 4.0]),
+        "@cell": np.array([0, 0, 0, 1]),
+        "@new": np.ones(4, dtype=bool),
+    }
+    rows = program.bound(columns, 4).rows
+    (sums,) = program.accumulate(rows, np.zeros(4, dtype=np.int64), 1)
+    channels = [
+        (channel.kind, channel.takes, value * channel.resolution)
+        for channel, value in zip(program.channels, sums, strict=True)
+    ]
+    assert channels == [
+        ("value", "events", -4.0),
+        ("count", "events", 4.0),
+        ("value", "users", 0.0),
+        ("count", "users", 2.0),
+    ]
+    shown = config.algorithm.shown
+    assert shown("events").what == "mean of x"
+    assert shown("users").what == "mean of users' own means of x"
