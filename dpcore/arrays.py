@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,20 @@ Digests = NDArray[np.uint64]
 
 State = Any
 """A NamedTuple (possibly nested) of numpy arrays, each with leading axis = keys."""
+
+
+WIDE = 512
+"""Numbers in a row from which on rows are taken one after the other."""
+
+
+def accumulate(operation: np.ufunc, values: NDArray[Any]) -> None:
+    """``operation.accumulate`` along axis 0, in place: the same bits. Numpy goes down one column at
+    a time, which costs ten to forty times as much where rows are longer than what a core holds."""
+    if values.ndim < 2 or values[:1].size < WIDE:
+        operation.accumulate(values, axis=0, out=values)
+        return
+    for before, row in itertools.pairwise(values):
+        operation(before, row, out=row)
 
 
 def arrays_of(state: Any) -> list[NDArray[Any]]:

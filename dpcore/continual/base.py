@@ -12,7 +12,7 @@ import numpy as np
 
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.accounting.precision import refuse_coarse
-from dpcore.arrays import Digests, Floats, Ints, State, arrays_of
+from dpcore.arrays import Digests, Floats, Ints, State, accumulate, arrays_of
 from dpcore.leaves.wide import add_wide, total_of, wide_modulo
 from dpcore.noise.noise import Noise
 
@@ -192,7 +192,7 @@ class ContinualSum(ABC):
         """Steps a stride. leaves: (n, K, d) int64 -> (n, K, d) float64 per over, lattice units."""
         digests = noise.leaf_digests(leaves)
         chain = np.concatenate([state.chain[None], digests])
-        np.bitwise_xor.accumulate(chain, axis=0, out=chain)
+        accumulate(np.bitwise_xor, chain)
         own, drawn = self.draw(state.own, chain, digests, noise)
         exact = add_wide(state.total, leaves)
         with np.errstate(over="ignore"):

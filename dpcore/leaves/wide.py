@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
+from dpcore.arrays import Floats, Ints, accumulate
 
 LIMB = 62
 """Bits in the low limb of an exact running sum."""
@@ -26,9 +26,9 @@ def add_wide(total: Ints, leaves: Ints) -> Ints:
     if len(leaves) > 1 and leaves.size:
         largest = max(int(leaves.max()), -int(leaves.min()))
     if largest * len(leaves) < 1 << LIMB:  # the sum of the stride fits beside a low limb
-        low = leaves + total[..., 0] if len(leaves) == 1 else np.cumsum(leaves, axis=0)
-        if len(leaves) > 1:
-            low += total[..., 0]
+        low = leaves.copy()
+        low[:1] += total[..., 0]
+        accumulate(np.add, low)
         np.right_shift(low, LIMB, out=out[..., 1])
         out[..., 1] += total[..., 1]
         np.bitwise_and(low, mask, out=out[..., 0])
