@@ -16,6 +16,7 @@ from apache_beam.transforms.window import TimestampedValue
 
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.id_hash import id_hashes
+from dpcore.leaves.timed_set import TimedSet, sort_hashes
 from tests.transforms.running import KEPT, cut, keep, shuffled
 from transforms.runtime import counters
 from transforms.runtime.coders import batch_from_bytes
@@ -23,8 +24,7 @@ from transforms.runtime.dead_letters import rows
 from transforms.runtime.secret import SecretRef
 from transforms.select import deduplicate
 from transforms.select.deduplicate import Deduplicate, dedupe_key, prepare
-from transforms.select.seen_ids import remember, sort_hashes
-from transforms.select.timed_set import TimedSet
+from transforms.select.seen_ids import remember
 
 LAYOUT = "cd" * 32
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)

@@ -30,6 +30,7 @@ from dpcore.accounting.circumstances import SHARDS
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.id_hash import id_hashes
 from dpcore.leaves.row_hash import dedupe_key
+from dpcore.leaves.timed_set import Words
 from transforms.leaves.columns import HIGH, LOW
 from transforms.runtime.coders import batch_from_bytes, batch_to_bytes
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
@@ -40,7 +41,6 @@ from transforms.select.old_ids import old_entries, other_horizon
 from transforms.select.seen_ids import remember
 from transforms.select.shelf import Shelf
 from transforms.select.timed_cells import FOREVER, RING, Held, TimedCells, width_of
-from transforms.select.timed_set import Words
 
 STEP_NAME = "Deduplicate"
 HEAD_STATE = "head"

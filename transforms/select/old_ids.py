@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from dpcore.errors import CodecError
+from dpcore.leaves.timed_set import Entries, entries
 from transforms.runtime.coders import unpack
 from transforms.select.seen_ids import NO_TICK
-from transforms.select.timed_set import Entries, entries
 
 KIND = b"D"
 SHARDS = 8

@@ -29,9 +29,9 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
+from dpcore.leaves.timed_set import Entries, Ticks, TimedSet, entries, sort_hashes
 from transforms.leaves.columns import HIGH, LOW
 from transforms.runtime.dead_letters import SOURCE
-from transforms.select.timed_set import Entries, Ticks, TimedSet, Words, entries
 
 CELL = ("@tick", "@key")
 """Columns that say where an event counts."""
@@ -74,15 +74,6 @@ def remember(
     fresh[picked[counts]] = True
     new = entries(sorted_high, sorted_low, ticks)
     return fresh, new if counts.all() else new.take(counts)
-
-
-def sort_hashes(high: Words, low: Words) -> Ints:
-    """Order by (high, low); ties on high alone are next to impossible but handled."""
-    order = np.argsort(high)
-    ties = np.flatnonzero(high[order][1:] == high[order][:-1])
-    if len(ties) and np.any(low[order[ties]] != low[order[ties + 1]]):
-        return np.lexsort((low, high))
-    return order
 
 
 def first_cell_first(batch: pa.RecordBatch, order: Ints, first: NDArray[np.bool_]) -> Ints:

@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import CodecError
+from dpcore.leaves.timed_set import Entries, Ticks, TimedSet, together
 from transforms.runtime.coders import pack, unpack
 from transforms.select.shelf import Shelf
-from transforms.select.timed_set import Entries, Ticks, TimedSet, together
 
 HEAD, SEGMENT = b"I", b"S"
 """Kinds of stored bytes."""

@@ -1,7 +1,7 @@
 """A set of hashes that knows when: 128-bit hashes, the newest tick of each, and notes beside it.
 
-Plain numpy, no Beam and no Arrow. Deduplicate keeps hashes of ids in it; it is made for the caps of
-users too, whose notes say what a user has spent of them.
+Plain numpy, no Beam and no Arrow. Deduplicate keeps hashes of ids in it, and the caps of users what
+each has spent of them.
 
 **What it guarantees.**
 1. *A function of what was added, in any order and any pieces.* Of entries of one hash the one of
@@ -161,6 +161,15 @@ class TimedSet:
 
 def _length(run: Entries) -> int:
     return len(run.high)
+
+
+def sort_hashes(high: Words, low: Words) -> NDArray[np.int64]:
+    """Order by (high, low); ties on high alone are next to impossible but handled."""
+    order = np.argsort(high)
+    ties = np.flatnonzero(high[order][1:] == high[order][:-1])
+    if len(ties) and np.any(low[order[ties]] != low[order[ties + 1]]):
+        return np.lexsort((low, high))
+    return order
 
 
 def places(run: Entries, high: Words, low: Words) -> NDArray[np.int64]:
