@@ -88,6 +88,7 @@ test: lint $(if $(CI),engines)
 
 bench: $(VENV)/.installed-test
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+	@echo "== benchmarks/dp_sqlp"; $(BIN)/python -m benchmarks.dp_sqlp --scale 0.01
 
 clean:
 	rm -rf examples/shop/out examples/shop/purchases.csv examples/flights/out examples/flights/flights.csv

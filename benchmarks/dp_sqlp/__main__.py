@@ -1,0 +1,69 @@
+"""How well, how fast and how far off are counts of a million keys that nobody declared?
+
+    python -m benchmarks.dp_sqlp [--scale 0.01] [--ticks 100 1000] [--reading clipped whole]
+                                 [--runs 5] [--seed 42] [--results DIR]
+
+The public benchmark of DP-SQLP (published.py): 10 million people, a million keys that have to be
+found in private, at most 32 events of a user, epsilon = 6 and delta = 1e-9 for all that a user
+does, 100 or 1,000 ticks. Errors are those of the last tick over all keys, released or not.
+The peer (peer.py) is the published mechanism, made anew.
+
+Writes benchmarks/results/dp_sqlp.csv, .md and .png. Lines of earlier runs stay until they are run
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.dp_sqlp import data, results
+from benchmarks.dp_sqlp.peer import dp_sqlp
+from benchmarks.dp_sqlp.published import TICKS
+
+
+def main() -> None:
+    """Runs all that is asked for, and writes after each run what is known by then."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.dp_sqlp", description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--ticks", type=int, nargs="+", choices=TICKS, default=TICKS)
+    parser.add_argument("--reading", nargs="+", choices=data.READINGS, default=data.READINGS)
+    parser.add_argument("--runs", type=int, default=5, help="of the peer, which are averaged")
+    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--results", type=Path, default=results.RESULTS)
+    args = parser.parse_args()
+    rows = results.read(args.results)
+
+    def note(*words: object) -> None:
+        nonlocal rows
+        row = results.Row(args.scale, *words)  # type: ignore[arg-type]
+        rows = results.merged(rows, row)
+        results.write(rows, args.results)
+        print("  ".join(results.shown(row)), flush=True)
+
+    for reading in args.reading:
+        setting = data.Setting(reading, args.scale, args.seed)
+        drawn = data.events(setting)
+        truth = data.counted(setting, drawn)
+        print(f"{reading}: {len(drawn.user):,} events, l_inf {truth.max():,}, "
+              f"l2 {np.sqrt((truth.astype(float) ** 2).sum()):,.0f}", flush=True)  # fmt: skip
+        inside = data.kept(drawn)
+        bounded = data.Events(*(column[inside] for column in drawn))
+        pairs = data.firsts(setting, bounded)
+        for ticks in args.ticks:
+            began = time.perf_counter()
+            some = bounded.key, bounded.minute
+            found = [
+                dp_sqlp(setting, ticks, truth, pairs, some, args.seed + run)
+                for run in range(args.runs)
+            ]
+            took = (time.perf_counter() - began) / args.runs
+            note(reading, ticks, "DP-SQLP, made anew", *np.mean(found, axis=0).tolist(), took)
+        del inside, bounded, pairs
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""The table of what was published and measured: CSV to go on from, Markdown to read, a picture."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from benchmarks.dp_sqlp.published import LINES
+
+RESULTS = Path(__file__).parents[1] / "results"
+DATA = {
+    "clipped": "truth of at most 32 events a user",
+    "whole": "truth of all events (the paper's)",
+}
+
+
+class Row(NamedTuple):
+    """A line: who, on what, how far off, and what it took (empty where nobody said)."""
+
+    scale: float
+    reading: str
+    ticks: int
+    who: str
+    keys: float
+    l_inf: float
+    l1: float
+    l2: float
+    seconds: float | None = None
+    gigabytes: float | None = None
+    bound_seconds: float | None = None
+
+    @property
+    def place(self) -> tuple[float, str, int]:
+        """What rows must share to be compared."""
+        return self.scale, self.reading, self.ticks
+
+
+def published() -> list[Row]:
+    """What others wrote."""
+    return [Row(1.0, line.reading, line.ticks, line.who, *line.errors) for line in LINES]
+
+
+def read(folder: Path = RESULTS) -> list[Row]:
+    """What earlier runs left, and what was published."""
+    rows = published()
+    file = folder / "dp_sqlp.csv"
+    if file.exists():
+        with file.open(newline="", encoding="utf-8") as text:
+            for line in csv.DictReader(text):
+                numbers = {k: _number(v) for k, v in line.items() if k not in ("reading", "who")}
+                row = Row(**{**line, **numbers, "ticks": int(line["ticks"])})  # type: ignore[arg-type]
+                rows = merged(rows, row)
+    return rows
+
+
+def merged(rows: list[Row], row: Row) -> list[Row]:
+    """The newest of each kind, in order."""
+    rest = [old for old in rows if (old.place, old.who) != (row.place, row.who)]
+    order = {who: i for i, who in enumerate(("paper", "confidential-storm", "DP-SQLP, made anew"))}
+    found = [*rest, row]
+    return sorted(found, key=lambda r: (-r.scale, r.reading, r.ticks, order.get(r.who, 9), r.who))
+
+
+def write(rows: list[Row], folder: Path = RESULTS) -> None:
+    """dp_sqlp.csv, dp_sqlp.md and dp_sqlp.png."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "dp_sqlp.csv").open("w", newline="", encoding="utf-8") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(Row._fields)
+        writer.writerows([_cell(value) for value in row] for row in rows)
+    (folder / "dp_sqlp.md").write_text(markdown(rows), encoding="utf-8")
+    draw(rows, folder / "dp_sqlp.png")
+
+
+def markdown(rows: list[Row]) -> str:
+    """A table a set-up."""
+    lines = []
+    for place in dict.fromkeys(row.place for row in rows):
+        scale, reading, ticks = place
+        share = "" if scale == 1 else f", {scale:.0%} of the users and keys"
+        lines += [
+            f"**{ticks:,} ticks, {DATA[reading]}{share}**",
+            "",
+            "| | keys | l_inf | l1 | l2 | time | memory | times the bound |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        for row in rows:
+            if row.place == place:
+                lines.append("| " + " | ".join(shown(row)) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """Keys, l_inf and l2 of the largest runs: a group a set-up, a bar a mechanism."""
+    largest = [row for row in rows if row.scale == max(r.scale for r in rows)]
+    figure = Figure(figsize=(12, 4.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, 3)
+    who = list(dict.fromkeys(row.who for row in largest))
+    for axes, name, title in zip(
+        panels,
+        ("keys", "l_inf", "l2"),
+        ("keys released (more is better)", "largest error of a key", "l2 error over all keys"),
+        strict=True,
+    ):
+        _bars(axes, largest, who, name)
+        axes.set_title(title)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.savefig(path, dpi=130)
+
+
+def _bars(axes: Axes, rows: list[Row], who: list[str], name: str) -> None:
+    places = list(dict.fromkeys(row.place for row in rows))
+    for i, one in enumerate(who):
+        mine = [row for row in rows if row.who == one]
+        x = [places.index(row.place) + (i - (len(who) - 1) / 2) * 0.8 / len(who) for row in mine]
+        color = f"C{i}" if one.startswith("Weir") else ("0.75", "0.6", "0.4")[i % 3]
+        axes.bar(x, [getattr(row, name) for row in mine], 0.8 / len(who), label=one, color=color)
+    named = [f"T = {ticks:,}\n{reading}" for _, reading, ticks in places]
+    axes.set_xticks(range(len(places)), named, fontsize=8)
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+
+
+def shown(row: Row) -> list[str]:
+    """A line of the table, as words."""
+    took = "" if row.seconds is None else f"{row.seconds:,.0f} s"
+    memory = "" if row.gigabytes is None else f"{row.gigabytes:.1f} GB"
+    times = ""
+    if row.seconds is not None and row.bound_seconds:
+        times = f"{row.seconds / row.bound_seconds:.1f}"
+    figures = [f"{value:,.0f}" for value in (row.keys, row.l_inf, row.l1, row.l2)]
+    return [row.who, *figures, took, memory, times]
+
+
+def _cell(value: object) -> object:
+    if value is None:
+        return ""
+    return f"{value:.10g}" if isinstance(value, float) else value
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None
