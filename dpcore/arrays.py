@@ -50,3 +50,11 @@ def concatenate(states: list[State]) -> State:
         return np.concatenate(states, axis=0)
     parts = [concatenate([state[i] for state in states]) for i in range(len(first))]
     return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+
+
+def take(state: State, keys: Any) -> State:
+    """Some of the keys of a state: by slice (views), mask or index."""
+    if isinstance(state, np.ndarray):
+        return state[keys]
+    parts = [take(part, keys) for part in state]
+    return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)

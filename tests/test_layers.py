@@ -31,6 +31,7 @@ ROOMS = {
         "continual",
         "training",
         "program",
+        "discovery",
         "canonical",
         "registry",
         "geometry",

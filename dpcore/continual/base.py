@@ -72,6 +72,8 @@ class ContinualSum(ABC):
         of replace_anywhere changes two cells, and its sensitivity is then the sum of both norms
         (``dpcore.accounting.joint.joint_sensitivity``). Every class states it for itself: the
         registry refuses one that does not, and a contract test measures it.
+      ages: whether the noise of a key that was born at tick b has the variance ``factor(t - b)`` at
+        tick t, and not only one of ``factor(t)`` at most.
     """
 
     dimension: int
@@ -86,6 +88,7 @@ class ContinualSum(ABC):
     title: ClassVar[str]
     source: ClassVar[str]
     settings: ClassVar[dict[str, str]] = {}
+    ages: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         refuse_coarse(self.name, *self.real_noise)
@@ -160,6 +163,16 @@ class ContinualSum(ABC):
         number that is rounded to it. ``dpcore.accounting.precision`` refuses what is too coarse."""
 
     # ---- shared
+
+    @property
+    def largest_multiplier(self) -> float:
+        """Size of the largest unit that is ever drawn, in noise scales."""
+        return 1.0
+
+    def roundings(self, ticks: Ints) -> Floats:
+        """Numbers in the noise of the running total at ticks (m,) that were rounded to the lattice
+        one by one, at most: (m,)."""
+        return np.ones(np.shape(ticks))
 
     @property
     def unit_variance(self) -> float:

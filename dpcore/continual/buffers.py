@@ -91,6 +91,7 @@ class BufferedSum(ContinualSum):
     horizon: int | None
 
     kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
+    ages: ClassVar[bool] = True
     settings: ClassVar[dict[str, str]] = {"buffers": "vectors of state per key, at most (1 to 8)"}
 
     @property

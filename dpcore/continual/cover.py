@@ -126,8 +126,12 @@ class CoverSum(ContinualSum):
                 )
         return self
 
+    def roundings(self, ticks: Ints) -> Floats:
+        """Each unit is rounded by itself; none is smaller than ``smallest_multiplier``."""
+        return np.asarray(self.factor(ticks, None) / self.smallest_multiplier**2)
+
     @property
-    def largest_multiplier(self) -> float:
+    def smallest_multiplier(self) -> float:
         """Of all units that are ever drawn."""
         return 1.0
 

@@ -37,6 +37,7 @@ class Independent(CoverSum):
 
     name: ClassVar[str] = "independent"
     signed: ClassVar[bool] = False
+    ages: ClassVar[bool] = True
     title: ClassVar[str] = "Fresh noise on each tick's sum"
     source: ClassVar[str] = "Dwork, McSherry, Nissim, Smith (2006)"
 

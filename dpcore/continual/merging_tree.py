@@ -143,6 +143,11 @@ class MergingTree(CoverSum):
         """That of the highest level where gamma is below 1."""
         return max(1.0, self.multiplier(self.levels - 1))
 
+    @property
+    def smallest_multiplier(self) -> float:
+        """That of the highest level where gamma is above 1."""
+        return min(1.0, self.multiplier(self.levels - 1))
+
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Shares of the levels that a record has met within n ticks; None: of all levels."""
         levels = self.levels if ticks is None else min(max(ticks, 0).bit_length(), self.levels)

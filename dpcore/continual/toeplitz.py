@@ -78,6 +78,7 @@ class Toeplitz(ContinualSum):
 
     name: ClassVar[str] = "toeplitz"
     signed: ClassVar[bool] = False
+    ages: ClassVar[bool] = True
     kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
     title: ClassVar[str] = "Square-root noise over the last W units"
     source: ClassVar[str] = "Fichtenberger, Henzinger, Upadhyay (2023)"

@@ -58,6 +58,13 @@ class KeyRing:
         """The root key of a tick."""
         return self._root(sum(first <= tick for first in self._ticks) - 1)
 
+    def sampled(self, keys: Sequence[bytes], share: float) -> list[bool]:
+        """Which user keys lie in a share of all, by a hash that the first secret keys: so the same
+        keys do under every later one."""
+        if share >= 1:
+            return [True] * len(keys)
+        return [self._root(0).sampled(key, share) for key in keys]
+
     def edges(self, first: int, stop: int) -> tuple[int, ...]:
         """Ticks inside (first, stop) at which another secret begins."""
         return tuple(tick for tick in self._ticks if first < tick < stop)

@@ -92,6 +92,11 @@ class RootKey:
         """16-byte keyed hash of a user key of any length."""
         return hashlib.blake2b(key, key=self._tag, digest_size=16, person=b"weir user tag").digest()
 
+    def sampled(self, key: bytes, share: float) -> bool:
+        """Whether a user key lies in a share of all keys, by a keyed hash of its own."""
+        digest = hashlib.blake2b(key, key=self._tag, digest_size=8, person=b"weir sample").digest()
+        return int.from_bytes(digest, "little") < share * 2.0**64
+
     def _heads(self, keys: tuple[bytes, ...]) -> Words:
         """MAC states after the user tags of a block of keys: (K, 2) uint64, read-only."""
         if len(set(keys)) != len(keys):

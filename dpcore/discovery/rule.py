@@ -1,0 +1,114 @@
+"""When a key is found: enough users, and a noisy count of them above a threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpcore.arrays import Floats, Ints
+from dpcore.continual.base import ContinualSum
+from dpcore.discovery.tail import reach
+from dpcore.people.discover import Discover
+from dpcore.people.periods import Periods
+
+ROOM = 1 << 61
+"""Thresholds end here, where sums do."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A key is live from the first tick of a period at which its distinct users of that period are
+    ``min_users`` or more and their noisy count is at least the tick's threshold.
+
+    **Formal guarantees**
+      Unit: a user in a period. Relation: add_remove; replace_one doubles ``delta``, which whoever
+        makes the rule has done.
+      Guarantee: delta(eps) = delta_program(eps) + ``delta``, for every eps, in both directions and
+        without a factor e^eps, where delta_program is that of all noisy rows of all keys from the
+        period's start on, found or not.
+
+      Let O be those rows, and call a (key, tick) early if the key has min_users users with the
+      changed user and not without. Early rows hold exactly min_users users with the user and one
+      less without; each of at most ``touched`` keys has one at a tick at most. So an early row
+      exceeds its threshold with probability sum over ticks of touched P[noise >= threshold -
+      min_users] <= ``delta``. Let A be the event that no early row does and that what is computed
+      from O *without* the early rows lies in S. With the user: P[S] <= P[an early row exceeds] +
+      P_with[A] <= delta + e^eps P_without[A] + delta_program, and P_without[A] <= P_without[S], for
+      without the user early rows are not tested. Without: P[S] <= P_without[A] + delta (there early
+      rows are virtual, their counts smaller) <= e^eps P_with[A] + delta_program + delta, and
+      P_with[A] <= P_with[S].
+      The rows must be what they would be were every key stepped from the period's start on: noise
+      begins there, every tick is tested whether data came or not, nothing is forgotten before the
+      period ends, and ``touched`` counts the keys of a user in the *period*.
+      What is found in a period stays, and its totals begin with that period.
+      Source: derived in this project; compare Korolova, Kenthapadi, Mishra, Ntoulas (2009), whose
+      histograms are released once.
+
+    Attributes:
+      discover: what the config says. periods: of the clock.
+      touched: N, keys that a user may touch in a period.
+      delta: what all early rows of a user in a period have together.
+      mechanism: carries the count of users; serves running totals.
+      coordinate: of the mechanism's leaves that counts them. array: which noisy array of the
+        program has its running total. leaf: its coordinate in the program's leaves.
+      step: lattice steps of one user.
+      hidden: whether that array is released nowhere: it ends with the period.
+    """
+
+    discover: Discover
+    periods: Periods
+    touched: int
+    delta: float
+    mechanism: ContinualSum
+    coordinate: int
+    array: int
+    leaf: int
+    step: int
+    hidden: bool
+
+    @property
+    def users(self) -> int:
+        """``min_users`` in lattice steps."""
+        return self.discover.min_users * self.step
+
+    def chances(self, ages: Ints) -> Floats:
+        """P[an early row exceeds] at so many ticks after the period's start (m,): (m,).
+
+        Their sum over a period, over all keys of a user, is ``delta``; a period without end has
+        shares 1 / ((r + 1) (r + 2)), whose sum is 1.
+        """
+        longest = self.periods.longest
+        if longest is not None:
+            return np.full(len(ages), self.delta / (self.touched * longest))
+        later = np.asarray(ages, dtype=np.float64)
+        return self.delta / (self.touched * (later + 1) * (later + 2))
+
+    def thresholds(self, first: int, stop: int) -> Ints:
+        """Of the ticks [first, stop) of one period, lattice steps: (stop - first,)."""
+        ticks = np.arange(first, stop, dtype=np.int64)
+        ages = ticks - self.start(first)
+        where = ages if self.mechanism.ages else ticks
+        found = reach(self.mechanism, self.coordinate, where, self.chances(ages))
+        return np.minimum(self.users + found, ROOM)
+
+    def start(self, tick: int) -> int:
+        """First tick of the period of a tick."""
+        return self.periods.first(int(self.periods.of(np.asarray([tick]))[0]))
+
+    def edges(self, first: int, stop: int) -> tuple[int, ...]:
+        """Ticks inside (first, stop) at which a period begins."""
+        ticks = np.arange(first, stop, dtype=np.int64)
+        return tuple((ticks[1:][np.diff(self.periods.of(ticks)) > 0]).tolist())
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release, JSON-able."""
+        return {
+            **self.discover.canonical(),
+            "touched": self.touched,
+            "delta": float(self.delta).hex(),
+            "array": self.array,
+            "hidden": self.hidden,
+        }

@@ -1,0 +1,164 @@
+"""Keys of a block that are not live: what is known of each since the period began."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.arrays import Ints, State, concatenate, take
+
+
+class Cells(NamedTuple):
+    """Leaves of some keys, cell by cell: exact sums, sorted by tick, no cell twice.
+
+    Attributes:
+      ticks: (m,) int64. rows: (m,) int64, which key. values: (m, D) int64, lattice units.
+    """
+
+    ticks: Ints
+    rows: Ints
+    values: Ints
+
+    @classmethod
+    def none(cls, dimension: int) -> Cells:
+        """No cell."""
+        empty = np.zeros(0, dtype=np.int64)
+        return cls(empty, empty, np.zeros((0, dimension), dtype=np.int64))
+
+    def pick(self, which: NDArray[Any] | slice) -> Cells:
+        """Some of the cells."""
+        return Cells(self.ticks[which], self.rows[which], self.values[which])
+
+    def between(self, first: int, stop: int) -> Cells:
+        """Those of ticks [first, stop)."""
+        return self.pick(slice(*np.searchsorted(self.ticks, [first, stop])))
+
+    def renumbered(self, place: Ints) -> Cells:
+        """Rows by another order: place[row] is the new one, below 0 where a key is left out."""
+        rows = place[self.rows]
+        kept = rows >= 0
+        return Cells(self.ticks[kept], rows[kept], self.values[kept])
+
+    def dense(self, first: int, stop: int, low: int, high: int) -> Ints:
+        """Leaves of ticks [first, stop) and keys [low, high): (n, K, D), zeros where there is no
+        cell."""
+        here = self.between(first, stop)
+        if low or (len(here.rows) and int(here.rows.max()) >= high):
+            here = here.pick((here.rows >= low) & (here.rows < high))
+        out = np.zeros((stop - first, high - low, self.values.shape[1]), dtype=np.int64)
+        out[here.ticks - first, here.rows - low] = here.values
+        return out
+
+
+class Faint(NamedTuple):
+    """Keys with fewer than ``min_users`` users in the period: names and leaves, and no noise.
+
+    Attributes:
+      names: of F keys. users: (F,) int64, exact number so far, lattice steps. cells: their leaves
+        since the period began.
+    """
+
+    names: tuple[bytes, ...]
+    users: Ints
+    cells: Cells
+
+    @classmethod
+    def none(cls, dimension: int) -> Faint:
+        """No key."""
+        return cls((), np.zeros(0, dtype=np.int64), Cells.none(dimension))
+
+    def with_cells(self, fresh: Sequence[bytes], cells: Cells, leaf: int) -> Faint:
+        """After more ticks: ``fresh`` keys behind the old ones; cells have rows of both.
+
+        leaf: the coordinate that counts users.
+        """
+        users = np.concatenate([self.users, np.zeros(len(fresh), dtype=np.int64)])
+        np.add.at(users, cells.rows, cells.values[:, leaf])
+        joined = [np.concatenate(pair) for pair in zip(self.cells, cells, strict=True)]
+        return Faint((*self.names, *fresh), users, Cells(*joined))
+
+    def split(self, enough: int) -> tuple[tuple[bytes, ...], Cells, Faint]:
+        """Names and cells of those that have so many users, and the others."""
+        ready = self.users >= enough
+        if not ready.any():
+            return (), self.cells.pick(slice(0, 0)), self
+        names = np.array(self.names, dtype=object)
+        first = self.cells.renumbered(np.where(ready, np.cumsum(ready) - 1, -1))
+        rest = self.cells.renumbered(np.where(ready, -1, np.cumsum(~ready) - 1))
+        return (
+            tuple(names[ready].tolist()),
+            first,
+            Faint(tuple(names[~ready].tolist()), self.users[~ready], rest),
+        )
+
+
+class Tested(NamedTuple):
+    """Keys with ``min_users`` users or more: stepped with noise, as if from the period's start.
+
+    Attributes:
+      names: of T keys. users: (T,) int64, exact number so far, lattice steps.
+      gone: (T,) bool, found already: what is here of them is of no use, and stays where it is until
+        the period ends, so that the others keep their places.
+      state: the program's; None without keys.
+    """
+
+    names: tuple[bytes, ...]
+    users: Ints
+    gone: NDArray[np.bool_]
+    state: State | None
+
+    @classmethod
+    def none(cls) -> Tested:
+        """No key."""
+        return cls((), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool), None)
+
+    def joined(self, names: tuple[bytes, ...], users: Ints, state: State) -> Tested:
+        """With more keys behind."""
+        return Tested(
+            self.names + names,
+            np.concatenate([self.users, users]),
+            np.concatenate([self.gone, np.zeros(len(names), dtype=bool)]),
+            state if self.state is None else concatenate([self.state, state]),
+        )
+
+    def swept(self) -> Tested:
+        """Without those that are gone."""
+        if not self.gone.any():
+            return self
+        stay = ~self.gone
+        names = tuple(name for name, kept in zip(self.names, stay.tolist(), strict=True) if kept)
+        state = take(self.state, stay) if names else None
+        return Tested(names, self.users[stay], self.gone[stay], state)
+
+
+class Block(NamedTuple):
+    """All keys of a block.
+
+    Attributes:
+      live: names in order of discovery. state: the program's, of the live keys; None without.
+      tested, faint: those that wait.
+    """
+
+    live: tuple[bytes, ...]
+    state: State | None
+    tested: Tested
+    faint: Faint
+
+    @classmethod
+    def empty(cls, dimension: int) -> Block:
+        """Before the first tick."""
+        return cls((), None, Tested.none(), Faint.none(dimension))
+
+    @property
+    def waiting(self) -> int:
+        """How many keys are not live."""
+        return len(self.faint.names) + int(np.count_nonzero(~self.tested.gone))
+
+    def anew(self) -> Block:
+        """At the start of a period: whatever waited is forgotten."""
+        return Block.empty(self.faint.cells.values.shape[1])._replace(
+            live=self.live, state=self.state
+        )
