@@ -13,6 +13,7 @@ from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
 from tests.transforms.doubles import MINUTE, START
 from tests.transforms.running import KEPT, keep
+from transforms.runtime import heartbeat
 from transforms.runtime.stream_time import PRESENT, StreamTime
 from transforms.sources.pubsub.drain import CUT, DRAIN_WATCHES, MOST_PATIENCE, TEST
 from transforms.tick import heartbeats
@@ -26,7 +27,7 @@ def test_bounded_input_is_announced_at_once_to_every_block() -> None:
     pipeline = beam.Pipeline(runner=FnApiRunner())
     token = keep(pipeline | Heartbeats((0, 3), ENDING, bounded=True), "beats")
     pipeline.run().wait_until_finish()
-    assert {block: heartbeats.decode(data) for block, data in KEPT.pop(token)} == {0: 9, 3: 9}
+    assert {block: heartbeat.decode(data) for block, data in KEPT.pop(token)} == {0: 9, 3: 9}
 
 
 def test_bounded_input_needs_an_end() -> None:
@@ -78,7 +79,7 @@ def test_a_tick_is_announced_when_it_is_over_and_not_before() -> None:
     assert out == [] and view.deferred is not None
     assert watermark.at == Timestamp(micros=START)
     out, view, watermark = look(Follow((0, 1), ENDLESS, wall(1.2)), 0, heartbeats.FOREVER)
-    assert [(e.value[0], heartbeats.decode(e.value[1])) for e in out] == [(0, 0), (1, 0)]
+    assert [(e.value[0], heartbeat.decode(e.value[1])) for e in out] == [(0, 0), (1, 0)]
     assert watermark.at == Timestamp(micros=START + MINUTE)
     for element in out:
         assert Timestamp(micros=START) <= element.timestamp < watermark.at
@@ -92,14 +93,14 @@ def test_the_delay_is_waited_for() -> None:
 
 def test_a_job_that_starts_behind_catches_up_with_one_heartbeat() -> None:
     out, view, watermark = look(Follow((0,), ENDLESS, wall(525_600.5)), 0, heartbeats.FOREVER)
-    assert [heartbeats.decode(e.value[1]) for e in out] == [525_599]
+    assert [heartbeat.decode(e.value[1]) for e in out] == [525_599]
     assert watermark.at == Timestamp(micros=ENDLESS.tick_start(525_600))
     assert view.deferred is not None and view.tracker.try_claim(525_600)
 
 
 def test_a_clock_that_ends_stops_and_is_done() -> None:
     out, view, watermark = look(Follow((0,), ENDING, wall(50, ENDING)), 4, 10)
-    assert [heartbeats.decode(e.value[1]) for e in out] == [9]
+    assert [heartbeat.decode(e.value[1]) for e in out] == [9]
     view.tracker.check_done()
     assert view.deferred is None
     assert watermark.at == Timestamp(micros=START + 10 * MINUTE)
@@ -117,7 +118,7 @@ def test_a_replay_runs_the_clock_at_its_speed() -> None:
     for clock_, seconds, announced in ((ENDLESS, 2.5, 1), (late, 2.5, 0), (ENDLESS, 0.5, -1)):
         follow = Follow((0,), clock_, lambda s=seconds: started / 1e6 + s, replay)
         out, view, watermark = look(follow, 0, heartbeats.FOREVER)
-        assert [heartbeats.decode(e.value[1]) for e in out] == [announced] * (announced >= 0)
+        assert [heartbeat.decode(e.value[1]) for e in out] == [announced] * (announced >= 0)
         assert watermark.at == Timestamp(micros=clock_.tick_start(announced + 1))
         assert float(view.deferred) == pytest.approx(0.5, abs=1e-3)
 
@@ -161,4 +162,4 @@ def test_following_a_clock_that_is_over_on_a_runner() -> None:
     pipeline = beam.Pipeline(runner=FnApiRunner())
     token = keep(pipeline | Heartbeats((0, 1), ENDING, bounded=False), "beats")
     pipeline.run().wait_until_finish()
-    assert sorted((b, heartbeats.decode(data)) for b, data in KEPT.pop(token)) == [(0, 9), (1, 9)]
+    assert sorted((b, heartbeat.decode(data)) for b, data in KEPT.pop(token)) == [(0, 9), (1, 9)]

@@ -12,6 +12,7 @@ from tests.transforms.doubles import CountSum, FakePlan, random_events
 from transforms.leaves import partial, rows
 from transforms.leaves.partial import PartialLeaf
 from transforms.release.noisy import NoisyStride, NoisyStrideCoder
+from transforms.runtime import heartbeat
 from transforms.runtime.coders import (
     RecordBatchCoder,
     batch_from_bytes,
@@ -22,7 +23,6 @@ from transforms.runtime.coders import (
     unpack,
     unpack_names,
 )
-from transforms.tick import heartbeats
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "float64", "bool", "int32", "uint8"])
@@ -109,6 +109,6 @@ def test_partial_leaves_come_back() -> None:
     assert partial.tick_range(data) == (4, 9) and found.names == leaf.names
     for left, right in zip(found[:4], leaf[:4], strict=True):
         np.testing.assert_array_equal(left, right)
-    assert not heartbeats.is_heartbeat(data) and heartbeats.is_heartbeat(heartbeats.encode(7))
-    assert heartbeats.decode(heartbeats.encode(7)) == 7
+    assert not heartbeat.is_heartbeat(data) and heartbeat.is_heartbeat(heartbeat.encode(7))
+    assert heartbeat.decode(heartbeat.encode(7)) == 7
     assert rows.KIND != partial.KIND

@@ -22,7 +22,7 @@ from transforms.runtime import counters
 from transforms.runtime.coders import batch_from_bytes
 from transforms.runtime.dead_letters import rows
 from transforms.runtime.secret import SecretRef
-from transforms.select import deduplicate
+from transforms.select import deduplicate, spread
 from transforms.select.deduplicate import Deduplicate, dedupe_key, prepare
 from transforms.select.seen_ids import remember
 
@@ -165,8 +165,8 @@ def test_the_key_of_the_hashes_is_its_own() -> None:
 
 @pytest.mark.parametrize("limit", [10, 1 << 21])
 def test_a_long_bundle_is_sent_on_in_between(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deduplicate, "ROWS", limit)
-    monkeypatch.setattr(deduplicate, "SPREAD", min(limit, 20))
+    monkeypatch.setattr(spread, "ROWS", limit)
+    monkeypatch.setattr(spread, "SPREAD", min(limit, 20))
     events, dead = run(cut(batch([f"{i % 50}" for i in range(100)]), 10))
     assert len(events) == 50 and len(dead) == 50
 
@@ -189,7 +189,7 @@ def test_a_shard_gets_the_keys_of_its_own_events_only() -> None:
     sharding.start_bundle()
     assert list(sharding.process(whole, CLOCK.start)) == []
     found = {}
-    for shard, data in sharding._flush():
+    for shard, data in sharding._spread.flush():
         part = batch_from_bytes(data)
         assert len(data) < 20_000 and len(part.column("@key").dictionary) <= part.num_rows
         for row in part.select(["@position", "@key", "of"]).to_pylist():

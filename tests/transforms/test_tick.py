@@ -26,15 +26,16 @@ from tests.transforms.running import KEPT, keep
 from transforms.leaves import partial
 from transforms.leaves.partial import PartialLeaf
 from transforms.release.noisy import NoisyStride, boundaries
+from transforms.runtime import heartbeat
 from transforms.runtime.coders import pack
 from transforms.runtime.dead_letters import rows
+from transforms.runtime.waiting import SPANS, bag_of, bags_due
 from transforms.select import deduplicate
 from transforms.select.timed_cells import RING
 from transforms.sinks import folder
-from transforms.tick import heartbeats, tick
+from transforms.tick import tick
 from transforms.tick.block import BlockState
 from transforms.tick.tick import Tick, TickDoFn
-from transforms.tick.waiting import SPANS, bag_of, bags_due
 from transforms.train import assemble, train
 from transforms.train.assemble import AssembleDoFn
 from transforms.train.train import TrainDoFn
@@ -50,7 +51,7 @@ def at(tick: int) -> Timestamp:
 
 
 def beat(last: int, block: int = 0) -> TimestampedValue:
-    return TimestampedValue((block, heartbeats.encode(last)), at(last) - 1)
+    return TimestampedValue((block, heartbeat.encode(last)), at(last) - 1)
 
 
 def leaf(cells: dict[int, int], names: tuple[bytes, ...] = ()) -> bytes:
@@ -103,7 +104,7 @@ def stepped(dofn: TickDoFn, payloads: Sequence[bytes], ticks: int, near: bool) -
             assert not list(dofn.process((0, payload), *bags, following, announced, Never()))
     found: list[NoisyStride] = []
     for t in range(ticks):
-        beats = list(dofn.process((0, heartbeats.encode(t)), *bags, following, announced, Never()))
+        beats = list(dofn.process((0, heartbeat.encode(t)), *bags, following, announced, Never()))
         assert not beats
         found += dofn.on_tick(0, at(t), machine, *bags, following, announced)
     return counts(found)

@@ -10,13 +10,11 @@ apart, the first.
 
 from __future__ import annotations
 
-import itertools
 import uuid
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 from apache_beam import coders
@@ -36,10 +34,10 @@ from transforms.runtime.coders import batch_from_bytes, batch_to_bytes
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.windowing import stamped, to_timestamp
-from transforms.select.dictionaries import compact_batch
 from transforms.select.old_ids import old_entries, other_horizon
 from transforms.select.seen_ids import remember
 from transforms.select.shelf import Shelf
+from transforms.select.spread import Spread, hashed
 from transforms.select.timed_cells import FOREVER, RING, Held, TimedCells, width_of
 
 STEP_NAME = "Deduplicate"
@@ -48,11 +46,6 @@ SLICE_STATES = tuple(f"slice{place}" for place in range(RING))
 SEEN_STATE = "seen"
 TIMER = "forget"
 # Runners find stored state by these names: they never change (tests hold them to a file).
-
-ROWS = 1 << 22
-"""Events that a bundle gathers before it sends them to their shards."""
-SPREAD = 1 << 15
-"""Events that are split over the shards at a time: so few that they stay in the cache."""
 
 
 class ToShards(beam.DoFn):
@@ -65,7 +58,7 @@ class ToShards(beam.DoFn):
     def __init__(self, secret: SecretRef, name: str, shards: int) -> None:
         self._secret, self._name, self._shards = secret, name, shards
         self._key = b""
-        self._drop()
+        self._spread = self._empty()
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {"_secret": self._secret, "_name": self._name, "_shards": self._shards}
@@ -77,7 +70,10 @@ class ToShards(beam.DoFn):
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
-        self._drop()
+        self._spread = self._empty()
+
+    def _empty(self) -> Spread:
+        return Spread(self._shards, LOW, batch_to_bytes)
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
@@ -89,73 +85,23 @@ class ToShards(beam.DoFn):
         if null.any():
             yield strip(prepared.filter(pa.array(null)), False)
             prepared = prepared.filter(pa.array(~null))
-        if prepared.num_rows:
-            self._small.append(prepared)
-            self._small_rows += prepared.num_rows
-        if self._small_rows >= SPREAD:
-            self._spread()
-        if self._rows >= ROWS:
-            for value in self._flush():
-                yield TaggedOutput("shards", value)
+        for value in self._spread.add(prepared):
+            yield TaggedOutput("shards", value)
 
     def finish_bundle(self) -> Iterator[TaggedOutput[str, Any]]:
         """Sends on what is left."""
-        for value in self._flush():
+        for value in self._spread.flush():
             yield TaggedOutput("shards", stamped(value, Timestamp.of(self._stamp)))
-
-    def _drop(self) -> None:
-        self._held: dict[int, list[pa.RecordBatch]] = {}
-        self._small: list[pa.RecordBatch] = []
-        self._rows = self._small_rows = 0
-
-    def _spread(self) -> None:
-        """Splits small batches over the shards together: they would be split too finely alone."""
-        whole = joined(self._small)
-        self._small, self._small_rows = [], 0
-        shard = (whole.column(LOW).to_numpy() % self._shards).astype(np.uint16)
-        order = np.argsort(shard, kind="stable")
-        bounds = np.searchsorted(shard[order], np.arange(self._shards + 1))
-        spread = whole.take(pa.array(order))
-        for place, (low, high) in enumerate(itertools.pairwise(bounds.tolist())):
-            if low < high:
-                self._held.setdefault(place, []).append(spread.slice(low, high - low))
-        self._rows += len(order)
-
-    def _flush(self) -> Iterator[tuple[int, bytes]]:
-        if self._small:
-            self._spread()
-        held = self._held
-        self._drop()
-        for shard in sorted(held):
-            yield shard, batch_to_bytes(compact_batch(joined(held[shard])))
 
 
 def prepare(batch: pa.RecordBatch, hashes: Words) -> pa.RecordBatch:
     """Replaces the id by its hash, and the batch's source by a column."""
-    columns = {
-        name: column
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        if name != "@id"
-    }
-    columns[HIGH] = pa.array(np.ascontiguousarray(hashes[:, 0]))
-    columns[LOW] = pa.array(np.ascontiguousarray(hashes[:, 1]))
-    if SOURCE not in columns:
-        source = (batch.schema.metadata or {}).get(b"source", b"").decode()
-        zeros = pa.array(np.zeros(batch.num_rows, dtype=np.int32))
-        columns[SOURCE] = pa.DictionaryArray.from_arrays(zeros, pa.array([source], pa.string()))
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return hashed(batch, "@id", (HIGH, LOW), hashes)
 
 
 def strip(batch: pa.RecordBatch, keep_hash: bool) -> pa.RecordBatch:
     """Takes away what only deduplication needed; row leaves need the hashes too."""
     return batch.drop_columns([SOURCE] if keep_hash else [HIGH, LOW, SOURCE])
-
-
-def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Several batches of the same columns as one."""
-    if len(batches) == 1:
-        return batches[0]
-    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
 
 
 class DropSeen(beam.DoFn):

@@ -251,15 +251,24 @@ class TimedCells:
             for data in beside:
                 self._ring[place].add(data)
         if not len(left):
-            self._shelf.drop(self._shard)
-            self._cell.clear()
-            self.is_empty = True
-            self._begin(head.shards, head.width)
+            self._empty()
             return
         tick = first * head.width
         tail = head.tail.take(head.tail.ticks >= tick)
         head = Head(head.shards, head.width, left, head.sizes[~gone], head.sums[~gone], tail)
         self._write(Held(head, self.known.since(tick)))
+
+    def clear(self) -> None:
+        """Drops all slices."""
+        for place in np.unique(self._head.slices % RING).tolist():
+            self._ring[place].clear()
+        self._empty()
+
+    def _empty(self) -> None:
+        self._shelf.drop(self._shard)
+        self._cell.clear()
+        self.is_empty = True
+        self._begin(self._head.shards, self._head.width)
 
     def _begin(self, shards: int, width: int) -> None:
         nothing, words = np.zeros(0, dtype=np.int64), np.zeros((0, 2), dtype=np.uint64)

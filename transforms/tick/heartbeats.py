@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.transforms.core import RestrictionProvider
@@ -22,33 +21,17 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
-from transforms.runtime.coders import kind_of, pack, unpack
 from transforms.runtime.flink_quirks import on_flink
+from transforms.runtime.heartbeat import encode
 from transforms.runtime.stream_time import PRESENT, StreamTime
 from transforms.sources.pubsub.drain import DRAIN_WATCHES
 
-KIND = b"H"
 FOREVER = 1 << 50
 """More ticks than any stream will see."""
 LONGEST_NAP = 1.0
 """Seconds between looks at the wall clock, at most."""
 LONGEST_ON_FLINK = 30
 """The same where whole seconds of a nap may be all that is kept (see flink_quirks)."""
-
-
-def encode(last_tick: int) -> bytes:
-    """A heartbeat's payload."""
-    return pack(KIND, [np.array([last_tick], dtype=np.int64)])
-
-
-def decode(data: bytes) -> int:
-    """The last announced tick."""
-    return int(unpack(KIND, data)[0][0])
-
-
-def is_heartbeat(data: bytes) -> bool:
-    """Whether a payload is a heartbeat; else it is a partial leaf."""
-    return kind_of(data) == KIND
 
 
 def beats(

@@ -27,16 +27,15 @@ from dpcore.plan import Plan
 from dpcore.program import Program
 from transforms.leaves import partial, rows
 from transforms.release.noisy import TICKS, NoisyStride
-from transforms.runtime import counters
+from transforms.runtime import counters, heartbeat
 from transforms.runtime.coders import kind_of
 from transforms.runtime.dead_letters import DEAD, count_dead, dead_letters
 from transforms.runtime.flink_quirks import AT_ONCE, on_flink
+from transforms.runtime.waiting import bag_of, bags_due
 from transforms.runtime.windowing import to_timestamp
-from transforms.tick import heartbeats as heartbeat
 from transforms.tick.block import BlockState
 from transforms.tick.jobs import lane_of
 from transforms.tick.noise_source import NoiseSource
-from transforms.tick.waiting import bag_of, bags_due
 
 STEP_NAME = "Tick"
 MACHINE_STATE = "machine"
