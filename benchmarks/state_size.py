@@ -28,8 +28,8 @@ from pipelines.engines.pubsub import PubSubServer
 from tests.runners.jobs import launch, on
 from tests.runners.messages import Post
 from tests.runners.recording import SECRET
+from tests.transforms.blocks import Block, bytes_of
 from transforms.runtime.secret import SecretRef
-from transforms.tick.block import BlockState
 from transforms.tick.noise_source import KeyedNoiseSource
 
 RESULTS = Path(__file__).parent / "results"
@@ -74,21 +74,16 @@ def stored(keys: int, window: int, ticks: int) -> Iterator[tuple[int, int]]:
     """(ticks gone by, bytes stored in all blocks), at a few moments."""
     plan = plan_of(keys, window)
     noise = KeyedNoiseSource(SecretRef.fresh(), plan.name, plan.digest)
-    layout = bytes.fromhex(plan.layout)
-    cells: dict[int, bytes | None] = dict.fromkeys(plan.keys.live_blocks)
+    blocks = [Block(plan, noise, block=block, every=1 << 20) for block in plan.keys.live_blocks]
     moments = sorted({10, 100, 1_000, ticks // 10, ticks})
     first = 0
     for stop in (moment for moment in moments if moment <= ticks):
-        for block, cell in cells.items():
-            block_state = BlockState(
-                plan.program, noise, layout, block, 1 << 20, plan.keys.block_keys(block), False
-            )
-            block_state.load(cell, first)
-            for _ in block_state.advance([], first, stop):
+        for block in blocks:
+            for _ in block.advance([], first, stop):
                 pass
-            cells[block] = block_state.dump(stop)
         first = stop
-        yield stop, sum(len(cell or b"") for cell in cells.values())
+        cells = [cell for block in blocks for cell in bytes_of(block.cells).values()]
+        yield stop, sum(len(data) for cell in cells for data in cell)
 
 
 def measure() -> list[dict[str, Any]]:

@@ -43,6 +43,26 @@ def arrays_of(state: Any) -> list[NDArray[Any]]:
     return [array for part in state for array in arrays_of(part)]
 
 
+def sliding(state: Any) -> tuple[bool, ...]:
+    """Of each of the arrays of a state, whether it holds its last slots, oldest first.
+
+    Such an array has slots along its last axis, and a tick drops the first and appends one. States
+    say so of themselves, by a method ``slides`` that names fields; it may be an upper bound: who
+    stores such arrays in pieces looks whether they did (``transforms.tick.past``).
+    """
+    if isinstance(state, np.ndarray):
+        return (False,)
+    named = state.slides() if hasattr(state, "slides") else ()
+    fields = getattr(state, "_fields", range(len(state)))
+    found: list[bool] = []
+    for field, part in zip(fields, state, strict=True):
+        if isinstance(part, np.ndarray):
+            found.append(field in named)
+        else:
+            found.extend(sliding(part))
+    return tuple(found)
+
+
 def concatenate(states: list[State]) -> State:
     """Joins states of several groups of keys along the key axis (nested NamedTuples of arrays)."""
     first = states[0]

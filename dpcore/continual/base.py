@@ -45,6 +45,11 @@ class SumState(NamedTuple):
     chain: Digests
     own: Any
 
+    @staticmethod
+    def slides() -> tuple[str, ...]:
+        """See ``dpcore.arrays.sliding``."""
+        return ("history",)
+
 
 @dataclass(frozen=True)
 class ContinualSum(ABC):

@@ -48,6 +48,11 @@ class SlidingState(NamedTuple):
     chain: Digests
     own: BufferState
 
+    @staticmethod
+    def slides() -> tuple[str, ...]:
+        """See ``dpcore.arrays.sliding``."""
+        return ("leaves",)
+
 
 @dataclass(frozen=True)
 class Sliding(BufferedSum):

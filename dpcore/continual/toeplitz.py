@@ -42,6 +42,11 @@ class ToeplitzState(NamedTuple):
 
     past: Floats
 
+    @staticmethod
+    def slides() -> tuple[str, ...]:
+        """See ``dpcore.arrays.sliding``."""
+        return ("past",)
+
 
 @dataclass(frozen=True)
 class Toeplitz(ContinualSum):

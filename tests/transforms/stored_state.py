@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import numpy as np
 
 from dpcore.leaves.rows import RowLeaf
 from dpcore.plan import Plan
+from tests.transforms.blocks import bytes_of
+from tests.transforms.cells import Bag, One
 from transforms.leaves import partial
 from transforms.leaves import rows as row_leaf
 from transforms.leaves.partial import PartialLeaf
-from transforms.tick.block import BlockState
+from transforms.tick.cells import Cells
 
 FOLDER = Path(__file__).parent / "stored"
 STOPPED, END = 40, 60
@@ -44,8 +47,11 @@ model: {algorithm: online.pocg, features: [x], target: y, ranges: {x: [0, 1], y:
 }
 JOBS = {
     **{f"sums-{name}": PLANS["sums"] % name for name in ("tree", "window_tree", "blt")},
+    "sums-past": (PLANS["sums"] % "blt").replace("over: [all, 5]", "over: [all, 20]"),
     "learner": PLANS["learner"],
 }
+VERSIONS = {name: (4,) if name == "sums-past" else (1, 2, 4) for name in JOBS}
+"""Of the codec that cells of earlier builds are there in."""
 
 
 def plan_of(name: str) -> Plan:
@@ -78,11 +84,39 @@ def leaves_of(plan: Any) -> list[bytes]:
     return [partial.encode(leaf.take(slice(i, i + 8))) for i in range(0, n, 8)]
 
 
-def block_state_of(plan: Any, noise: Any) -> BlockState:
-    """Block 0 of a plan."""
-    keys = () if plan.keys.observed else plan.keys.block_keys(0)
-    layout = bytes.fromhex(plan.layout)
-    return BlockState(plan.program, noise, layout, 0, 128, keys, plan.keys.observed)
+def pieces(path: Path) -> list[bytes]:
+    """What was stored, each behind its length."""
+    data, found = path.read_bytes(), []
+    while data:
+        (size,) = struct.unpack_from("<q", data)
+        found.append(data[8 : 8 + size])
+        data = data[8 + size :]
+    return found
+
+
+def whole_cells(name: str, version: int) -> tuple[Cells, list[bytes]]:
+    """What Tick had stored in earlier builds: the machine, then the bag of partial leaves."""
+    machine, *bag = pieces(FOLDER / f"{name}.v{version}.bin")
+    return Cells(One(machine), One(), (Bag(), Bag())), bag
+
+
+def split_cells(name: str) -> tuple[Cells, list[bytes]]:
+    """What it stores now: how many of each, then machine, names, past, and the bag."""
+    counts, *rest = pieces(FOLDER / f"{name}.cells.bin")
+    found = []
+    for count in counts:
+        found.append(rest[:count])
+        rest = rest[count:]
+    machine, names, past0, past1, bag = found
+    return Cells(One(*machine), One(*names), (Bag(*past0), Bag(*past1))), bag
+
+
+def write_split(name: str, cells: Cells, bag: list[bytes]) -> None:
+    """Keeps what a job stored as a file."""
+    parts = [*bytes_of(cells).values(), bag]
+    data = [bytes(map(len, parts)), *(one for part in parts for one in part)]
+    path = FOLDER / f"{name}.cells.bin"
+    path.write_bytes(b"".join(struct.pack("<q", len(one)) + one for one in data))
 
 
 def digest_of(strides: Any) -> dict[str, str]:

@@ -16,13 +16,13 @@ from dpcore.errors import CodecError
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.erm import training as erm_training
 from dpcore.training import WHOLE, whole_init, whole_step
+from tests.transforms.blocks import Block, no_cells
 from tests.transforms.test_erm_pipeline import plan
 from transforms.leaves import rows as row_leaf
 from transforms.release.noisy import NoisyStride
 from transforms.runtime.coders import pack, pack_names
 from transforms.runtime.secret import SecretRef
 from transforms.tick import jobs
-from transforms.tick.block import BlockState
 from transforms.tick.jobs import Fitted, Numbered, decode_fitted, encode_fitted
 from transforms.tick.noise_source import KeyedNoiseSource
 from transforms.train.assembly import Assembly, outline
@@ -64,14 +64,13 @@ def leaves() -> list[RowLeaf]:
     return found
 
 
-def block_state(noise: Any) -> BlockState:
-    return BlockState(PLAN.program, noise, LAYOUT, 0, 128, KEYS, False)
+def block_of(noise: Any, cells: Any = None) -> Block:
+    return Block(PLAN, noise, cells)
 
 
 def sent(noise: Any) -> tuple[list[bytes], list[NoisyStride]]:
     """What Tick sends to Train, and to Assemble."""
-    one = block_state(noise)
-    one.load(None, 0)
+    one = block_of(noise)
     payloads = [row_leaf.encode(tick, leaf, ()) for tick, leaf in enumerate(leaves())]
     found, strides = [], []
     for stop in range(2, STOP + 1, 2):
@@ -79,10 +78,8 @@ def sent(noise: Any) -> tuple[list[bytes], list[NoisyStride]]:
             if isinstance(item, NoisyStride):
                 strides.append(item)
             elif isinstance(item, Numbered):
-                found.append(one.send(item))
-        data = one.dump(stop)
-        one = block_state(noise)
-        one.load(data, stop)
+                found.append(one.state.send(item))
+        one = block_of(noise, one.cells)
     return found, strides
 
 
@@ -203,7 +200,9 @@ def test_state_of_a_build_that_fitted_within_tick_is_refused_by_name(noise: Any)
     names = pack_names(KEYS)
     old = pack(b"M", [*names, *arrays_of(whole)], LAYOUT, noise.mark(3))
     with pytest.raises(CodecError, match=r"within Tick.*\(Train\).*start a new run"):
-        block_state(noise).load(old, 3)
+        cells = no_cells()
+        cells.machine.write(old)
+        block_of(noise, cells).read(3)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -20,6 +20,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpcore.errors import CodecError
 from dpcore.leaves.keys import Keys
+from tests.transforms.blocks import Block, bytes_of
 from tests.transforms.cells import Bag, Cell, One
 from tests.transforms.doubles import MINUTE, START, FakePlan, Silent
 from tests.transforms.running import KEPT, keep
@@ -34,7 +35,6 @@ from transforms.select import deduplicate
 from transforms.select.timed_cells import RING
 from transforms.sinks import folder
 from transforms.tick import tick
-from transforms.tick.block import BlockState
 from transforms.tick.tick import Tick, TickDoFn
 from transforms.train import assemble, train
 from transforms.train.assemble import AssembleDoFn
@@ -93,20 +93,38 @@ class Never:
         pass
 
 
+class Blocked:
+    """State of one block, as a runner keeps it, and the calls that a runner makes."""
+
+    def __init__(self, dofn: TickDoFn) -> None:
+        dofn.setup()
+        self._dofn = dofn
+        self.bags = Bag(), Bag(), Bag()
+        self.stored = One(), One(), Bag(), Bag()
+        self.progress, self.following, self.announced = One(), One(), One()
+        self._reached = self.progress, self.following, self.announced
+
+    def take(self, payload: bytes) -> list[Any]:
+        """An element."""
+        return list(self._dofn.process((0, payload), *self.bags, *self._reached, Never()))
+
+    def fire(self, moment: Timestamp) -> list[NoisyStride]:
+        """A timer."""
+        return list(self._dofn.on_tick(0, moment, *self.stored, *self.bags, *self._reached))
+
+
 def stepped(dofn: TickDoFn, payloads: Sequence[bytes], ticks: int, near: bool) -> dict[int, float]:
     """Steps tick by tick; ``near``: all leaves in the first bag, as earlier builds had them."""
-    pending, far, beyond, machine, following, announced = Bag(), Bag(), Bag(), One(), One(), One()
-    bags = (pending, far, beyond)
+    block = Blocked(dofn)
     for payload in payloads:
         if near:
-            pending.add(payload)
+            block.bags[0].add(payload)
         else:
-            assert not list(dofn.process((0, payload), *bags, following, announced, Never()))
+            assert not block.take(payload)
     found: list[NoisyStride] = []
     for t in range(ticks):
-        beats = list(dofn.process((0, heartbeat.encode(t)), *bags, following, announced, Never()))
-        assert not beats
-        found += dofn.on_tick(0, at(t), machine, *bags, following, announced)
+        assert not block.take(heartbeat.encode(t))
+        found += block.fire(at(t))
     return counts(found)
 
 
@@ -227,15 +245,8 @@ def test_blocks_do_not_wait_for_each_other() -> None:
     assert {s.block: float(s.arrays[0][0, 0, 0]) for s in strides} == {0: 0, 1: 4}
 
 
-def block_state(plan: Any, block: int = 0, every: int = 128) -> BlockState:
-    keys = () if plan.keys.observed else plan.keys.block_keys(block)
-    layout = bytes.fromhex(plan.layout)
-    return BlockState(plan.program, Silent(), layout, block, every, keys, plan.keys.observed)
-
-
 def test_discovered_keys_keep_their_rows_and_live_from_their_first_event() -> None:
-    one = block_state(OBSERVED)
-    one.load(None, 0)
+    one = Block(OBSERVED, Silent())
     payloads = [leaf({5: 1}, (b"m",)), leaf({2: 1}, (b"z",)), leaf({5: 1}, (b"c",))]
     strides = list(one.advance([*payloads, leaf({9: 1}, (b"a",))], 0, 8))
     assert strides[0] == leaf({9: 1}, (b"a",))
@@ -244,8 +255,7 @@ def test_discovered_keys_keep_their_rows_and_live_from_their_first_event() -> No
         (2, 3, (b"z",)),
         (5, 3, (b"z", b"c", b"m")),
     ]
-    two = block_state(OBSERVED)
-    two.load(one.dump(8), 8)
+    two = Block(OBSERVED, Silent(), one.cells)
     (stride,) = two.advance([leaf({8: 1}, (b"m",))], 8, 9)
     assert isinstance(stride, NoisyStride)
     assert stride.keys == (b"z", b"c", b"m")
@@ -253,21 +263,19 @@ def test_discovered_keys_keep_their_rows_and_live_from_their_first_event() -> No
 
 
 def test_stored_state_of_another_plan_is_refused_and_both_are_named() -> None:
-    one = block_state(ENDLESS)
-    one.load(None, 0)
+    one = Block(ENDLESS, Silent())
     list(one.advance([], 0, 3))
     other = replace(ENDLESS, layout="ef" * 32)
     with pytest.raises(CodecError, match="cd" * 32 + ".*" + "ef" * 32):
-        block_state(other).load(one.dump(3), 3)
+        Block(other, Silent(), one.cells).read(3)
+    one.cells.machine.write(pack(b"M", [], bytes.fromhex(ENDLESS.layout))[:-1])
     with pytest.raises(CodecError):
-        block_state(ENDLESS).load(pack(b"M", [], bytes.fromhex(ENDLESS.layout))[:-1], 3)
+        one.read(3)
 
 
 def test_one_stride_is_many_small_ones() -> None:
     payloads = [leaf({3: 1, 70: 2}), leaf({40: 1})]
-    whole, steps = block_state(ENDLESS), block_state(ENDLESS)
-    whole.load(None, 0)
-    steps.load(None, 0)
+    whole, steps = Block(ENDLESS, Silent()), Block(ENDLESS, Silent())
     at_once = counts(list(whole.advance(payloads, 0, 100)))
     slowly: dict[int, float] = {}
     held = payloads
@@ -275,7 +283,31 @@ def test_one_stride_is_many_small_ones() -> None:
         found = list(steps.advance(held, t, t + 1))
         held = [item for item in found if isinstance(item, bytes)]
         slowly |= counts([item for item in found if not isinstance(item, bytes)])
-    assert at_once == slowly and whole.dump(100) == steps.dump(100)
+    assert at_once == slowly and bytes_of(whole.cells) == bytes_of(steps.cells)
+
+
+def test_how_far_a_block_is_goes_on_from_the_two_integers_of_earlier_builds() -> None:
+    layout, plan = bytes.fromhex(ENDLESS.layout), ENDLESS
+    dofn = TickDoFn(plan.program, plan.clock, plan.keys, layout.hex(), Silent(), 128, 64)
+    new, old = Blocked(dofn), Blocked(dofn)
+    for block in (new, old):
+        block.take(heartbeat.encode(6))
+        assert len(block.fire(at(4))) == 1
+    old.progress.clear()
+    old.following.write(5)
+    old.announced.write(6)
+    for block in (new, old):
+        assert not block.fire(at(4)) and not block.take(heartbeat.encode(6))
+        assert [(s.first_tick, s.ticks) for s in block.fire(at(9))] == [(5, 2)]
+    assert old.following.read() is None and old.announced.read() is None
+    assert old.progress.read() == new.progress.read()
+    (stored,) = old.progress.values
+    for bit in range(8 * len(stored)):
+        flipped = bytearray(stored)
+        flipped[bit // 8] ^= 1 << bit % 8
+        old.progress.write(bytes(flipped))
+        with pytest.raises(CodecError):
+            old.fire(at(9))
 
 
 @pytest.mark.parametrize("every", [1, 7, 100, 128, 1000])
@@ -295,6 +327,8 @@ def test_names_that_runners_find_state_by_never_change() -> None:
             [TickDoFn.MACHINE.name, TickDoFn.PENDING.name, TickDoFn.FAR.name]
             + [TickDoFn.BEYOND.name]
             + [TickDoFn.NEXT.name, TickDoFn.ANNOUNCED.name, TickDoFn.TIMER.name]
+            + [TickDoFn.NAMES.name, TickDoFn.PAST_0.name, TickDoFn.PAST_1.name]
+            + [TickDoFn.PROGRESS.name]
         ),
         train.STEP_NAME: sorted(
             [TrainDoFn.RUN.name, TrainDoFn.KEPT.name]

@@ -9,6 +9,7 @@ dead-lettered.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,17 +34,24 @@ from transforms.runtime.dead_letters import DEAD, count_dead, dead_letters
 from transforms.runtime.flink_quirks import AT_ONCE, on_flink
 from transforms.runtime.waiting import bag_of, bags_due
 from transforms.runtime.windowing import to_timestamp
+from transforms.select.shelf import Shelf
 from transforms.tick.block import BlockState
+from transforms.tick.cells import ROOM, Cells, Held, Stored
 from transforms.tick.jobs import lane_of
 from transforms.tick.noise_source import NoiseSource
+from transforms.tick.progress import ProgressCell
 
 STEP_NAME = "Tick"
 MACHINE_STATE = "machine"
+NAMES_STATE = "names"
+PAST_STATES = "past0", "past1"
+PROGRESS_STATE = "progress"
 PENDING_STATE = "pending"
 FAR_STATE = "far"
 BEYOND_STATE = "beyond"
 NEXT_STATE = "next"
 ANNOUNCED_STATE = "announced"
+# The last two were written by earlier builds (transforms.tick.progress).
 TIMER = "tick"
 # Runners find stored state by these names: they never change (tests hold them to a file).
 
@@ -72,6 +80,10 @@ class TickDoFn(beam.DoFn):
     """
 
     MACHINE = userstate.ReadModifyWriteStateSpec(MACHINE_STATE, coders.BytesCoder())
+    NAMES = userstate.ReadModifyWriteStateSpec(NAMES_STATE, coders.BytesCoder())
+    PAST_0 = userstate.BagStateSpec(PAST_STATES[0], coders.BytesCoder())
+    PAST_1 = userstate.BagStateSpec(PAST_STATES[1], coders.BytesCoder())
+    PROGRESS = userstate.ReadModifyWriteStateSpec(PROGRESS_STATE, coders.BytesCoder())
     PENDING = userstate.BagStateSpec(PENDING_STATE, coders.BytesCoder())
     FAR = userstate.BagStateSpec(FAR_STATE, coders.BytesCoder())
     BEYOND = userstate.BagStateSpec(BEYOND_STATE, coders.BytesCoder())
@@ -93,6 +105,15 @@ class TickDoFn(beam.DoFn):
         self._program, self._clock, self._keys = program, clock, keys
         self._layout, self._noise, self._every = bytes.fromhex(layout), noise, every
         self._ahead, self._early = ahead, early
+        self._run = uuid.uuid4().hex
+        self._shelf: Shelf[Held] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_shelf": None}
+
+    def setup(self) -> None:
+        """Finds what this process has at hand; bounded input steps each block but once."""
+        self._shelf = Shelf.of(self._run, ROOM if self._ahead > 1 else 0)
 
     def process(
         self,
@@ -100,21 +121,24 @@ class TickDoFn(beam.DoFn):
         pending: Any = beam.DoFn.StateParam(PENDING),  # noqa: B008
         far: Any = beam.DoFn.StateParam(FAR),  # noqa: B008
         beyond: Any = beam.DoFn.StateParam(BEYOND),  # noqa: B008
+        progress: Any = beam.DoFn.StateParam(PROGRESS),  # noqa: B008
         next_tick: Any = beam.DoFn.StateParam(NEXT),  # noqa: B008
         announced: Any = beam.DoFn.StateParam(ANNOUNCED),  # noqa: B008
         timer: Any = beam.DoFn.TimerParam(TIMER),  # noqa: B008
     ) -> Iterator[TaggedOutput[str, Any]]:
         """Keeps a partial leaf for its ticks, or sets timers for newly announced ones."""
         _, payload = element
+        cell = ProgressCell(self._layout, progress, next_tick, announced)
+        reached = cell.read()
         if heartbeat.is_heartbeat(payload):
-            last, before = heartbeat.decode(payload), _or(announced.read(), -1)
+            last, before = heartbeat.decode(payload), reached.announced
             if last > before:
-                announced.write(last)
+                cell.write(reached._replace(announced=last))
                 for tick in self._timers(before + 1, last):
                     end = self._clock.tick_start(tick + 1) - self._early
                     timer.set(to_timestamp(end), dynamic_timer_tag=str(tick))
             return
-        first, bags = _or(next_tick.read(), 0), (pending, far, beyond)
+        first, bags = reached.following, (pending, far, beyond)
         tick = partial.tick_range(payload)[0]
         if tick >= first:
             bags[bag_of(tick, first)].add(payload)
@@ -138,29 +162,35 @@ class TickDoFn(beam.DoFn):
         block: Any = beam.DoFn.KeyParam,
         fired: Any = beam.DoFn.TimestampParam,
         machine: Any = beam.DoFn.StateParam(MACHINE),  # noqa: B008
+        names: Any = beam.DoFn.StateParam(NAMES),  # noqa: B008
+        past_0: Any = beam.DoFn.StateParam(PAST_0),  # noqa: B008
+        past_1: Any = beam.DoFn.StateParam(PAST_1),  # noqa: B008
         pending: Any = beam.DoFn.StateParam(PENDING),  # noqa: B008
         far: Any = beam.DoFn.StateParam(FAR),  # noqa: B008
         beyond: Any = beam.DoFn.StateParam(BEYOND),  # noqa: B008
+        progress: Any = beam.DoFn.StateParam(PROGRESS),  # noqa: B008
         next_tick: Any = beam.DoFn.StateParam(NEXT),  # noqa: B008
         announced: Any = beam.DoFn.StateParam(ANNOUNCED),  # noqa: B008
     ) -> Iterator[NoisyStride | TaggedOutput[str, Any]]:
         """Steps through every announced tick that is over by the time the timer stands for."""
-        first = _or(next_tick.read(), 0)
+        cell = ProgressCell(self._layout, progress, next_tick, announced)
+        reached = cell.read()
+        first = reached.following
         moment = fired.micros + self._early
         over = (moment - self._clock.start) // self._clock.period
-        stop = min(over, _or(announced.read(), -1) + 1)
+        stop = min(over, reached.announced + 1)
         if stop <= first:
             return
+        stored = self._stored(block, Cells(machine, names, (past_0, past_1)))
         block_state = BlockState(
             self._program,
             self._noise,
             self._layout,
             block,
             self._every,
-            () if self._keys.observed else self._keys.block_keys(block),
+            stored.read(first),
             self._keys.observed,
         )
-        block_state.load(machine.read(), first)
         bags = (pending, far, beyond)
         due, later = bags[: bags_due(first, stop)], list[bytes]()
         payloads = [payload for bag in due for payload in bag.read()]
@@ -175,15 +205,17 @@ class TickDoFn(beam.DoFn):
             bag.clear()
         for payload in later:
             bags[bag_of(partial.tick_range(payload)[0], stop)].add(payload)
-        machine.write(block_state.dump(stop))
-        next_tick.write(stop)
+        stored.write(block_state.content, stop)
+        cell.write(reached._replace(following=stop))
         counters.show("last_tick", stop - 1)
         if self._ahead > 1:
             counters.show("watermark_lag_ms", int(time.time() * 1e3) - moment // 1000)
 
-
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else int(value)
+    def _stored(self, block: int, cells: Cells) -> Stored:
+        assert self._shelf is not None
+        declared = None if self._keys.observed else self._keys.block_keys(block)
+        noise, layout = self._noise, self._layout
+        return Stored(self._program, noise, layout, block, declared, cells, self._shelf)
 
 
 def split_overdue(payload: bytes, first: int) -> tuple[int, bytes | None]:
