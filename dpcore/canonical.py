@@ -10,8 +10,11 @@ from dpcore.continual.base import ContinualSum
 
 
 def canonical_mechanism(mechanism: ContinualSum) -> Mapping[str, Any]:
-    """Name and every field of a mechanism; floats as hex strings."""
-    return {"name": mechanism.name, **canonical_value(mechanism)}
+    """Name and every field of a mechanism; floats as hex strings. Without a pattern, none."""
+    fields = canonical_value(mechanism)
+    if mechanism.pattern is None:
+        del fields["pattern"]
+    return {"name": mechanism.name, **fields}
 
 
 def canonical_value(value: Any) -> Any:

@@ -35,11 +35,16 @@ class Pattern:
         """Where only the first cell of each key in a period counts."""
         return replace(self, key_ticks=1, cells=self.touched)
 
-    def rows(self, ticks: int | None) -> int | None:
+    def rows(self, ticks: int | None, periods: int = 1) -> int | None:
         """H: rows from the first tick of a period on, within ``ticks`` from its last; None: all.
 
-        A period of S ticks that is followed for W ticks from its last on meets S + W - 1 rows.
+        A period of S ticks that is followed for W ticks from its last on meets S + W - 1 rows, and
+        n periods in a row n S + W - 1.
         """
         if ticks is None or self.span is None:
             return None
-        return max(self.span + ticks - 1, 0)
+        return max(periods * self.span + ticks - 1, 0)
+
+    def single(self) -> Pattern:
+        """A single cell of those."""
+        return replace(self, ticks=1, keys=1, key_ticks=1, period_keys=1, cells=1)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.accounting.pattern import Pattern
 from dpcore.accounting.precision import refuse_coarse
 from dpcore.arrays import Digests, Floats, Ints, State, accumulate, arrays_of
 from dpcore.leaves.wide import add_wide, total_of, wide_modulo
@@ -68,6 +69,9 @@ class ContinualSum(ABC):
       noise_scale: sigma (Gaussian, discrete Gaussian) or b (K-norm) of one unit of noise, in units
         of scales.
       overs: what is served, in the order of the releases: None = since the start, N = last N ticks.
+      pattern: cells of one user that two neighbours differ in, each by ``sensitivity`` at most;
+        None: a neighbour differs in one cell. Losses then count from the last tick of the user's
+        period on.
 
     Class attributes:
       name: in the config. kinds: the noises it can use: gaussian, discrete_gaussian, k_norm.
@@ -79,6 +83,8 @@ class ContinualSum(ABC):
         registry refuses one that does not, and a contract test measures it.
       ages: whether the noise of a key that was born at tick b has the variance ``factor(t - b)`` at
         tick t, and not only one of ``factor(t)`` at most.
+      patterned: whether it knows what several contributions of a user move. Without, a plan whose
+        unit is a user does not take it.
     """
 
     dimension: int
@@ -86,6 +92,7 @@ class ContinualSum(ABC):
     sensitivity: float
     noise_scale: float
     overs: tuple[int | None, ...]
+    pattern: Pattern | None = field(default=None, kw_only=True)
 
     name: ClassVar[str]
     signed: ClassVar[bool]
@@ -94,6 +101,7 @@ class ContinualSum(ABC):
     source: ClassVar[str]
     settings: ClassVar[dict[str, str]] = {}
     ages: ClassVar[bool] = False
+    patterned: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         refuse_coarse(self.name, *self.real_noise)
@@ -127,7 +135,25 @@ class ContinualSum(ABC):
 
     @abstractmethod
     def loss(self, ticks: int | None) -> PrivacyLoss:
-        """Loss of one record against everything released within ``ticks`` ticks of its arrival."""
+        """Loss of one record against everything released within ``ticks`` ticks of its arrival.
+
+        With a ``pattern``: of all that a user adds in one period, against everything released
+        within ``ticks`` ticks from the period's last one on, and before it.
+        """
+
+    def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
+        """With a ``pattern``: loss of a user in so many periods, any of ``among`` in a row.
+
+        Each period alone is a pair of neighbours, so what they move adds up at most: that of the
+        i-th, seen until ``ticks`` ticks from the last one's end on. A subclass may know better.
+        """
+        assert self.pattern is not None and self.pattern.span is not None
+        ends = [among - 1 - i for i in range(periods - 1)] + [0]
+        later = [None if ticks is None else ticks + end * self.pattern.span for end in ends]
+        parts = [self.loss(end) for end in later]
+        if parts[0].kind == "zcdp":
+            return PrivacyLoss("zcdp", math.fsum(math.sqrt(one.value) for one in parts) ** 2)
+        return PrivacyLoss(parts[0].kind, math.fsum(one.value for one in parts))
 
     @abstractmethod
     def factor(self, ticks: Ints, over: int | None) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -94,6 +94,15 @@ class BufferedSum(ContinualSum):
     ages: ClassVar[bool] = True
     settings: ClassVar[dict[str, str]] = {"buffers": "vectors of state per key, at most (1 to 8)"}
 
+    def rows(self, ticks: int | None, periods: int = 1) -> int | None:
+        """Rows that are looked at within ``ticks``: of so many periods in a row, if of any."""
+        rows = ticks
+        if self.pattern is not None:
+            rows = self.pattern.rows(ticks, periods)
+        if self.horizon is None:
+            return rows
+        return self.horizon if rows is None else min(rows, self.horizon)
+
     @property
     def real_noise(self) -> tuple[str, float]:
         """The sum over all buffers is rounded: its standard deviation at the last tick."""
@@ -145,16 +154,16 @@ def record_units(form: Rational, count: int | None, lag: int | None) -> float:
 
 
 def best_form(
-    forms: Sequence[Rational], count: int | None, lag: int | None, horizon: int | None
+    forms: Sequence[Rational], moved: Callable[[Rational], Decimal], horizon: int | None
 ) -> Rational:
     """The form of least worst-tick error among those with the fewest buffers that are ENOUGH.
 
     Args:
       forms: what to choose from.
-      count, lag: what is protected: ``record_squares(count, lag)``.
+      moved: squares of what is protected moves under a form.
       horizon: the worst tick is the last; None: of all ticks.
     """
-    squares = [form.record_squares(count, lag) * form.noise_squares(horizon) for form in forms]
+    squares = [moved(form) * form.noise_squares(horizon) for form in forms]
     enough = min(squares) * ENOUGH
     fewest = min(
         len(form.poles) for form, square in zip(forms, squares, strict=True) if square <= enough

@@ -104,6 +104,13 @@ class CoverSum(ContinualSum):
                 matrix[row, columns[node]] = node.multiplier
         return matrix
 
+    def rows(self, ticks: int | None) -> int | None:
+        """Rows that are looked at within ``ticks``; None: all."""
+        rows = ticks if self.pattern is None else self.pattern.rows(ticks)
+        if rows is None or self.horizon is None:
+            return rows
+        return min(max(rows, 0), self.horizon)
+
     def loss_of(self, units: float) -> PrivacyLoss:
         """Loss of a record that lies in ``units`` nodes of multiplier 1."""
         return loss_of_units(self.kind, units, self.sensitivity, self.noise_scale)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.accounting.pattern import Pattern
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.cover import CoverSum, Node
 from dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
@@ -30,7 +31,8 @@ class Independent(CoverSum):
         tick.
       Guarantee: for ever, against everything released: a record is in one tick's sum, and each
         tick's sum is released once, so parallel composition holds, adaptively: mu = Delta / sigma;
-        rho = Delta^2 / (2 sigma^2) on the lattice; eps = Delta / b for K-norm noise.
+        rho = Delta^2 / (2 sigma^2) on the lattice; eps = Delta / b for K-norm noise. The N cells
+        of a user (``pattern``) have units of their own: mu^2, rho and eps are N times as much.
       Error: a running total has variance t + 1 units, a sum over N ticks N units.
       Source: Dwork, McSherry, Nissim, Smith (2006); Balle and Wang (2018) for the Gaussian.
     """
@@ -38,6 +40,7 @@ class Independent(CoverSum):
     name: ClassVar[str] = "independent"
     signed: ClassVar[bool] = False
     ages: ClassVar[bool] = True
+    patterned: ClassVar[bool] = True
     title: ClassVar[str] = "Fresh noise on each tick's sum"
     source: ClassVar[str] = "Dwork, McSherry, Nissim, Smith (2006)"
 
@@ -52,18 +55,28 @@ class Independent(CoverSum):
         window: int | None,
         horizon: int | None,
         budget: PrivacyLoss,
+        pattern: Pattern | None = None,
         **options: Any,
     ) -> Independent:
         """The mechanism with the least noise whose loss, for ever, is at most the budget."""
         refuse_options(cls.name, options)
         refuse_overs(cls.name, overs, cls.serves(overs))
         kind = noise_for(cls.name, cls.kinds, budget)
-        scale = noise_scale_for(1, sensitivity, budget)
-        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon).fitting()
+        scale = noise_scale_for(1 if pattern is None else pattern.cells, sensitivity, budget)
+        return cls(
+            dimension, scales, sensitivity, scale, overs, kind, horizon, pattern=pattern
+        ).fitting()
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
-        """One unit, whenever one looks."""
+        """A unit a cell, whenever one looks."""
+        if self.pattern is not None:
+            return self.loss_of(0 if self.rows(ticks) == 0 else self.pattern.cells)
         return self.loss_of(0 if ticks is not None and ticks <= 0 else 1)
+
+    def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
+        """No two periods share a unit."""
+        assert self.pattern is not None
+        return self.loss_of(periods * self.pattern.cells)
 
     def factor(self, ticks: Ints, over: int | None) -> Floats:
         """t + 1 units in a running total, min(N, t + 1) in a sum over N ticks: (m,)."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dpcore.accounting.contributions import over_keys, tree_squares
 from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.accounting.pattern import Pattern
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.cover import UNBOUNDED, CoverSum, Node
 from dpcore.continual.unit import (
@@ -59,7 +61,9 @@ class MergingTree(CoverSum):
         gamma^(l - h) shares; h + 1 shares are the budget, h = floor(log2 W). Shares are of eps
         (K-norm), of mu^2 (Gaussian) and of rho (discrete Gaussian); they add adaptively. The record
         at the end of a large node meets as many nodes; that outputs only show sums of nodes is not
-        counted on. (At gamma = 1 the plain tree keeps the same table with a third of the variance.)
+        counted on. The nodes of a level hold as many of a user's contributions (``pattern``) as
+        fit; losses of K-norm noise add up over contributions. (At gamma = 1 the plain tree keeps
+        the same table with a third of the variance.)
       Error: at most 2 nodes a level; units of level l > h are gamma^(h - l) noise scales large
         (the root of that for Gaussian noise).
       Source: derived here. Compare Andersson, Henzinger, Pagh, Steiner, Upadhyay (2024),
@@ -76,6 +80,7 @@ class MergingTree(CoverSum):
 
     name: ClassVar[str] = "merging_tree"
     signed: ClassVar[bool] = False
+    patterned: ClassVar[bool] = True
     title: ClassVar[str] = "Tree with delayed merges: graded expiration, pure epsilon too"
     source: ClassVar[str] = (
         "Weir; compare Andersson, Henzinger, Pagh, Steiner, Upadhyay (NeurIPS 2024)"
@@ -97,6 +102,7 @@ class MergingTree(CoverSum):
         window: int | None,
         horizon: int | None,
         budget: PrivacyLoss,
+        pattern: Pattern | None = None,
         gamma: float | None = None,
         **options: Any,
     ) -> MergingTree:
@@ -109,11 +115,22 @@ class MergingTree(CoverSum):
         refuse_overs(cls.name, overs, cls.serves(overs))
         kind = noise_for(cls.name, cls.kinds, budget)
         last = _levels(horizon) - 1
-        top = last if window is None else min(window.bit_length() - 1, last)
-        scale = noise_scale_for(top + 1, sensitivity, budget)
+        rows = window if pattern is None else pattern.rows(window)
+        top = last if rows is None else min(rows.bit_length() - 1, last)
+        units = units_of([1.0] * (top + 1), top, kind, pattern)
+        scale = noise_scale_for(units, sensitivity, budget)
         gamma = GAMMA if gamma is None else float(gamma)
         return cls(
-            dimension, scales, sensitivity, scale, overs, kind, horizon, top, gamma
+            dimension,
+            scales,
+            sensitivity,
+            scale,
+            overs,
+            kind,
+            horizon,
+            top,
+            gamma,
+            pattern=pattern,
         ).fitting()
 
     def __post_init__(self) -> None:
@@ -150,11 +167,10 @@ class MergingTree(CoverSum):
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Shares of the levels that a record has met within n ticks; None: of all levels."""
-        levels = self.levels if ticks is None else min(max(ticks, 0).bit_length(), self.levels)
-        inside = min(levels, self.top + 1)
-        return self.loss_of(
-            inside + math.fsum(self.share(level) for level in range(inside, levels))
-        )
+        rows = self.rows(ticks)
+        levels = self.levels if rows is None else min(max(rows, 0).bit_length(), self.levels)
+        shares = [self.share(level) for level in range(levels)]
+        return self.loss_of(units_of(shares, self.top, self.kind, self.pattern))
 
     def _used(self, ticks: Ints, level: int) -> tuple[Ints, Ints]:
         """Nodes of a level in the covers at ticks (m,): indices [low, high)."""
@@ -252,6 +268,26 @@ class MergingTree(CoverSum):
         noise_above = np.stack(above[: self.levels], axis=1)
         state = MergingTreeState(np.stack(newest, axis=1), np.stack(older, axis=1), noise_above)
         return state, drawn
+
+
+def units_of(shares: Sequence[float], top: int, kind: str, pattern: Pattern | None) -> float:
+    """Units that a record, or a user's contributions of a period, move on levels of such shares,
+    those up to ``top`` of 1.
+
+    Which nodes a contribution meets follows from the ages of their last leaves, so that those of
+    a user meet no level that the first tick of the period does not.
+    """
+    if pattern is None:
+        inside = min(len(shares), top + 1)
+        return inside + math.fsum(shares[inside:])
+    if kind == "k_norm":
+        return math.fsum(shares) * pattern.cells * (1 + 2.0**-50)
+
+    def of_key(count: int) -> float:
+        squares = tree_squares(len(shares), count, pattern.spacing) if shares else ()
+        return math.fsum(a * b for a, b in zip(shares, squares, strict=True))
+
+    return over_keys(of_key, pattern)
 
 
 def _levels(horizon: int | None) -> int:

@@ -75,6 +75,16 @@ class Rational:
             residues = _residues(self.poles, self.zeros)
             return (constant, *(-r / gap for r, gap in zip(residues, q, strict=True)))
 
+    @property
+    def record_weights(self) -> tuple[Decimal, ...]:
+        """(a_0, a_1, ..., a_m): c_k is the sum of a_j times the k-th power of its ratio."""
+        return self._weights
+
+    @property
+    def record_ratios(self) -> tuple[Decimal, ...]:
+        """(1, lambda_1, ..., lambda_m), exact."""
+        return (ONE, *self._lambda)
+
     @cached_property
     def _theta(self) -> tuple[Decimal, ...]:
         return _complements(self.poles)

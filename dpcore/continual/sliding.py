@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.accounting.pattern import Pattern
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.blt_table import WINDOWS
 from dpcore.continual.buffers import (
@@ -21,6 +22,7 @@ from dpcore.continual.buffers import (
     with_buffers,
 )
 from dpcore.continual.rational import Rational
+from dpcore.continual.signed import user_units, user_units_of_periods
 from dpcore.continual.sliding_table import SLIDING
 from dpcore.continual.unit import (
     loss_of_units,
@@ -69,7 +71,8 @@ class Sliding(BufferedSum):
         where the clock ends), c as in ``Blt``. For C = B^-1 (1 - x^N) M has the coefficients e_k,
         releases up to tick i + n - 1 are a function of the first i + n - 1 rows of (C v + xi), and
         beyond N the e_k fall off like the decay of the slowest zero. Within n ticks: the first n.
-        e_k is negative for k >= N, so contributions to several ticks are not covered by it.
+        e_k is negative for k >= N: what a user's contributions to several ticks move is bounded for
+        any signs of them (``dpcore.continual.signed``), hence adaptively too.
       Error: at tick t (from 0) sigma^2 (b_0^2 + ... + b_t^2), bounded for all t.
       Real-valued noise: releases are rounded to the lattice, which is post-processing, but noise in
         floating point is not exactly Gaussian.
@@ -79,6 +82,7 @@ class Sliding(BufferedSum):
 
     name: ClassVar[str] = "sliding"
     signed: ClassVar[bool] = True
+    patterned: ClassVar[bool] = True
     title: ClassVar[str] = "Correlated noise for one sliding sum, protected for ever"
     permanent: ClassVar[bool] = True
     source: ClassVar[str] = "Li, Miklau, Hay, McGregor, Rastogi (2015); fitted in this project"
@@ -99,6 +103,7 @@ class Sliding(BufferedSum):
         window: int | None,
         horizon: int | None,
         budget: PrivacyLoss,
+        pattern: Pattern | None = None,
         buffers: int | None = None,
         **options: Any,
     ) -> Sliding:
@@ -109,6 +114,7 @@ class Sliding(BufferedSum):
           window: protection window; not used, the promise is permanent.
           horizon: ticks of the clock; None: no end.
           budget: mu of Gaussian DP.
+          pattern: of a user's contributions.
           buffers: take no more buffers than this.
           options: none.
 
@@ -121,9 +127,9 @@ class Sliding(BufferedSum):
         over = overs[0]
         assert over is not None
         form = chosen(over, horizon, buffers)
-        scale = noise_scale_for(record_units(form, horizon, over), sensitivity, budget)
+        scale = noise_scale_for(units_of(form, horizon, over, pattern), sensitivity, budget)
         check_room(cls.name, scale, scales, float(form.noise_squares(horizon)))
-        return cls(dimension, scales, sensitivity, scale, overs, form, horizon)
+        return cls(dimension, scales, sensitivity, scale, overs, form, horizon, pattern=pattern)
 
     @property
     def over(self) -> int:
@@ -137,12 +143,15 @@ class Sliding(BufferedSum):
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """mu against everything released within ``ticks`` of arrival (None: for ever)."""
-        if self.horizon is not None:
-            ticks = self.horizon if ticks is None else min(ticks, self.horizon)
-        units = (
-            0.0 if ticks is not None and ticks <= 0 else record_units(self.form, ticks, self.over)
-        )
+        units = units_of(self.form, self.rows(ticks), self.over, self.pattern)
         return loss_of_units("gaussian", units, self.sensitivity, self.noise_scale)
+
+    def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
+        """The smaller of the sum over periods and what the distances between them allow."""
+        assert self.pattern is not None
+        units = user_units_of_periods(self.form, periods, self.over, self.pattern)
+        near = loss_of_units("gaussian", units, self.sensitivity, self.noise_scale)
+        return min(near, super().loss_of_periods(periods, ticks, among), key=lambda x: x.value)
 
     def factor(self, ticks: Ints, over: int | None) -> Floats:
         """b_0^2 + ... + b_t^2: (m,)."""
@@ -187,4 +196,12 @@ class Sliding(BufferedSum):
 def chosen(over: int, horizon: int | None, buffers: int | None = None) -> Rational:
     """The form of least worst-tick error for sums over ``over`` ticks."""
     forms = with_buffers(Sliding.name, (Rational((), ()), *SLIDING, *WINDOWS), buffers)
-    return best_form(forms, horizon, over, horizon)
+    return best_form(forms, lambda form: form.record_squares(horizon, over), horizon)
+
+
+def units_of(form: Rational, rows: int | None, over: int, pattern: Pattern | None) -> float:
+    """Units of noise that a record, or a user's contributions of a period, move within so many
+    rows."""
+    if pattern is not None:
+        return user_units(form, rows, over, pattern)
+    return 0.0 if rows is not None and rows <= 0 else record_units(form, rows, over)

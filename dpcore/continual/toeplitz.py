@@ -11,7 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy import fft
 
+from dpcore.accounting.contributions import over_keys
 from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.accounting.pattern import Pattern
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.base import ContinualSum
 from dpcore.continual.buffers import check_room, toeplitz_matrix
@@ -67,6 +69,8 @@ class Toeplitz(ContinualSum):
         computed until it is flat, and bounded so from there on. It is positive (an average of those
         before), so no two columns have a negative inner product, but it rises at W.
         Nothing is promised for ever unless the clock ends.
+        A user (``pattern``): W is then the period and the window after it, and mu^2 is as in
+        ``Blt``; the largest c that follows stands for each c beyond W.
       Error: at tick t (from 0) sigma^2 (b_0^2 + ... + b_t^2), constant from t = W - 1 on.
       Real-valued noise: releases are rounded to the lattice, which is post-processing, but noise in
         floating point is not exactly Gaussian.
@@ -84,6 +88,7 @@ class Toeplitz(ContinualSum):
     name: ClassVar[str] = "toeplitz"
     signed: ClassVar[bool] = False
     ages: ClassVar[bool] = True
+    patterned: ClassVar[bool] = True
     kinds: ClassVar[tuple[str, ...]] = ("gaussian",)
     title: ClassVar[str] = "Square-root noise over the last W units"
     source: ClassVar[str] = "Fichtenberger, Henzinger, Upadhyay (2023)"
@@ -104,6 +109,7 @@ class Toeplitz(ContinualSum):
         window: int | None,
         horizon: int | None,
         budget: PrivacyLoss,
+        pattern: Pattern | None = None,
         **options: Any,
     ) -> Toeplitz:
         """The least noise whose loss(window) is at most the budget (see ``Blt.calibrated``).
@@ -114,23 +120,24 @@ class Toeplitz(ContinualSum):
         refuse_options(cls.name, options)
         refuse_overs(cls.name, overs, cls.serves(overs))
         noise_for(cls.name, cls.kinds, budget)
-        count = min((end for end in (window, horizon) if end is not None), default=None)
+        rows = window if pattern is None else pattern.rows(window)
+        count = min((end for end in (rows, horizon) if end is not None), default=None)
         if count is None or count > LARGEST:
             raise ConfigError(
                 "privacy.protect_for",
                 "all" if count is None else count,
                 f"toeplitz keeps one vector a tick of the window, at most {LARGEST}; choose blt.",
             )
-        units = record_units(count, count)
-        scale = noise_scale_for(units, sensitivity, budget)
-        check_room(cls.name, scale, scales, units)
-        return cls(dimension, scales, sensitivity, scale, overs, count, horizon)
+        scale = noise_scale_for(units_of(count, count, pattern), sensitivity, budget)
+        check_room(cls.name, scale, scales, record_units(count, count))
+        return cls(dimension, scales, sensitivity, scale, overs, count, horizon, pattern=pattern)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """mu against everything released within ``ticks`` of arrival (None: for ever)."""
+        rows = ticks if self.pattern is None else self.pattern.rows(ticks)
         if self.horizon is not None:
-            ticks = self.horizon if ticks is None else min(ticks, self.horizon)
-        units = record_units(self.window, ticks)
+            rows = self.horizon if rows is None else min(rows, self.horizon)
+        units = units_of(self.window, rows, self.pattern)
         return loss_of_units("gaussian", units, self.sensitivity, self.noise_scale)
 
     def factor(self, ticks: Ints, over: int | None) -> Floats:
@@ -220,9 +227,54 @@ def record_units(window: int, count: int | None) -> float:
     return (float(squares[-1]) + (count - squares.size) * highest**2) * MARGIN
 
 
+def units_of(window: int, rows: int | None, pattern: Pattern | None) -> float:
+    """Units of noise that a record, or a user's contributions of a period, move within so many
+    rows."""
+    return record_units(window, rows) if pattern is None else user_units(window, rows, pattern)
+
+
+@lru_cache(maxsize=1024)
+def user_units(window: int, rows: int | None, pattern: Pattern) -> float:
+    """Units that a user's contributions of a period move within so many rows of it, rounded up.
+
+    c falls within the window, which is as long as what is protected. Beyond, it rises: the largest
+    of c_k, ..., c_{H-1} stands for c_k there, which falls, and is nowhere below c.
+    """
+    if rows is None:
+        return math.inf
+    if rows <= 0:
+        return 0.0
+    known = _beyond(window) if rows > window else coefficients(window)
+    far = max(rows - known.size, 0)
+    highest = float(known[-window:].max())
+    c = np.maximum.accumulate(known[: min(rows, known.size)][::-1])[::-1]
+    if far:
+        c = np.maximum(c, highest)
+    g = pattern.spacing
+    padded = np.concatenate([c, np.zeros(-c.size % g)])
+    sums = np.cumsum(padded.reshape(-1, g), axis=0).ravel()
+
+    def of_key(count: int) -> float:
+        column, lag = sums, count * g
+        if lag < sums.size:
+            column = sums.copy()
+            column[lag:] -= sums[:-lag]
+        column = column[: c.size]
+        return float((column * column).sum() + far * (count * highest) ** 2) * MARGIN
+
+    return over_keys(of_key, pattern)
+
+
 @lru_cache(maxsize=4)
 def _tail(window: int) -> tuple[Floats, float]:
-    """Cumulative sums of c_k^2 over whole windows, and a bound on every c_k after them.
+    """Cumulative sums of c_k^2 over whole windows, and a bound on every c_k after them."""
+    known = _beyond(window)
+    return np.cumsum(known**2), float(known[-window:].max())
+
+
+@lru_cache(maxsize=4)
+def _beyond(window: int) -> Floats:
+    """c_k over whole windows, until it is flat.
 
     One window after another from b * c = 1: what the last window adds to the next is one
     convolution, and dividing by b modulo x^W is another, with the coefficients of (1 - x)^(1/2).
@@ -237,4 +289,4 @@ def _tail(window: int) -> tuple[Floats, float]:
         spill = fft.irfft(fft.rfft(blocks[-1], size) * transforms[0], size)[window : 2 * window]
         rest = fft.rfft(1.0 - spill, size) * transforms[1]
         blocks.append(fft.irfft(rest, size)[:window])
-    return np.cumsum(np.concatenate(blocks) ** 2), float(blocks[-1].max())
+    return np.concatenate(blocks)

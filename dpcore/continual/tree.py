@@ -7,7 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dpcore.accounting.contributions import over_keys, tree_squares
 from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.accounting.pattern import Pattern
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.cover import UNBOUNDED, CoverSum, Node, common_below, trailing_zeros
 from dpcore.continual.prefix import Slots
@@ -47,7 +49,7 @@ class Tree(CoverSum):
         For: record i is in the node of level l if digit l of i is 0, and first meets it 2^l - (i
         mod 2^l) ticks after its arrival. If l_1 < ... < l_k are such levels, i mod 2^(l_k) lacks
         the others' digits, so the k-th node takes at least 1 + 2^(l_1) + ... + 2^(l_(k-1)) >=
-        2^(k-1) ticks.
+        2^(k-1) ticks. For the contributions of a user (``pattern``) see ``units_of``.
       Error: popcount(t) units; a sum over N ticks costs the nodes that two prefixes do not share.
       Source: Chan, Shi, Song (2011); Dwork, Naor, Pitassi, Rothblum (2010); Kasiviswanathan,
         Nissim, Jin (2017), TreeMech. The loss within n ticks is derived here.
@@ -55,6 +57,7 @@ class Tree(CoverSum):
 
     name: ClassVar[str] = "tree"
     signed: ClassVar[bool] = False
+    patterned: ClassVar[bool] = True
     title: ClassVar[str] = "Binary tree over the whole stream"
     source: ClassVar[str] = "Chan, Shi, Song (2011); Dwork, Naor, Pitassi, Rothblum (2010)"
 
@@ -69,6 +72,7 @@ class Tree(CoverSum):
         window: int | None,
         horizon: int | None,
         budget: PrivacyLoss,
+        pattern: Pattern | None = None,
         **options: Any,
     ) -> Tree:
         """The tree whose loss within the window (None: for ever) is at most the budget.
@@ -79,14 +83,18 @@ class Tree(CoverSum):
         """
         refuse_options(cls.name, options)
         refuse_overs(cls.name, overs, cls.serves(overs))
-        ends = [ticks for ticks in (window, horizon) if ticks is not None]
+        rows = window if pattern is None else pattern.rows(window)
+        ends = [ticks for ticks in (rows, horizon) if ticks is not None]
         if not ends:
             raise ConfigError(
                 "clock.end", None, "tree needs an end: set it or a window, or take hybrid."
             )
         kind = noise_for(cls.name, cls.kinds, budget)
-        scale = noise_scale_for(min(ends).bit_length(), sensitivity, budget)
-        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon).fitting()
+        levels = (horizon or UNBOUNDED).bit_length()
+        scale = noise_scale_for(units_of(min(ends), levels, kind, pattern), sensitivity, budget)
+        return cls(
+            dimension, scales, sensitivity, scale, overs, kind, horizon, pattern=pattern
+        ).fitting()
 
     @property
     def levels(self) -> int:
@@ -95,9 +103,7 @@ class Tree(CoverSum):
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """floor(log2 n) + 1 units, at most one a level."""
-        if ticks is None:
-            return self.loss_of(self.levels)
-        return self.loss_of(min(max(ticks, 0).bit_length(), self.levels))
+        return self.loss_of(units_of(self.rows(ticks), self.levels, self.kind, self.pattern))
 
     def factor(self, ticks: Ints, over: int | None) -> Floats:
         """popcount(t) units, or those that the prefixes t and t - N do not share: (m,)."""
@@ -139,3 +145,19 @@ class Tree(CoverSum):
             drawn[i] += totals.before(level)
             totals.put(level, drawn[i])
         return TreeState(marks.packed(), totals.packed()), drawn
+
+
+def units_of(rows: int | None, levels: int, kind: str, pattern: Pattern | None) -> float:
+    """Units that a record, or a user's contributions of a period, move within so many rows.
+
+    A record meets floor(log2 n) + 1 nodes, one of a level at most, but several records may meet
+    more levels than any of them: ceil(log2 H) + 1 levels' worth of nodes, filled as far as they go,
+    are a bound. Losses of K-norm noise add up over what each contribution meets.
+    """
+    one = levels if rows is None else min(max(rows, 0).bit_length(), levels)
+    if pattern is None or rows == 0:
+        return one
+    if kind == "k_norm":
+        return one * pattern.cells
+    met = levels if rows is None else min((max(rows, 1) - 1).bit_length() + 1, levels)
+    return over_keys(lambda count: sum(tree_squares(met, count, pattern.spacing)), pattern)

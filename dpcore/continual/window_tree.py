@@ -8,7 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dpcore.accounting.contributions import over_keys, tree_squares
 from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.accounting.pattern import Pattern
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.cover import CoverSum, Node, trailing_zeros
 from dpcore.continual.prefix import Slots
@@ -53,7 +55,9 @@ class WindowTree(CoverSum):
         h + 1 nodes, so adaptively mu^2 = (h + 1) (Delta / sigma)^2;
         rho = (h + 1) Delta^2 / (2 sigma^2) on the lattice; eps = (h + 1) Delta / b for K-norm
         noise. A record of a block's first tick attains it at n = W. For n > W: nothing, unless the
-        stream ends first.
+        stream ends first. For a user (``pattern``) W covers the period and the window after it, so
+        that the clean prefix holds no part of the period; a level's nodes hold as many of the
+        contributions as fit, and losses of K-norm noise add up over contributions.
       Error: at most h + 1 units.
       Source: Bolot, Fawaz, Muthukrishnan, Nikolov, Taft (2013); Lou and Cheung, Definition 6.
 
@@ -65,6 +69,7 @@ class WindowTree(CoverSum):
 
     name: ClassVar[str] = "window_tree"
     signed: ClassVar[bool] = False
+    patterned: ClassVar[bool] = True
     title: ClassVar[str] = "Binary trees over the protection window, nothing after it"
     source: ClassVar[str] = "Bolot, Fawaz, Muthukrishnan, Nikolov, Taft (2013); Lou and Cheung"
 
@@ -79,6 +84,7 @@ class WindowTree(CoverSum):
         window: int | None,
         horizon: int | None,
         budget: PrivacyLoss,
+        pattern: Pattern | None = None,
         **options: Any,
     ) -> WindowTree:
         """The window tree whose loss within the window, rounded up to 2^h, is at most the budget.
@@ -89,15 +95,18 @@ class WindowTree(CoverSum):
         """
         refuse_options(cls.name, options)
         refuse_overs(cls.name, overs, cls.serves(overs))
-        ends = [ticks for ticks in (window, horizon) if ticks is not None]
+        rows = window if pattern is None else pattern.rows(window)
+        ends = [ticks for ticks in (rows, horizon) if ticks is not None]
         if not ends:
             raise ConfigError(
                 "privacy.protect_for", "all", "window_tree needs a window (or clock.end)."
             )
         h = (min(ends) - 1).bit_length()
         kind = noise_for(cls.name, cls.kinds, budget)
-        scale = noise_scale_for(h + 1, sensitivity, budget)
-        return cls(dimension, scales, sensitivity, scale, overs, kind, horizon, 1 << h).fitting()
+        scale = noise_scale_for(units_of(h, kind, pattern), sensitivity, budget)
+        return cls(
+            dimension, scales, sensitivity, scale, overs, kind, horizon, 1 << h, pattern=pattern
+        ).fitting()
 
     def __post_init__(self) -> None:
         if self.window < 1 or self.window & (self.window - 1):
@@ -111,12 +120,13 @@ class WindowTree(CoverSum):
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """h + 1 units up to W ticks; then infinite, unless the stream is over by then."""
-        seen = math.inf if ticks is None else ticks
+        rows = ticks if self.pattern is None else self.pattern.rows(ticks)
+        seen = math.inf if rows is None else rows
         if self.horizon is not None:
             seen = min(seen, self.horizon)
         if seen > self.window:
             return self.loss_of(math.inf)
-        return self.loss_of(0 if seen <= 0 else self.height + 1)
+        return self.loss_of(0 if seen <= 0 else units_of(self.height, self.kind, self.pattern))
 
     def _nodes(self, times: Ints) -> Ints:
         """Covers at times (m,): (2h + 2, m) starts of prefix and suffix nodes by level, or -1."""
@@ -248,3 +258,12 @@ class WindowTree(CoverSum):
             np.asarray(levels, dtype=np.int64),
             np.asarray(first_unit, dtype=np.int64),
         )
+
+
+def units_of(height: int, kind: str, pattern: Pattern | None) -> float:
+    """Units that a record, or a user's contributions of a period, move within the window."""
+    if pattern is None:
+        return height + 1
+    if kind == "k_norm":
+        return (height + 1) * pattern.cells
+    return over_keys(lambda count: sum(tree_squares(height + 1, count, pattern.spacing)), pattern)

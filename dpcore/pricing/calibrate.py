@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.continual.base import ContinualSum
+from dpcore.errors import ConfigError
 from dpcore.pricing.price import round_up, within_memory
 from dpcore.pricing.terms import Terms
 from dpcore.registry import CONTINUAL_SUMS
@@ -78,6 +79,9 @@ def calibrated(name: str, leaf: Leaf, terms: Terms, budget: PrivacyLoss) -> Cont
       Two cells that one neighbour changes add in squares where losses do and no two columns of the
       strategy have a negative inner product; else their norms are added. The calibration is
       rounded toward more noise, to the same number on every CPU.
+      Where the unit is a user, the sensitivity is that of one cell, and the mechanism is told which
+      cells of a period there may be (``Pattern``): twice as much where a user's period is replaced
+      by another, as both are pairs of neighbours with a stream that has neither.
 
     Raises:
       ConfigError: it cannot serve.
@@ -97,8 +101,18 @@ def calibrated(name: str, leaf: Leaf, terms: Terms, budget: PrivacyLoss) -> Cont
         within_memory(name, made.state_bytes())
         return made
 
+    if terms.person is not None:
+        if not cls.patterned:
+            raise ConfigError(
+                "mechanism.continual_sum",
+                name,
+                "does not know what several contributions of a user move together; choose another "
+                "mechanism, or privacy.unit: event.",
+            )
+        pattern = terms.person.pattern
+        common["pattern"] = pattern.once() if leaf.once else pattern
     scales = leaf.scales(unit)
-    sensitivity = leaf.sensitivity(scales, budget.kind == "pure" or cls.signed)
+    sensitivity = terms.factor * leaf.sensitivity(scales, budget.kind == "pure" or cls.signed)
     made = cls.calibrated(scales=scales, sensitivity=sensitivity, **common)
     within_memory(name, made.state_bytes())
     return replace(made, noise_scale=round_up(made.noise_scale))

@@ -1,0 +1,132 @@
+"""Sensitivity of a user: from one key's contributions to those of all keys, and to several periods.
+
+**Formal guarantees.** A user contributes to cells (key, tick) as a ``Pattern`` allows, a vector of
+l2 norm at most Delta each; F(j) bounds, over Delta^2, the squared change of one key's rows by
+contributions at j ticks. Keys have rows, and noise, of their own: squared changes add up over them.
+Everything here is rounded up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dpcore.accounting.participation import shared_counts
+from dpcore.accounting.pattern import Pattern
+from dpcore.arrays import Floats, Ints
+
+MOST_WORK = 1 << 24
+"""Steps that the exact maximum may take; beyond, an upper bound is used."""
+FINE = 64
+"""Up to so many ticks of a key each number of them is looked at; beyond, one in ``STEP``."""
+STEP = 1.02
+
+
+def over_keys(of_key: Callable[[int], float], pattern: Pattern) -> float:
+    """The largest sum of F(n_key) over a user's keys.
+
+    With no cap but m ticks and k keys a tick it is k F(m): the sum over keys is one over pairs of
+    ticks of their inner product, none of which is negative, times the number of keys with
+    contributions at both, at most k; and k keys at the earliest ticks attain it. Caps on the ticks
+    of a key, on the keys or on the cells of a period: max of sum F(n_i), sum n_i <= N, n_i <= r, at
+    most K parts, as each key moves at most F of its number.
+
+    Args:
+      of_key: F, for 1 .. m; not decreasing, and k F(m) holds as said.
+      pattern: which cells there may be.
+    """
+    whole = pattern.key_ticks == pattern.ticks
+    found = []
+    if whole:
+        found.append(pattern.keys * of_key(pattern.ticks))
+    if not whole or pattern.cells < pattern.ticks * pattern.keys:
+        found.append(shared(of_key, pattern.key_ticks, pattern.cells, pattern.period_keys))
+    return min(found) * (1 + 2.0**-36)
+
+
+def shared(of_key: Callable[[int], float], most: int, cells: int, keys: int | None) -> float:
+    """max of sum F(n_i), sum n_i <= cells, n_i <= most, at most so many keys (None: any)."""
+    if most == 1:
+        return cells * of_key(1)
+    most = min(most, cells)
+    values = _values(of_key, most)
+    if keys is not None and keys >= cells:
+        keys = None
+    if cells * most * (keys or 1) > MOST_WORK:
+        # Cells as if they could be shared out evenly; or every key as full as it may be.
+        even = cells * float((values[1:] / np.arange(1, most + 1)).max())
+        return even if keys is None else min(even, keys * float(values[most]))
+    best = np.zeros(cells + 1)
+    if keys is None:
+        backwards = values[:0:-1]
+        for n in range(1, cells + 1):
+            last = min(n, most)
+            best[n] = (best[n - last : n] + backwards[most - last :]).max()
+        return float(best[cells])
+    for _ in range(keys):
+        more = best.copy()
+        for n in range(1, most + 1):
+            np.maximum(more[n:], best[: cells + 1 - n] + values[n], out=more[n:])
+        best = more
+    return float(best.max())
+
+
+def _values(of_key: Callable[[int], float], most: int) -> Floats:
+    """F(0) = 0, F(1), ..., F(most), of many the next that is looked at: F does not fall."""
+    at, looked = 1, []
+    while at < most:
+        looked.append(at)
+        at = at + 1 if at < FINE else max(at + 1, int(at * STEP))
+    looked.append(most)
+    known = np.asarray([of_key(j) for j in looked])
+    place = np.searchsorted(np.asarray(looked), np.arange(1, most + 1))
+    return np.concatenate([[0.0], known[place]])
+
+
+def of_distances(products: Floats) -> float:
+    """n A(0) + 2 sum over 0 < j < n of (n - j) env(d_j): n contributions of any signs.
+
+    A contribution and the j-th after it are at least d_j ticks apart, and columns that are d apart
+    have inner products of at most env(d) = max |A(x)| over x >= d, in size.
+
+    Args:
+      products: (n,) A(0), then env(d_1), ..., env(d_{n-1}); not negative.
+    """
+    n = products.size
+    weights = 2.0 * np.arange(n, 0, -1)
+    weights[0] = n
+    return float((weights * products).sum()) * (1 + n * 2.0**-52)
+
+
+def apart(numbers: Ints, pattern: Pattern) -> Ints:
+    """Fewest ticks from a contribution to the j-th after it, over several periods.
+
+    Caps begin anew in each period, so that the last contribution of one and the first of the next
+    may be in neighbouring ticks: fewer than m later there is one such step, the others are
+    ``spacing``. From m on, j + 1 contributions meet P = ceil((j + 1) / m) periods or more: P - 2
+    whole ones lie between the first and the last, and what these have no room for lies at the end
+    of the first and the beginning of the last, in as many ticks at least.
+
+    Args:
+      numbers: (n,) j >= 1. pattern: of one period, which has an end.
+
+    Returns:
+      (n,) ticks.
+    """
+    m, shortest = pattern.ticks, pattern.shortest or 0
+    between = np.maximum(-(-(numbers + 1) // m) - 2, 0)
+    beyond = between * shortest + (numbers + 1 - between * m) - 1
+    near = (numbers - 1) * pattern.spacing + 1
+    return np.asarray(np.where(numbers < m, near, beyond), dtype=np.int64)
+
+
+def tree_squares(levels: int, count: int, spacing: int) -> tuple[int, ...]:
+    """Per level of a dyadic tree: largest sum of squares of how often its nodes are met.
+
+    As ``tree_participation``: of ``count`` contributions a node takes as many as fit.
+    """
+    return tuple(
+        (count // most) * most * most + (count % most) ** 2
+        for most in shared_counts(levels, count, spacing)
+    )
