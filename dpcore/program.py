@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, Ints, State
 from dpcore.continual.base import ContinualSum
+from dpcore.leaves.rows import Capped, RowLeaf
 from dpcore.noise.noise import NoiseOf as NoiseOf
 from dpcore.training import Training
 
@@ -168,6 +169,18 @@ class RowProgram(Program, Protocol):
     @property
     def cap(self) -> int:
         """Rows that a key and tick may hold, part of the plan."""
+
+    @property
+    def most_users(self) -> int | None:
+        """Users whose rows a key and tick may hold, where the unit is a user and the hash of a row
+        is its user's; None: rows are capped one by one, by hashes of their own."""
+
+
+def within_cap(program: RowProgram, leaf: RowLeaf) -> Capped:
+    """A leaf within the cap of its program."""
+    if program.most_users is None:
+        return leaf.capped(program.cap)
+    return leaf.capped_users(program.most_users)
 
 
 def takes_rows(program: Program) -> TypeGuard[RowProgram]:

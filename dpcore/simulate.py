@@ -18,7 +18,7 @@ from dpcore.noise.key_ring import KeyRing
 from dpcore.noise.noise import Noise
 from dpcore.noise.prf import KeyedNoise
 from dpcore.plan import Plan
-from dpcore.program import Released, takes_rows
+from dpcore.program import Released, takes_rows, within_cap
 
 STRIDE = 128
 
@@ -144,7 +144,7 @@ def row_leaves(
         leaf = RowLeaf.from_events(
             keys[here], bound.rows[here], bound.times[here], hashes[here], len(members)
         )
-        found[tick] = leaf.capped(program.cap).leaf
+        found[tick] = within_cap(program, leaf).leaf
     return found
 
 

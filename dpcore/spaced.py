@@ -204,6 +204,13 @@ def compiled(
     """
     if every is None:
         return algorithm.compile(terms)
+    if terms.person is not None:
+        raise ConfigError(
+            "release_every",
+            every,
+            "is not for unit: user: ticks that are released together would hold several cells of "
+            "a user in one, which the caps on ticks do not bound; take a longer clock.period.",
+        )
     if terms.horizon is not None and terms.horizon % every:
         raise ConfigError(
             "release_every",

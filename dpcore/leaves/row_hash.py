@@ -44,6 +44,21 @@ def content_hashes(rows: Any, times: Ints, key: bytes) -> Digests:
     return hash_spans(offsets, words.reshape(-1).view(np.uint8), key)
 
 
+def hashes_of_users(high: Digests, low: Digests, ticks: Ints) -> Digests:
+    """(n, 2) hashes of rows where the cap is on users: the same for all rows of a user in a tick.
+
+    A public number of the tick is laid over them, one to one, so that where a cap bites, others
+    stay at each tick.
+
+    Args:
+      high, low: (n,) keyed hash of each row's user. ticks: (n,) int64.
+    """
+    with np.errstate(over="ignore"):
+        words = ticks.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    words ^= words >> np.uint64(32)
+    return np.stack([high ^ (words * np.uint64(0xD6E8FEB86659FD93)), low], axis=1)
+
+
 def event_hashes(secret: bytes, name: str, rows: Any, times: Ints, ids: Any | None) -> Digests:
     """(n, 2) hashes of events: of the id where there is one, of the content elsewhere.
 

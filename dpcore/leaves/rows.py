@@ -12,6 +12,10 @@ Without the key of the hash nobody can choose an id that stays. Where a cap bite
 one event more may push another out. So after a cap, an event that is added or removed changes its
 cell by at most one row added, removed or *replaced*, and what consumes a capped leaf must take its
 sensitivity for that.
+
+**Users.** Where the unit is a user, the hash of a row is that of its user, and the cap is on users
+(``capped_users``): of each key the rows of the users with the smallest hashes stay, all of a user's
+or none. The same holds of users then: one who leaves lets in at most one other.
 """
 
 from __future__ import annotations
@@ -153,6 +157,29 @@ class RowLeaf:
         )
         return Capped(leaf, int(len(keep) - np.count_nonzero(keep)))
 
+    def by_user(self) -> tuple[Ints, Ints]:
+        """Where hashes are of users: an order in which rows of a key and user lie together, and the
+        first place of each: (N,), (u,)."""
+        return _grouped(self.keys, self.id_hash)
+
+    def capped_users(self, users: int) -> Capped:
+        """Keeps all rows of at most so many users of each key: those of the smallest hashes."""
+        at_least_one(users=users)
+        if not len(self.rows) or self.counts.max() <= users:
+            return Capped(self, 0)
+        order, starts = self.by_user()
+        sizes = np.diff(starts, append=len(order))
+        own = self.keys[order[starts]]
+        rank = np.arange(len(own)) - np.searchsorted(own, own)
+        keep = np.zeros(len(order), dtype=bool)
+        keep[order] = np.repeat(rank < users, sizes)
+        dropped = int(len(keep) - np.count_nonzero(keep))
+        if not dropped:
+            return Capped(self, 0)
+        counts = np.bincount(self.keys[keep], minlength=self.n_keys)
+        rows, times = self.rows[keep], self.event_time[keep]
+        return Capped(RowLeaf(_offsets(counts), rows, times, self.id_hash[keep]), dropped)
+
     def digests(self, tick: int, key: bytes) -> Digests:
         """Keyed digest of each key's data in this tick: what its noise is bound to.
 
@@ -232,6 +259,15 @@ class Capped(NamedTuple):
 
     leaf: RowLeaf
     dropped: int
+
+
+def _grouped(keys: Ints, hashes: Digests) -> tuple[Ints, Ints]:
+    """Order by (key, hash), and where each pair of them begins in it."""
+    order = np.lexsort((hashes[:, 1], hashes[:, 0], keys))
+    own, ranked = keys[order], hashes[order]
+    other = np.ones(len(order), dtype=bool)
+    other[1:] = (own[1:] != own[:-1]) | (ranked[1:] != ranked[:-1]).any(axis=1)
+    return order, np.flatnonzero(other)
 
 
 def _order(first: list[NDArray[Any]], rest: list[NDArray[Any]]) -> Ints:

@@ -21,20 +21,24 @@ SMALLEST, LARGEST = 2.0**-300, 2.0**300
 
 @dataclass(frozen=True)
 class Gradients:
-    """What one row adds to a leaf: its clipped gradient, then its clipped loss.
+    """What one row adds to a leaf: its clipped gradient, then its clipped loss. Where the unit is a
+    user, what all rows of a user add: the sums of both, held to the same bounds once more.
 
     Formal guarantees:
-      Unit: one event. Each row's gradient has l2 norm <= ``clip`` exactly, its loss lies in
-        [0, loss_bound]; both are truncated toward zero to a lattice, which lengthens neither, and
+      Unit: one event, or one user in a key and tick. Each row's gradient has l2 norm <= ``clip``
+        exactly, its loss lies in [0, loss_bound]; both are truncated toward zero to a lattice, which lengthens neither, and
         sums of int64 are exact. x, and what is played, depend on earlier releases only. A void
         row (``is_void``) contributes 0: exchanged for another it changes a leaf by at most L and B.
       Sensitivity: a cap makes rows compete, so that whatever the relation, a neighbour replaces one
         row of a leaf by another (or adds or removes one): the gradient part changes by at most
-        2 clip in l2, the loss part by at most loss_bound.
+        2 clip in l2, the loss part by at most loss_bound. With ``users`` the same holds of a user's
+        rows of a key and tick, however many: whole users compete (``RowLeaf.capped_users``), and a
+        user's sums are within the bounds of one row, shortened and truncated as rows are.
 
     Attributes:
       loss: of a prediction. clip: L. loss_bound: B; None: the loss is not released.
       features: p, numbers in a row before the target. intercept: whether theta ends with one.
+      users: whether the hash of a row is its user's, whose rows are bounded together.
     """
 
     loss: PredictionLoss
@@ -42,6 +46,7 @@ class Gradients:
     loss_bound: float | None
     features: int
     intercept: bool
+    users: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (("gradient", self.clip), ("loss", self.loss_bound)):
@@ -83,12 +88,27 @@ class Gradients:
         n = len(leaf.rows)
         if n:
             at = None if played is None else played[leaf.keys]
-            values, counts = self.of_rows(x[leaf.keys], cast(Floats, leaf.rows), at), leaf.counts
-            some = np.flatnonzero(counts)
-            if n > len(some):
-                values = np.add.reduceat(values, leaf.offsets[some], axis=0)
+            values = self.of_rows(x[leaf.keys], cast(Floats, leaf.rows), at)
+            offsets = leaf.offsets
+            if self.users:
+                values, offsets = self._of_users(values, leaf)
+            some = np.flatnonzero(np.diff(offsets))
+            if len(values) > len(some):
+                values = np.add.reduceat(values, offsets[some], axis=0)
             out[some] = values
         return out
+
+    def _of_users(self, values: Ints, leaf: RowLeaf) -> tuple[Ints, Ints]:
+        """Each user's own contribution, key by key, and where keys begin: (u, D), (K + 1,)."""
+        order, starts = leaf.by_user()
+        sums, d = np.add.reduceat(values[order], starts, axis=0), self.parameters
+        gradients = sums[:, :d].astype(np.float64)
+        shorten(gradients, self.clip / self.lattice.resolution)
+        sums[:, :d] = np.trunc(gradients).astype(np.int64)
+        if self.loss_bound is not None:
+            np.minimum(sums[:, d], self.loss_lattice.steps(self.loss_bound), out=sums[:, d])
+        own = leaf.keys[order[starts]]
+        return sums, np.searchsorted(own, np.arange(leaf.n_keys + 1))
 
     def of_rows(self, x: Floats, rows: Floats, played: Floats | None = None) -> Ints:
         """Each row's own contribution. x: (N, d), the iterate it meets; played: (N, d), the one

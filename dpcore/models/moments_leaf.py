@@ -14,9 +14,12 @@ def leaf_of(moments: Moments, over: int | None, terms: Terms) -> FixedLeaf:
     Formal guarantees:
       Under the scales a leaf's l2 norm is that of (svec(x x^T), x y^T[, y^2]) in units of the data:
       ``Moments.sensitivity``. An event that is filtered out after a change is the zero event, which
-      is among the neighbours that it covers.
+      is among the neighbours that it covers. Of a user, at most e rows a cell: e times one event,
+      attained by e equal ones.
     """
+    times = 1 if terms.person is None else terms.person.caps.events
     in_squares, added_up = (
-        round_up(moments.sensitivity(terms.relation, add_up)) for add_up in (False, True)
+        round_up(times * moments.sensitivity(terms.cell_relation, add_up))
+        for add_up in (False, True)
     )
     return FixedLeaf(tuple(map(round_up, moments.scales)), (over,), in_squares, added_up)

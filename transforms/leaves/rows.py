@@ -19,7 +19,7 @@ from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
 from dpcore.leaves.row_hash import content_hashes, row_key
 from dpcore.leaves.rows import RowLeaf
-from dpcore.program import RowProgram
+from dpcore.program import RowProgram, within_cap
 from transforms.leaves.bound import bound
 from transforms.leaves.columns import HIGH, LOW
 from transforms.leaves.sums import KeyIndex
@@ -131,7 +131,7 @@ class RowLeafDoFn(beam.DoFn):
             local = index.rows[keys]
             n_keys = len(self._keys.block_keys(int(index.blocks[keys[0]])))
         leaf = RowLeaf.from_events(local, rows, times, hashes, n_keys)
-        kept, dropped = leaf.capped(self._program.cap)
+        kept, dropped = within_cap(self._program, leaf)
         counters.add("over_capacity", dropped)
         return encode(tick, kept, names)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.leaves.rows import RowLeaf
-from dpcore.program import CAPACITY, Program, RowProgram, takes_rows
+from dpcore.program import CAPACITY, Program, RowProgram, takes_rows, within_cap
 from transforms.leaves import partial
 from transforms.leaves import rows as row_leaf
 from transforms.leaves.partial import PartialLeaf
@@ -167,7 +167,7 @@ class PendingRows:
             np.concatenate([leaf.id_hash for leaf, _ in parts]),
             n_keys,
         )
-        kept, dropped = whole.capped(program.cap)
+        kept, dropped = within_cap(program, whole)
         counters.add("over_capacity", dropped)
         return kept
 

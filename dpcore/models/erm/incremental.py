@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.accounting.pattern import Pattern
 from dpcore.arrays import Floats, Ints
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.erm.schedule import Schedule
@@ -34,9 +35,13 @@ class IncrementalErm:
     up to and with this tick; in between, the last model is released again.
 
     Formal guarantees:
-      Unit: one event. Relation: any. A cap makes the rows of a tick compete, and the limit the rows
-        of a prefix, so whatever the relation a neighbour swaps at most one row of each prefix that
-        it is in for another, or adds or removes one (see ``Prefix``); two under replace_anywhere.
+      Unit: one event, or one user in a period. Relation: any. A cap makes the rows of a tick
+        compete, and the limit the rows of a prefix, so whatever the relation a neighbour swaps at
+        most one row of each prefix that it is in for another, or adds or removes one (see
+        ``Prefix``); two under replace_anywhere.
+        A user-period swaps, one after the other, as many as it has rows (``rows_of_user``).
+      Users: what is seen within n ticks of a period's last one are the runs of the S + n - 1 ticks
+        from its first on.
       Guarantee: each run costs at most its share of the budget (``Queries``), and the shares that a
         record can pay within the window sum to 1 at most (``Schedule``). A run starts from the last
         release, which is an output. Between runs nothing is computed.
@@ -51,6 +56,7 @@ class IncrementalErm:
     Attributes:
       scaling: the public ranges. schedule: when. solver: how; made of ``problem``.
       problem: what is minimised. cap: rows a key and tick. algorithm: its name in the config.
+      pattern: cells of a user in a period; None: the unit is an event.
     """
 
     scaling: Scaling
@@ -59,11 +65,13 @@ class IncrementalErm:
     schedule: Schedule
     cap: int
     algorithm: str
+    pattern: Pattern | None = None
 
     leaf: ClassVar[Literal["sum", "rows"]] = "rows"
     dtype: ClassVar[Any] = np.float64
     capacity: ClassVar[int] = CAPACITY
     row_width: ClassVar[int] = 0
+    most_users: ClassVar[None] = None
     sums: ClassVar[tuple[()]] = ()
 
     @property
@@ -113,8 +121,9 @@ class IncrementalErm:
         return models(noisy[0], self.scaling, gradients.intercept, gradients.loss.labels)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
-        """Loss of one record against everything released within ``ticks`` of its arrival."""
-        return self.schedule.loss(ticks)
+        """Loss of one record against everything released within ``ticks`` of its arrival; of a
+        user in a period, from the period's last tick on, and before it."""
+        return self.schedule.loss(ticks if self.pattern is None else self.pattern.rows(ticks))
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. The error of a solver is not additive: NaN."""
@@ -145,11 +154,19 @@ class IncrementalErm:
         """What a reader of the plan should know."""
         limit = self.problem.limit
         mebibytes = limit * self.row_bytes / 2**20
+        users = () if self.pattern is None else (self._users(),)
         return (
+            *users,
             f"Rows are kept: each adds {self.row_bytes} bytes to the state of its key, up to "
             f"{limit:,} rows ({mebibytes:,.1f} MiB) and {self.waiting:,} since the last fit; of "
             f"more, a keyed hash keeps {limit:,} of all so far.",
             self._runs(),
+        )
+
+    def _users(self) -> str:
+        return (
+            f"Noise covers {self.problem.changes:,} rows, for all that a user may have in a "
+            "period: they are not bounded together here, as online.follow_the_leader bounds them."
         )
 
     def _runs(self) -> str:
@@ -174,4 +191,5 @@ class IncrementalErm:
             "solver": self.solver.canonical(),
             "schedule": self.schedule.canonical(),
             "cap": self.cap,
+            **({} if self.pattern is None else {"span": self.pattern.span}),
         }

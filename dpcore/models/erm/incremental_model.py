@@ -70,9 +70,12 @@ class ErmModel(RefittedModel):
         refuse_sums(terms, self.name)
         problem = self.problem(terms)
         every = rule_of(self.every, problem, terms.epsilon)
+        window = terms.lasting
+        if terms.person is not None:
+            window = terms.person.pattern.rows(window)
         return self.choose(
             terms,
             problem,
-            lambda budget: schedule_for(every, terms.lasting, terms.horizon, budget),
+            lambda budget: schedule_for(every, window, terms.horizon, budget),
             noises_for(terms),
         )

@@ -16,6 +16,7 @@ from dpcore.models.erm.price import refuse_sums
 from dpcore.models.erm.schedule import Phase, Schedule
 from dpcore.models.erm.section import RefittedModel
 from dpcore.models.fields import ALGORITHM
+from dpcore.models.people import refuse_users
 from dpcore.pricing.noises import noises_for
 from dpcore.pricing.price import Alternative, round_up
 from dpcore.pricing.terms import Terms
@@ -50,6 +51,12 @@ class NaiveModel(RefittedModel):
           ConfigError: what it cannot serve: neither an end of the clock nor of the protection, or
             another noise.
         """
+        refuse_users(
+            terms,
+            self.name,
+            "it is the paper's own composition, to compare with, which knows one event",
+            "regression.erm, with every: 1 if need be",
+        )
         refuse_sums(terms, self.name)
         noise, delta, epsilon = terms.noise, terms.delta, terms.epsilon
         if noise not in (None, "gaussian"):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from dpcore.algorithm import Reading, Shown
 from dpcore.config.limits import FARTHEST, NEAREST
 from dpcore.config.section import Says, refusal
@@ -20,6 +21,7 @@ from dpcore.models.erm.schedule import Schedule
 from dpcore.models.fields import AnyLoss, Cap, Count, OneTarget
 from dpcore.models.gradients import Gradients
 from dpcore.models.losses import parse_loss
+from dpcore.models.people import rows_of_user
 from dpcore.models.regression.section import BARE, FITTED, SO_FAR
 from dpcore.models.scaling import Scaling
 from dpcore.models.solvers.problem import Problem
@@ -49,6 +51,14 @@ Curvature = Annotated[
     Field(ge=0, le=FARTHEST, allow_inf_nan=False),
     Says("must be a finite number above 0, like 1.0."),
 ]
+
+
+def changes_of(terms: Terms, kind: LossKind) -> int:
+    """Rows that one neighbour swaps, at most."""
+    if terms.person is None:
+        return 2 if terms.relation == "replace_anywhere" else 1
+    person = terms.person
+    return terms.factor * rows_of_user(person.pattern, person.caps.events, kind)
 
 
 class RefittedModel(GradientClipped):
@@ -114,9 +124,12 @@ class RefittedModel(GradientClipped):
         scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
 
         def program(schedule: Schedule) -> IncrementalErm:
-            most = PrivacyLoss(schedule.budget.kind, schedule.budget.value * fraction(schedule))
-            solver = SOLVERS[self.solver].under(terms.version, problem, self.iterations, most)
-            return IncrementalErm(scaling, problem, solver, schedule, self.cap, self.name)
+            kind = schedule.budget.kind
+            most = PrivacyLoss(kind, schedule.budget.value * fraction(schedule))
+            mine = replace(problem, changes=changes_of(terms, kind))
+            solver = SOLVERS[self.solver].under(terms.version, mine, self.iterations, most)
+            pattern = None if terms.person is None else terms.person.pattern
+            return IncrementalErm(scaling, mine, solver, schedule, self.cap, self.name, pattern)
 
         return choose(terms, noises, schedule_of, program, self.solver)
 
@@ -144,7 +157,7 @@ class RefittedModel(GradientClipped):
             gradients=gradients,
             curvature=float(self.curvature),
             centre=self.middle,
-            changes=2 if terms.relation == "replace_anywhere" else 1,
+            changes=changes_of(terms, "gdp"),
             limit=limit,
         )
 

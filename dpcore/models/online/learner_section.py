@@ -19,6 +19,7 @@ from dpcore.models.online.price import leaf_of
 from dpcore.models.online.program import Learner
 from dpcore.models.online.rule import Rule
 from dpcore.models.online.section import GradientModel
+from dpcore.models.people import events_of, refuse_signed
 from dpcore.models.scaling import Scaling
 from dpcore.pricing.best import Offer, best_sum
 from dpcore.pricing.price import Alternative
@@ -69,7 +70,9 @@ class LearnerModel(GradientModel):
             float(self.clip.loss) if self.clip.loss else None,
             len(self.features),
             self.intercept,
+            terms.person is not None,
         )
+        events = events_of(terms, self.cap)
         convex_set = parse_set(self.set, gradients.parameters)
         resolution = gradients.lattice.resolution
         self.rule(convex_set, terms, 1.0)  # what it refuses does not depend on the sum
@@ -79,13 +82,23 @@ class LearnerModel(GradientModel):
         def build(mechanism: ContinualSum) -> Offer[Learner]:
             worst = float(np.max(mechanism.stddev(ticks, None)[:, 0])) * resolution
             rule = self.rule(convex_set, terms, worst)
-            learner = Learner(scaling, gradients, rule, mechanism, self.cap, self.name)
+            refuse_signed(terms, mechanism)
+            learner = Learner(scaling, gradients, rule, mechanism, self.cap, self.name, events)
             named = {"gradient over=all": worst}
             if gradients.loss_bound is not None:
                 named["loss over=all"] = float(np.max(learner.loss_stddev(ticks)))
             return Offer(learner, worst**2, named)
 
         return best_sum(leaf_of(gradients, self.weight, terms), terms, build)
+
+    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+        """What one event, or one user, may add."""
+        users = isinstance(program, Learner) and program.gradients.users
+        for name, words in super().bounds_facts(program):
+            if users:
+                yield "one user adds", f"to a key and tick, all events together, {words}"
+            else:
+                yield name, words
 
     def releases_loss(self, program: Program) -> bool:
         """Whether a running loss is among what is released."""

@@ -42,6 +42,7 @@ class Pocg:
     sums: ClassVar[tuple[()]] = ()
     capacity: ClassVar[int] = CAPACITY
     row_width: ClassVar[int] = 0
+    most_users: ClassVar[None] = None
     dtype: ClassVar[Any] = np.float64
 
     @property

@@ -16,6 +16,7 @@ from dpcore.models.losses import parse_loss
 from dpcore.models.online.implicit_descent import ImplicitDescent
 from dpcore.models.online.pocg import Pocg
 from dpcore.models.online.section import GradientModel
+from dpcore.models.people import refuse_users
 from dpcore.models.scaling import Scaling
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
@@ -43,6 +44,13 @@ class PocgModel(GradientModel):
           ConfigError: what it cannot serve: a clock without end, delta = 0, a loss with corners, a
             set without projection, a continual sum that was named.
         """
+        refuse_users(
+            terms,
+            self.name,
+            "every iterate has noise of its own, and what several ticks of a user do to the "
+            "iterates after them is not derived",
+            "online.follow_the_leader",
+        )
         named, noise = terms.continual_sum, terms.noise
         if named is not None:
             raise ConfigError(

@@ -17,6 +17,7 @@ def leaf_of(gradients: Gradients, weight: float, terms: Terms) -> FixedLeaf:
     Formal guarantees:
       One cell changes by at most (2 L, B) / scales =: Delta in l2, whichever relation (a cap makes
       rows compete). Under replace_anywhere two cells change, by at most Delta each: 2 Delta.
+      Of a user: so of each cell (``Gradients.users``).
     """
     scales, sensitivity = split(gradients, weight)
     if terms.relation == "replace_anywhere":

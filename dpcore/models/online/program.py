@@ -42,11 +42,13 @@ class Learner:
     point, as public as theta_t, which is released too, as ``last``.
 
     Formal guarantees:
-      Unit: one event. Relation: any of one cell (add_remove, replace_one); see price.py for
-        replace_anywhere.
+      Unit: one event, or one user in a period. Relation: any of one cell (add_remove,
+        replace_one); see price.py for replace_anywhere.
       Sensitivity: one neighbour changes one leaf by at most 2 L in its gradient part and B in its
         loss part (``Gradients``): ``mechanism.sensitivity`` in units of its scales. The stream is
         adaptive, its leaves depend on earlier releases, and nothing else of it on the event.
+        Of users: so for each of the cells that caps leave a user, on every path; columns of the
+        sum's strategy have no negative inner product (``signed``), or are charged as if.
       Guarantee: that of the continual sum. theta, coefficients, last and loss are post-processing
         of its releases, whatever the rule's steps are: they never enter the sensitivity.
 
@@ -55,6 +57,7 @@ class Learner:
       mechanism: the continual sum, over (d gradient coordinates, then the loss).
       cap: rows a key and tick.
       algorithm: its name in the config.
+      events: of a user in a key and tick at most; None: the unit is an event.
     """
 
     scaling: Scaling
@@ -63,6 +66,7 @@ class Learner:
     mechanism: ContinualSum
     cap: int
     algorithm: str
+    events: int | None = None
 
     leaf: ClassVar[Literal["sum", "rows"]] = "rows"
     training: ClassVar[None] = None
@@ -74,6 +78,11 @@ class Learner:
     def dimension(self) -> int:
         """D, coordinates of a leaf's sum."""
         return self.gradients.dimension
+
+    @property
+    def most_users(self) -> int | None:
+        """See RowProgram."""
+        return None if self.events is None else self.cap // self.events
 
     @property
     def width(self) -> int:
@@ -225,6 +234,7 @@ class Learner:
             "intercept": gradients.intercept,
             "rule": self.rule.canonical(),
             "cap": self.cap,
+            **({} if self.events is None else {"events": self.events}),
             "mechanism": canonical_mechanism(self.mechanism),
         }
 

@@ -14,6 +14,7 @@ from dpcore.continual.tree import Tree
 from dpcore.errors import ConfigError
 from dpcore.models.fields import ALGORITHM, OneTarget
 from dpcore.models.moments import Moments
+from dpcore.models.people import refuse_users
 from dpcore.models.regression.incremental import Incremental
 from dpcore.models.regression.rows import EventRows
 from dpcore.models.regression.solved import SolvedModel
@@ -55,6 +56,12 @@ class TwoTreesModel(SolvedModel):
           ConfigError: what it cannot serve: a clock without end, delta = 0, another continual sum
             or noise.
         """
+        refuse_users(
+            terms,
+            self.name,
+            "it is the paper's own calibration, to compare with, which knows one event",
+            "regression.incremental",
+        )
         named, noise = terms.continual_sum, terms.noise
         if named not in (None, "tree"):
             raise ConfigError(

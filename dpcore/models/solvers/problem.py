@@ -26,7 +26,8 @@ class Problem:
     Attributes:
       set: C, which projects. gradients: f, L, and how a row's gradient is put on the lattice.
       curvature: nu, 0 or more, strong convexity that every tick adds. centre: d numbers.
-      changes: rows that one neighbour swaps, at most: 1; 2 where its key and tick may change.
+      changes: rows that one neighbour swaps, at most: 1; 2 where its key and tick may change; where
+        the unit is a user, all rows that one has in a period (``rows_of_user``).
       limit: rows a key may have.
     """
 

@@ -61,8 +61,8 @@ class Queries:
     """Answers of one run over the rows of K keys, each key within the same budget.
 
     **Formal guarantees**
-      Unit: one event. A neighbour swaps at most ``problem.changes`` rows of what is asked about
-        for others, or adds or removes as many.
+      Unit: one event, or one user in a period. A neighbour swaps at most ``problem.changes`` rows
+        of what is asked about for others, or adds or removes as many.
       Sensitivity: a count changes by at most ``changes``, a sum of gradients by 2 L ``changes`` in
         l2 (each row's gradient has norm at most L exactly, on the lattice), whatever x is: x may
         depend on earlier answers, and on nothing else of the rows.
