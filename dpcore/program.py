@@ -178,9 +178,8 @@ class RowProgram(Program, Protocol):
 
 def within_cap(program: RowProgram, leaf: RowLeaf) -> Capped:
     """A leaf within the cap of its program."""
-    if program.most_users is None:
-        return leaf.capped(program.cap)
-    return leaf.capped_users(program.most_users)
+    users = getattr(program, "most_users", None)  # programs of other packages need not say
+    return leaf.capped(program.cap) if users is None else leaf.capped_users(users)
 
 
 def takes_rows(program: Program) -> TypeGuard[RowProgram]:

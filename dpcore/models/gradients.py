@@ -26,9 +26,10 @@ class Gradients:
 
     Formal guarantees:
       Unit: one event, or one user in a key and tick. Each row's gradient has l2 norm <= ``clip``
-        exactly, its loss lies in [0, loss_bound]; both are truncated toward zero to a lattice, which lengthens neither, and
-        sums of int64 are exact. x, and what is played, depend on earlier releases only. A void
-        row (``is_void``) contributes 0: exchanged for another it changes a leaf by at most L and B.
+        exactly, its loss lies in [0, loss_bound]; both are truncated toward zero to a lattice,
+        which lengthens neither, and sums of int64 are exact. x, and what is played, depend on
+        earlier releases only. A void row (``is_void``) contributes 0: exchanged for another it
+        changes a leaf by at most L and B.
       Sensitivity: a cap makes rows compete, so that whatever the relation, a neighbour replaces one
         row of a leaf by another (or adds or removes one): the gradient part changes by at most
         2 clip in l2, the loss part by at most loss_bound. With ``users`` the same holds of a user's

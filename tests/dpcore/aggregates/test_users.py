@@ -11,6 +11,7 @@ from dpcore.aggregates.compile import compile_aggregates
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
+from dpcore.spaced import compiled
 from tests.contracts.people import config_of
 
 EVENTS: dict[str, Any] = {
@@ -147,3 +148,41 @@ def test_means_of_users_and_of_events_are_two_estimands() -> None:
     shown = config.algorithm.shown
     assert shown("events").what == "mean of x"
     assert shown("users").what == "mean of users' own means of x"
+
+
+def test_who_counts_once_a_period_is_priced_apart_where_that_pays() -> None:
+    """N F(1) against F(m) of every key: eight ticks of a user are eight times a view."""
+    caps = {"ticks": 8, "keys": 2, "events": 5, "period_keys": 3}
+    both = {"newcomers": {"count": "users", "per": "period"}, "views": {"count": "events"}}
+    config = config_of({"aggregates": both, "mechanism": {"continual_sum": "blt"}}, caps)
+    program, (chosen, *_) = compile_aggregates(config.aggregates, config.terms())
+    once, rest = sorted(program.parts, key=lambda part: part.mechanism.pattern.key_ticks)  # type: ignore[union-attr]
+    patterns = once.mechanism.pattern, rest.mechanism.pattern
+    assert [p and (p.key_ticks, p.cells) for p in patterns] == [(1, 3), (8, 16)]
+    assert [[program.channels[c].takes for c in part.channels] for part in (once, rest)] == [
+        ["newcomers"],
+        ["events"],
+    ]
+    assert program.loss(8).epsilon(1e-6) <= 1 + 1e-9
+    alone = config_of({"aggregates": {"views": both["views"]}}, caps)
+    (dearest,) = compile_aggregates(alone.aggregates, alone.terms())[0].describe(np.arange(24))
+    found = {info.name: info.stddev_worst for info in program.describe(np.arange(24))}
+    assert found["newcomers"] < found["views"] / 4
+    assert found["views"] < 1.5 * dearest.stddev_worst
+    assert chosen.chosen
+
+
+def test_newcomers_alone_cost_their_keys_and_not_their_ticks() -> None:
+    caps = {"ticks": 8, "keys": 2, "events": 5, "period_keys": 3}
+    config = config_of({"aggregates": {"new": {"count": "users", "per": "period"}}}, caps)
+    program, _ = compile_aggregates(config.aggregates, config.terms())
+    (part,) = program.parts
+    assert part.mechanism.pattern is not None
+    assert (part.mechanism.pattern.key_ticks, part.mechanism.pattern.cells) == (1, 3)
+
+
+def test_ticks_of_users_are_not_released_together() -> None:
+    config = config_of({"aggregates": {"views": {"count": "events"}}, "release_every": 4})
+    with pytest.raises(ConfigError, match=r"clock\.period") as refused:
+        compiled(config.algorithm, config.terms(), config.release_every)
+    assert str(refused.value).startswith("release_every")

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.errors import CodecError, ConfigError
+from dpcore.leaves.row_hash import hashes_of_users
 from dpcore.leaves.rows import RowLeaf
 
 KEY = bytes(range(16))
@@ -177,3 +178,38 @@ def test_refuses_what_does_not_fit() -> None:
         RowLeaf.merge([])
     with pytest.raises(ConfigError):
         small().capped(0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(batches(), st.integers(1, 4))
+def test_users_stay_whole_whatever_the_cuts(
+    batch: tuple[list[list[Event]], int, int, type], users: int
+) -> None:
+    """Against plain Python, at once and of bundles that were capped before."""
+    bundles, n_keys, width, dtype = batch
+    everything = leaf_of(sum(bundles, []), n_keys, width, dtype)
+    kept = everything.capped_users(users)
+    parts = [leaf_of(b, n_keys, width, dtype).capped_users(users) for b in bundles]
+    again = RowLeaf.merge([part.leaf for part in parts]).capped_users(users)
+    assert kept.leaf.to_bytes() == again.leaf.to_bytes()
+    assert kept.dropped == again.dropped + sum(part.dropped for part in parts)
+    stay = {
+        key: sorted({e[2:4] for e in events_of(everything) if e[0] == key})[:users]
+        for key in range(n_keys)
+    }
+    expected = [e for e in events_of(everything) if e[2:4] in stay[e[0]]]
+    assert events_of(kept.leaf) == expected
+
+
+def test_other_users_stay_at_other_ticks() -> None:
+    rng = np.random.default_rng(1)
+    high, low = rng.integers(0, 2**63, (2, 200)).astype(np.uint64)
+    kept = []
+    for tick in range(40):
+        hashes = hashes_of_users(high, low, np.full(200, tick))
+        assert len(np.unique(hashes, axis=0)) == 200
+        keys, rows = np.zeros(200, dtype=np.int64), np.arange(200.0)[:, None]
+        leaf = RowLeaf.from_events(keys, rows, np.zeros(200, dtype=np.int64), hashes, 1)
+        kept.append(set(leaf.capped_users(20).leaf.rows[:, 0].tolist()))
+    assert len(set.union(*kept)) > 120
+    assert max(sum(user in some for some in kept) for user in range(200)) < 20
