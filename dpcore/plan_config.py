@@ -331,6 +331,7 @@ class PlanConfig(Section):
             clock,
             # A neighbour's payload may be filtered out, or bear an arrival time that makes it late.
             may_vanish=self.where is not None or self.schema_.arrival is not None,
+            has_id=self.schema_.id is not None,
             continual_sum=mechanism.continual_sum,
             noise=mechanism.noise,
             options=tuple(sorted(fixed.items())),

@@ -6,9 +6,11 @@ Every algorithm (aggregates now, learners and regressions later) is one Program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting.guarantee import PrivacyLoss
@@ -180,6 +182,25 @@ def within_cap(program: RowProgram, leaf: RowLeaf) -> Capped:
     """A leaf within the cap of its program."""
     users = getattr(program, "most_users", None)  # programs of other packages need not say
     return leaf.capped(program.cap) if users is None else leaf.capped_users(users)
+
+
+def texts_of(program: Program) -> Mapping[str, tuple[str, ...]]:
+    """Columns of text that a program reads -> the values that were declared: it is given the place
+    of each event's value among them, NaN where it is none of them. Most programs read none."""
+    found: Mapping[str, tuple[str, ...]] = getattr(program, "texts", {})
+    return found
+
+
+def places_of(values: Sequence[Any], declared: Sequence[str]) -> Floats:
+    """Texts -> (n,) their places among the declared ones; NaN where one is none of them."""
+    place = {text: float(at) for at, text in enumerate(declared)}
+    return np.array([place.get(value, math.nan) for value in values], dtype=np.float64)
+
+
+def needs_ids(program: Program | None) -> bool:
+    """Whether an event without an id has no place: its position among others follows from its id,
+    which content must not."""
+    return bool(getattr(program, "by_id", False))
 
 
 def takes_rows(program: Program) -> TypeGuard[RowProgram]:

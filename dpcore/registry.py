@@ -143,6 +143,13 @@ MODELS = Registry(
         "regression.projected": "dpcore.models.regression.projected_model:ProjectedModel",
         "regression.erm": "dpcore.models.erm.incremental_model:ErmModel",
         "regression.naive": "dpcore.models.erm.naive:NaiveModel",
+        "erm.output_perturbation": (
+            "dpcore.models.blocks.output_perturbation:OutputPerturbationModel"
+        ),
+        "erm.independent_batches": (
+            "dpcore.models.blocks.independent_batches:IndependentBatchesModel"
+        ),
+        "erm.sliding_window": "dpcore.models.blocks.sliding_window:SlidingWindowModel",
     },
     "weir.algorithms.models",
 )

@@ -18,7 +18,7 @@ from dpcore.noise.key_ring import KeyRing
 from dpcore.noise.noise import Noise
 from dpcore.noise.prf import KeyedNoise
 from dpcore.plan import Plan
-from dpcore.program import Released, takes_rows, within_cap
+from dpcore.program import Released, needs_ids, places_of, takes_rows, texts_of, within_cap
 
 STRIDE = 128
 
@@ -31,7 +31,7 @@ class Events:
       times: (n,) int64 microseconds since 1970-01-01T00:00:00Z.
       keys: (n,) text as releases have it, of several columns by ``dpcore.leaves.keys.key_text``;
         None where the plan has no key column.
-      columns: numeric column -> (n,) float64.
+      columns: numeric column -> (n,) float64; a column of declared texts -> (n,) texts or None.
       ids: (n,) text or None, where the plan has a column of ids: they decide what a cap keeps.
 
         >>> import numpy as np
@@ -107,9 +107,12 @@ def bounded(plan: Plan, events: Events, ticks: int) -> Bound:
     known = set(plan.keys.ordered)
     if not plan.keys.observed:
         live &= np.array([name in known for name in names], dtype=bool)
+    if needs_ids(plan.program):
+        given = [None] * n if events.ids is None else events.ids
+        live &= np.array([one is not None for one in given], dtype=bool)
+    texts = texts_of(plan.program)
     columns = {
-        name: np.asarray(events.columns[name], dtype=np.float64)[live]
-        for name in plan.program.columns
+        name: _numbers(events.columns[name], texts.get(name))[live] for name in plan.program.columns
     }
     names, tick = names[live], tick[live]
     found = sorted(set(names)) if plan.keys.observed else list(plan.keys.ordered)
@@ -119,6 +122,13 @@ def bounded(plan: Plan, events: Events, ticks: int) -> Bound:
     rows = plan.program.bound(columns, len(tick)).rows
     ids = None if events.ids is None else [events.ids[i] for i in np.flatnonzero(live).tolist()]
     return Bound(found, births, keys, tick, rows, times[live], ids)
+
+
+def _numbers(values: Any, declared: Sequence[str] | None) -> NDArray[np.float64]:
+    """A column as numbers; of text, the places of its values among the declared ones."""
+    if declared is None:
+        return np.asarray(values, dtype=np.float64)
+    return places_of(list(values), declared)
 
 
 def sum_leaves(plan: Plan, bound: Bound, ticks: int) -> Ints:

@@ -49,11 +49,14 @@ class Slice(NamedTuple):
     Attributes:
       carry: what the next slice goes on from. models: the released models when the job is done.
       left: iterations of those allowed that were not needed.
+      failed: fits whose answer was not what is paid for, and was not released: a defect, for the
+        operator to see.
     """
 
     carry: State
     models: Models | None
     left: int
+    failed: int = 0
 
 
 class Training(Protocol):

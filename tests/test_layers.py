@@ -43,6 +43,7 @@ ROOMS = {
         "models.regression",
         "models.online",
         "models.erm",
+        "models.blocks",
         "spaced",
         "plan_config",
         "plan",

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from dpcore.config.chosen import Chosen
 from dpcore.config.section import field_names, nearest, refusal
-from dpcore.models.model import Model
+from dpcore.models.predictor import Predictor
 from dpcore.registry import MODELS
 
 
-def algorithm_of(written: Mapping[str, Any]) -> type[Model]:
+def algorithm_of(written: Mapping[str, Any]) -> type[Predictor]:
     """The learner that a mapping names, which reads all that is set."""
     name = written.get("algorithm")
     if name is None:
@@ -27,7 +27,7 @@ def algorithm_of(written: Mapping[str, Any]) -> type[Model]:
         raise refusal(
             "algorithm", name, f"is not a learner here; {near} `weir algorithms` tells more."
         )
-    model: type[Model] = MODELS[name]
+    model: type[Predictor] = MODELS[name]
     for field, value in _settings(written):
         if not model.takes(field) and any(other.takes(field) for other in MODELS.values()):
             raise refusal(field, value, f"is not a setting of {name}; remove it.")
@@ -44,5 +44,5 @@ def _settings(written: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 AnyModel = Annotated[
-    Model, Chosen(algorithm_of, lambda: MODELS, lambda: field_names(Model), tag="algorithm")
+    Predictor, Chosen(algorithm_of, lambda: MODELS, lambda: field_names(Predictor), tag="algorithm")
 ]

@@ -31,6 +31,7 @@ class Terms:
         what they differ in.
       window: protection window in ticks; None: for ever. clock: the release clock.
       may_vanish: whether another payload may filter an event out, or make it late.
+      has_id: whether events have ids.
       continual_sum: the mechanism for running sums that the user named. noise: the one named.
       options: what else the user fixed of the mechanism (buffers, gamma), passed to ``calibrated``.
       events: that a key is expected to have in a tick; None: nobody said. No bound follows from it.
@@ -47,6 +48,7 @@ class Terms:
     window: int | None
     clock: Clock
     may_vanish: bool = True
+    has_id: bool = False
     continual_sum: str | None = None
     noise: str | None = None
     options: tuple[tuple[str, Any], ...] = ()

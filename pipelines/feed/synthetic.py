@@ -124,6 +124,9 @@ def _batch(
         made = _keys(config.key, seed, rows)
         columns.update({name: column for name, column in made.items() if name not in columns})
     ranges = number_ranges(config)
+    for name, some in ({} if config.model is None else config.model.declared).items():
+        place = (uniforms(seed, name, rows) * len(some)).astype(int)
+        columns[name] = pa.array([some[i] for i in place.tolist()])
     for name, kind in EventSchema.from_config(config, tuple(ranges)).columns.items():
         if name in columns:
             continue

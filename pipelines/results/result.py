@@ -29,6 +29,7 @@ COUNTERS = {
     "overdue": "behind a released tick",
     "duplicate": "duplicates",
     "unknown_key": "of no declared key",
+    "missing_id": "without an id",
     "over_capacity": "beyond the room of a cell",
     "clipped": "values moved by a clip",
     "non_finite": "values missing or not finite, counted as 0 (a model leaves their events out)",

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpcore.aggregates.program import Aggregates
 from dpcore.leaves.rows import RowLeaf
+from dpcore.models.blocks.program import BlockProgram
 from dpcore.models.erm.incremental import IncrementalErm
 from dpcore.models.online.pocg import Pocg
 from dpcore.models.online.pqftl import Pqftl
@@ -77,6 +78,20 @@ def weights(program: Any, columns: Mapping[str, Any]) -> Iterator[Any]:
         for x in _models(descent.set):
             moved = descent.advance(np.repeat(x[None], n + 1, axis=0), leaf, 0)
             yield (moved - moved[-1]) / descent.sensitivity(np.zeros(1, np.int64))[0]
+    elif isinstance(program, BlockProgram):
+        training, objective = program.training, program.objective
+        points = objective.points(rows[:, :-1])
+        void = np.isnan(rows[:, -1])
+        targets = training.targets_of(np.where(void, 0.0, rows[:, -1]))
+        for level in program.levels:
+            unit = 2 * objective.strength * level.divisor * level.sensitivity * level.resolution
+            for x in (np.zeros(program.dimension), *_far(program.dimension)):
+                slopes = objective.loss.derivatives(
+                    points @ x.reshape(-1, objective.width).T, targets
+                )
+                slopes[void] = 0.0
+                added = (slopes[:, :, None] * points[:, None, :]).reshape(n, -1) / unit
+                yield np.concatenate([added, np.zeros((1, program.dimension))])
     else:
         raise TypeError(f"say here what an event adds to the sums of {type(program).__name__}.")
 
@@ -86,6 +101,11 @@ def _in_units(added: Any, scales: Any, sensitivity: float) -> Any:
     assert (public == public[:1]).all(), "a public coordinate depends on what an event holds"
     found = np.divide(added, scales * sensitivity, out=np.zeros(added.shape), where=scales > 0)
     return np.concatenate([found, np.zeros((1, found.shape[1]))])
+
+
+def _far(dimension: int) -> Any:
+    """(4, d): models far out, where losses are straight."""
+    return 2.0**20 * np.random.default_rng(3).standard_normal((4, dimension))
 
 
 def _models(convex_set: Any) -> Any:

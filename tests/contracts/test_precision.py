@@ -16,7 +16,7 @@ from dpcore.noise.noise import label
 from dpcore.plan import Plan
 from dpcore.registry import MODELS
 from tests.contracts.cases import Case, cases, noise
-from tests.contracts.test_models import CONFIG, KEYS, MORE
+from tests.contracts.test_models import KEYS, config_of
 
 
 def drawn(kind: str, scale: float) -> np.ndarray:
@@ -111,11 +111,10 @@ def test_what_is_rounded_is_no_larger_than_it_says(case: Case) -> None:
 
 
 def config(name: str, noise: str, epsilon: float, delta: float) -> str:
-    ball = "l1_ball" if name == "online.conditional_gradient" else "l2_ball"
-    text = CONFIG.format(algorithm=name, relation="replace_one", keys=", ".join(KEYS), set=ball)
+    text = config_of(name, "replace_one", KEYS)
     asked = f"privacy: {{epsilon: {epsilon!r}, delta: {delta!r}, protect_for: all"
     text = text.replace("privacy: {epsilon: 2.0, delta: 1e-5, protect_for: all", asked)
-    return text + MORE.get(name, "") + f"mechanism: {{noise: {noise}}}\n"
+    return text + f"mechanism: {{noise: {noise}}}\n"
 
 
 SMALL = {"gaussian": (1e-300, 1e-12), "k_norm": (1e-12, 0.0)}

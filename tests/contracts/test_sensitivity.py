@@ -42,17 +42,22 @@ def model_of(
     """A compiled model, and the ranges of its columns."""
     names = [f"x{i}" for i in range(features)]
     columns = {**dict.fromkeys(names, ranges), "y": ranges}
-    field = {"clip": {"features" if name in MOMENTS else "gradient": clip}}
+    of_blocks = name.startswith("erm.")
+    field = {"clip": {"features" if name in MOMENTS or of_blocks else "gradient": clip}}
     model = {
         "algorithm": name,
         "features": names,
         "target": "y",
         "intercept": intercept,
         "ranges": {column: list(ends) for column, ends in columns.items()},
-        "set": {"l1_ball" if name == "online.conditional_gradient" else "l2_ball": 2},
         **(field if clip is not None and name != "online.pqftl" else {}),
         **more,
     }
+    if of_blocks:
+        return plan_of(
+            {"model": {**model, "block": "1d"}, "expect": {"events": 9}}, relation
+        ), columns
+    model["set"] = {"l1_ball" if name == "online.conditional_gradient" else "l2_ball": 2}
     return plan_of({"model": model}, relation), columns
 
 

@@ -16,12 +16,11 @@ from dpcore.plan_config import PlanConfig
 from dpcore.simulate import Events, bounded, leaves_for
 from tests.constant_noise import NoNoise
 from tests.contracts.test_models import (
-    CONFIG,
     KEYS,
-    MORE,
     NAMES,
     SECRET,
     TICKS,
+    config_of,
     events,
     plan,
     taken,
@@ -72,9 +71,7 @@ def test_a_void_row_moves_no_release_by_itself(name: str, relation: str) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_plan_says_what_becomes_of_such_events(name: str) -> None:
-    algorithm = name.partition(",")[0]
-    text = CONFIG.format(algorithm=algorithm, relation="replace_one", keys="a", set="l1_ball")
-    section: Any = PlanConfig.from_yaml(text + MORE.get(name, "")).algorithm
+    section: Any = PlanConfig.from_yaml(config_of(name, "replace_one", ("a",))).algorithm
     said = list(section.refused())
     assert sum("teaches the model nothing" in one for one in said) == 1
     assert not any("the middle" in one for one in said)

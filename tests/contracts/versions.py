@@ -69,6 +69,9 @@ def configs() -> Iterator[tuple[str, str]]:
         ball = "l1_ball" if name == "online.conditional_gradient" else "l2_ball"
         text = HEAD.replace("protect_for: 16", "protect_for: all") + MODEL.replace("NAME", name)
         text = text.replace("SET", ball) + MORE.get(name, "")
+        if name.startswith("erm."):
+            text = text.replace("  set: {l2_ball: 2}\n", "  block: 2h\n")
+            text = text.replace("model:", "expect: {events: 4}\nmodel:")
         yield name, text
         if name == "regression.erm":
             for solver in SOLVERS.own:

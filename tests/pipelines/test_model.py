@@ -54,6 +54,14 @@ def write(folder: Path, lines: list[str], header: str = HEADER) -> None:
     (folder / "flights.csv").write_text("\n".join([header, *lines]) + "\n")
 
 
+def chosen(name: str) -> list[str]:
+    """Options that choose a model, with what it cannot do without."""
+    fields = [f"model.algorithm={name}"]
+    if name.startswith("erm."):
+        fields += ["model.block=3h", "expect={events: 10}"]
+    return [part for field in fields for part in ("--set", field)]
+
+
 def words(text: str) -> str:
     return " ".join(text.split())
 
@@ -86,7 +94,7 @@ def test_the_plan_says_what_is_learned_and_released(weir: Weir, job: Path) -> No
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_plan_of_every_model_as_json(weir: Weir, job: Path, name: str) -> None:
-    result = weir("plan", job, "--json", "--set", f"model.algorithm={name}")
+    result = weir("plan", job, "--json", *chosen(name))
     assert result.exit_code == 0, result.output
     facts = json.loads(result.stdout, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     assert facts["algorithm"] == name
@@ -95,7 +103,7 @@ def test_the_plan_of_every_model_as_json(weir: Weir, job: Path, name: str) -> No
     assert facts["releases"][1]["labels"] == ["late", "distance", "intercept"]
     assert facts["guarantee"]["relation"] == "replace_one"
     assert "replace_one" in json.dumps(facts["canonical"])
-    assert weir("plan", job, "--set", f"model.algorithm={name}").exit_code == 0
+    assert weir("plan", job, *chosen(name)).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -227,7 +235,7 @@ def test_no_event_or_one_releases_a_model_at_every_tick(
     weir: Weir, job: Path, lines: list[str], name: str
 ) -> None:
     write(job.parent, lines)
-    result = weir("run", job, "--set", f"model.algorithm={name}")
+    result = weir("run", job, *chosen(name))
     assert result.exit_code == 0, result.output
     found = [row for row in result_rows(job.parent / "out") if row["name"] == "coefficients"]
     assert len(found) == 2 * 24

@@ -93,6 +93,9 @@ def summed(**changed: Any) -> dict[str, Any]:
 
 
 def learned(algorithm: str, **changed: Any) -> dict[str, Any]:
+    if algorithm.startswith("erm."):
+        model = {"algorithm": algorithm, **MODEL, "block": "7h", **changed}
+        return config(model=model, expect={"events": 9})
     return config(model={"algorithm": algorithm, **MODEL, **changed})
 
 
@@ -146,6 +149,13 @@ GOOD = [
     learned("regression.incremental", target=["y", "u"], features=["v"], over=3, ridge=0),
     learned("regression.projected", inputs={"k_sparse": 1}, projection={"dimension": 1}),
     learned("regression.erm", every="convex", solver="noisy_sgd", rows=10),
+    *(
+        learned("erm.sliding_window", ranges={"u": [-2, 2], "v": [-1, 1]}, **more)
+        for more in (
+            {"classes": ["no", "yes"], "loss": {"hinge": 0.5}},
+            {"classes": [0, 1, 2.5], "window": 15, "split": "even", "loss": "softmax"},
+        )
+    ),
 ]
 BAD = [
     {**counted(), "agregates": {}},
@@ -185,6 +195,11 @@ BAD = [
     learned("regression.erm", solver="accelerated"),
     learned("regression.erm", every=0),
     learned("regression.erm", loss="cubic"),
+    learned("erm.sliding_window", block=0),
+    learned("erm.sliding_window", block="1 week"),
+    learned("erm.sliding_window", split="worst"),
+    learned("erm.sliding_window", classes=["only"]),
+    learned("erm.sliding_window", set={"l2_ball": 1}),
     learned("regression.erm", loss={"quantile": 2}),
     *(learned("online.follow_the_leader", set=one) for one in NO_SETS),
 ]

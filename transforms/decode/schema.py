@@ -166,28 +166,33 @@ class EventSchema:
         arrival: Stamp | None = None,
         where: str | None = None,
         numbers: Iterable[str] = (),
+        texts: Iterable[str] = (),
         named: Mapping[str, str] | None = None,
     ) -> EventSchema:
         """Plain values -> schema; the predicate says how its columns are read.
 
         Args:
           key: the column to group by, or several.
+          texts: of ``numbers``, those that hold declared texts.
           named: column among ``numbers`` -> the setting that names it; aggregates without it.
 
         Raises:
-          ConfigError: the predicate compares a column with text that the program adds up.
+          ConfigError: the predicate compares a column with text that the program adds up, or the
+            other way round.
         """
         columns: dict[str, Kind] = dict.fromkeys(numbers, "number")
+        columns.update(dict.fromkeys(texts, "text"))
         fields = dict(named or {})
         if where is not None:
             for column, kind in Predicate.parse(where).kinds.items():
                 fields.setdefault(column, "where" if column not in columns else "aggregates")
                 if columns.setdefault(column, kind) != kind and kind != "any":
+                    read = "a number" if columns[column] == "number" else columns[column]
                     raise ConfigError(
                         "where",
                         where,
-                        f"reads the column {column} as {kind}, but it is read as a number "
-                        "elsewhere; compare it with numbers.",
+                        f"reads the column {column} as {kind}, but it is read as {read} "
+                        f"elsewhere; compare it with {columns[column]}s.",
                     )
         keys = (key,) if isinstance(key, str) else tuple(key or ())
         return cls(time, keys, id, unit, arrival, columns, fields)
@@ -207,6 +212,7 @@ class EventSchema:
             else Stamp(arrival.column, arrival.format, arrival.zone or "UTC", "schema.arrival"),
             where=config.where,
             numbers=numbers,
+            texts=() if config.model is None else config.model.texts,
             named=model_fields(config.model),
         )
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.program import Bounded, Program
+from dpcore.program import Bounded, Program, texts_of
 from transforms.runtime import counters
 
 
@@ -25,8 +25,19 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
 
 
 def columns_of(batch: pa.RecordBatch, program: Program) -> Mapping[str, NDArray[np.float64]]:
-    """The columns that the program reads, each (n,) float64."""
-    return {name: numbers(batch.column(name)) for name in program.columns}
+    """The columns that the program reads, each (n,) float64; declared texts as their places."""
+    texts = texts_of(program)
+    return {
+        name: places(batch.column(name), texts[name])
+        if name in texts
+        else numbers(batch.column(name))
+        for name in program.columns
+    }
+
+
+def places(column: pa.Array, declared: Sequence[str]) -> NDArray[np.float64]:
+    """A column of text as (n,) places among declared values; NaN where it is none of them."""
+    return numbers(pc.index_in(column.cast(pa.string()), pa.array(declared, pa.string())))
 
 
 def bound(batch: pa.RecordBatch, program: Program) -> Bounded:

@@ -30,6 +30,7 @@ REASONS = (
     "early",
     "overdue",
     "unknown_key",
+    "missing_id",
     "duplicate",
     "over_capacity",
     "not_a_number",

@@ -1,7 +1,8 @@
 """Filter and assign: which events count, and to which key and tick each of them belongs.
 
-In this order: the public predicate, the clock's range, late and early arrival, known keys. An event
-that the predicate leaves out is counted and gone; all others that do not count become dead letters.
+In this order: the public predicate, the clock's range, late and early arrival, known keys, ids
+where an event's place follows from its id. An event that the predicate leaves out is counted and
+gone; all others that do not count become dead letters.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
+from dpcore.program import needs_ids
 from transforms.runtime import counters
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters, reason_code
 from transforms.select.dictionaries import compact
@@ -28,6 +30,7 @@ AFTER_END = reason_code("after_end")
 LATE = reason_code("late")
 EARLY = reason_code("early")
 UNKNOWN_KEY = reason_code("unknown_key")
+MISSING_ID = reason_code("missing_id")
 _KEPT = np.int8(-1)
 
 
@@ -56,7 +59,7 @@ class Assign:
     """The pure part: batches in, batches out. Built once per worker from the public plan.
 
     Args:
-      plan: has ``clock``, ``keys`` and ``where``.
+      plan: has ``clock``, ``keys``, ``where`` and, if it reads rows by id, ``program``.
       keep: user columns and canonical ones ("@time", "@id", ...) that something downstream needs;
         "@position", "@source" if it is there and, with a key column, "@key" always stay.
     """
@@ -68,6 +71,7 @@ class Assign:
         self._refused = ["", *self._columns]
         if len(self._columns) > 1:
             self._refused.append(", ".join(self._columns))
+        self._by_id = needs_ids(getattr(plan, "program", None))
         self._declared = declared_keys(plan)
         names = [*([KEY] if self._columns else []), SOURCE, "@position", *keep]
         self._keep = tuple(dict.fromkeys(names))
@@ -92,6 +96,9 @@ class Assign:
         filtered = given - batch.num_rows
         reasons, ticks = self._ticks(batch)
         keys, fields = self._keys(batch, reasons)
+        if self._by_id and batch.column("@id").null_count:
+            missing = batch.column("@id").is_null().to_numpy(zero_copy_only=False)
+            reasons[missing & (reasons == _KEPT)] = MISSING_ID
         columns = {
             name: keys if name == KEY else batch.column(name)
             for name in self._keep

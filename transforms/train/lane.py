@@ -87,6 +87,8 @@ class Lane:
         self._fresh: dict[int, bytes] = {}
         self.admitted = False
         """Whether other rows are kept than before."""
+        self.failed = 0
+        """Fits of these slices whose answer was not certified."""
         data = run()
         if data is not None:
             self._load(data)
@@ -174,6 +176,7 @@ class Lane:
             noise = self._noise.noise_of(self._keys, job.tick)
             done = self._training.train_step(job, self._rows(), carry, noise, left)
             left = min(done.left, left - 1)  # to begin a job is work too
+            self.failed += done.failed
             if done.models is None:
                 self._running = Running(sent, done.carry, stamp)
                 continue

@@ -129,6 +129,7 @@ class TrainDoFn(beam.DoFn):
     def _advance(self, lane: Lane, slices: int) -> Iterator[tuple[int, bytes]]:
         for done in lane.advance(slices):
             yield done.fitted.block, encode_fitted(done.fitted)
+        counters.add("uncertified", lane.failed)
 
     def _store(self, lane: Lane, run: Any, kept: Any, waiting: Any) -> None:
         if lane.admitted:

@@ -1,0 +1,176 @@
+"""A level of a schedule: all that is public about fits of one size, and about their noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.accounting.precision import refuse_coarse
+from dpcore.arrays import Digests, Floats
+from dpcore.canonical import canonical_value
+from dpcore.continual.unit import (
+    NOISE_OF,
+    draw_units,
+    lattice_variances,
+    loss_of_units,
+    noise_scale_for,
+    unit_variance,
+)
+from dpcore.errors import ConfigError
+from dpcore.models.blocks.minimiser import FINENESS, Minimiser, accelerated
+from dpcore.models.blocks.objective import Objective, added
+from dpcore.noise.discrete_gaussian import MAX_VARIANCE
+from dpcore.noise.noise import Noise, label
+from dpcore.pricing.price import round_up
+
+ROOM = 1 << 60
+"""Noise stays below this many lattice steps, so that a model and its noise fit an int64."""
+
+TOO_LARGE = "leave the regulariser no room in double precision; take smaller blocks."
+
+
+@dataclass(frozen=True)
+class Level:
+    """Fits of one size.
+
+    **Formal guarantees**
+      Unit: one event. A neighbour swaps at most ``changes`` rows of what is fitted for others (a
+        void one among them), or adds or removes as many: the gradients of the two F differ by at
+        most 2 L ``changes`` / N.
+      Certificate: a point with ||grad F|| <= tau is within tau / (2 lambda) of the minimiser, as F
+        is 2 lambda strongly convex; so two of them are at most s + tau / lambda apart, s that of
+        exact minimisers. ``minimiser`` takes a public number of steps after which that holds for
+        every block, in double precision too: the centre is shortened to ``room``, which bounds what
+        rounding can do. So the certificate cannot fail, and nothing stops early on data. It is
+        looked at all the same: a point without it is a defect, and is not released; the centre is,
+        with the same noise, for which no bound is claimed.
+      Rounding: the point is rounded to a lattice before noise meets it, which moves each of two
+        points by at most sqrt(D) / 2 steps.
+      Sensitivity: ``sensitivity`` steps in l2. Noise: of scale ``scale``, in steps.
+
+    Attributes:
+      size: blocks of a fit. divisor: N. most: rows of a fit, at most.
+      tau: of the certificate. minimiser: what finds the point. room: most of the centre's norm.
+      resolution: step of the lattice. sensitivity, scale: see above. kind: of the noise.
+    """
+
+    size: int
+    divisor: float
+    most: int
+    tau: float
+    minimiser: Minimiser
+    room: float
+    resolution: float
+    sensitivity: float
+    kind: str
+    scale: float
+
+    def centre(self, w: Floats) -> Floats:
+        """A released model, shortened to ``room``: (D,)."""
+        size = float(np.sqrt(np.dot(w, w)))
+        return w if size <= self.room else w * (self.room / size)
+
+    def certified(self, gradient: Floats, rounding: float) -> bool:
+        """Whether a gradient that was computed to within ``rounding`` is at most tau."""
+        size = float(np.sqrt(np.dot(gradient, gradient)))
+        return size * (1 + 2.0**-40) + rounding <= self.tau
+
+    def released(self, w: Floats, noise: Noise, labels: Digests, digest: Digests) -> Floats:
+        """The point with noise, on the lattice: (D,). digest: (2,), of all data of the key."""
+        ones = (1.0,) * len(w)
+        drawn = draw_units(self.kind, noise, labels, digest[None, None], self.scale, ones)[0, 0]
+        steps = np.rint(w * (1.0 / self.resolution))
+        return np.asarray((steps.astype(np.int64) + drawn) * self.resolution + 0.0)
+
+    def variance(self, dimension: int) -> float:
+        """Of a coordinate of the noise of that many, in scaled units."""
+        steps = unit_variance(self.kind, self.scale, (1.0,) * dimension)
+        return steps * self.resolution * self.resolution
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """What a fit costs a record in it."""
+        return loss_of_units(self.kind, 1, self.sensitivity, self.scale)
+
+    @property
+    def cost(self) -> Fraction:
+        """The same as a number that adds up: mu^2, rho or eps."""
+        value = Fraction(self.loss.value)
+        return value * value if self.kind == "gaussian" else value
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+        return {
+            "size": self.size,
+            "divisor": self.divisor.hex(),
+            "most": self.most,
+            "tau": self.tau.hex(),
+            "minimiser": canonical_value(self.minimiser),
+            "room": self.room.hex(),
+            "resolution": self.resolution.hex(),
+            "sensitivity": self.sensitivity.hex(),
+            "noise": [self.kind, self.scale.hex()],
+        }
+
+
+def level_for(
+    objective: Objective,
+    size: int,
+    divisor: float,
+    most: int,
+    changes: int,
+    budget: PrivacyLoss,
+    share: Fraction,
+) -> Level:
+    """A level whose fits cost at most a share of a budget each.
+
+    Args:
+      objective: F. size, divisor, most: see ``Level``. changes: rows that a neighbour swaps.
+
+    Raises:
+      ConfigError: noise, steps or numbers that cannot be served.
+    """
+    moved = changes * objective.moves(divisor)
+    tau = round_up(FINENESS * moved * objective.strength)
+    weight = most / divisor
+    convexity = 2 * objective.strength
+    smoothness = round_up(weight * objective.smoothness + convexity)
+    distance = weight * objective.lipschitz / convexity
+    minimiser = accelerated(smoothness, convexity, distance, tau)
+    allowed = tau / (64 * math.sqrt(smoothness / convexity))  # errors of steps add up to a root
+    room = _room(objective, most, weight, allowed, distance)
+    dimension = objective.dimension
+    resolution = math.ldexp(1.0, math.frexp(moved * FINENESS / 4 / math.sqrt(dimension))[1] - 1)
+    steps = (moved + tau / objective.strength) / resolution + math.sqrt(dimension)
+    sensitivity = round_up(steps)
+    kind = NOISE_OF[budget.kind]
+    scale = round_up(noise_scale_for(float(1 / share) * (1 + 2.0**-50), sensitivity, budget))
+    stddev = math.sqrt(unit_variance(kind, scale, (1.0,) * dimension))
+    refuse_coarse("a model", kind, stddev)
+    exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
+    if exact[0] > MAX_VARIANCE or not scale < ROOM / (64 + dimension):
+        raise ConfigError("privacy.epsilon", budget.value, "leaves too little; raise it.")
+    return Level(size, divisor, most, tau, minimiser, room, resolution, sensitivity, kind, scale)
+
+
+def _room(objective: Objective, most: int, weight: float, allowed: float, distance: float) -> float:
+    """Largest norm of a centre at which rounding moves no gradient by more than is ``allowed``, at
+    any point within 2 ``distance`` of it: see ``Objective.rounding``."""
+    spare = allowed * 2.0**50 - weight * added(most) * objective.lipschitz
+    size = spare / (weight * objective.smoothness * objective.width + 4 * objective.strength)
+    room = size - 1 - 2 * distance
+    if room < 16 * (distance + 1):
+        raise ConfigError("model.block", most, f"rows in a fit {TOO_LARGE}")
+    return math.ldexp(1.0, math.frexp(room)[1] - 1)
+
+
+def noise_labels(order: int, complete: int) -> Digests:
+    """Names the noise of a fit among all of its key: its place among those of one block, and how
+    many blocks are complete."""
+    return label(order, complete)

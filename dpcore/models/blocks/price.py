@@ -1,0 +1,105 @@
+"""How the budget is shared among the levels of a schedule, and which noise serves best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+
+from dpcore.accounting.guarantee import LossKind, PrivacyLoss
+from dpcore.errors import ConfigError
+from dpcore.models.blocks.program import BlockProgram
+from dpcore.models.blocks.schedule import Schedule, spent
+from dpcore.pricing.best import Offer, pick, tries
+from dpcore.pricing.noises import noises_for
+from dpcore.pricing.price import Alternative
+from dpcore.pricing.terms import Terms
+
+SPLITS = ("best", "even", "paper")
+"""Ways to share the budget among levels."""
+_BITS = 20
+
+
+def shares(schedule: Schedule, split: str, kind: LossKind) -> tuple[Fraction, ...]:
+    """What a fit of each level may cost, of the whole budget: so that the record that pays most
+    pays all of it.
+
+    paper: noises in the proportions of the paper. even: every level alike, but where a base is
+    half of a window, half for it. best: the least variance in a chain of one fit of each level, of
+    noise with standard deviation D / share (pure; D / sqrt(share) otherwise), where D falls as
+    1 / size: shares in proportion to D^(2/3), or to D.
+    """
+    raw = [_weight(schedule, level, split, kind) for level in range(len(schedule.sizes))]
+    total = spent(schedule, raw)
+    return tuple(one / total for one in raw)
+
+
+def _weight(schedule: Schedule, level: int, split: str, kind: LossKind) -> Fraction:
+    size = schedule.sizes[level]
+    if split == "paper":
+        weight = schedule.weights[level]
+        return weight if kind == "pure" else weight * weight
+    if split == "best":
+        return two_thirds(size) if kind == "pure" else Fraction(1, size)
+    return schedule.even[level]
+
+
+def two_thirds(size: int) -> Fraction:
+    """size^(-2/3) to 20 bits, in whole numbers: the same on every CPU."""
+    target = (1 << 3 * _BITS) // (size * size)
+    low, high = 0, 1 << _BITS
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if middle**3 <= target else (low, middle - 1)
+    return Fraction(max(low, 1), 1 << _BITS)
+
+
+def choose(
+    terms: Terms,
+    schedule: Schedule,
+    split: str | None,
+    noises: tuple[str, ...],
+    build: Callable[[PrivacyLoss, tuple[Fraction, ...]], BlockProgram],
+) -> tuple[BlockProgram, tuple[Alternative, ...]]:
+    """The program with the least noise in what it releases; every split and noise is priced.
+
+    Args:
+      split: the one that was named; None: the best. noises: that the algorithm can use.
+      build: budget and shares -> the program.
+
+    Raises:
+      ConfigError: none of them can serve; says why the first cannot.
+    """
+    names = SPLITS if len(schedule.sizes) > 1 else ("whole",)
+    if split is not None and split not in names:
+        raise ConfigError(
+            "model.split", split, "is for schedules of fits of several sizes; remove it."
+        )
+
+    def offer(name: str, budget: PrivacyLoss) -> Offer[BlockProgram]:
+        program = build(budget, shares(schedule, name, budget.kind))
+        error = program.stddev()
+        return Offer(program, error**2, {"theta over=all": error})
+
+    def ways(noise: str) -> Mapping[str, Callable[[PrivacyLoss], Offer[BlockProgram]]]:
+        return {name: partial(offer, name) for name in names}
+
+    tried = tries(terms, _noises(terms, noises), ways)
+    refused = [one.refusal for one in tried if one.refusal is not None]
+    if len(refused) == len(tried):
+        raise refused[0]
+    return pick(replace(terms, continual_sum=split), tried)
+
+
+def _noises(terms: Terms, can: tuple[str, ...]) -> tuple[str, ...]:
+    """Noises to try: K-norm noise too, which serves any delta."""
+    found = noises_for(terms)
+    if terms.noise is None and "k_norm" not in found:
+        found = (*found, "k_norm")
+    some = tuple(one for one in found if one in can)
+    if not some:
+        raise ConfigError(
+            "mechanism.noise", terms.noise or found[0], f"is not for it: {', '.join(can)} only."
+        )
+    return some

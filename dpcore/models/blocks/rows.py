@@ -1,0 +1,58 @@
+"""Rows of complete blocks, packed: what waits for fits, and no longer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.arrays import Floats, Ints
+from dpcore.models.erm.prefix import VOID, Packed
+from dpcore.models.scaling import STEP
+
+
+class BlockRows(NamedTuple):
+    """Rows of K keys. Joining two groups of keys joins each array.
+
+    Attributes:
+      counts: (K,) int64, rows of each key.
+      rows: (N, width) int32, key after key and block after block, in units of ``STEP``: exact.
+      blocks: (N,) int64, the block of its key that each row is in.
+    """
+
+    counts: Ints
+    rows: Packed
+    blocks: Ints
+
+    @classmethod
+    def empty(cls, n_keys: int, width: int) -> BlockRows:
+        """No rows."""
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls(np.zeros(n_keys, dtype=np.int64), np.zeros((0, width), dtype=np.int32), nothing)
+
+    @property
+    def keys(self) -> Ints:
+        """(N,), key of each row."""
+        return np.repeat(np.arange(len(self.counts), dtype=np.int64), self.counts)
+
+    def joined(self, later: BlockRows, oldest: Ints) -> BlockRows:
+        """These rows and, of the same keys, those of later blocks; without blocks before
+        ``oldest`` (K,)."""
+        keys = np.concatenate([self.keys, later.keys])
+        blocks = np.concatenate([self.blocks, later.blocks])
+        rows = np.concatenate([self.rows, later.rows])
+        order = np.argsort(keys, kind="stable")
+        order = order[blocks[order] >= oldest[keys[order]]]
+        counts = np.bincount(keys[order], minlength=len(self.counts))
+        return BlockRows(counts, rows[order], blocks[order])
+
+    def of(self, key: int, first: int, last: int) -> tuple[Floats, Floats]:
+        """Features (n, width - 1) and targets (n,) of one key's blocks first .. last, both
+        included: the rows that say something (not void)."""
+        start = int(self.counts[:key].sum())
+        mine = slice(start, start + int(self.counts[key]))
+        blocks, rows = self.blocks[mine], self.rows[mine]
+        some: NDArray[np.bool_] = (first <= blocks) & (blocks <= last) & (rows[:, -1] != VOID)
+        found = np.multiply(rows[some], STEP, dtype=np.float64)
+        return found[:, :-1], found[:, -1]

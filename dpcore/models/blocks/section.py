@@ -1,0 +1,398 @@
+"""What models of blocks of records have in common in a config, and what they say."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.algorithm import ModelColumns, Reading, Shown
+from dpcore.config import durations
+from dpcore.config.event import column_name
+from dpcore.config.numbers import Positive
+from dpcore.config.promise import DurationText
+from dpcore.config.section import Says, Section, as_tuple, refusal
+from dpcore.errors import ConfigError
+from dpcore.models.blocks.cut import Blocks, ByCount, ByTicks
+from dpcore.models.blocks.inputs import Classes, Inputs
+from dpcore.models.blocks.level import level_for
+from dpcore.models.blocks.objective import Objective, row_loss
+from dpcore.models.blocks.price import SPLITS, choose
+from dpcore.models.blocks.program import BlockProgram
+from dpcore.models.blocks.schedule import Schedule
+from dpcore.models.erm.price import refuse_sums
+from dpcore.models.fields import MOST_ROWS, Cap, HingeLoss, HuberLoss, OneTarget
+from dpcore.models.losses import parse_loss
+from dpcore.models.predictor import NOISES, Predictor
+from dpcore.models.words import OWN_UNITS
+from dpcore.pricing.price import MOST_STATE, Alternative
+from dpcore.pricing.terms import Terms
+from dpcore.program import Program
+from dpcore.words import bytes_text, number
+
+MOST_CLASSES = 1 << 10
+SPARE = 16
+"""Rows of a block of ticks beyond twice those that are expected, where no cap is given."""
+
+
+def _block(value: Any) -> Any:
+    if isinstance(value, str):
+        durations.duration(value)
+        return value
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ROWS:
+        raise ValueError(
+            f"must be a number of records from 1 to {MOST_ROWS:,}, or a duration like 7d."
+        )
+    return value
+
+
+def _loss(value: Any) -> Any:
+    if value == "softmax":
+        return value
+    if not isinstance(value, str | Mapping):
+        raise ValueError("must be a name, like logistic, or {huber: 0.5}.")
+    try:
+        parse_loss(value, "")
+    except ConfigError as error:
+        below = error.field.removeprefix("model.loss").removeprefix(".")
+        raise refusal(below, error.value, error.remedy) from None
+    return value
+
+
+def _classes(value: Any) -> Any:
+    value = as_tuple(value)
+    if not isinstance(value, tuple) or not 2 <= len(value) <= MOST_CLASSES:
+        raise ValueError(f"must list two classes or more, {MOST_CLASSES:,} at most.")
+    texts = [isinstance(one, str) for one in value]
+    if not all(texts) and (any(texts) or any(isinstance(one, bool) for one in value)):
+        raise ValueError("must be all texts or all numbers; put texts in quotes.")
+    if not all(texts) and not all(isinstance(one, int | float) for one in value):
+        raise ValueError("must be all texts or all numbers; put texts in quotes.")
+    if len(set(value)) < len(value):
+        raise ValueError("lists a class twice; list every class once.")
+    return value if all(texts) else tuple(float(one) for one in value)
+
+
+Block = Annotated[
+    int | str,
+    BeforeValidator(
+        _block, json_schema_input_type=Annotated[int, Field(ge=1, le=MOST_ROWS)] | DurationText
+    ),
+]
+BlockLoss = Annotated[
+    str | dict[str, Any],
+    BeforeValidator(
+        _loss,
+        json_schema_input_type=Literal["logistic", "softmax", "hinge", "huber"]
+        | HuberLoss
+        | HingeLoss,
+    ),
+]
+ClassList = Annotated[
+    tuple[str, ...] | tuple[float, ...],
+    BeforeValidator(
+        _classes,
+        json_schema_input_type=Annotated[list[str], Field(min_length=2)]
+        | Annotated[list[float], Field(min_length=2)],
+    ),
+]
+Split = Annotated[Literal["best", "even", "paper"], Says(f"must be one of {', '.join(SPLITS)}.")]
+
+
+class BlockClip(Section):
+    """Bounds of what one event may contribute, in scaled units. Public: never from the data."""
+
+    features: Positive = Field(
+        default=1.0,
+        description="An event whose scaled features have a larger l2 norm is shortened to it; "
+        "noise grows with the norm of these and the constant 1 of the intercept together.",
+        examples=[1.0],
+    )
+
+
+class BlockModel(Predictor):
+    """A model of blocks of records, fitted once each and released with noise."""
+
+    target: OneTarget = Field(
+        description="Column that is predicted: one of the classes, or a number where there are "
+        "none.",
+        examples=["label"],
+    )
+    classes: ClassList | None = Field(
+        default=None,
+        description="All values of the target that count, texts or numbers. Public. Any other is a "
+        "missing label: its event teaches the model nothing. Without it a number is predicted.",
+        examples=[["no", "yes"]],
+    )
+    loss: BlockLoss | None = Field(
+        default=None,
+        description="logistic or hinge (two classes, the second is +1), softmax, {huber: width} "
+        "(numbers). Without it: logistic, softmax for more classes, huber for numbers.",
+        examples=["logistic"],
+    )
+    block: Block = Field(
+        description="Records of a block, in the order of tick and id (under replace_one, with "
+        "schema.id), or a duration of whole ticks.",
+        examples=[1000, "7d"],
+    )
+    regularise: Positive = Field(
+        default=0.1,
+        description="lambda: weight of |w - w_g|^2 beside the mean loss, w_g the released model "
+        "that a fit follows, or 0. Noise is in proportion to 1 / lambda.",
+        examples=[0.1],
+    )
+    clip: BlockClip = Field(
+        default=BlockClip(),
+        description="Bound of the length of one event's features.",
+        examples=["{features: 1.0}"],
+    )
+    cap: Cap | None = Field(
+        default=None,
+        description="Most events that count, of more a keyed hash chooses: of a key and tick where "
+        "blocks are of records (without it 65,536), of a block where they are of ticks (without it "
+        "twice those that are expected, and a few).",
+        examples=[5000],
+    )
+    split: Split | None = Field(
+        default=None,
+        description="How fits of several sizes share the budget: best (least noise in what is "
+        "released), even or paper. Without it: best; the plan shows all.",
+        examples=["best"],
+    )
+
+    noises: ClassVar[tuple[str, ...]] = NOISES
+    reading: ClassVar[Reading] = Reading(
+        "Every line is what was released; the events are not in this page. theta is the newest "
+        "model, of features scaled to the public ranges; model_of says which blocks are behind it.",
+        "Models have no band: how noise moves a fit that follows a noisy model depends on the "
+        "events.",
+        "Models have no band: how noise moves a fit that follows a noisy model depends on the "
+        "events.",
+    )
+    outputs: ClassVar[Mapping[str, Shown]] = {
+        "theta": Shown("coefficients in scaled units, of the newest model", role="scaled_model"),
+        "coefficients": OWN_UNITS,
+        "model_of": Shown("first and last block behind the newest model"),
+    }
+    told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
+    grows: ClassVar[bool] = True
+
+    # ---- what it is
+
+    @abstractmethod
+    def schedule(self) -> Schedule:
+        """Which blocks are fitted when."""
+
+    @property
+    def loss_spec(self) -> str | Mapping[str, Any]:
+        """The loss as the config writes it, or the default."""
+        if self.loss is not None:
+            return self.loss
+        if self.classes is None:
+            return "huber"
+        return "logistic" if len(self.classes) == 2 else "softmax"
+
+    @property
+    def ranged(self) -> tuple[str, ...]:
+        """Columns that have a range: the target has none where it has classes."""
+        return self.features if self.classes is not None else self.columns
+
+    @property
+    def declared(self) -> Mapping[str, tuple[str, ...] | tuple[float, ...]]:
+        """The target, where it has classes."""
+        return {} if self.classes is None else {self.targets[0]: self.classes}
+
+    @property
+    def inputs(self) -> Inputs:
+        """From columns to rows."""
+        ranges = self.public_ranges
+        classes: Classes = self.classes or ()
+        pairs = tuple(ranges[name] for name in self.ranged)
+        return Inputs(self.features, self.targets[0], pairs, classes, float(self.clip.features))
+
+    @property
+    def objective(self) -> Objective:
+        """F.
+
+        Raises:
+          ConfigError: a loss whose gradient has no bound, or that does not suit the target.
+        """
+        spec = self.loss_spec
+        loss = None if spec == "softmax" else parse_loss(spec)
+        classes = 0 if self.classes is None else len(self.classes)
+        return Objective(
+            row_loss(loss, classes),
+            len(self.features),
+            self.intercept,
+            float(self.clip.features),
+            float(self.regularise),
+        )
+
+    def cut(self, terms: Terms) -> Blocks:
+        """The cut into blocks.
+
+        Raises:
+          ConfigError: blocks of records where a record could vanish, or has no place of its own;
+            blocks of ticks that are no whole number, or of which nobody says how many events.
+        """
+        if isinstance(self.block, int):
+            self._check_count(terms)
+            return ByCount(self.block)
+        length = durations.duration(self.block)
+        ticks, rest = divmod(length, terms.clock.period)
+        if rest or not ticks:
+            shown = durations.show_duration(terms.clock.period)
+            raise ConfigError(
+                "model.block", self.block, f"must be a whole number of ticks, which are {shown}."
+            )
+        if terms.events is None:
+            raise ConfigError(
+                "expect.events",
+                None,
+                "is needed where blocks are of ticks: sums over a block are divided by the public "
+                "number of events that are expected in it, as how many came is private.",
+            )
+        divisor = max(1.0, terms.events * ticks)
+        most = self.cap or min(MOST_ROWS, int(2 * divisor) + SPARE)
+        return ByTicks(ticks, divisor, most)
+
+    def _check_count(self, terms: Terms) -> None:
+        asked = {
+            "privacy.relation": (
+                terms.relation != "replace_one",
+                terms.relation,
+                "must be replace_one: an event more would move every later one into other blocks",
+            ),
+            "schema.id": (
+                not terms.has_id,
+                None,
+                "is needed: the id says which place an event has among those of its tick",
+            ),
+            "where": (
+                terms.may_vanish,
+                "or schema.arrival",
+                "must not be set: an event that vanishes would move every later one",
+            ),
+        }
+        for name, (wrong, value, why) in asked.items():
+            if wrong:
+                raise ConfigError(
+                    name,
+                    value,
+                    f"{why}. That is for blocks of a number of records; or write a duration, like "
+                    "model.block: 7d.",
+                )
+
+    def compile(self, terms: Terms) -> tuple[BlockProgram, tuple[Alternative, ...]]:
+        """The schedule with the split and noise that serve best, and every one that could.
+
+        Raises:
+          ConfigError: what it cannot serve.
+        """
+        refuse_sums(terms, self.name)
+        if terms.unit != "event":
+            raise ConfigError(
+                "privacy.unit", terms.unit, f"must be event: {self.name} protects single events."
+            )
+        schedule, objective, cut = self.schedule(), self.objective, self.cut(terms)
+        changes = 2 if terms.relation == "replace_anywhere" else 1
+        cap = (self.cap or 1 << 16) if cut.by_count else min(cut.most, MOST_ROWS)
+
+        def build(budget: PrivacyLoss, parts: tuple[Fraction, ...]) -> BlockProgram:
+            levels = tuple(
+                level_for(
+                    objective, size, cut.divisor * size, cut.most * size, changes, budget, part
+                )
+                for size, part in zip(schedule.sizes, parts, strict=True)
+            )
+            return BlockProgram(self.inputs, objective, schedule, cut, levels, cap, self.name)
+
+        program, alternatives = choose(terms, schedule, self.split, self.noises, build)
+        state = program.state_bytes()
+        if state > MOST_STATE:
+            raise ConfigError(
+                "model.block",
+                self.block,
+                f"would let a key's state grow to {state / 2**20:,.0f} MiB ({program.row_bytes} "
+                f"bytes a row), above {MOST_STATE >> 20} MiB; take smaller blocks, or fewer.",
+            )
+        return program, alternatives
+
+    @model_validator(mode="after")
+    def _check_target(self) -> Self:
+        column_name(self.targets[0])
+        return self
+
+    # ---- what it says
+
+    def columns_read(self) -> ModelColumns | None:
+        """See Algorithm; a class is no number that a report could score."""
+        return super().columns_read() if self.classes is None else None
+
+    def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+        """See Algorithm."""
+        yield from super().facts(program, noise)
+        for name, worst in noise.items():
+            if name == "theta":
+                yield (
+                    "noise of a model",
+                    f"at most {number(worst)} (std of a scaled coefficient, on average)",
+                )
+
+    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+        """What one event may add."""
+        shown = number(self.objective.lipschitz)
+        yield "one event adds", f"a gradient of l2 norm at most {shown} (scaled units)"
+
+    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+        """What is fitted, and what is kept."""
+        if not isinstance(program, BlockProgram):
+            return
+        cut = program.cut
+        what = "records" if cut.by_count else f"ticks ({number(cut.divisor)} events expected)"
+        count = getattr(cut, "records", getattr(cut, "ticks", 0))
+        yield "blocks", f"of {count:,} {what}"
+        for level in program.levels:
+            yield (
+                f"a fit of {level.size:,} block{'s' if level.size > 1 else ''}",
+                f"{level.minimiser.steps:,} steps; costs {number(level.loss.value)} "
+                f"({level.loss.kind}); noise {number(level.variance(program.dimension) ** 0.5)}",
+            )
+        yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
+
+    def notes(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        yield (
+            "A model is fitted once, when its last block is complete, and released until the next; "
+            "before the first there is none (null). Noise is predicted as if events said nothing "
+            "against that of the models that a fit follows: at most."
+        )
+
+    def refused(self) -> Iterator[str]:
+        """See Algorithm."""
+        yield from super().refused()
+        if self.classes is not None:
+            yield "a target that is none of the classes counts as missing"
+        yield (
+            f"features of a scaled l2 norm above {self.clip.features:g} are shortened to it, and "
+            "counted as clipped"
+        )
+
+    def warnings(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        if not isinstance(program, BlockProgram):
+            return
+        mebibytes = program.state_bytes() / 2**20
+        yield (
+            f"Rows are kept while a fit may read them: {program.row_bytes} bytes each, up to "
+            f"{mebibytes:,.1f} MiB a key."
+        )
+        if isinstance(program.cut, ByCount):
+            yield (
+                "Blocks are of records, in the order of tick and id: how many events a key has so "
+                "far is told by model_of. Events without an id are refused."
+            )

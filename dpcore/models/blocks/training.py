@@ -1,0 +1,277 @@
+"""How models of blocks are fitted off the path of ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.arrays import Digests, Floats, Ints
+from dpcore.leaves.rows import RowLeaf
+from dpcore.models.blocks.cut import Blocks
+from dpcore.models.blocks.level import Level, noise_labels
+from dpcore.models.blocks.objective import Objective
+from dpcore.models.blocks.rows import BlockRows
+from dpcore.models.blocks.schedule import Fit, Schedule
+from dpcore.models.erm.prefix import Prefix, row_digests
+from dpcore.noise.noise import NoiseOf
+from dpcore.training import Job, Models, Slice
+
+WORK = 1 << 24
+"""Products of a slice where few blocks of keys are fitted: a tenth of a second or less."""
+STEP = 1 << 12
+"""What an iteration costs beside its rows, in such products."""
+FEWEST = 8
+"""Iterations of a slice at least: every slice makes its rows ready first."""
+ABREAST = 4
+"""Blocks of keys that have slices of ``WORK``; of more, each has less."""
+
+
+class Gathered(NamedTuple):
+    """What Tick holds of K keys (clean rows: to be protected).
+
+    Attributes:
+      waiting: rows of blocks that are not complete.
+      chain: (K, 2) uint64, XOR of the digests of all that each key has gathered.
+      seen: (K,) int64, rows of each key so far.
+    """
+
+    waiting: Prefix
+    chain: Digests
+    seen: Ints
+
+
+class Carry(NamedTuple):
+    """Where a job is: which fit of which key, at which iteration, and the models so far.
+
+    Attributes:
+      at: (4,) int64: key, complete blocks, place among the fits, iteration.
+      x, y: (D,), of the minimiser. slots, spans, shown: as in ``BlockTraining.models``.
+    """
+
+    at: Ints
+    x: Floats
+    y: Floats
+    slots: Floats
+    spans: Floats
+    shown: Floats
+
+
+class _Task(NamedTuple):
+    """A fit with its rows in hand."""
+
+    fit: Fit
+    level: Level
+    centre: Floats
+    points: Floats
+    targets: Floats
+
+
+@dataclass(frozen=True)
+class BlockTraining:
+    """Jobs at the ticks that may complete a block; each brings the rows of complete blocks.
+
+    **Formal guarantees**: those of ``Level`` for each fit, of ``Schedule`` for all of them, and of
+    the cut for which rows a neighbour moves. What a fit starts from and is pulled to are released
+    models. Its noise is keyed with the number of complete blocks, its place among the fits that
+    they allow, the user key, and the digest of all that the key had gathered by that tick: where
+    data differ all noise is new. How many iterations there are, and how they are cut into slices,
+    follows from public numbers.
+
+    Attributes:
+      objective: F. schedule: which fits. cut: into blocks. levels: of the schedule.
+      width: numbers in a row.
+    """
+
+    objective: Objective
+    schedule: Schedule
+    cut: Blocks
+    levels: tuple[Level, ...]
+    width: int
+
+    form: ClassVar[int] = 2
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return self.objective.dimension
+
+    def due(self, first: int, stop: int) -> tuple[int, ...]:
+        """See Training."""
+        return self.cut.due(first, stop)
+
+    def gathered(self, n_keys: int) -> Gathered:
+        """See Training."""
+        chain, seen = np.zeros((n_keys, 2), dtype=np.uint64), np.zeros(n_keys, dtype=np.int64)
+        return Gathered(Prefix.empty(n_keys, self.width), chain, seen)
+
+    def jobs(
+        self, state: Gathered, leaves: tuple[RowLeaf, ...], noise: NoiseOf
+    ) -> tuple[Gathered, tuple[Job, ...]]:
+        """See Training."""
+        keyed = noise(0)
+        first, chain = keyed.first_tick, state.chain.copy()
+        due = set(self.due(first, first + len(leaves)))
+        waiting, seen, fresh = state.waiting, state.seen.copy(), list[RowLeaf]()
+        found: list[Job] = []
+        for i, digests in enumerate(row_digests(leaves, keyed)):
+            chain ^= digests
+            fresh.append(leaves[i])
+            if first + i in due:
+                cut = self.cut.take(waiting, fresh, first + i, seen)
+                numbers = np.stack([cut.before, cut.after], axis=1)
+                found.append(Job(first + i, chain.copy(), numbers, cut.rows))
+                waiting, seen = cut.waiting, seen + _counts(fresh)
+                fresh = []
+        if fresh:
+            waiting, seen = self.cut.wait(waiting, fresh), seen + _counts(fresh)
+        return Gathered(waiting, chain, seen), tuple(found)
+
+    def no_rows(self, n_keys: int) -> BlockRows:
+        """See Training."""
+        return BlockRows.empty(n_keys, self.width)
+
+    def admit(self, kept: BlockRows, job: Job) -> BlockRows:
+        """See Training: without blocks that no fit reads from here on."""
+        following = job.numbers[:, 0] + 1
+        oldest = {t: self.schedule.oldest(t) for t in np.unique(following).tolist()}
+        bounds = np.array([oldest[t] for t in following.tolist()], dtype=np.int64)
+        return kept.joined(job.rows, bounds)
+
+    def models(self, n_keys: int) -> Models:
+        """See Training: (K, S, D) the slots, all 0; (K, S, 2) the blocks behind each, and (K, 3)
+        the slot that is released with the blocks behind it: -1 where there is nothing yet."""
+        slots = self.schedule.slots
+        return (
+            np.zeros((n_keys, slots, self.dimension)),
+            np.full((n_keys, slots, 2), -1.0),
+            np.full((n_keys, 3), -1.0),
+        )
+
+    def carry(self, n_keys: int) -> Carry:
+        """See Training."""
+        nothing = np.zeros(self.dimension)
+        at = np.zeros(4, dtype=np.int64)
+        return Carry(at, nothing, nothing.copy(), *self.models(n_keys))
+
+    def begin(self, job: Job, kept: BlockRows, before: Models, noise: NoiseOf) -> Carry:
+        """See Training."""
+        nothing, at = np.zeros(self.dimension), np.zeros(4, dtype=np.int64)
+        return Carry(at, nothing, nothing.copy(), *(array.copy() for array in before))
+
+    def train_step(
+        self, job: Job, kept: BlockRows, carry: Carry, noise: NoiseOf, iterations: int
+    ) -> Slice:
+        """See Training."""
+        done = int(carry.at[3])
+        x, y = carry.x, carry.y
+        slots, spans, shown = (array.copy() for array in carry[3:])
+        left, failed = iterations, 0
+        for key, complete, place in self._todo(job, *carry.at[:3].tolist()):
+            if left <= 0:
+                break
+            task = self._task(kept, key, complete, place, slots[key])
+            if done == 0:
+                x, y = task.centre.copy(), task.centre.copy()
+            steps = min(left, task.level.minimiser.steps - done)
+            gradient = partial(self._gradient, task)
+            for _ in range(steps):
+                x, y = task.level.minimiser.step(x, y, gradient)
+            left, done = left - steps, done + steps
+            if done < task.level.minimiser.steps or left <= 0:
+                break
+            left -= 1
+            if not self.certified(task, x):
+                failed, x = failed + 1, task.centre.copy()
+            labels = noise_labels(place, complete)
+            keyed = noise(0).at(job.tick, slice(key, key + 1))
+            fit = task.fit
+            slots[key, fit.slot] = task.level.released(x, keyed, labels, job.digests[key])
+            spans[key, fit.slot] = (fit.first, fit.last)
+            self._show(key, complete, spans, shown)
+            done = 0
+        else:
+            return Slice(carry, (slots, spans, shown), left, failed)
+        at = np.array([key, complete, place, done], dtype=np.int64)
+        return Slice(Carry(at, x, y, slots, spans, shown), None, 0, failed)
+
+    def _todo(
+        self, job: Job, key: int, complete: int, place: int
+    ) -> Iterator[tuple[int, int, int]]:
+        """(key, complete blocks, place) of every fit from one on."""
+        for k in range(key, len(job.numbers)):
+            before, after = job.numbers[k].tolist()
+            start = max(before + 1, complete) if k == key else before + 1
+            for t in range(start, after + 1):
+                skip = place if k == key and t == complete else 0
+                for i in range(skip, len(self.schedule.fits(t))):
+                    yield k, t, i
+
+    def _task(self, kept: BlockRows, key: int, complete: int, place: int, slots: Floats) -> _Task:
+        fit = self.schedule.fits(complete)[place]
+        level = self.levels[fit.level]
+        pulled = np.zeros(self.dimension) if fit.after is None else slots[fit.after]
+        features, targets = kept.of(key, fit.first, fit.last)
+        points = self.objective.points(features)
+        return _Task(fit, level, level.centre(pulled), points, self.targets_of(targets))
+
+    def targets_of(self, stored: Floats) -> Floats:
+        """Targets as the loss takes them, of those that rows hold."""
+        classes = self.objective.loss.outputs
+        return np.rint((stored + 1) * ((classes - 1) / 2)) if classes > 1 else stored
+
+    def _gradient(self, task: _Task, w: Floats) -> Floats:
+        divisor = task.level.divisor
+        return self.objective.gradient(w, task.centre, task.points, task.targets, divisor)
+
+    def certified(self, task: _Task, w: Floats) -> bool:
+        """Whether a point is as near to the minimiser as is paid for: looked at afresh, whatever
+        the minimiser says of itself."""
+        gradient = self._gradient(task, w)
+        rounding = self.objective.rounding(w, len(task.points), task.level.divisor)
+        return task.level.certified(gradient, rounding)
+
+    def _show(self, key: int, complete: int, spans: Floats, shown: Floats) -> None:
+        """What is released once a fit is done; nothing before a slot was fitted for this key."""
+        found = self.schedule.shown(complete)
+        if found is not None and spans[key, found.slot, 0] >= 0:
+            shown[key] = found
+
+    def iterations(self, n_keys: int, blocks: int) -> int:
+        """See Training. As if every fit were the largest."""
+        rows = max(level.most for level in self.levels)
+        each = 2 * rows * self.dimension + STEP
+        return max(FEWEST, WORK // (each * -(-blocks // ABREAST)))
+
+    def assemble(
+        self, before: Models, fitted: Mapping[int, Models], first: int, ticks: int
+    ) -> tuple[Models, tuple[Floats, ...]]:
+        """See Training: theta (ticks, K, D) and the blocks behind it (ticks, K, 2); NaN where there
+        is nothing yet."""
+        n_keys = len(before[0])
+        theta, behind = np.empty((ticks, n_keys, self.dimension)), np.empty((ticks, n_keys, 2))
+        newest = _newest(before)
+        for i in range(ticks):
+            if first + i in fitted:
+                before = fitted[first + i]
+                newest = _newest(before)
+            theta[i], behind[i] = newest
+        return tuple(model.copy() for model in before), (theta, behind)
+
+
+def _newest(models: Models) -> tuple[Floats, Floats]:
+    """(K, D) and (K, 2) of what is released."""
+    slots, _, shown = models
+    some: NDArray[np.bool_] = shown[:, 0] >= 0
+    slot = np.maximum(shown[:, 0], 0).astype(np.int64)
+    theta = np.where(some[:, None], slots[np.arange(len(slots)), slot], np.nan)
+    return theta, np.where(some[:, None], shown[:, 1:], np.nan)
+
+
+def _counts(leaves: list[RowLeaf]) -> Ints:
+    """(K,) rows of each key."""
+    return np.asarray(sum(leaf.counts for leaf in leaves), dtype=np.int64)

@@ -1,0 +1,275 @@
+"""What every model is in a config. A new learner is one file and one line in the registry.
+
+A model's section is its algorithm: it declares the fields that it reads, with their bounds,
+compiles them under the terms, and says in words what it does. Everything in it is in scaled units
+but ``ranges``: a feature and the target are mapped from their range to [-1, 1], and the
+coefficients, the set, the clips and the losses are about those.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from dpcore.algorithm import Error, ModelColumns, Reading, Shown
+from dpcore.arrays import Ints
+from dpcore.config.limits import FARTHEST, NEAREST
+from dpcore.config.numbers import Pair
+from dpcore.config.section import Section, nearest, refusal
+from dpcore.models.advice import advice
+from dpcore.models.fields import MOST_COEFFICIENTS, Columns, Target
+from dpcore.models.losses import parse_loss
+from dpcore.models.words import columns_words, loss_words
+from dpcore.pricing.price import Alternative
+from dpcore.pricing.terms import Terms
+from dpcore.program import OutputInfo, Program
+from dpcore.words import number
+
+SHOWN = 8
+"""Columns that are named; of more, how many there are."""
+
+NOISES = ("gaussian", "discrete_gaussian", "k_norm")
+
+
+class Predictor(Section):
+    """A model of columns that is learned and released at every tick, instead of aggregates.
+
+    Class attributes, for people:
+      title: in a few words. about: in a sentence or two. source: where it is from.
+      noises: which noises it can use. reading: how its pictures are to be read.
+      outputs: name of each release -> how it is shown.
+      told: what the table of releases tells the noise of.
+    """
+
+    algorithm: str = Field(
+        description="Name of a learner; `weir algorithms` lists them.",
+        examples=["online.follow_the_leader"],
+    )
+    features: Columns = Field(
+        description="Numeric columns that predict; one coefficient each, in this order.",
+        examples=[["departure_delay", "distance"]],
+    )
+    target: Target = Field(
+        description="Numeric column that is predicted; losses of labels read its sign once scaled. "
+        "A list of columns fits a model for each, where the algorithm does that.",
+        examples=["arrival_delay"],
+    )
+    intercept: bool = Field(
+        default=True,
+        description="Whether the model has a constant term, its last coefficient.",
+        examples=[True],
+    )
+    ranges: dict[str, Pair] = Field(
+        description="[low, high] of every feature and the target: values outside are moved to the "
+        "nearer bound, then scaled to [-1, 1]. Public: choose them from what you know, never from "
+        "the data.",
+        examples=["{departure_delay: [-30, 120], distance: [0, 5000], arrival_delay: [-60, 180]}"],
+    )
+    title: ClassVar[str]
+    about: ClassVar[str]
+    source: ClassVar[str]
+    noises: ClassVar[tuple[str, ...]] = NOISES
+    reading: ClassVar[Reading]
+    outputs: ClassVar[Mapping[str, Shown]]
+    told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "loss"})
+    grows: ClassVar[bool] = False
+
+    @classmethod
+    def takes(cls, field: str) -> bool:
+        """Whether it reads a field of the model section; of a section in it, with a dot."""
+        name, _, inner = field.partition(".")
+        info = cls.model_fields.get(name)
+        if info is None or not inner:
+            return info is not None
+        section = info.annotation
+        if not (isinstance(section, type) and issubclass(section, Section)):
+            return False
+        return inner in section.model_fields
+
+    @property
+    def name(self) -> str:
+        """Its name in the config."""
+        return self.algorithm
+
+    @property
+    def dimension(self) -> int:
+        """d, number of coefficients."""
+        return len(self.features) + self.intercept
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that are read: features, then the targets."""
+        return (*self.features, *self.targets)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Columns that are predicted."""
+        return (self.target,) if isinstance(self.target, str) else self.target
+
+    @property
+    def public_ranges(self) -> dict[str, tuple[float, float]]:
+        """Column -> (low, high)."""
+        return {name: (float(low), float(high)) for name, (low, high) in self.ranges.items()}
+
+    @property
+    def loss_spec(self) -> str | Mapping[str, Any]:
+        """The loss as the config writes it."""
+        return "squared"
+
+    @property
+    def ranged(self) -> tuple[str, ...]:
+        """Columns that have a range."""
+        return self.columns
+
+    @property
+    def declared(self) -> Mapping[str, tuple[str, ...] | tuple[float, ...]]:
+        """Columns of which only declared values count -> those."""
+        return {}
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Columns of declared values that are read as text."""
+        return tuple(name for name, some in self.declared.items() if isinstance(some[0], str))
+
+    @property
+    def place(self) -> str:
+        """Where the coefficients lie, for people."""
+        return f"R^{self.dimension}"
+
+    # ---- checks
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if self.dimension > MOST_COEFFICIENTS:
+            raise refusal(
+                "features", len(self.features), f"must be at most {MOST_COEFFICIENTS - 1:,}."
+            )
+        if len(set(self.targets)) < len(self.targets):
+            raise refusal("target", list(self.targets), "lists a column twice; list each once.")
+        seen: dict[str, None] = {}
+        for name in self.features:
+            if name in self.targets:
+                raise refusal(
+                    "target",
+                    name,
+                    "is among the features too: it would predict itself; remove it from one.",
+                )
+            if name in seen:
+                raise refusal("features", name, "is listed twice; list every column once.")
+            seen[name] = None
+        return self
+
+    @model_validator(mode="after")
+    def _check_ranges(self) -> Self:
+        for name in self.ranged:
+            if name not in self.ranges:
+                raise refusal(
+                    f"ranges.{name}",
+                    None,
+                    "is missing; every feature and the target needs a public range, like "
+                    f"`{name}: [0, 100]`.",
+                )
+        for name, bounds in self.ranges.items():
+            if name not in self.ranged:
+                raise refusal(
+                    f"ranges.{name}",
+                    list(bounds),
+                    f"is neither a feature nor the target; {nearest(name, self.ranged)}",
+                )
+            low, high = bounds
+            if not (math.isfinite(low) and math.isfinite(high)):
+                raise refusal(
+                    f"ranges.{name}", list(bounds), "must be two finite numbers: [low, high]."
+                )
+            if low >= high:
+                raise refusal(
+                    f"ranges.{name}", list(bounds), "must be [low, high] with low below high."
+                )
+            if max(abs(low), abs(high)) > FARTHEST or high - low < NEAREST:
+                raise refusal(
+                    f"ranges.{name}",
+                    list(bounds),
+                    f"must lie in [-{FARTHEST:g}, {FARTHEST:g}], its bounds {NEAREST:g} or more "
+                    "apart; rescale the column.",
+                )
+        return self
+
+    # ---- what it does
+
+    @abstractmethod
+    def compile(self, terms: Terms) -> tuple[Program, tuple[Alternative, ...]]:
+        """See Algorithm."""
+
+    # ---- what it says
+
+    def columns_read(self) -> ModelColumns | None:
+        """See Algorithm."""
+        return ModelColumns(self.features, self.targets, self.public_ranges)
+
+    def shown(self, output: str) -> Shown:
+        """See Algorithm."""
+        return self.outputs.get(output, Shown(""))
+
+    def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
+        """See Algorithm."""
+        return Error(info.stddev_worst)
+
+    def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+        """What is learned, of what, where, and with which noise."""
+        yield "algorithm", f"{self.name}: {self.title}"
+        yield "predicts", f"{', '.join(self.targets)}, with loss {loss_words(self.loss_spec)}"
+        yield "from", columns_words(self.features, self.intercept)
+        yield "coefficients in", self.place
+        yield from self.bounds_facts(program)
+        for name, worst in noise.items():
+            if name not in self.told and math.isfinite(worst):
+                known = "the gradient sum" if name == "gradient" else name
+                yield f"noise of {known}", f"{number(worst)} (std of a coordinate, worst tick)"
+        yield from self.own_facts(program)
+
+    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+        """What one event may add."""
+        return iter(())
+
+    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+        """What is of this algorithm alone."""
+        return iter(())
+
+    def notes(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        return iter(())
+
+    def refused(self) -> Iterator[str]:
+        """See Algorithm."""
+        for name in self.ranged[:SHOWN] if len(self.ranged) > 2 * SHOWN else self.ranged:
+            low, high = self.ranges[name]
+            yield f"values of {name} are moved into [{low:g}, {high:g}]"
+        if len(self.ranged) > 2 * SHOWN:
+            more = len(self.ranged) - SHOWN
+            yield f"and so are those of {more:,} more columns, into their ranges"
+        yield (
+            "an event that lacks one of these numbers, or has one that is not finite, teaches the "
+            "model nothing; such numbers are counted for the operator as non_finite"
+        )
+
+    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+        """See Algorithm; and which learner would serve better."""
+        squared = self.loss_spec == "squared"
+        yield from advice(self.name, squared, self.dimension, self.fades(terms), terms)
+
+    def fades(self, terms: Terms) -> bool | None:
+        """Whether its pull to a centre fades; None: there is none, or the config chose it."""
+        return None
+
+    def warnings(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        if parse_loss(self.loss_spec).labels:
+            low, high = self.ranges[self.targets[0]]
+            yield (
+                f"This loss reads the target as a label: {(low + high) / 2:g}, the middle of its "
+                "range, and above is +1, below is -1."
+            )
