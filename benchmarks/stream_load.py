@@ -166,6 +166,7 @@ def streaming(
     flags: Sequence[str] = (),
     blocks: int = 16,
     horizon: int = 60,
+    build: Path | None = None,
 ) -> Iterator[Streaming]:
     """Server, cluster and job of a load; ended on leaving.
 
@@ -173,6 +174,7 @@ def streaming(
       folder: empty. every: ticks of a file. after: seconds the clock runs on behind the load.
       flags: of ``weir run``. blocks: few are quick, many are shared evenly by the workers.
       horizon: seconds of event time for which ids are remembered.
+      build: checkout of Weir that the job runs, client and workers; None: this one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (
@@ -198,6 +200,8 @@ def streaming(
             )
         )
         environment = {"PUBSUB_EMULATOR_HOST": server.host}
+        if build is not None:
+            environment["PYTHONPATH"] = str(build.resolve())
         with launch(config, "flink", *on(cluster), *flags, env=environment) as running:
             yield Streaming(folder / "out", running, post, server, cluster)
 

@@ -24,7 +24,7 @@ from pipelines.engines.flink_rest import LIVE, FlinkRest
 from pipelines.engines.processes import EngineFailed, Process, free_ports
 from pipelines.engines.tools import need
 from pipelines.graph.parts import Parts
-from pipelines.runners import flink_options
+from pipelines.runners import flink_options, groups
 from pipelines.runners.ending import LOOK, End, Warden, cancel
 from pipelines.runners.flink_cause import cause_of
 from pipelines.runners.flink_counters import metrics_of
@@ -88,7 +88,7 @@ class FlinkRun:
         if (
             streaming
             and job_server.kept_by(self._jar) is job_server.Kept.NEW_NAMES
-            and "max_parallelism" not in flink_options.names_of(flags)
+            and groups.OPTION not in flink_options.names_of(flags)
         ):
             _log.warning(job_server.FORGETFUL.format(jar=self._jar))
         self._job, self._target, self._state = job, target, state
@@ -136,6 +136,9 @@ class FlinkRun:
         self._parallelism = flink_options.parallelism_of(
             self._target, self._job.engine, before.get("parallelism"), lent
         )
+        resumed = self._target.resume is not None
+        many = groups.settled(self._job.plan, self._given, self._state, resumed)
+        groups.refuse_more(self._parallelism, many)
         if self._streaming:
             claims = [fence.claim(place, self.name) for place in (self._state.path, *places)]
             warden = Warden(
@@ -157,6 +160,7 @@ class FlinkRun:
             else:
                 rewound = self._target.rewind is not None
                 self._savepoint = self._state.resolve(self._target.resume, rewound)
+            groups.keep(self._state, many)
         self.flags = [
             *flink_options.flags_of(
                 self._job.engine,
@@ -167,6 +171,7 @@ class FlinkRun:
                 self.name,
                 self._state,
                 self._savepoint,
+                many,
             ),
             f"--job_endpoint=localhost:{self._job_port}",
         ]

@@ -16,12 +16,11 @@ from pipelines.engines import flink_config, worker
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed
 from pipelines.runners.flink_target import FlinkTarget
+from pipelines.runners.groups import FEWEST, OPTION
 from pipelines.runners.state_folder import StateFolder
 from transforms.runtime.flink_quirks import WHOLE_BUNDLES
 
 _log = logging.getLogger(__name__)
-MAX_PARALLELISM = 128
-"""Groups that Flink cuts keyed state into: it may never change, so it is the same for everyone."""
 CHAINED = "operator_chaining"
 """Option of Beam's runner, true unless it is given. Flink names stored state after an operator and
 what is chained to it. At parallelism 1 it would chain the first steps to their source, and at no
@@ -95,12 +94,14 @@ def flags_of(
     name: str,
     state: StateFolder,
     savepoint: str | None,
+    groups: int = FEWEST,
 ) -> list[str]:
     """Options for Beam: the user's own, and ours where the user gave none.
 
     Args:
       given: the user's. streaming: events never end, so checkpoints are taken.
       name: of the job on Flink. savepoint: URI of what to resume from.
+      groups: see ``pipelines.runners.groups``.
     """
     ours = {
         "streaming": None,  # Flink's batch mode has neither our timers nor checkpoints
@@ -109,7 +110,7 @@ def flags_of(
         "job_name": name,
         "flink_master": target.master,
         "parallelism": str(parallelism),
-        "max_parallelism": str(MAX_PARALLELISM),
+        OPTION: str(groups),
         "max_bundle_time_mills": str(max(1, durations.duration(engine.bundle_time) // 1000)),
         "max_bundle_size": str(engine.bundle_events),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -38,10 +39,12 @@ def lines(
         _known("key", [run.shown(key) for key in keys], list(every))
         wanted = pa.array([every[run.shown(key)] for key in keys])
     wide = Wide(outputs, run.band, run.shown)
-    for file in run.files:
-        batches = list(read_file(file, COLUMNS, run.sizes))
+    for _, files in itertools.groupby(run.files, lambda file: (file.first, file.last)):
+        batches = [batch for file in files for batch in read_file(file, COLUMNS, run.sizes)]
         if batches:
             table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+            order = pc.sort_indices(table, sort_keys=[("tick_start", "ascending")])
+            table = table.take(order)  # stable; of a range in several files each has every tick
             if wanted is not None:
                 table = table.filter(pc.is_in(table["key"].cast(pa.string()), wanted))
             yield from wide.lines(table)

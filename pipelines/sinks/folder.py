@@ -24,7 +24,8 @@ class Folder(Sink):
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
         from transforms.sinks.transforms import WriteFolder
 
-        return WriteFolder(plan, self.place, self.kind, self.every, hold, self.layout)
+        parts = self._parts(plan)
+        return WriteFolder(plan, self.place, self.kind, self.every, hold, self.layout, parts)
 
     def holds(self, here: bool) -> bool:
         return True
@@ -87,6 +88,9 @@ class Folder(Sink):
 
         self.check(plan, secrets)
         told = plan_file.plan_json(plan) | {plan_file.LAYOUT: self.layout}
+        parts = self._parts(plan)
+        if parts > 1:
+            told[place.PARTS] = parts
         try:
             begun = place.prepare(self.place, told, self.field)
             if secrets:
@@ -141,4 +145,11 @@ class Folder(Sink):
         """Names of all files of a plan's releases."""
         from transforms.sinks.transforms import files_of
 
-        return files_of(plan, self.every, self.kind)
+        return files_of(plan, self.every, self.kind, self._parts(plan))
+
+    def _parts(self, plan: Plan) -> int:
+        """Files of a range: as the folder was begun, else as the plan needs."""
+        from transforms.sinks import place
+        from transforms.sinks.transforms import parts_of
+
+        return place.parts_in(self.place) or parts_of(plan, self.every, self.layout)

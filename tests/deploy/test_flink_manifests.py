@@ -17,7 +17,7 @@ from pipelines.cli.main import main
 from pipelines.config.job import load
 from pipelines.engines import job_server
 from pipelines.graph.checks import plan_of
-from pipelines.runners.flink_options import MAX_PARALLELISM
+from pipelines.runners.groups import FEWEST
 from tests.deploy.dockerfile import read
 from tests.deploy.flink_schema import FLINK_DEPLOYMENT
 from transforms.runtime.secret import MOUNTS
@@ -95,7 +95,7 @@ def test_job_plans_and_fits_the_cluster() -> None:
     plan_of(job)
     slots = int(CLUSTER["flinkConfiguration"]["taskmanager.numberOfTaskSlots"])
     assert job.engine.parallelism == slots * CLUSTER["taskManager"]["replicas"]
-    assert int(CLUSTER["flinkConfiguration"]["pipeline.max-parallelism"]) == MAX_PARALLELISM
+    assert int(CLUSTER["flinkConfiguration"]["pipeline.max-parallelism"]) == FEWEST
     assert job.secret is not None and job.secret.kind == "kubernetes"
 
 

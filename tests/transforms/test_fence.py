@@ -13,9 +13,11 @@ import pytest
 
 from transforms.runtime import counters, fence, kept_counts
 from transforms.runtime.fence import Claim, Fence, Fenced
-from transforms.sinks.folder import RangeDoFn, Ranges, Writer
+from transforms.sinks.folder import RangeDoFn
 from transforms.sinks.pubsub import Outgoing, Publish
+from transforms.sinks.ranges import Ranges
 from transforms.sinks.sorted_table import Sorted
+from transforms.sinks.writer import Writer
 from transforms.sources.pubsub.acked import FOLDER, Acknowledged, Outdated
 from transforms.sources.pubsub.reader import Reader, Subscription
 

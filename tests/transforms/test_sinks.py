@@ -34,7 +34,7 @@ from transforms.release.table import (
 from transforms.runtime import counters
 from transforms.runtime.coders import unpack
 from transforms.sinks import formats, place
-from transforms.sinks.folder import KIND, FolderWriter, RangeDoFn, ToRange, differences
+from transforms.sinks.folder import KIND, RangeDoFn, ToRange
 from transforms.sinks.pubsub import PublishReleases, to_messages
 from transforms.sinks.sorted_table import sorted_table
 from transforms.sinks.transforms import (
@@ -45,6 +45,7 @@ from transforms.sinks.transforms import (
     ranges_of,
     to_records,
 )
+from transforms.sinks.writer import FolderWriter, differences
 
 PLAN = FakePlan()
 

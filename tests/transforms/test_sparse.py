@@ -19,8 +19,8 @@ from tests.transforms.doubles import CountSum, FakePlan
 from transforms.release.flat import Flat, flat_for
 from transforms.release.table import ReleaseWriter
 from transforms.sinks import formats, place
-from transforms.sinks.folder import differences
 from transforms.sinks.sorted_table import sorted_table
+from transforms.sinks.writer import differences
 
 SIZE, TICKS = 6, 3
 KEYS = [b"a", b"b"]

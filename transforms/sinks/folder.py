@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -20,13 +18,14 @@ from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
 from dpcore.errors import CodecError, WeirError
-from transforms.release.flat import Flat
 from transforms.release.table import releases_only, span_of
 from transforms.runtime import counters, fence, kept_counts
 from transforms.runtime.coders import MAGIC, batch_from_bytes, batch_to_bytes, pack, unpack
 from transforms.runtime.windowing import stamped
 from transforms.sinks import formats, place
+from transforms.sinks.ranges import Ranges
 from transforms.sinks.sorted_table import Sorted, sorted_table
+from transforms.sinks.writer import Writer
 
 STEP_NAME = "WriteFolder"
 PARTS_STATE = "parts"
@@ -44,34 +43,8 @@ DAMAGED = "stored parts of a file of releases are damaged: go on from an earlier
 _PART = struct.Struct("<qqqq")
 
 
-@dataclass(frozen=True)
-class Ranges:
-    """Which ticks a file covers, and which blocks it waits for.
-
-    Attributes:
-      every: ticks a file. total: ticks of the clock, None without end. blocks: the live ones.
-    """
-
-    every: int
-    total: int | None
-    blocks: tuple[int, ...]
-
-    def of(self, tick: int) -> int:
-        """The range that a tick lies in."""
-        return tick // self.every
-
-    def first(self, index: int) -> int:
-        """First tick of a range."""
-        return index * self.every
-
-    def size(self, index: int) -> int:
-        """Ticks of a range; the last one of a clock that ends may be shorter."""
-        left = self.every if self.total is None else self.total - self.first(index)
-        return min(self.every, left)
-
-
 class ToRange(beam.DoFn):
-    """Release batches -> (range, parts as bytes), those of a bundle together.
+    """Release batches -> (range and part, batches as bytes), those of a bundle together.
 
     A batch never crosses a range: Tick cuts strides there.
     """
@@ -106,8 +79,9 @@ class ToRange(beam.DoFn):
                 "a batch of releases crosses two files: sink.every differs from Tick's."
             )
         data = batch_to_bytes(batch)
-        self._stamps[index] = max(stamp, self._stamps.get(index, stamp))
-        self._held.setdefault(index, []).append(_PART.pack(block, first, ticks, len(data)) + data)
+        file = index * self._ranges.parts + self._ranges.part_of[block]
+        self._stamps[file] = max(stamp, self._stamps.get(file, stamp))
+        self._held.setdefault(file, []).append(_PART.pack(block, first, ticks, len(data)) + data)
         self._size += len(data)
         if self._size > TOGETHER:
             yield from self._flush()
@@ -117,10 +91,10 @@ class ToRange(beam.DoFn):
         yield from self._flush()
 
     def _flush(self) -> Iterator[WindowedValue]:
-        for index, parts in self._held.items():
+        for file, parts in self._held.items():
             joined = np.frombuffer(b"".join(parts), dtype=np.uint8)
-            element = index, pack(KIND, [joined])
-            yield stamped(element, self._stamps[index])
+            element = file, pack(KIND, [joined])
+            yield stamped(element, self._stamps[file])
         self._held, self._stamps, self._size = {}, {}, 0
 
 
@@ -149,83 +123,8 @@ def batches_of(payloads: Sequence[bytes]) -> list[pa.RecordBatch]:
     return [batch_from_bytes(data) for payload in payloads for *_, data in parts_of(payload)]
 
 
-class Writer(ABC):
-    """Writes sorted tables of one range somewhere. ``write`` returns rows that contradict it."""
-
-    @abstractmethod
-    def write(self, first: int, last: int, ready: Sorted) -> int:
-        """Writes ticks first .. last once."""
-
-    def compare(self, first: int, last: int, again: Sorted) -> int:
-        """Rows of a repeat, after the write, that differ from what was written."""
-        return 0
-
-    def is_written(self, first: int, last: int) -> bool:
-        """Whether these ticks are known to be written already."""
-        return False
-
-
-@dataclass(frozen=True)
-class FolderWriter(Writer):
-    """Files of a folder. A file that is there is never replaced.
-
-    Attributes:
-      folder: path or bucket. form: parquet, csv or ndjson.
-      flat: how vectors are spread over rows; None: they are lists.
-    """
-
-    folder: str
-    form: str
-    flat: Flat | None = None
-
-    def write(self, first: int, last: int, ready: Sorted) -> int:
-        """See Writer."""
-        path = place.join(self.folder, place.file_name(first, last, self.form))
-        content = formats.encode(ready.table, self.form, self.flat)
-        if place.put(path, content):
-            return 0
-        return differences(place.read(path), content, self.form, True, self._sparse)
-
-    def compare(self, first: int, last: int, again: Sorted) -> int:
-        """See Writer."""
-        path = place.join(self.folder, place.file_name(first, last, self.form))
-        content = formats.encode(again.table, self.form, self.flat)
-        return differences(place.read(path), content, self.form, False, self._sparse)
-
-    def is_written(self, first: int, last: int) -> bool:
-        """See Writer."""
-        return place.exists(place.join(self.folder, place.file_name(first, last, self.form)))
-
-    @property
-    def _sparse(self) -> frozenset[str]:
-        """Names of vectors whose zeros may be left out."""
-        return (
-            frozenset(name for name, _ in self.flat.sparse) if self.flat is not None else NO_NAMES
-        )
-
-
-NO_NAMES: frozenset[str] = frozenset()
-
-
-def differences(
-    there: bytes | None, mine: bytes, form: str, whole: bool, sparse: frozenset[str] = NO_NAMES
-) -> int:
-    """Rows of a file that is computed again which differ from the one that is there.
-
-    Args:
-      there: the file's bytes, None where there is none: then nothing differs.
-      whole: whether both must hold the same rows; else the second may hold some of them.
-      sparse: names of vectors of which either may list zeros or leave them out.
-    """
-    if there is None or there == mine:
-        return 0
-    kept, again = (formats.row_texts(one, form, sparse) for one in (there, mine))
-    wrong = sum(kept.get(key, value) != value for key, value in again.items())
-    return wrong + (len(kept.keys() ^ again.keys()) if whole else len(again.keys() - kept.keys()))
-
-
 class RangeDoFn(beam.DoFn):
-    """(range, bytes) -> names of what was written; waits until every block gave every tick.
+    """(range and part, bytes) -> what was written; waits until every block gave every tick.
 
     Of a clock without end nothing is kept for ever: a range is forgotten once it is written and its
     time is over. A repeat that still came would gather anew; its file is there, and stays.
@@ -240,7 +139,11 @@ class RangeDoFn(beam.DoFn):
     def __init__(self, ranges: Ranges, writer: Writer) -> None:
         self._ranges, self._writer = ranges, writer
         self._fence = fence.current().inner
-        self._place = {block: row for row, block in enumerate(ranges.blocks)}
+        self._place = {
+            block: row
+            for part in range(ranges.parts)
+            for row, block in enumerate(ranges.blocks[slice(*ranges.bounds(part))])
+        }
 
     def process(
         self,
@@ -253,20 +156,21 @@ class RangeDoFn(beam.DoFn):
         forget: Any = beam.DoFn.TimerParam(FORGET),  # noqa: B008
     ) -> Iterator[tuple[int, int]]:
         """Keeps a part; writes when it was the last one that was missing."""
-        index, payload = element
+        file, payload = element
+        index, writer = self._of(file)
         written = done.read()
         if written:
             ready = sorted_table(batches_of([payload]))
             last = self._ranges.first(index) + int(written) - 1
-            self._alarm(self._writer.compare(self._ranges.first(index), last, ready))
+            self._alarm(writer.compare(self._ranges.first(index), last, ready))
             return
-        covered = self._covered(index, seen.read())
+        covered = self._covered(file, seen.read())
         for block, first, ticks, _ in parts_of(payload):
             at = first - self._ranges.first(index)
             covered[self._place[block], at : at + ticks] = True
         parts.add(payload)
         if covered.all():
-            yield self._write(index, list(parts.read()), covered)
+            yield self._write(file, list(parts.read()), covered)
             parts.clear()
             seen.clear()
             done.write(covered.shape[1])
@@ -281,7 +185,7 @@ class RangeDoFn(beam.DoFn):
     @userstate.on_timer(END)
     def on_end(
         self,
-        index: Any = beam.DoFn.KeyParam,
+        file: Any = beam.DoFn.KeyParam,
         parts: Any = beam.DoFn.StateParam(PARTS),  # noqa: B008
         seen: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008
         done: Any = beam.DoFn.StateParam(DONE),  # noqa: B008
@@ -290,12 +194,13 @@ class RangeDoFn(beam.DoFn):
         held = list(parts.read())
         if done.read() or not held:
             return
-        covered = self._covered(index, seen.read())
+        index, writer = self._of(file)
+        covered = self._covered(file, seen.read())
         whole: NDArray[np.bool_] = np.all(covered, axis=0)
         ticks = int(np.argmin(whole)) if not whole.all() else len(whole)
         first = self._ranges.first(index)
-        if ticks and not self._writer.is_written(first, first + self._ranges.size(index) - 1):
-            yield self._write(index, held, covered[:, :ticks])
+        if ticks and not writer.is_written(first, first + self._ranges.size(index) - 1):
+            yield self._write(file, held, covered[:, :ticks])
             done.write(ticks)
         parts.clear()
 
@@ -304,9 +209,16 @@ class RangeDoFn(beam.DoFn):
         """A range is written and over: nothing of it comes any more."""
         done.clear()
 
-    def _covered(self, index: int, packed: bytes | None) -> NDArray[np.bool_]:
-        """(blocks, ticks of the range): what has come."""
-        shape = len(self._ranges.blocks), self._ranges.size(index)
+    def _of(self, file: int) -> tuple[int, Writer]:
+        """The range of a file, and what writes its part."""
+        index, part = divmod(file, self._ranges.parts)
+        return index, self._writer.of(place.Part(part, self._ranges.parts))
+
+    def _covered(self, file: int, packed: bytes | None) -> NDArray[np.bool_]:
+        """(blocks of the part, ticks of the range): what has come."""
+        index, part = divmod(file, self._ranges.parts)
+        low, high = self._ranges.bounds(part)
+        shape = high - low, self._ranges.size(index)
         if packed is None:
             return np.zeros(shape, dtype=bool)
         cells = np.frombuffer(packed, dtype=np.uint8)  # as earlier versions stored it
@@ -315,15 +227,16 @@ class RangeDoFn(beam.DoFn):
         return np.unpackbits(cells, count=shape[0] * shape[1]).reshape(shape).astype(bool)
 
     def _write(
-        self, index: int, held: Sequence[bytes], covered: NDArray[np.bool_]
+        self, file: int, held: Sequence[bytes], covered: NDArray[np.bool_]
     ) -> tuple[int, int]:
+        index, writer = self._of(file)
         first = self._ranges.first(index)
         last = first + covered.shape[1] - 1
         ready = sorted_table(batches_of(held))
         if last < first + self._ranges.size(index) - 1:
             ready = Sorted(formats.up_to(ready.table, last), ready.divergent)
         self._fence.check()
-        self._alarm(ready.divergent + self._writer.write(first, last, ready))
+        self._alarm(ready.divergent + writer.write(first, last, ready))
         counters.add("files")
         return first, last
 
@@ -335,14 +248,14 @@ class RangeDoFn(beam.DoFn):
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(tuple[int, int])
 class WriteRanges(beam.PTransform[Any, Any]):
-    """Release batches -> (first, last tick) of everything that was written."""
+    """Release batches -> (first, last tick) of every file that was written."""
 
     def __init__(self, ranges: Ranges, writer: Writer) -> None:
         super().__init__()
         self._ranges, self._writer = ranges, writer
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
-        """Keyed by range of ticks, in the global window."""
+        """Keyed by range of ticks and part of the blocks, in the global window."""
         return (
             releases
             | "ToRange" >> beam.ParDo(ToRange(self._ranges)).with_output_types(tuple[int, bytes])

@@ -7,14 +7,14 @@ A run over files knows at its end only how much of them it could not read. So it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpcore.errors import WeirError
 from dpcore.plan import Plan
 from transforms.release.flat import Flat
 from transforms.sinks import formats, place
-from transforms.sinks.folder import Writer, differences
 from transforms.sinks.sorted_table import Sorted
+from transforms.sinks.writer import Writer, differences
 
 
 class Contradicted(WeirError):
@@ -64,12 +64,18 @@ class HeldWriter(Writer):
     Attributes:
       folder: path or bucket, of the results. form: parquet, csv or ndjson.
       cost: see ``twice``. flat: how vectors are spread over rows; None: they are lists.
+      part: of the blocks.
     """
 
     folder: str
     form: str
     cost: str
     flat: Flat | None = None
+    part: place.Part = place.WHOLE
+
+    def of(self, part: place.Part) -> Writer:
+        """See Writer."""
+        return replace(self, part=part)
 
     def write(self, first: int, last: int, ready: Sorted) -> int:
         """See Writer.
@@ -77,7 +83,7 @@ class HeldWriter(Writer):
         Raises:
           Contradicted: a file for these ticks is there, held or published, and differs.
         """
-        name = place.file_name(first, last, self.form)
+        name = place.file_name(first, last, self.form, self.part)
         content = formats.encode(ready.table, self.form, self.flat)
         path = place.join(place.held(self.folder), name)
         if ready.divergent:
@@ -92,7 +98,7 @@ class HeldWriter(Writer):
 
     def compare(self, first: int, last: int, again: Sorted) -> int:
         """See Writer. Raises as ``write``."""
-        name = place.file_name(first, last, self.form)
+        name = place.file_name(first, last, self.form, self.part)
         content = formats.encode(again.table, self.form, self.flat)
         self._is_there(name, content, whole=False)
         return 0

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcore.errors import ConfigError
 from transforms.runtime import fence
@@ -26,13 +26,42 @@ PLAN_FILE = "_plan.json"
 COMPLETE_FILE = "_COMPLETE"
 HELD_FOLDER = "_held"
 """Folder inside a folder of results: what a run over files wrote and did not publish yet."""
+PARTS = "sink_parts"
+"""Field of ``_plan.json``: files of a range of ticks, where there are several."""
 DIGITS = 12
 _TICKS = re.compile(r"ticks-(\d+)-(\d+)\.")
 
 
-def file_name(first: int, last: int, form: str) -> str:
-    """Name of the file that holds ticks first .. last."""
-    return f"ticks-{first:0{DIGITS}d}-{last:0{DIGITS}d}.{form}"
+class Part(NamedTuple):
+    """Which of the files of a range of ticks: number, of how many."""
+
+    number: int
+    among: int
+
+
+WHOLE = Part(0, 1)
+"""The only file of a range."""
+
+
+def file_name(first: int, last: int, form: str, part: Part = WHOLE) -> str:
+    """Name of the file that holds ticks first .. last, of one part of the blocks."""
+    ticks = f"ticks-{first:0{DIGITS}d}-{last:0{DIGITS}d}"
+    if part.among == 1:
+        return f"{ticks}.{form}"
+    width = len(str(part.among))
+    return f"{ticks}.{part.number + 1:0{width}d}-of-{part.among}.{form}"
+
+
+def parts_in(folder: str) -> int | None:
+    """In how many files a folder of results has each range; None where none was begun.
+
+    Earlier versions knew one, and told none.
+    """
+    try:
+        stored = json.loads(read(join(folder, PLAN_FILE)) or b"null")
+    except ValueError:
+        return None  # ``check`` says what is wrong with the folder
+    return int(stored.get(PARTS, 1)) if isinstance(stored, dict) else None
 
 
 def held(folder: str) -> str:
@@ -154,7 +183,10 @@ __all__ = [
     "COMPLETE_FILE",
     "DIGITS",
     "HELD_FOLDER",
+    "PARTS",
     "PLAN_FILE",
+    "WHOLE",
+    "Part",
     "check",
     "exists",
     "file_name",
@@ -167,6 +199,7 @@ __all__ = [
     "make_held",
     "move",
     "names",
+    "parts_in",
     "prepare",
     "put",
     "read",

@@ -12,16 +12,19 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.leaves.keys import FEWEST, PER_BLOCK
 from dpcore.plan import Plan
 from transforms.release.flat import Flat, Layout, flat_for
 from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, releases_only
 from transforms.runtime import fence
 from transforms.sinks import place
-from transforms.sinks.folder import FolderWriter, Ranges, Writer, WriteRanges
+from transforms.sinks.folder import WriteRanges
 from transforms.sinks.formats import texts
 from transforms.sinks.held import HeldWriter, twice
+from transforms.sinks.ranges import Ranges
 from transforms.sinks.sorted_table import Sorted
 from transforms.sinks.wide import Wide
+from transforms.sinks.writer import FolderWriter, Writer
 
 BIGQUERY_TYPES = {
     "tick": "INTEGER",
@@ -40,18 +43,43 @@ BIGQUERY_TYPES = {
 """Everything else is STRING."""
 
 
-def ranges_of(plan: Plan, every: int) -> Ranges:
+MOST_ROWS = 1 << 24
+"""Rows of a file, where a range can be cut into several: some 1.7 GB in the worker that sorts."""
+
+
+def ranges_of(plan: Plan, every: int, parts: int = 1) -> Ranges:
     """Files of a plan's releases."""
-    return Ranges(every, plan.clock.ticks, plan.keys.live_blocks)
+    return Ranges(every, plan.clock.ticks, plan.keys.live_blocks, parts)
 
 
-def files_of(plan: Plan, every: int, form: str) -> list[str]:
+def parts_of(plan: Plan, every: int, layout: Layout) -> int:
+    """In how many files a range of ticks is cut, so that none is too large for its worker.
+
+    A power of two, and no more than there are blocks. Of keys that are found in the data nobody
+    knows how many there will be: as many as their blocks are meant for, where those are more than
+    the least.
+    """
+    keys, blocks = len(plan.keys.declared), len(plan.keys.live_blocks)
+    if plan.keys.observed:
+        keys = blocks * PER_BLOCK if blocks > FEWEST else 1
+    wide = sum(output.dimension if layout == "flat" else 1 for output in plan.outputs)
+    ticks = every if plan.clock.ticks is None else min(every, plan.clock.ticks)
+    parts = 1
+    while ticks * keys * wide > parts * MOST_ROWS and 2 * parts <= blocks:
+        parts *= 2
+    return parts
+
+
+def files_of(plan: Plan, every: int, form: str, parts: int = 1) -> list[str]:
     """Names of all files of a plan's releases, in order; the plan's clock must have an end."""
-    ranges = ranges_of(plan, every)
+    ranges = ranges_of(plan, every, parts)
     assert ranges.total is not None
-    firsts = range(0, ranges.total, every)
     return [
-        place.file_name(first, first + ranges.size(ranges.of(first)) - 1, form) for first in firsts
+        place.file_name(
+            first, first + ranges.size(ranges.of(first)) - 1, form, place.Part(part, parts)
+        )
+        for first in range(0, ranges.total, every)
+        for part in range(parts)
     ]
 
 
@@ -71,6 +99,8 @@ class WriteFolder(beam.PTransform[Any, Any]):
       every: ticks a file covers.
       hold: whether the files wait in ``_held``; then one that contradicts what is there fails.
       layout: of vectors: a row a coordinate (flat), or lists (packed).
+      parts: files of a range, each with consecutive blocks of keys (see ``parts_of``); what a
+        folder was begun with, it keeps.
     """
 
     def __init__(
@@ -81,9 +111,10 @@ class WriteFolder(beam.PTransform[Any, Any]):
         every: int = 128,
         hold: bool = False,
         layout: Layout = "flat",
+        parts: int = 1,
     ) -> None:
         super().__init__()
-        self._ranges, flat = ranges_of(plan, every), flat_for(plan, layout)
+        self._ranges, flat = ranges_of(plan, every, parts), flat_for(plan, layout)
         self._writer: Writer = FolderWriter(str(folder), form, flat)
         if hold:
             self._writer = HeldWriter(str(folder), form, twice(plan), flat)

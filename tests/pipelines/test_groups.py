@@ -1,0 +1,81 @@
+"""Groups of keyed state on Flink: from the plan, and kept for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from pipelines.runners import groups
+from pipelines.runners.state_folder import StateFolder
+
+CONFIG = """
+name: groups
+schema: {time: at}
+key: {column: k, observed_keys_are_public: true}
+clock: {start: 2025-01-01T00:00:00Z, period: 1d}
+privacy: {epsilon: 1, delta: 1e-6, protect_for: 2d}
+aggregates: {visits: {count: events}}
+"""
+
+
+def plan_of(blocks: int | None) -> Plan:
+    return Plan.from_yaml(CONFIG + ("" if blocks is None else f"blocks: {blocks}\n"))
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateFolder:
+    return StateFolder(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "shards", "wanted"),
+    [(None, None, 128), (128, None, 128), (256, None, 256), (16, 1024, 1024), (1 << 16, 8, 32768)],
+)
+def test_every_block_and_shard_may_have_a_group_of_its_own(
+    blocks: int | None, shards: int | None, wanted: int
+) -> None:
+    plan: Any = plan_of(blocks)
+    if shards is not None:
+        plan = replace(plan, circumstances=replace(plan.circumstances, id_shards=shards))
+    assert groups.groups_of(plan) == wanted
+
+
+def test_a_stream_keeps_the_groups_that_it_was_begun_with(state: StateFolder) -> None:
+    large, small = plan_of(512), plan_of(None)
+    assert groups.settled(large, (), state, False) == 512
+    groups.keep(state, 512)
+    assert groups.settled(small, (), state, True) == 512
+    assert groups.settled(small, ("--max-parallelism=512",), state, True) == 512
+    with pytest.raises(ConfigError, match=r"--max_parallelism.*512 groups.*for ever"):
+        groups.settled(small, ("--max_parallelism=256",), state, True)
+    assert groups.settled(small, ("--max_parallelism=256",), state, False) == 256  # anew
+
+
+def test_a_stream_of_an_earlier_version_has_128(state: StateFolder) -> None:
+    assert groups.settled(plan_of(512), (), state, True) == 512  # a savepoint from elsewhere
+    state.remember("http://f:8081", "j", "n", 0.5, 2, 1)
+    assert groups.settled(plan_of(512), (), state, True) == 128
+    assert groups.settled(plan_of(512), ("--max_parallelism=4",), state, True) == 4
+
+
+@pytest.mark.parametrize("value", ["0", "many", "32769", "-1", ""])
+def test_what_flink_would_not_take_is_refused(state: StateFolder, value: str) -> None:
+    with pytest.raises(ConfigError, match="from 1 to 32768"):
+        groups.settled(plan_of(None), (f"--max_parallelism={value}",), state, False)
+
+
+def test_more_workers_than_groups_are_refused(state: StateFolder) -> None:
+    groups.refuse_more(128, 128)
+    with pytest.raises(ConfigError, match=r"--parallelism.*128 groups"):
+        groups.refuse_more(129, 128)
+
+
+def test_a_note_of_somebody_else_is_refused(state: StateFolder) -> None:
+    (Path(state.path) / groups.FILE).write_text("[1]")
+    with pytest.raises(ConfigError, match=r"_groups\.json that is not ours"):
+        groups.settled(plan_of(None), (), state, True)

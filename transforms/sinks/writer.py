@@ -1,0 +1,97 @@
+"""What writes a file of releases, once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+from transforms.release.flat import Flat
+from transforms.sinks import formats, place
+from transforms.sinks.sorted_table import Sorted
+
+
+class Writer(ABC):
+    """Writes sorted tables of one range somewhere. ``write`` returns rows that contradict it."""
+
+    @abstractmethod
+    def write(self, first: int, last: int, ready: Sorted) -> int:
+        """Writes ticks first .. last once."""
+
+    def compare(self, first: int, last: int, again: Sorted) -> int:
+        """Rows of a repeat, after the write, that differ from what was written."""
+        return 0
+
+    def is_written(self, first: int, last: int) -> bool:
+        """Whether these ticks are known to be written already."""
+        return False
+
+    def of(self, part: place.Part) -> Writer:
+        """The writer of one part of the blocks; a writer that knows no parts is given one only."""
+        return self
+
+
+@dataclass(frozen=True)
+class FolderWriter(Writer):
+    """Files of a folder. A file that is there is never replaced.
+
+    Attributes:
+      folder: path or bucket. form: parquet, csv or ndjson.
+      flat: how vectors are spread over rows; None: they are lists.
+      part: of the blocks.
+    """
+
+    folder: str
+    form: str
+    flat: Flat | None = None
+    part: place.Part = place.WHOLE
+
+    def of(self, part: place.Part) -> Writer:
+        """See Writer."""
+        return replace(self, part=part)
+
+    def write(self, first: int, last: int, ready: Sorted) -> int:
+        """See Writer."""
+        path = place.join(self.folder, place.file_name(first, last, self.form, self.part))
+        content = formats.encode(ready.table, self.form, self.flat)
+        if place.put(path, content):
+            return 0
+        return differences(place.read(path), content, self.form, True, self._sparse)
+
+    def compare(self, first: int, last: int, again: Sorted) -> int:
+        """See Writer."""
+        path = place.join(self.folder, place.file_name(first, last, self.form, self.part))
+        content = formats.encode(again.table, self.form, self.flat)
+        return differences(place.read(path), content, self.form, False, self._sparse)
+
+    def is_written(self, first: int, last: int) -> bool:
+        """See Writer."""
+        return place.exists(
+            place.join(self.folder, place.file_name(first, last, self.form, self.part))
+        )
+
+    @property
+    def _sparse(self) -> frozenset[str]:
+        """Names of vectors whose zeros may be left out."""
+        return (
+            frozenset(name for name, _ in self.flat.sparse) if self.flat is not None else NO_NAMES
+        )
+
+
+NO_NAMES: frozenset[str] = frozenset()
+
+
+def differences(
+    there: bytes | None, mine: bytes, form: str, whole: bool, sparse: frozenset[str] = NO_NAMES
+) -> int:
+    """Rows of a file that is computed again which differ from the one that is there.
+
+    Args:
+      there: the file's bytes, None where there is none: then nothing differs.
+      whole: whether both must hold the same rows; else the second may hold some of them.
+      sparse: names of vectors of which either may list zeros or leave them out.
+    """
+    if there is None or there == mine:
+        return 0
+    kept, again = (formats.row_texts(one, form, sparse) for one in (there, mine))
+    wrong = sum(kept.get(key, value) != value for key, value in again.items())
+    return wrong + (len(kept.keys() ^ again.keys()) if whole else len(again.keys() - kept.keys()))
