@@ -16,8 +16,11 @@ from dpcore.accounting.circumstances import NONE, Circumstances
 from dpcore.accounting.guarantee import Copies, Expiration, Guarantee
 from dpcore.accounting.precision import UNEVEN, missing_tail, refuse_uneven
 from dpcore.accounting.statement import statement
+from dpcore.aggregates.program import Aggregates
+from dpcore.aggregates.selection import found_by
 from dpcore.arrays import Ints
 from dpcore.canonical import canonical_value
+from dpcore.discovery.rule import Rule
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
@@ -43,6 +46,7 @@ class Plan:
       program: what runs. guarantee: what is promised. alternatives: what else was priced.
       warnings: what a reader should know before running it.
       circumstances: what the job adds to the promise.
+      discovery: when a key is found in private; None: keys are declared, or public.
 
         >>> from weir import Plan
         >>> plan = Plan.from_yaml('''
@@ -64,6 +68,7 @@ class Plan:
     alternatives: tuple[Alternative, ...]
     warnings: tuple[str, ...]
     circumstances: Circumstances = NONE
+    discovery: Rule | None = None
 
     @classmethod
     def from_config(cls, config: PlanConfig, circumstances: Circumstances = NONE) -> Plan:
@@ -81,15 +86,25 @@ class Plan:
         keys = Keys.make(
             None if key is None else key.names,
             None if key is None else key.texts,
-            key is not None and key.observed_keys_are_public,
+            key is not None and (key.observed_keys_are_public or key.discover is not None),
             config.blocks,
+            None if terms.discover is None else terms.discover.max_bytes,
         )
         program, alternatives = compiled(config.algorithm, terms, config.release_every)
         share = refuse_uneven(program.sums, terms.epsilon)
         guarantee = guarantee_of(config, terms, program, circumstances)
         warnings = warnings_for(config, guarantee, terms.horizon, program, share)
+        rule = found_by(program, terms) if isinstance(program, Aggregates) else None
         return cls(
-            config, terms.clock, keys, program, guarantee, alternatives, warnings, circumstances
+            config,
+            terms.clock,
+            keys,
+            program,
+            guarantee,
+            alternatives,
+            warnings,
+            circumstances,
+            rule,
         )
 
     @classmethod
@@ -179,6 +194,7 @@ class Plan:
             "schema": canonical_value(self.config.schema_.model_dump(mode="json")),
             "program": self.program.canonical(),
             **({} if self.person is None else {"person": self.person.canonical()}),
+            **({} if self.discovery is None else {"discovery": self.discovery.canonical()}),
         }
 
     @cached_property
@@ -234,6 +250,7 @@ class Plan:
                 "unit": promise.unit,
                 "window": promise.window,
                 "statement": promise.statement,
+                **({} if self.discovery is None else {"delta_sel": promise.delta_sel}),
             },
             "expiration": [
                 {"ticks": row.ticks, "epsilon": finite(row.epsilon), "delta": row.delta}
@@ -311,6 +328,7 @@ def guarantee_of(
       ConfigError: the program's loss exceeds the budget (a defect, caught before anything runs).
     """
     window, delta = terms.lasting, terms.delta
+    promised = delta + terms.delta_sel  # finding keys adds its own, at every epsilon
     loss = program.loss(window)
     spent = loss.epsilon(delta)
     if spent > terms.epsilon * (1 + 1e-9):
@@ -319,11 +337,11 @@ def guarantee_of(
         )
     rows: list[Expiration] = []
     if window is None:
-        rows.append(Expiration(None, spent, delta))
+        rows.append(Expiration(None, spent, promised))
     else:
         for times in (1, 2, 10, 100):
             after = program.loss(times * window).epsilon(delta)
-            rows.append(Expiration(times * window, after, delta))
+            rows.append(Expiration(times * window, after, promised))
     has_id = config.schema_.id is not None
     copies: tuple[Copies, ...] = ()
     if has_id and circumstances.id_horizon is not None:
@@ -334,7 +352,7 @@ def guarantee_of(
         terms.relation,
         window,
         terms.epsilon,
-        delta,
+        promised,
         tuple(rows),
         has_id=has_id,
         keys_public=config.key is not None and config.key.observed_keys_are_public,
@@ -343,9 +361,18 @@ def guarantee_of(
         has_unit=config.schema_.unit is not None,
         circumstances=circumstances,
         copies=copies,
+        found=None if terms.discover is None else (terms.discover.min_users, terms.delta_sel),
     )
     return Guarantee(
-        terms.epsilon, delta, terms.unit, terms.relation, window, tuple(rows), text, copies
+        terms.epsilon,
+        promised,
+        terms.unit,
+        terms.relation,
+        window,
+        tuple(rows),
+        text,
+        copies,
+        terms.delta_sel,
     )
 
 

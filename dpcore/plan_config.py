@@ -25,6 +25,7 @@ from dpcore.config.version import PLAN_VERSION, Version
 from dpcore.leaves.clock import Clock
 from dpcore.models.config import AnyModel
 from dpcore.people.caps import Caps
+from dpcore.people.discover import DELTA, Discover
 from dpcore.people.periods import Months, Periods
 from dpcore.people.person import Person
 from dpcore.pricing.best import SPLIT
@@ -221,6 +222,7 @@ class PlanConfig(Section):
                 "add privacy.unit: event, or remove schema.unit.",
             )
         self._check_users()
+        self._check_discovery()
         if self.key is not None and self.key.columns is not None:
             taken = {self.schema_.time.column: "schema.time", self.schema_.id: "schema.id"}
             for name in self.key.columns:
@@ -263,6 +265,39 @@ class PlanConfig(Section):
                 None,
                 "is missing: privacy.unit: user needs the column that says whom an event belongs "
                 "to.",
+            )
+
+    def _check_discovery(self) -> None:
+        """Raises where keys are to be found in private and that cannot be served."""
+        if self.key is None or self.key.discover is None:
+            return
+        asked = self.key.discover.model_dump(exclude_defaults=True)
+        if self.privacy.unit != "user":
+            raise refusal(
+                "key.discover",
+                asked,
+                "counts the users of each key, and this plan protects events; set privacy.unit: "
+                "user with privacy.per and privacy.contributions, or list the keys (key.declared).",
+            )
+        if self.privacy.delta == 0:
+            raise refusal(
+                "privacy.delta",
+                0.0,
+                "must be above 0 where keys are discovered: a user alone at a key is found with a "
+                "small chance, however little the noise tells; set 1e-6, or list the keys.",
+            )
+        if self.model is not None:
+            raise refusal(
+                "key.discover",
+                asked,
+                "is for aggregates; models need their keys listed (key.declared).",
+            )
+        if self.release_every is not None:
+            raise refusal(
+                "release_every",
+                self.release_every,
+                "cannot stand beside key.discover, which looks at every tick; remove it, or take a "
+                "longer clock.period.",
             )
 
     @classmethod
@@ -321,10 +356,14 @@ class PlanConfig(Section):
           ConfigError: a window that is not a whole number of the clock's periods.
         """
         clock, mechanism = self.clock.to_clock(self.plan_version), self.mechanism
+        discover = self.discover
+        finding = 0.0
+        if discover is not None:
+            finding = self.privacy.delta * (1 if mechanism.noise == "k_norm" else DELTA)
         fixed = mechanism.model_dump(exclude={"continual_sum", "noise"}, exclude_none=True)
         return Terms(
             self.privacy.epsilon,
-            self.privacy.delta,
+            self.privacy.delta - finding,
             self.privacy.relation,
             self.privacy.unit or "event",
             self.privacy.window_ticks(clock),
@@ -338,7 +377,16 @@ class PlanConfig(Section):
             events=self.events,
             version=self.plan_version,
             person=self.person(clock),
+            delta_sel=finding,
+            discover=discover,
         )
+
+    @property
+    def discover(self) -> Discover | None:
+        """How keys are found in private; None: they are not."""
+        if self.key is None or self.key.discover is None:
+            return None
+        return Discover(**self.key.discover.model_dump())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that give the same config again; fields at their defaults are left out."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.arrays import Ints
+from dpcore.discovery.whole import lives
 from dpcore.errors import ConfigError
 from dpcore.leaves.row_hash import event_hashes
 from dpcore.leaves.rows import RowLeaf
@@ -18,7 +19,7 @@ from dpcore.noise.key_ring import KeyRing
 from dpcore.noise.noise import Noise
 from dpcore.noise.prf import KeyedNoise
 from dpcore.plan import Plan
-from dpcore.program import Released, needs_ids, places_of, takes_rows, texts_of, within_cap
+from dpcore.program import NoiseOf, Released, needs_ids, places_of, takes_rows, texts_of, within_cap
 
 STRIDE = 128
 
@@ -104,6 +105,9 @@ def bounded(plan: Plan, events: Events, ticks: int) -> Bound:
     times = np.asarray(events.times, dtype=np.int64)
     tick = plan.clock.tick_of(times)
     live = (tick >= 0) & (tick < ticks)
+    longest = plan.keys.longest
+    if longest is not None:
+        live &= np.array([len(name) <= longest for name in names], dtype=bool)
     known = set(plan.keys.ordered)
     if not plan.keys.observed:
         live &= np.array([name in known for name in names], dtype=bool)
@@ -225,8 +229,10 @@ def simulate(
         raise ConfigError("clock.end", None, "is needed here, or say how many ticks to simulate.")
     ring = KeyRing.derive(secret, plan.name, bytes.fromhex(plan.digest), rotate)
     bound = bounded(plan, events, ticks)
-    leaves_of = leaves_for(plan, bound, ticks, secret)
     found: list[Simulated] = []
+    if plan.discovery is not None:
+        return _discovered(plan, bound, ticks, RingNoises(ring, noise), stride)
+    leaves_of = leaves_for(plan, bound, ticks, secret)
     for birth, members in bound.born().items():
         keys, leaves = [bound.names[key] for key in members], leaves_of(members)
         state = plan.program.init(len(keys))
@@ -242,6 +248,47 @@ def simulate(
         for row, key in enumerate(keys):
             found.append(Simulated(key.decode(), birth, _row(pieces, row)))
     return sorted(found, key=lambda one: one.key.encode())
+
+
+def _discovered(
+    plan: Plan, bound: Bound, ticks: int, noises: RingNoises, stride: int
+) -> list[Simulated]:
+    """Keys that are found, each stepped by itself from its period's start on."""
+    assert plan.discovery is not None
+    sums = sum_leaves(plan, bound, ticks)
+    found = []
+    for life in lives(plan.program, plan.discovery, noises, bound.names, sums, stride):
+        pieces = [
+            plan.program.solve(arrays, np.arange(first, first + len(arrays[0]), dtype=np.int64))
+            for first, arrays in life.strides
+        ]
+        found.append(Simulated(bound.names[life.key].decode(), life.birth, _row(pieces, 0)))
+    return found
+
+
+@dataclass(frozen=True)
+class RingNoises:
+    """Noise of strides, as Tick has it.
+
+    Attributes:
+      ring: the keys of the release. noise: for tests only, in place of the keyed noise.
+    """
+
+    ring: KeyRing
+    noise: Noise | None = None
+
+    def noise_of(self, keys: Sequence[bytes], first_tick: int) -> NoiseOf:
+        """Part index -> keyed noise."""
+        root = self.ring.at(first_tick)
+        return lambda part: self.noise or KeyedNoise(root, part, keys, first_tick)
+
+    def edges(self, first: int, stop: int) -> tuple[int, ...]:
+        """Ticks inside (first, stop) at which another secret begins."""
+        return self.ring.edges(first, stop)
+
+    def sampled(self, keys: Sequence[bytes], share: float) -> list[bool]:
+        """Which keys lie in a share of all."""
+        return self.ring.sampled(keys, share)
 
 
 def _row(pieces: list[tuple[Released, ...]], row: int) -> tuple[Released, ...]:

@@ -109,6 +109,7 @@ class Guarantee:
       expiration: losses at W, 2W, 10W, 100W ticks.
       statement: the promise in a sentence for people.
       copies: of an id that was forgotten; empty where ids are remembered for the whole run.
+      delta_sel: the part of delta that is spent on which keys are found; 0: none is.
 
         >>> from weir import Plan
         >>> promised = Plan.from_yaml('''
@@ -132,3 +133,4 @@ class Guarantee:
     expiration: tuple[Expiration, ...]
     statement: str
     copies: tuple[Copies, ...] = ()
+    delta_sel: float = 0.0

@@ -61,6 +61,7 @@ def statement(
     has_unit: bool = False,
     circumstances: Circumstances = NONE,
     copies: tuple[Copies, ...] = (),
+    found: tuple[int, float] | None = None,
 ) -> str:
     """The promise: neighbours, span, odds, what happens afterwards, and what is not covered.
 
@@ -68,7 +69,8 @@ def statement(
       relation, window, epsilon, delta, expiration, copies: as in ``Guarantee``.
       has_id, has_key, has_unit: what events carry. keys_public: keys are found in the data.
       horizon: ticks of the clock; None: no end.
-      circumstances: what the job adds.
+      circumstances: what the job adds. found: users that a key needs to be found in private, and
+        what that takes of delta; None: none is.
     """
     forgotten = circumstances.id_horizon if has_id else None
     told = neighbours(relation, has_id, has_key, forgotten, has_unit)
@@ -80,7 +82,19 @@ def statement(
             " Which keys occur, and the tick of the first event of each, is published as it is "
             "and not covered by this promise."
         )
+    if found is not None:
+        text += f" {finding(*found)}"
     return " ".join([text, *circumstances.limits])
+
+
+def finding(min_users: int, delta: float) -> str:
+    """What is told of keys that are found in private."""
+    who = "a user" if min_users == 1 else f"{min_users:,} users or more"
+    return (
+        f"A key is released once it has {who} in a period and a noisy count of them is large "
+        "enough. Which keys these are, and since when, is covered by this promise: "
+        f"{delta:g} of the additional probability is for it. Nothing is released of any other key."
+    )
 
 
 def forgetting(id_horizon: int, copies: tuple[Copies, ...]) -> str:

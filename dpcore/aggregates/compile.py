@@ -16,12 +16,13 @@ from dpcore.aggregates.leaf import ChannelLeaf
 from dpcore.aggregates.output import Output
 from dpcore.aggregates.people import ONLY
 from dpcore.aggregates.program import Aggregates, Part
+from dpcore.aggregates.selection import selecting
 from dpcore.continual.base import ContinualSum
 from dpcore.errors import ConfigError
 from dpcore.pricing.best import SPLIT, Offer, Way, best_way, sums_for
 from dpcore.pricing.calibrate import calibrated
 from dpcore.pricing.price import Alternative, share
-from dpcore.pricing.terms import Terms
+from dpcore.pricing.terms import Terms, events_of
 
 RUNNING = "blt"
 SPLIT_INTO = (RUNNING, "sliding", "independent")
@@ -53,7 +54,7 @@ def compile_aggregates(
                 found[name] = better(way, partial(apart, leaf, by_user, name))
         if noise == "gaussian" and len(by_both) > 1:
             found[SPLIT] = partial(apart, leaf, by_both, None)
-        return found
+        return {name: selecting(way, noise, terms) for name, way in found.items()}
 
     return best_way(terms, ways, SPLIT_INTO)
 
@@ -67,11 +68,6 @@ def refuse_users(aggregates: Mapping[str, Aggregate], terms: Terms) -> None:
             field, value, instead = one.of_users
             remedy = ONLY.format(instead=instead)
             raise ConfigError(f"aggregates.{name}.{field}", value, remedy)
-
-
-def events_of(terms: Terms) -> int:
-    """Events of the unit in a cell."""
-    return 1 if terms.person is None else terms.person.caps.events
 
 
 def outputs_of(

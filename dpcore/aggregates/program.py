@@ -29,11 +29,20 @@ class Part:
       mechanism: its dimension is the number of ``coordinates``.
       channels: indices of the channels it carries, in order.
       coordinates: which coordinates of a leaf it reads.
+      hidden: whether it is released nowhere: keys are found by it, and it ends with the period that
+        a key waits in. Such a part is the last.
     """
 
     mechanism: ContinualSum
     channels: tuple[int, ...]
     coordinates: tuple[int, ...]
+    hidden: bool = False
+
+    def loss(self, ticks: int | None) -> PrivacyLoss:
+        """Of the mechanism; a hidden part has no rows after the last tick of the period."""
+        if self.hidden:
+            ticks = 1 if ticks is None else min(ticks, 1)
+        return self.mechanism.loss(ticks)
 
 
 @dataclass(frozen=True)
@@ -161,7 +170,7 @@ class Aggregates:
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Composition over the parts."""
-        return compose(tuple(part.mechanism.loss(ticks) for part in self.parts))
+        return compose(tuple(part.loss(ticks) for part in self.parts))
 
     def worst_stddev(self, output: Output, over: int | None, ticks: Ints) -> float:
         """Largest stddev over ``ticks`` of the output's own noise, in the user's unit.
@@ -227,6 +236,7 @@ class Aggregates:
                 {
                     "mechanism": canonical_mechanism(part.mechanism),
                     "coordinates": list(part.coordinates),
+                    **({"hidden": True} if part.hidden else {}),
                 }
                 for part in self.parts
             ],

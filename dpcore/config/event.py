@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
+from dpcore.config.discover import DiscoverConfig
 from dpcore.config.section import Says, Section, as_tuple, refusal
 from dpcore.leaves.keys import key_text
 
@@ -114,6 +115,12 @@ class Key(Section):
         description="True says: whoever sees a release may learn which keys occur, and since when.",
         examples=[False],
     )
+    discover: DiscoverConfig | None = Field(
+        default=None,
+        description="Find keys in the data, and tell of those only that enough users have "
+        "(privacy.unit: user).",
+        examples=["{min_users: 20}"],
+    )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -146,11 +153,21 @@ class Key(Section):
             for name in self.columns:
                 if self.columns.count(name) > 1:
                     raise refusal("columns", name, "is named twice; name every column once.")
+        if self.discover is not None:
+            for name in ("declared", "observed_keys_are_public"):
+                if getattr(self, name):
+                    raise refusal(
+                        "discover",
+                        self.discover.model_dump(exclude_defaults=True),
+                        f"cannot stand beside {name}; keep one of them.",
+                    )
+            return self
         if self.declared is None and not self.observed_keys_are_public:
             raise refusal(
                 "declared",
                 None,
-                f"is missing; list the keys (declared: {self._example}), or say "
+                f"is missing; list the keys (declared: {self._example}), say "
+                "discover: {min_users: 20} to find them in private (privacy.unit: user), or "
                 "observed_keys_are_public: true if the existence of a key is no secret.",
             )
         if self.declared is not None and self.observed_keys_are_public:

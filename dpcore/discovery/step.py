@@ -93,11 +93,11 @@ def step(
     block, made_up = _ready(program, rule, noises, block, low)
     tested_cells = _joined(tested_cells, made_up)
     tested, entered = _test(program, rule, noises, block.tested, tested_cells, low, high)
-    if block.waiting > rule.discover.most:
+    if block.waiting > rule.discover.max_tracked:
         raise WeirError(
-            f"more than {rule.discover.most:,} keys of one block wait to be discovered: nothing "
-            "more is released. Raise key.discover.max_tracked or blocks, set key.discover.sample, "
-            "or group by a coarser key."
+            f"more than {rule.discover.max_tracked:,} keys of one block wait to be discovered: "
+            "nothing more is released. Raise key.discover.max_tracked or blocks, set "
+            "key.discover.sample, or group by a coarser key."
         )
     arrays: tuple[Floats, ...] = ()
     state = block.state

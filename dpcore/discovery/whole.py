@@ -37,48 +37,55 @@ def lives(
     leaves: Ints,
     stride: int,
 ) -> Iterator[Life]:
-    """All keys that are found, in the order of ``names``.
+    """All keys that are found.
 
     Args:
       names: (K,) of all keys with data. leaves: (T, K, D) int64 from tick 0 on.
     """
-    ticks = len(leaves)
-    starts = [0, *rule.edges(0, ticks)]
-    sampled = noises.sampled(names, rule.discover.sample)
-    for key, name in enumerate(names):
-        for start, end in pairwise([*starts, ticks]):
-            if not sampled[key] or not leaves[start:end, key].any():
-                continue
-            strides = list(
-                _walk(program, noises, name, leaves[:, key : key + 1], start, ticks, stride)
-            )
-            noisy = [one[1][rule.array][:, 0, rule.coordinate] for one in strides]
-            users = np.cumsum(leaves[start:end, key, rule.leaf])
-            over = np.concatenate(noisy)[: end - start] >= rule.thresholds(start, end)
-            over &= users >= rule.users
-            if over.any():
-                birth = start + int(over.argmax())
-                shown = tuple(_from(rule, birth, *one) for one in strides)
-                yield Life(key, birth, tuple(one for one in shown if len(one[1][0])))
-                break
+    ticks, live = len(leaves), ~np.asarray(noises.sampled(names, rule.discover.sample), dtype=bool)
+    for start, end in pairwise([0, *rule.edges(0, ticks), ticks]):
+        some = np.flatnonzero(leaves[start:end].any(axis=(0, 2)) & ~live)
+        if not some.size:
+            continue
+        mine, here = leaves[:, some], tuple(names[key] for key in some.tolist())
+        strides = list(_walk(program, noises, here, mine, start, ticks, stride))
+        noisy = [arrays[rule.array][:, :, rule.coordinate] for _, arrays in strides]
+        users = np.cumsum(mine[start:end, :, rule.leaf], axis=0)
+        over = np.concatenate(noisy)[: end - start] >= rule.thresholds(start, end)[:, None]
+        over &= users >= rule.users
+        for row in np.flatnonzero(over.any(axis=0)).tolist():
+            birth = start + int(over[:, row].argmax())
+            shown = [_from(rule, birth, row, *one) for one in strides if birth < _stop(*one)]
+            yield Life(int(some[row]), birth, tuple(shown))
+        live[some] |= over.any(axis=0)
 
 
 def _walk(
-    program: Program, noises: Noises, name: bytes, leaves: Ints, start: int, ticks: int, stride: int
+    program: Program,
+    noises: Noises,
+    names: tuple[bytes, ...],
+    leaves: Ints,
+    start: int,
+    ticks: int,
+    stride: int,
 ) -> Iterator[tuple[int, tuple[Floats, ...]]]:
-    state = program.init(1)
+    state = program.init(len(names))
     edges = sorted({*range(start, ticks, stride), *noises.edges(start, ticks), ticks})
     for first, stop in pairwise(edges):
-        state, arrays = program.step(state, leaves[first:stop], noises.noise_of((name,), first))
+        state, arrays = program.step(state, leaves[first:stop], noises.noise_of(names, first))
         yield first, arrays
 
 
+def _stop(first: int, arrays: tuple[Floats, ...]) -> int:
+    return first + len(arrays[0])
+
+
 def _from(
-    rule: Rule, birth: int, first: int, arrays: tuple[Floats, ...]
+    rule: Rule, birth: int, row: int, first: int, arrays: tuple[Floats, ...]
 ) -> tuple[int, tuple[Floats, ...]]:
-    """The part of a stride that is released."""
+    """The part of a stride that is released of a key."""
     skip = max(0, birth - first)
-    kept = [array[skip:] for array in arrays]
+    kept = [array[skip:, row : row + 1] for array in arrays]
     if rule.hidden:
         del kept[rule.array]
     return first + skip, tuple(kept)

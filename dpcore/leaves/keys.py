@@ -58,14 +58,17 @@ class Keys:
     Attributes:
       columns: which columns hold the key; several make it a JSON array (``key_text``); none: no
         grouping, one key, "".
-      declared: the known keys. observed: keys are found in the data and their existence is public.
+      declared: the known keys. observed: keys are found in the data; their existence is public, or
+        the plan says which of them may be told (``Plan.discovery``).
       blocks: number of groups that are stepped together, a power of two.
+      longest: bytes of a key's name, at most; None: any.
     """
 
     columns: tuple[str, ...]
     declared: tuple[str, ...]
     observed: bool
     blocks: int
+    longest: int | None = None
 
     @classmethod
     def make(
@@ -74,6 +77,7 @@ class Keys:
         declared: Sequence[str] | None,
         observed: bool,
         blocks: int | None,
+        longest: int | None = None,
     ) -> Keys:
         """Chooses the number of blocks: max(16, keys / 512), a power of two."""
         columns = (column,) if isinstance(column, str) else tuple(column or ())
@@ -82,7 +86,7 @@ class Keys:
             blocks = FEWEST
             while blocks * PER_BLOCK < len(known):
                 blocks *= 2
-        return cls(columns, known, observed, blocks)
+        return cls(columns, known, observed, blocks, longest)
 
     @property
     def column(self) -> str | list[str] | None:

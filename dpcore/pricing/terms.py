@@ -12,6 +12,7 @@ from dpcore.accounting.guarantee import Relation
 from dpcore.arrays import Ints
 from dpcore.config.version import PLAN_VERSION
 from dpcore.leaves.clock import Clock
+from dpcore.people.discover import Discover
 from dpcore.people.person import Person
 
 FAR = 1 << 20
@@ -39,6 +40,7 @@ class Terms:
       person: the user as privacy unit: caps and periods; None: the unit is an event.
       delta_sel: what finding keys spends of the promise's delta besides ``delta``, for one unit and
         under the relation; 0: no key is found in private.
+      discover: how keys are found in private; None: they are not.
     """
 
     epsilon: float
@@ -56,6 +58,7 @@ class Terms:
     version: int = PLAN_VERSION
     person: Person | None = None
     delta_sel: float = 0.0
+    discover: Discover | None = None
 
     @property
     def horizon(self) -> int | None:
@@ -92,3 +95,8 @@ class Terms:
         some = [powers - 2, powers - 1, powers, np.linspace(0, last - 1, 401).astype(np.int64)]
         spread = np.concatenate([*some, [last - 1]])
         return np.unique(spread[(spread >= 0) & (spread < last)])
+
+
+def events_of(terms: Terms) -> int:
+    """Events of the unit in a cell."""
+    return 1 if terms.person is None else terms.person.caps.events

@@ -30,6 +30,7 @@ COUNTERS = {
     "duplicate": "duplicates",
     "unknown_key": "of no declared key",
     "missing_id": "without an id",
+    "key_too_long": "of a key with too long a name",
     "over_capacity": "beyond the room of a cell",
     "clipped": "values moved by a clip",
     "non_finite": "values missing or not finite, counted as 0 (a model leaves their events out)",

@@ -116,6 +116,7 @@ class FakePlan:
     band: float = 2.0
     config: FakeConfig = FakeConfig()
     circumstances: Circumstances = NONE
+    discovery: None = None
     guarantee: Guarantee = field(
         default_factory=lambda: Guarantee(1.0, 1e-6, "event", "add_remove", 64, (), "")
     )

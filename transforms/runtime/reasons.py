@@ -31,6 +31,7 @@ REASONS = (
     "overdue",
     "unknown_key",
     "missing_id",
+    "key_too_long",
     "duplicate",
     "over_capacity",
     "not_a_number",

@@ -31,6 +31,7 @@ LATE = reason_code("late")
 EARLY = reason_code("early")
 UNKNOWN_KEY = reason_code("unknown_key")
 MISSING_ID = reason_code("missing_id")
+KEY_TOO_LONG = reason_code("key_too_long")
 _KEPT = np.int8(-1)
 
 
@@ -73,6 +74,7 @@ class Assign:
             self._refused.append(", ".join(self._columns))
         self._by_id = needs_ids(getattr(plan, "program", None))
         self._declared = declared_keys(plan)
+        self._longest: int | None = plan.keys.longest
         names = [*([KEY] if self._columns else []), SOURCE, "@position", *keep]
         self._keep = tuple(dict.fromkeys(names))
 
@@ -168,6 +170,13 @@ class Assign:
             reasons[unknown] = UNKNOWN_KEY
             named = np.where(missing < 0, len(self._refused) - 1, missing + 1)
             fields[unknown] = named[unknown]
+        if self._longest is not None:
+            long = pc.greater(pc.binary_length(names), self._longest)
+            shown = np.append(long.to_numpy(zero_copy_only=False), False)
+            slots = pc.fill_null(keys.indices, null).to_numpy()
+            too_long = shown[slots] & (reasons == _KEPT)
+            reasons[too_long] = KEY_TOO_LONG
+            fields[too_long] = len(self._refused) - 1
         return keys, fields
 
 

@@ -143,14 +143,7 @@ class Stored:
         held = self._shelf.get(self._block, data)
         if held is None or held.stop != first:
             held = self._decode(data, first)
-            mark = header_of(data).mark
-            if mark not in (NO_MARK, self._noise.mark(first)):
-                raise CodecError(
-                    f"stored state up to tick {first} was made with other secrets than those "
-                    "given: noise of two secrets on the same data gives the data away. Go on with "
-                    "the secret of that run; a new one goes under secret.rotate, from a tick that "
-                    "is still ahead."
-                )
+            refuse_other_secrets(data, self._noise, first)
         self._held = held
         return held.content
 
@@ -197,7 +190,7 @@ class Stored:
         sent, n_keys, names, link = head.tolist()
         keys = self._names(names) if self._declared is None else tuple(self._declared)
         if len(keys) != n_keys:
-            raise _damaged(self._block)
+            raise damaged(self._block)
         if not keys:
             return Held(Content((), None, sent), first, link, names)
         template = init(self._program, 1)
@@ -213,7 +206,7 @@ class Stored:
     def _names(self, named: int) -> tuple[bytes, ...]:
         cell = self._cells.names.read()
         if cell is None or past.link_of(cell) != named:
-            raise _damaged(self._block)
+            raise damaged(self._block)
         return tuple(unpack_names(*unpack(NAMES, cell, self._layout)))
 
     def _decode_whole(self, data: bytes, first: int) -> Content:
@@ -241,7 +234,18 @@ def size_of(content: Content) -> int:
     return sum(array.nbytes for array in arrays) + sum(len(key) + 40 for key in content.keys)
 
 
-def _damaged(block: int) -> CodecError:
+def refuse_other_secrets(data: bytes, noise: NoiseSource, first: int) -> None:
+    """Raises CodecError where stored state up to tick ``first`` is of other secrets."""
+    if header_of(data).mark not in (NO_MARK, noise.mark(first)):
+        raise CodecError(
+            f"stored state up to tick {first} was made with other secrets than those given: noise "
+            "of two secrets on the same data gives the data away. Go on with the secret of that "
+            "run; a new one goes under secret.rotate, from a tick that is still ahead."
+        )
+
+
+def damaged(block: int) -> CodecError:
+    """What is said of names that are not those of the state."""
     return CodecError(
         f"the names of keys that are stored of block {block} are not those that its state tells "
         "of: the state is damaged. Go on from an earlier checkpoint or savepoint."

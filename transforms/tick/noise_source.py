@@ -27,6 +27,10 @@ class NoiseSource(Protocol):
         """16 bytes that name the secrets behind every tick before this one."""
         return NO_MARK
 
+    def sampled(self, keys: Sequence[bytes], share: float) -> list[bool]:
+        """Which keys lie in a share of all keys, by a keyed hash of their names."""
+        return [True] * len(keys)
+
 
 @dataclass(frozen=True)
 class KeyedNoiseSource(NoiseSource):
@@ -75,6 +79,10 @@ class KeyedNoiseSource(NoiseSource):
     def mark(self, tick: int) -> bytes:
         """See NoiseSource."""
         return self._ring.mark(tick)
+
+    def sampled(self, keys: Sequence[bytes], share: float) -> list[bool]:
+        """See NoiseSource."""
+        return self._ring.sampled(keys, share)
 
 
 @dataclass(frozen=True)

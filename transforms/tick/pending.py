@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.discovery.waiting import Cells
 from dpcore.leaves.rows import RowLeaf
 from dpcore.program import CAPACITY, Program, RowProgram, takes_rows, within_cap
 from transforms.leaves import partial
@@ -102,6 +103,15 @@ class PendingSums:
             rows = np.array([place.get(name, -1) for name in leaf.names], dtype=np.int64)
             settled.append(leaf._replace(rows=rows[leaf.rows]))
         self._leaves = settled
+
+    def cells(self, low: int, high: int) -> tuple[list[bytes], Cells]:
+        """Names of discovered keys with data in ticks [low, high), and their cells; of a program
+        whose events are always summed."""
+        (leaf,) = self._leaves
+        here = leaf.take(slice(*np.searchsorted(leaf.ticks, [low, high])))
+        some, rows = np.unique(here.rows, return_inverse=True)
+        values = here.values.astype(np.int64, copy=False)
+        return [leaf.names[row] for row in some.tolist()], Cells(here.ticks, rows, values)
 
     def leaves(self, low: int, high: int, n_keys: int) -> NDArray[np.int64]:
         """See Pending: zeros where no event came."""

@@ -22,6 +22,7 @@ from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
 
+from dpcore.discovery.rule import Rule
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
 from dpcore.plan import Plan
@@ -36,7 +37,9 @@ from transforms.runtime.waiting import bag_of, bags_due
 from transforms.runtime.windowing import to_timestamp
 from transforms.select.shelf import Shelf
 from transforms.tick.block import BlockState
-from transforms.tick.cells import ROOM, Cells, Held, Stored
+from transforms.tick.cells import ROOM, Cells, Stored
+from transforms.tick.found_block import FoundBlock
+from transforms.tick.found_cells import FoundStored
 from transforms.tick.jobs import lane_of
 from transforms.tick.noise_source import NoiseSource
 from transforms.tick.progress import ProgressCell
@@ -75,6 +78,7 @@ class TickDoFn(beam.DoFn):
       noise: where noise comes from; it carries a reference to the secret, never the value.
       every: ticks that a sink's file covers; no stride crosses a multiple of it.
       ahead: timers that one heartbeat sets (1 for bounded input, where all data comes first).
+      discovery: when a key is found; None: keys are declared, or public.
       early: microseconds by which a timer is set before the end that it stands for, where the
         runner fires it later than at its time.
     """
@@ -101,12 +105,13 @@ class TickDoFn(beam.DoFn):
         every: int,
         ahead: int,
         early: int = 0,
+        discovery: Rule | None = None,
     ) -> None:
         self._program, self._clock, self._keys = program, clock, keys
         self._layout, self._noise, self._every = bytes.fromhex(layout), noise, every
-        self._ahead, self._early = ahead, early
+        self._ahead, self._early, self._discovery = ahead, early, discovery
         self._run = uuid.uuid4().hex
-        self._shelf: Shelf[Held] | None = None
+        self._shelf: Shelf[Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shelf": None}
@@ -181,16 +186,7 @@ class TickDoFn(beam.DoFn):
         stop = min(over, reached.announced + 1)
         if stop <= first:
             return
-        stored = self._stored(block, Cells(machine, names, (past_0, past_1)))
-        block_state = BlockState(
-            self._program,
-            self._noise,
-            self._layout,
-            block,
-            self._every,
-            stored.read(first),
-            self._keys.observed,
-        )
+        stored, block_state = self._block(block, Cells(machine, names, (past_0, past_1)), first)
         bags = (pending, far, beyond)
         due, later = bags[: bags_due(first, stop)], list[bytes]()
         payloads = [payload for bag in due for payload in bag.read()]
@@ -211,11 +207,19 @@ class TickDoFn(beam.DoFn):
         if self._ahead > 1:
             counters.show("watermark_lag_ms", int(time.time() * 1e3) - moment // 1000)
 
-    def _stored(self, block: int, cells: Cells) -> Stored:
+    def _block(self, block: int, cells: Cells, first: int) -> tuple[Any, Any]:
+        """A block between its cells and memory, and on its way from tick ``first`` on."""
         assert self._shelf is not None
-        declared = None if self._keys.observed else self._keys.block_keys(block)
-        noise, layout = self._noise, self._layout
-        return Stored(self._program, noise, layout, block, declared, cells, self._shelf)
+        program, noise, layout, every = self._program, self._noise, self._layout, self._every
+        if self._discovery is not None:
+            found = FoundStored(program, noise, layout, block, cells, self._shelf)
+            content = found.read(first)
+            return found, FoundBlock(program, self._discovery, noise, block, every, content)
+        observed = self._keys.observed
+        declared = None if observed else self._keys.block_keys(block)
+        stored = Stored(program, noise, layout, block, declared, cells, self._shelf)
+        before = stored.read(first)
+        return stored, BlockState(program, noise, layout, block, every, before, observed)
 
 
 def split_overdue(payload: bytes, first: int) -> tuple[int, bytes | None]:
@@ -260,6 +264,7 @@ class Tick(beam.PTransform[Any, Any]):
             self._every,
             1 if self._bounded else AHEAD,
             AT_ONCE if on_flink(pieces.pipeline) else 0,
+            plan.discovery,
         )
         types: dict[str, Any] = {DEAD: pa.RecordBatch}
         if plan.program.training is not None:

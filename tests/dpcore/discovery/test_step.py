@@ -110,7 +110,7 @@ def test_a_sample_of_keys_can_be_found_and_no_other() -> None:
 def test_more_keys_than_the_limit_stop_the_job() -> None:
     program = program_of("blt", epsilon=8)
     leaves = leaves_of(program, 7, TICKS, len(NAMES))
-    rule = rule_of(program, most=5)
+    rule = rule_of(program, max_tracked=5)
     with pytest.raises(Exception, match=r"more than 5 keys of one block wait"):
         stepped(program, rule, Ring(), NAMES, leaves, ())
 

@@ -1,0 +1,118 @@
+"""The count of users that keys are found by: one that is released anyway, or a sum of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.aggregates.channel import Channel
+from dpcore.aggregates.count import CountOutput
+from dpcore.aggregates.leaf import ChannelLeaf
+from dpcore.aggregates.program import Aggregates, Part
+from dpcore.continual.base import ContinualSum
+from dpcore.discovery.rule import Rule
+from dpcore.errors import ConfigError
+from dpcore.pricing.best import Offer, Way
+from dpcore.pricing.calibrate import calibrated
+from dpcore.pricing.price import share
+from dpcore.pricing.terms import Terms, events_of
+
+SUMS: Mapping[str, tuple[str, ...]] = {
+    "gaussian": ("blt",),
+    "discrete_gaussian": ("tree", "hybrid"),
+    "k_norm": ("tree", "hybrid"),
+}
+"""Which sum the count gets where it is released nowhere: the first that serves."""
+
+PERIOD = 1
+"""Ticks from a period's last one on that the count is looked at: that one alone."""
+
+
+def found_by(program: Aggregates, terms: Terms) -> Rule | None:
+    """The rule of a program that carries the count; None where no key is found in private.
+
+    Raises:
+      ConfigError: threshold and noise leave the integers of the lattice.
+    """
+    discover, person = terms.discover, terms.person
+    if discover is None or person is None:
+        return None
+    where = _where(program)
+    assert where is not None
+    part, channel, array = where
+    before = part.channels[: part.channels.index(channel)]
+    coordinate = sum(program.channels[one].size for one in before)
+    return Rule(
+        discover,
+        person.periods,
+        person.pattern.touched,
+        terms.delta_sel / terms.factor,
+        part.mechanism,
+        coordinate,
+        array,
+        part.coordinates[coordinate],
+        round(1 / program.channels[channel].resolution),
+        part.hidden,
+    )
+
+
+def _where(program: Aggregates) -> tuple[Part, int, int] | None:
+    """Part, channel and noisy array that have each key's users so far; None: nothing does."""
+    array = 0
+    for part in program.parts:
+        for over in part.mechanism.overs:
+            for channel in part.channels:
+                of = program.channels[channel]
+                if over is None and (of.kind, of.takes) == ("count", "newcomers"):
+                    return part, channel, array
+            array += 1
+    return None
+
+
+def selecting(way: Way[Aggregates], noise: str, terms: Terms) -> Way[Aggregates]:
+    """The way, with a count of users beside it where its program has none.
+
+    Formal guarantees: the count gets ``discover.share`` of the budget and the rest of the program
+    the other; both compose adaptively. Where an output releases the count, finding keys by it is
+    post-processing.
+    """
+    discover = terms.discover
+    if discover is None:
+        return way
+    fraction = discover.share
+
+    def with_count(budget: PrivacyLoss) -> Offer[Aggregates]:
+        whole = way(budget)
+        if _where(whole.program) is not None:
+            return whole
+        rest = way(share(budget, 1 - fraction))
+        found = _counting(rest.program, noise, terms, share(budget, fraction))
+        return replace(rest, program=found)
+
+    return with_count
+
+
+def _counting(program: Aggregates, noise: str, terms: Terms, budget: PrivacyLoss) -> Aggregates:
+    """The program and a hidden part that counts the users of each key and period."""
+    whole = noise == "discrete_gaussian"
+    counting = Channel.make("count", whole=whole, takes="newcomers", events=events_of(terms))
+    channels = program.channels
+    if counting not in channels:
+        channels = (*channels, counting)
+    at = channels.index(counting)
+    alone = replace(terms, window=PERIOD, options=())
+    leaf = ChannelLeaf(channels, (CountOutput("", None, (None,), 1.0, at),), (None,), alone)
+    part = Part(_sum(leaf, noise, alone, budget), leaf.read, leaf.coordinates, hidden=True)
+    return replace(program, channels=channels, parts=(*program.parts, part))
+
+
+def _sum(leaf: ChannelLeaf, noise: str, terms: Terms, budget: PrivacyLoss) -> ContinualSum:
+    refused: ConfigError | None = None
+    for name in SUMS[noise]:
+        try:
+            return calibrated(name, leaf, terms, budget)
+        except ConfigError as error:
+            refused = error
+    assert refused is not None
+    raise refused

@@ -1,0 +1,72 @@
+"""Steps one block whose keys are found in private: ``BlockState`` for such plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dpcore.discovery.rule import Rule
+from dpcore.discovery.step import step
+from dpcore.discovery.waiting import Block
+from dpcore.program import Program
+from transforms.release.noisy import NoisyStride, boundaries
+from transforms.tick.noise_source import NoiseSource
+from transforms.tick.pending import PendingSums
+
+
+class FoundBlock:
+    """One block on its way from tick to tick; see ``dpcore.discovery.step``.
+
+    Strides end where a key is found, and where public numbers say so: how many keys wait, and what
+    is known of them, shapes nothing that leaves.
+
+    Args:
+      program: what runs; its leaves are sums. rule: when a key is found.
+      noise: where its noise comes from.
+      block: which block. every: ticks a sink's file covers; no stride crosses a multiple of it.
+      content: what it is before the first tick to step.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        rule: Rule,
+        noise: NoiseSource,
+        block: int,
+        every: int,
+        content: Block,
+    ) -> None:
+        self._program, self._rule, self._noise = program, rule, noise
+        self._block, self._every = block, every
+        self.content = content
+
+    def advance(
+        self, payloads: Sequence[bytes], first: int, stop: int
+    ) -> Iterator[NoisyStride | bytes]:
+        """Steps through [first, stop), every tick whether or not data came.
+
+        Args:
+          payloads: partial leaves of ticks >= first; what lies at or behind ``stop`` is given back.
+
+        Yields:
+          Payloads that are for later, as bytes, and then NoisyStrides in order of ticks.
+        """
+        pending = PendingSums(self._program, payloads, stop)
+        yield from pending.later
+        inside = {*self._noise.edges(first, stop), *self._rule.edges(first, stop)}
+        edges = sorted({first, stop, *inside})
+        for begin, end in zip(edges, edges[1:], strict=False):
+            low = begin
+            while low < end:
+                width = max(1, len(self.content.live)) * self._program.dimension
+                _, high = next(boundaries(low, end, self._every, width))
+                yield from self._step(low, high, pending)
+                low = high
+
+    def _step(self, low: int, high: int, pending: PendingSums) -> Iterator[NoisyStride]:
+        names, cells = pending.cells(low, high)
+        self.content, pieces = step(
+            self._program, self._rule, self._noise, self.content, names, cells, low, high
+        )
+        for piece in pieces:
+            n = piece.stop - piece.first
+            yield NoisyStride(self._block, piece.first, n, piece.keys, piece.arrays)
