@@ -83,6 +83,10 @@ class Algorithm(Protocol):
     def grows(self) -> bool:
         """Whether the state of a key grows with its events, up to a public number."""
 
+    @property
+    def only_events(self) -> str:
+        """Why a plan of users cannot take it, and what to take instead; "": it can."""
+
     def columns_read(self) -> ModelColumns | None:
         """What a linear model reads and predicts; None: it makes no model."""
 

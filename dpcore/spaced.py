@@ -202,6 +202,12 @@ def compiled(
     Raises:
       ConfigError: nothing can serve; or ``every`` is no schedule for it.
     """
+    if terms.person is not None and algorithm.only_events:
+        raise ConfigError(
+            "model.algorithm",
+            algorithm.name,
+            f"protects events only: {algorithm.only_events}; or privacy.unit: event.",
+        )
     if every is None:
         return algorithm.compile(terms)
     if terms.person is not None:

@@ -35,6 +35,7 @@ class AggregatesAlgorithm:
 
     name: ClassVar[str] = "aggregates"
     grows: ClassVar[bool] = False
+    only_events: ClassVar[str] = ""
     reading: ClassVar[Reading] = Reading(
         "Every line is what was released; the true values are not in this page.",
         "The band holds 95 % of the noise ({band} standard deviations on either side), known "

@@ -62,13 +62,3 @@ def refuse_signed(terms: Terms, mechanism: ContinualSum) -> None:
             "cannot carry the gradients of users: columns of its strategy have negative inner "
             "products, and what a user adds follows earlier releases; use blt.",
         )
-
-
-def refuse_users(terms: Terms, name: str, why: str, instead: str) -> None:
-    """Raises ConfigError: a model whose loss is known for events alone."""
-    if terms.person is not None:
-        raise ConfigError(
-            "model.algorithm",
-            name,
-            f"protects events only: {why}. With privacy.unit: user take {instead}.",
-        )

@@ -32,6 +32,10 @@ from dpcore.words import number
 SHOWN = 8
 """Columns that are named; of more, how many there are."""
 
+UNSAID = (
+    "it does not say what a user adds to its sums; take online.follow_the_leader or "
+    "regression.incremental"
+)
 NOISES = ("gaussian", "discrete_gaussian", "k_norm")
 
 
@@ -43,6 +47,9 @@ class Predictor(Section):
       noises: which noises it can use. reading: how its pictures are to be read.
       outputs: name of each release -> how it is shown.
       told: what the table of releases tells the noise of.
+      event_only: why a plan of users cannot take it, and what to take; "": ``compile`` takes into
+        account all that a user may add to a cell (``Terms.person``). It is said beside ``compile``,
+        or below it: a class that compiles in another way does not inherit it.
     """
 
     algorithm: str = Field(
@@ -77,6 +84,7 @@ class Predictor(Section):
     outputs: ClassVar[Mapping[str, Shown]]
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "loss"})
     grows: ClassVar[bool] = False
+    event_only: ClassVar[str] = UNSAID
 
     @classmethod
     def takes(cls, field: str) -> bool:
@@ -94,6 +102,16 @@ class Predictor(Section):
     def name(self) -> str:
         """Its name in the config."""
         return self.algorithm
+
+    @property
+    def only_events(self) -> str:
+        """See Algorithm."""
+        for cls in type(self).__mro__:
+            if "event_only" in vars(cls):
+                return str(vars(cls)["event_only"])
+            if "compile" in vars(cls):
+                break
+        return UNSAID
 
     @property
     def dimension(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -13,10 +13,12 @@ from dpcore.errors import ConfigError
 from dpcore.leaves.row_hash import hashes_of_users
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.erm.prefix import Prefix
+from dpcore.models.online.leader_model import LeaderModel
 from dpcore.models.online.program import Learner
 from dpcore.models.people import rows_of_user
 from dpcore.program import takes_rows, within_cap
 from dpcore.registry import MODELS
+from dpcore.spaced import compiled
 from tests.contracts.corners import candidates, weights
 from tests.contracts.people import CAPS, config_of
 
@@ -27,23 +29,34 @@ REFUSED = {
     "online.pocg": "online.follow_the_leader",
     "regression.two_trees": "regression.incremental",
     "regression.naive": "regression.erm",
+    "erm.output_perturbation": "online.follow_the_leader",
+    "erm.independent_batches": "online.follow_the_leader",
+    "erm.sliding_window": "online.follow_the_leader",
 }
 RANGES = {"u": (0.0, 1.0), "v": (-1.0, 1.0), "y": (0.0, 4.0)}
 EVENTS = CAPS["events"]
 
 
-def compiled(name: str, caps: Any = None, promise: Any = None, **more: Any) -> Any:
+def program_of(name: str, caps: Any = None, promise: Any = None, **more: Any) -> Any:
     model = {
         "algorithm": name,
         "features": ["u", "v"],
         "target": "y",
         "ranges": {column: list(ends) for column, ends in RANGES.items()},
-        "set": {"l1_ball" if name == "online.conditional_gradient" else "l2_ball": 2},
+        **(
+            {"block": "2d"}
+            if name.startswith("erm.")
+            else {"set": {"l1_ball" if name == "online.conditional_gradient" else "l2_ball": 2}}
+        ),
         **({"projection": {"dimension": 1}} if name == "regression.projected" else {}),
         **more,
     }
     config = config_of({"model": model}, caps, **(promise or {}))
-    program, _ = config.algorithm.compile(config.terms())
+    return served(config)
+
+
+def served(config: Any) -> Any:
+    program, _ = compiled(config.algorithm, config.terms(), None)
     return program
 
 
@@ -54,16 +67,36 @@ def test_every_model_is_priced_for_users_or_refused() -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_who_cannot_serve_says_so_and_who_can(name: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        compiled(name)
+        program_of(name)
     said = str(refused.value)
     assert said.startswith("model.algorithm") and name in said
     assert "protects events only" in said and REFUSED[name] in said
 
 
+def test_a_model_that_compiles_in_another_way_inherits_no_promise_to_users() -> None:
+    """A learner of another package, which knows events only and does not say so."""
+
+    class Own(LeaderModel):
+        def compile(self, terms: Any) -> Any:
+            raise AssertionError("never asked")
+
+    class Said(Own):
+        event_only: ClassVar[str] = ""
+
+    fields = {"features": ["u"], "target": "y", "ranges": {"u": (0, 1), "y": (0, 1)}}
+    own = Own(algorithm="online.follow_the_leader", **fields)  # type: ignore[arg-type]
+    terms = config_of({"aggregates": {"n": {"count": "events"}}}).terms()
+    with pytest.raises(ConfigError, match="does not say what a user adds"):
+        compiled(own, terms, None)
+    said = Said(algorithm="online.follow_the_leader", **fields)  # type: ignore[arg-type]
+    with pytest.raises(AssertionError, match="never asked"):
+        compiled(said, terms, None)
+
+
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("name", [*LEARNERS, *MOMENTS, *KEPT])
 def test_the_budget_is_kept_and_used(name: str, relation: str) -> None:
-    program = compiled(name, promise={"relation": relation})
+    program = program_of(name, promise={"relation": relation})
     spent = program.loss(8).epsilon(1e-6)
     assert 0.9 <= spent <= 1 + 1e-9
 
@@ -120,7 +153,7 @@ def worst_of(program: Learner, capped: Any, trials: int = 60) -> float:
 @pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("cap", [6, 4096])
 def test_a_user_moves_a_learner_by_no_more_than_is_paid_for(name: str, cap: int) -> None:
-    program = compiled(name, cap=cap, intercept=False, clip={"gradient": 0.5, "loss": 1.0})
+    program = program_of(name, cap=cap, intercept=False, clip={"gradient": 0.5, "loss": 1.0})
     assert program.most_users == cap // EVENTS
     worst = worst_of(program, within_cap)
     assert worst <= 1 + 1e-9
@@ -129,19 +162,19 @@ def test_a_user_moves_a_learner_by_no_more_than_is_paid_for(name: str, cap: int)
 
 def test_rows_that_compete_one_by_one_would_cost_more() -> None:
     """A cap that cuts through users lets in rows of several when one leaves."""
-    program = compiled("online.follow_the_leader", cap=6, clip={"gradient": 0.5, "loss": 0.0})
+    program = program_of("online.follow_the_leader", cap=6, clip={"gradient": 0.5, "loss": 0.0})
     assert worst_of(program, lambda _, leaf: leaf.capped(3), 300) > 1.0
 
 
 def test_events_that_are_bounded_one_by_one_would_cost_more() -> None:
-    program = compiled("online.follow_the_leader", clip={"gradient": 0.5, "loss": 0.0})
+    program = program_of("online.follow_the_leader", clip={"gradient": 0.5, "loss": 0.0})
     alone = replace(program, gradients=replace(program.gradients, users=False))
     assert worst_of(alone, within_cap) > 1.0
 
 
 def test_a_users_gradients_are_added_before_they_are_clipped() -> None:
     """Two events that pull apart cancel, whatever their lengths; in any order of rows."""
-    program = compiled("online.follow_the_leader", clip={"gradient": 1.0, "loss": 0.0})
+    program = program_of("online.follow_the_leader", clip={"gradient": 1.0, "loss": 0.0})
     columns = {"u": np.array([0.5, 0.5, 1.0]), "v": np.zeros(3), "y": np.array([1.5, 2.5, 4.0])}
     rows = program.bound(columns, 3).rows
     same = np.array([[7, 7], [7, 7], [9, 9]], dtype=np.uint64)
@@ -157,7 +190,7 @@ def test_a_users_gradients_are_added_before_they_are_clipped() -> None:
 
 def test_a_cap_without_room_for_a_user_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"contributions\.events: 3"):
-        compiled("online.follow_the_leader", cap=2)
+        program_of("online.follow_the_leader", cap=2)
 
 
 # ---- moments
@@ -168,7 +201,7 @@ def test_a_cap_without_room_for_a_user_is_refused() -> None:
 def test_a_cell_of_moments_is_as_large_as_is_paid_for(name: str, relation: str) -> None:
     """Events add up: so many of the longest one."""
     times = 1 if relation == "add_remove" else 2
-    program = compiled(name, promise={"relation": relation})
+    program = program_of(name, promise={"relation": relation})
     for added in weights(program, candidates(RANGES)):
         worst = float(np.sqrt(np.einsum("ij,ij->i", added, added).max()))
         assert worst * EVENTS * times <= 1 + 1e-9
@@ -202,7 +235,7 @@ def test_a_user_moves_no_batch_of_kept_rows_by_more_than_is_paid_for(kind: Any) 
     """Rows compete within cap and limit; every prefix of the stream, all keys together."""
     caps = {"ticks": 3, "keys": 2, "events": 3, "ticks_per_key": 2, "total": 5}
     noise = {"gdp": "gaussian", "pure": "k_norm"}[kind]
-    program = compiled_with(noise, caps)
+    program = program_with(noise, caps)
     assert takes_rows(program)
     problem, rng, n_keys, worst = program.problem, np.random.default_rng(2), 3, 0.0
     pattern = program.pattern
@@ -243,7 +276,7 @@ def test_a_user_moves_no_batch_of_kept_rows_by_more_than_is_paid_for(kind: Any) 
     assert worst > 0.2
 
 
-def compiled_with(noise: str, caps: Any) -> Any:
+def program_with(noise: str, caps: Any) -> Any:
     model = {
         "algorithm": "regression.erm",
         "features": ["u", "v"],
@@ -255,8 +288,7 @@ def compiled_with(noise: str, caps: Any) -> Any:
     }
     promise = {"delta": 0.0} if noise == "k_norm" else {}
     config = config_of({"model": model, "mechanism": {"noise": noise}}, caps, **promise)
-    program, _ = config.algorithm.compile(config.terms())
-    return program
+    return served(config)
 
 
 def test_rows_of_a_user_are_counted_over_keys() -> None:
@@ -284,7 +316,7 @@ def test_rows_of_a_user_are_counted_over_keys() -> None:
 
 def test_runs_are_spread_over_all_that_a_period_meets() -> None:
     """A period of 8 ticks and a window of 8: 15 ticks, so 8 runs at every second of them."""
-    program = compiled_with("gaussian", dict(CAPS))
+    program = program_with("gaussian", dict(CAPS))
     assert program.schedule.smallest.denominator == 8
     assert program.loss(8).value == pytest.approx(program.schedule.budget.value)
     assert program.loss(1).value < program.loss(8).value

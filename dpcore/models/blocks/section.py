@@ -180,6 +180,10 @@ class BlockModel(Predictor):
     }
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
     grows: ClassVar[bool] = True
+    event_only: ClassVar[str] = (
+        "a record is in one block, and a user's are in many, which are not charged together; take "
+        "online.follow_the_leader"
+    )
 
     # ---- what it is
 

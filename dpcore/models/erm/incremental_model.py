@@ -60,6 +60,7 @@ class ErmModel(RefittedModel):
     source: ClassVar[str] = (
         "Kasiviswanathan, Nissim & Jin 2017 (PrivIncERM); Bassily, Smith & Thakurta 2014"
     )
+    event_only: ClassVar[str] = ""
 
     def compile(self, terms: Terms) -> tuple[IncrementalErm, tuple[Alternative, ...]]:
         """Incremental ERM with the noise that serves best, and every noise that could.

@@ -16,7 +16,6 @@ from dpcore.models.erm.price import refuse_sums
 from dpcore.models.erm.schedule import Phase, Schedule
 from dpcore.models.erm.section import RefittedModel
 from dpcore.models.fields import ALGORITHM
-from dpcore.models.people import refuse_users
 from dpcore.pricing.noises import noises_for
 from dpcore.pricing.price import Alternative, round_up
 from dpcore.pricing.terms import Terms
@@ -36,6 +35,10 @@ class NaiveModel(RefittedModel):
     )
     source: ClassVar[str] = "Kasiviswanathan, Nissim & Jin 2017; Dwork, Rothblum & Vadhan 2010"
     noises: ClassVar[tuple[str, ...]] = ("gaussian",)
+    event_only: ClassVar[str] = (
+        "it is the paper's own composition, to compare with, of one event; take regression.erm, "
+        "with every: 1 if need be"
+    )
 
     def compile(self, terms: Terms) -> tuple[IncrementalErm, tuple[Alternative, ...]]:
         """Incremental ERM with a run at every tick, each (eps', delta')-private.
@@ -51,12 +54,6 @@ class NaiveModel(RefittedModel):
           ConfigError: what it cannot serve: neither an end of the clock nor of the protection, or
             another noise.
         """
-        refuse_users(
-            terms,
-            self.name,
-            "it is the paper's own composition, to compare with, which knows one event",
-            "regression.erm, with every: 1 if need be",
-        )
         refuse_sums(terms, self.name)
         noise, delta, epsilon = terms.noise, terms.delta, terms.epsilon
         if noise not in (None, "gaussian"):

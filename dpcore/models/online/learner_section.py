@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -47,6 +48,8 @@ class LearnerModel(GradientModel):
         """See Curved; a loss's own curvature is of one event, however many there are."""
         own = self.own_curvature and self.curvature is None
         return 1.0 if own else super().mu(terms)
+
+    event_only: ClassVar[str] = ""
 
     @abstractmethod
     def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:

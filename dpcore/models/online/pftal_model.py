@@ -29,6 +29,7 @@ class PftalModel(LearnerModel):
         "stream, whatever the window."
     )
     source: ClassVar[str] = "Thakurta & Smith 2013"
+    event_only: ClassVar[str] = ""
 
     def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
         """See LearnerModel."""

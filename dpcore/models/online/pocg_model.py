@@ -16,7 +16,6 @@ from dpcore.models.losses import parse_loss
 from dpcore.models.online.implicit_descent import ImplicitDescent
 from dpcore.models.online.pocg import Pocg
 from dpcore.models.online.section import GradientModel
-from dpcore.models.people import refuse_users
 from dpcore.models.scaling import Scaling
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
@@ -36,6 +35,10 @@ class PocgModel(GradientModel):
     )
     source: ClassVar[str] = "Jain, Kothari & Thakurta 2012"
     noises: ClassVar[tuple[str, ...]] = ("gaussian",)
+    event_only: ClassVar[str] = (
+        "every iterate has noise of its own, and what several ticks of a user do to the iterates "
+        "after them is not derived; take online.follow_the_leader"
+    )
 
     def compile(self, terms: Terms) -> tuple[Pocg, tuple[Alternative, ...]]:
         """There is one way to run it.
@@ -44,13 +47,6 @@ class PocgModel(GradientModel):
           ConfigError: what it cannot serve: a clock without end, delta = 0, a loss with corners, a
             set without projection, a continual sum that was named.
         """
-        refuse_users(
-            terms,
-            self.name,
-            "every iterate has noise of its own, and what several ticks of a user do to the "
-            "iterates after them is not derived",
-            "online.follow_the_leader",
-        )
         named, noise = terms.continual_sum, terms.noise
         if named is not None:
             raise ConfigError(

@@ -33,6 +33,7 @@ class PqftlModel(OnlineModel):
         "solution, projected onto the set."
     )
     source: ClassVar[str] = "Jain, Kothari & Thakurta 2012"
+    event_only: ClassVar[str] = ""
 
     def compile(self, terms: Terms) -> tuple[Pqftl, tuple[Alternative, ...]]:
         """Over a full-history tree unless another continual sum is named.

@@ -47,6 +47,7 @@ class IncrementalModel(SolvedModel):
         "model of everything so far is fitted to them at every tick, over the set."
     )
     source: ClassVar[str] = "Kasiviswanathan, Nissim & Jin 2017 (PrivIncReg1), joint release"
+    event_only: ClassVar[str] = ""
 
     def compile(self, terms: Terms) -> tuple[Incremental, tuple[Alternative, ...]]:
         """Incremental regression over the best continual sum for it, and every alternative.

@@ -108,6 +108,7 @@ class ProjectedModel(MomentsModel):
         "events and small sets."
     )
     source: ClassVar[str] = "Kasiviswanathan, Nissim & Jin 2017 (PrivIncReg2), joint release"
+    event_only: ClassVar[str] = ""
 
     def compile(self, terms: Terms) -> tuple[Projected | Unprojected, tuple[Alternative, ...]]:
         """Projected regression over the best continual sum for it, and every alternative.

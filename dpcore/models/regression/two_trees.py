@@ -14,7 +14,6 @@ from dpcore.continual.tree import Tree
 from dpcore.errors import ConfigError
 from dpcore.models.fields import ALGORITHM, OneTarget
 from dpcore.models.moments import Moments
-from dpcore.models.people import refuse_users
 from dpcore.models.regression.incremental import Incremental
 from dpcore.models.regression.rows import EventRows
 from dpcore.models.regression.solved import SolvedModel
@@ -40,6 +39,10 @@ class TwoTreesModel(SolvedModel):
     )
     source: ClassVar[str] = "Kasiviswanathan, Nissim & Jin 2017 (PrivIncReg1), as printed"
     noises: ClassVar[tuple[str, ...]] = ("gaussian",)
+    event_only: ClassVar[str] = (
+        "it is the paper's own calibration, to compare with, of one event; take "
+        "regression.incremental"
+    )
 
     def compile(self, terms: Terms) -> tuple[Incremental, tuple[Alternative, ...]]:
         """Incremental regression over one tree for x x^T and another for x y; there is one way to
@@ -56,12 +59,6 @@ class TwoTreesModel(SolvedModel):
           ConfigError: what it cannot serve: a clock without end, delta = 0, another continual sum
             or noise.
         """
-        refuse_users(
-            terms,
-            self.name,
-            "it is the paper's own calibration, to compare with, which knows one event",
-            "regression.incremental",
-        )
         named, noise = terms.continual_sum, terms.noise
         if named not in (None, "tree"):
             raise ConfigError(

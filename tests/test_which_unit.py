@@ -1,0 +1,76 @@
+"""docs/which-unit.md: its configs are planned, and its table is what they cost."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.config import yaml
+from dpcore.plan_config import PlanConfig
+from dpcore.spaced import compiled
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "which-unit.md"
+TEXT = PAGE.read_text()
+CONFIGS = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+LINES = (
+    "{count: events}",
+    "{count: events, over: 1}",
+    "{count: users}",
+    "{count: users, per: period}",
+    "{sum: amount, clip: [0, 200]}",
+    "{sum: amount, clip_user: [0, 200]}",
+    "{mean: amount, clip: [0, 200]}",
+    "{mean: amount, clip: [0, 200], of: users}",
+    "{variance: amount, clip: [0, 200]}",
+    "{variance: amount, clip: [0, 200], of: users}",
+    "{histogram: amount, edges: [0, 50, 200], over: 1}",
+    "{histogram: amount, edges: [0, 50, 200], of: users}",
+)
+
+
+def cost(whole: dict[str, Any], line: str) -> tuple[str, str, str]:
+    """Span, what the unit adds to a cell, and the worst noise."""
+    aggregates = {"one": yaml.parse_mapping(f"one: {line}")["one"]}
+    config = PlanConfig.from_dict({**whole, "aggregates": aggregates})
+    terms = config.terms()
+    program, _ = compiled(config.algorithm, terms, None)
+    (info,) = program.describe(terms.ticks())
+    return (
+        "all" if info.over is None else str(info.over),
+        f"{info.sensitivity:,.0f}",
+        f"{float(f'{info.stddev_worst:.2g}'):,g}",
+    )
+
+
+def row(line: str) -> str:
+    """One line of the table: under a user, and under an event where that is asked for."""
+    whole = dict(yaml.parse_mapping(CONFIGS[0]))
+    over, user, noise = cost(whole, line)
+    theirs: tuple[str, ...] = ("-", "-")
+    if "user" not in line:
+        privacy = {k: v for k, v in whole["privacy"].items() if k not in ("per", "contributions")}
+        schema = {k: v for k, v in whole["schema"].items() if k != "unit"}
+        of_event = {**whole, "schema": schema, "privacy": {**privacy, "unit": "event"}}
+        theirs = cost(of_event, line)[1:]
+    return f"| `{line[1:-1]}` | {over} | {user} | {noise} | {' | '.join(theirs)} |"
+
+
+def test_the_table_is_what_a_plan_says() -> None:
+    head, _, rest = TEXT.partition("<!-- costs -->")
+    table, _, _ = rest.partition("<!-- end -->")
+    written = [line for line in table.splitlines() if line.startswith("| `")]
+    assert written == [row(line) for line in LINES]
+
+
+@pytest.mark.parametrize("text", CONFIGS)
+def test_its_configs_are_served(text: str) -> None:
+    config = PlanConfig.from_yaml(text)
+    terms = config.terms()
+    program, _ = compiled(config.algorithm, terms, None)
+    window = terms.lasting
+    assert program.loss(window).epsilon(terms.delta) <= terms.epsilon * (1 + 1e-9)
+    assert program.describe(np.arange(8))
