@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +18,10 @@ from dpcore.leaves.rows import RowLeaf
 from dpcore.noise.key_ring import KeyRing
 from dpcore.noise.noise import Noise
 from dpcore.noise.prf import KeyedNoise
+from dpcore.people.cap import Spent, cap_events
+from dpcore.people.cells import Hashed
+from dpcore.people.hashes import CapKeys, contents_of, pair_hashes, row_hashes, user_hashes
+from dpcore.people.person import Person
 from dpcore.plan import Plan
 from dpcore.program import NoiseOf, Released, needs_ids, places_of, takes_rows, texts_of, within_cap
 
@@ -34,6 +38,7 @@ class Events:
         None where the plan has no key column.
       columns: numeric column -> (n,) float64; a column of declared texts -> (n,) texts or None.
       ids: (n,) text or None, where the plan has a column of ids: they decide what a cap keeps.
+      users: (n,) text or None, where the unit is a user; events of nobody do not count.
 
         >>> import numpy as np
         >>> from weir import Events
@@ -47,6 +52,7 @@ class Events:
     keys: Sequence[str] | None
     columns: Mapping[str, NDArray[Any]]
     ids: Sequence[str | None] | None = None
+    users: Sequence[str | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,7 @@ class Bound:
       names: live keys, sorted. births: tick of each key's birth. keys: (n,) each event's key.
       ticks: (n,) each event's tick. rows: what the program's ``bound`` made of them.
       times: (n,) microseconds. ids: (n,) each event's id, or None.
+      hashes: (n, 2) of each, where caps on users have chosen by them; else None.
     """
 
     names: list[bytes]
@@ -84,6 +91,7 @@ class Bound:
     rows: Any
     times: Ints
     ids: list[str | None] | None
+    hashes: NDArray[np.uint64] | None = None
 
     def born(self) -> dict[int, list[int]]:
         """Tick -> keys born then."""
@@ -93,10 +101,11 @@ class Bound:
         return dict(sorted(found.items()))
 
 
-def bounded(plan: Plan, events: Events, ticks: int) -> Bound:
-    """Assigns and bounds events.
+def bounded(plan: Plan, events: Events, ticks: int, secret: bytes = bytes(32)) -> Bound:
+    """Assigns and bounds events; by the secret caps of users choose.
 
-    Events outside the clock or of unknown keys are left out, as the pipeline dead-letters them.
+    Events outside the clock, of unknown keys or of nobody are left out, as the pipeline
+    dead-letters them; so is what the caps of users leave no room for.
     """
     n = len(events.times)
     names = np.full(n, b"", dtype=object)
@@ -115,17 +124,60 @@ def bounded(plan: Plan, events: Events, ticks: int) -> Bound:
         given = [None] * n if events.ids is None else events.ids
         live &= np.array([one is not None for one in given], dtype=bool)
     texts = texts_of(plan.program)
-    columns = {
-        name: _numbers(events.columns[name], texts.get(name))[live] for name in plan.program.columns
+    numbers = {
+        name: _numbers(events.columns[name], texts.get(name)) for name in plan.program.columns
     }
-    names, tick = names[live], tick[live]
+    kept, columns, hashes = np.flatnonzero(live), dict[str, NDArray[Any]](), None
+    if plan.person is not None:
+        read = replace(events, columns=numbers)
+        kept, columns, hashes = within_caps(plan, plan.person, read, kept, tick, names, secret)
+    columns |= {name: column[kept] for name, column in numbers.items()}
+    names, tick = names[kept], tick[kept]
     found = sorted(set(names)) if plan.keys.observed else list(plan.keys.ordered)
     place = {name: i for i, name in enumerate(found)}
     keys = np.array([place[name] for name in names], dtype=np.int64)
     births = [int(tick[keys == i].min()) if plan.keys.observed else 0 for i in range(len(found))]
     rows = plan.program.bound(columns, len(tick)).rows
-    ids = None if events.ids is None else [events.ids[i] for i in np.flatnonzero(live).tolist()]
-    return Bound(found, births, keys, tick, rows, times[live], ids)
+    ids = None if events.ids is None else [events.ids[i] for i in kept.tolist()]
+    return Bound(found, births, keys, tick, rows, times[kept], ids, hashes)
+
+
+def within_caps(
+    plan: Plan, person: Person, events: Events, live: Ints, tick: Ints, names: Any, secret: bytes
+) -> tuple[Ints, dict[str, NDArray[Any]], NDArray[np.uint64]]:
+    """Events that the caps of their users leave room for: cell by cell.
+
+    Args:
+      live: (l,) which events may count. tick, names: (n,) tick and key of each event.
+
+    Returns:
+      Which stay, in their order; ``@cell`` and ``@new`` of each, and with ``@unit_high`` and
+      ``@unit_low`` who it is; hashes.
+
+    Raises:
+      ConfigError: nothing says whose events they are.
+    """
+    if events.users is None:
+        raise ConfigError("users", None, "is missing: say whom each event belongs to.")
+    keys, who = CapKeys.derive(secret, plan.digest), [events.users[i] for i in live.tolist()]
+    known = user_hashes(who, keys)
+    live, users = live[~known.null], known.hashes[~known.null]
+    times = np.asarray(events.times, dtype=np.int64)[live]
+    columns = [events.columns[name][live] for name in plan.program.columns]
+    contents = contents_of(times, columns)
+    ids = None if events.ids is None else [events.ids[i] for i in live.tolist()]
+    key = None if events.keys is None else list(names[live])
+    ticks = tick[live]
+    pairs = pair_hashes(users, person.periods.of(ticks), key, keys)
+    rows, has_id = row_hashes(users, ticks, times, contents, ids, keys)
+    hashed = Hashed(users, pairs, rows, ticks, has_id, contents)
+    stop = int(ticks.max()) + 1 if len(ticks) else 0
+    kept = cap_events(Spent.nothing(0), hashed, stop, person)
+    who_high, who_low = np.ascontiguousarray(users[kept.rows].T)
+    columns_of_cells: dict[str, NDArray[Any]] = {"@cell": kept.cell, "@new": kept.new}
+    if takes_rows(plan.program):
+        columns_of_cells |= {"@unit_high": who_high, "@unit_low": who_low}
+    return live[kept.rows], columns_of_cells, rows[kept.rows]
 
 
 def _numbers(values: Any, declared: Sequence[str] | None) -> NDArray[np.float64]:
@@ -172,7 +224,9 @@ def leaves_for(plan: Plan, bound: Bound, ticks: int, secret: bytes) -> Callable[
     if not takes_rows(program):
         sums = sum_leaves(plan, bound, ticks)
         return lambda members: lambda start, stop: sums[start:stop, members]
-    hashes = event_hashes(secret, plan.digest, bound.rows, bound.times, bound.ids)
+    hashes = bound.hashes
+    if hashes is None:
+        hashes = event_hashes(secret, plan.digest, bound.rows, bound.times, bound.ids)
 
     def of(members: list[int]) -> LeavesOf:
         found = row_leaves(plan, bound, members, hashes)
@@ -228,7 +282,7 @@ def simulate(
     if ticks is None:
         raise ConfigError("clock.end", None, "is needed here, or say how many ticks to simulate.")
     ring = KeyRing.derive(secret, plan.name, bytes.fromhex(plan.digest), rotate)
-    bound = bounded(plan, events, ticks)
+    bound = bounded(plan, events, ticks, secret)
     found: list[Simulated] = []
     if plan.discovery is not None:
         return _discovered(plan, bound, ticks, RingNoises(ring, noise), stride)

@@ -111,6 +111,7 @@ EXCEPT = {
     "transforms/runtime/secret.py": {"secrets", "secrets.token_bytes", "secrets.token_hex"},
     "transforms/runtime/files.py": {"uuid"},
     "transforms/select/deduplicate.py": {"uuid"},
+    "transforms/select/cap.py": {"uuid"},
     "transforms/sources/pubsub/source.py": {"uuid"},
     "transforms/tick/heartbeats.py": {"uuid"},
     "transforms/tick/tick.py": {"uuid"},

@@ -28,6 +28,7 @@ from transforms.runtime.flink_quirks import require_whole_bundles
 from transforms.runtime.prism_quirks import keep_bundles_whole
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.stream_time import PRESENT, StreamTime
+from transforms.select.cap import Cap
 from transforms.select.deduplicate import Deduplicate
 from transforms.select.filter import FilterAssign
 from transforms.tick.heartbeats import Heartbeats
@@ -56,8 +57,9 @@ class Releases(NamedTuple):
 def needed_columns(plan: Plan) -> tuple[str, ...]:
     """Columns that are read behind the filter."""
     ids = ("@id",) if plan.config.schema_.id is not None else ()
-    times = ("@time",) if takes_rows(plan.program) else ()
-    return (*plan.program.columns, *ids, *times)
+    users = ("@unit",) if plan.person is not None else ()
+    times = ("@time",) if takes_rows(plan.program) or plan.person is not None else ()
+    return (*plan.program.columns, *ids, *users, *times)
 
 
 class PrivateReleases(beam.PTransform[Any, Any]):
@@ -125,10 +127,15 @@ class PrivateReleases(beam.PTransform[Any, Any]):
         self._noise = noise or KeyedNoiseSource(self._secret, plan.name, plan.digest, tuple(rotate))
         self._first_look = first_look
         self._every, self._bounded = every, bounded
-        self._beats = Heartbeats(plan.keys.live_blocks, plan.clock, bounded, stream=stream)
+        self._stream = stream
+        person = plan.person is not None
+        self._beats = Heartbeats(
+            plan.keys.live_blocks, plan.clock, bounded, stream=stream, lead=person
+        )
 
     def expand(self, events: Any) -> Releases:
-        """Filter, Assign, Deduplicate, Bound, Leaf, Tick, Solve; Train where models are fitted."""
+        """Filter, Assign, Deduplicate (of users: Cap), Bound, Leaf, Tick, Solve; Train where models
+        are fitted."""
         plan, dead = self._plan, []
         _check_input(events, self._bounded)
         secret, noise = self._guarded(events.pipeline)
@@ -149,16 +156,12 @@ class PrivateReleases(beam.PTransform[Any, Any]):
         ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(DEAD, main="events")
         kept = assigned.events
         dead.append(assigned.dead)
-        if plan.config.schema_.id is not None:
-            of_rows = plan.digest if takes_rows(plan.program) else None
-            unique = kept | "Deduplicate" >> Deduplicate(
-                secret,
-                plan.clock,
-                plan.layout,
-                None if self._bounded else plan.circumstances.id_horizon,
-                of_rows,
-                plan.circumstances.id_shards,
-            )
+        if plan.person is not None:
+            chosen = self._cap(kept, secret)
+            kept = chosen.events
+            dead.append(chosen.dead)
+        elif plan.config.schema_.id is not None:
+            unique = self._deduplicate(kept, secret)
             kept = unique.events
             dead.append(unique.dead)
         leaves = kept | "Leaf" >> self._leaf(secret)
@@ -188,6 +191,25 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             later = tuple((tick, replace(ref, guarded=True)) for tick, ref in noise.rotate)
             noise = replace(noise, secret=secret, rotate=later)
         return secret, noise
+
+    def _deduplicate(self, events: Any, secret: SecretRef) -> Any:
+        plan = self._plan
+        return events | "Deduplicate" >> Deduplicate(
+            secret,
+            plan.clock,
+            plan.layout,
+            None if self._bounded else plan.circumstances.id_horizon,
+            plan.digest if takes_rows(plan.program) else None,
+            plan.circumstances.id_shards,
+        )
+
+    def _cap(self, events: Any, secret: SecretRef) -> Any:
+        plan, shards = self._plan, self._plan.circumstances.id_shards
+        beats = Heartbeats(
+            tuple(range(shards)), plan.clock, self._bounded, stream=self._stream, lead=True
+        )
+        closing = events.pipeline | "UsersClock" >> beats
+        return (events, closing) | "Cap" >> Cap(plan, secret, shards, self._bounded)
 
     def _leaf(self, secret: SecretRef) -> beam.PTransform[Any, Any]:
         plan = self._plan

@@ -14,6 +14,7 @@ from dpcore.accounting.guarantee import Guarantee, PrivacyLoss
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
 from dpcore.noise.noise import label
+from dpcore.people.person import Person
 from dpcore.program import Bounded, OutputInfo, Released
 from tests.constant_noise import NoNoise
 from transforms.tick.noise_source import NoiseSource
@@ -117,6 +118,7 @@ class FakePlan:
     config: FakeConfig = FakeConfig()
     circumstances: Circumstances = NONE
     discovery: None = None
+    person: Person | None = None
     guarantee: Guarantee = field(
         default_factory=lambda: Guarantee(1.0, 1e-6, "event", "add_remove", 64, (), "")
     )
@@ -138,7 +140,12 @@ class Silent(NoiseSource):
 
 
 def events(
-    times: Any, keys: Any, values: Any, ids: Any = None, source: str = "test"
+    times: Any,
+    keys: Any,
+    values: Any,
+    ids: Any = None,
+    source: str = "test",
+    users: Any = None,
 ) -> pa.RecordBatch:
     """A canonical batch. times: microseconds."""
     n = len(times)
@@ -151,6 +158,8 @@ def events(
         columns["@key"] = pa.array(list(keys), pa.string()).dictionary_encode()
     if ids is not None:
         columns["@id"] = pa.array(list(ids), pa.string())
+    if users is not None:
+        columns["@unit"] = pa.array(list(users), pa.string())
     return pa.RecordBatch.from_arrays(
         list(columns.values()), names=list(columns), metadata={"source": source}
     )

@@ -20,6 +20,9 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpcore.errors import CodecError
 from dpcore.leaves.keys import Keys
+from dpcore.people.caps import Caps
+from dpcore.people.periods import Periods
+from dpcore.people.person import Person
 from tests.transforms.blocks import Block, bytes_of
 from tests.transforms.cells import Bag, Cell, One
 from tests.transforms.doubles import MINUTE, START, FakePlan, Silent
@@ -31,8 +34,9 @@ from transforms.runtime import heartbeat
 from transforms.runtime.coders import pack
 from transforms.runtime.dead_letters import rows
 from transforms.runtime.waiting import SPANS, bag_of, bags_due
-from transforms.select import deduplicate
+from transforms.select import cap, deduplicate
 from transforms.select.timed_cells import RING
+from transforms.select.user_state import BAGS
 from transforms.sinks import folder
 from transforms.tick import tick
 from transforms.tick.tick import Tick, TickDoFn
@@ -340,6 +344,12 @@ def test_names_that_runners_find_state_by_never_change() -> None:
             + [getattr(deduplicate.DropSeen, f"SLICE_{place}").name for place in range(RING)]
             + [deduplicate.DropSeen.FORGET.name]
         ),
+        cap.STEP_NAME: sorted(
+            [cap.CloseTicks.CLOSED.name, cap.CloseTicks.CLOSE.name]
+            + [cap.CloseTicks.USERS.name, cap.CloseTicks.USERS_LOG.name]
+            + [cap.CloseTicks.PAIRS.name, cap.CloseTicks.PAIRS_LOG.name]
+            + [getattr(cap.CloseTicks, f"WAITING_{place}").name for place in range(BAGS)]
+        ),
         folder.STEP_NAME: sorted(
             [folder.RangeDoFn.PARTS.name, folder.RangeDoFn.SEEN.name]
             + [folder.RangeDoFn.DONE.name, folder.RangeDoFn.END.name]
@@ -347,10 +357,11 @@ def test_names_that_runners_find_state_by_never_change() -> None:
         ),
         "steps": step_names(),
         "training_steps": step_names(training=True),
+        "users_steps": step_names(users=True),
     }
 
 
-def step_names(training: bool = False) -> list[str]:
+def step_names(training: bool = False, users: bool = False) -> list[str]:
     """Full names of the stateful steps of a job with everything in it; or of one that trains."""
     from tests.transforms.doubles import FakeConfig, FakeSchema
     from tests.transforms.test_erm_pipeline import plan as training_plan
@@ -358,6 +369,8 @@ def step_names(training: bool = False) -> list[str]:
     from transforms.sinks.transforms import WriteFolder
 
     plan: Any = replace(FakePlan(), config=FakeConfig(FakeSchema("id")))
+    if users:
+        plan = replace(plan, person=Person(Caps(1, 1, 1), Periods(plan.clock, None)))
     pipeline = beam.Pipeline()
     source = pipeline | beam.Create([0]).with_output_types(pa.RecordBatch)
     if training:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpcore.program import Bounded, Program, texts_of
+from transforms.leaves.columns import CELL, NEW
 from transforms.runtime import counters
 
 
@@ -24,15 +26,20 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def columns_of(batch: pa.RecordBatch, program: Program) -> Mapping[str, NDArray[np.float64]]:
-    """The columns that the program reads, each (n,) float64; declared texts as their places."""
+def columns_of(batch: pa.RecordBatch, program: Program) -> Mapping[str, NDArray[Any]]:
+    """The columns that the program reads, each (n,) float64, declared texts as their places; and
+    the cells of users, where they are known."""
     texts = texts_of(program)
-    return {
+    columns = {
         name: places(batch.column(name), texts[name])
         if name in texts
         else numbers(batch.column(name))
         for name in program.columns
     }
+    if CELL in batch.schema.names:
+        columns[CELL] = batch.column(CELL).to_numpy()
+        columns[NEW] = batch.column(NEW).to_numpy(zero_copy_only=False)
+    return columns
 
 
 def places(column: pa.Array, declared: Sequence[str]) -> NDArray[np.float64]:

@@ -1,6 +1,13 @@
-"""Columns that an id becomes."""
+"""Columns that an id and a user become, and what is said of the cells of users."""
 
 from __future__ import annotations
 
 HIGH, LOW = "@hash_high", "@hash_low"
 """Columns that an event's id becomes."""
+
+UNIT_HIGH, UNIT_LOW = "@unit_high", "@unit_low"
+"""Columns that a user becomes: a keyed hash."""
+
+CELL, NEW = "@cell", "@new"
+"""Behind the caps of users: the number of an event's cell (user, key, tick) in its batch, int64,
+and whether it is the first of this user and key in its period."""

@@ -1,8 +1,9 @@
 """Why a record or a value is refused, how that is counted by field, and read back again.
 
 A record is put aside only if it is no record, or if its time, key, id or unit cannot be read; if it
-lies outside the clock, is late or of an unknown key. Any other value that cannot be read counts as
-missing, and its record stays: else a neighbour could make a record vanish by spoiling a number.
+lies outside the clock, is late, of an unknown key, or of nobody where users are protected. Any
+other value that cannot be read counts as missing, and its record stays: else a neighbour could make
+a record vanish by spoiling a number.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ REASONS = (
     "unknown_key",
     "missing_id",
     "key_too_long",
+    "no_user",
     "duplicate",
     "over_capacity",
     "not_a_number",

@@ -33,6 +33,11 @@ LONGEST_NAP = 1.0
 LONGEST_ON_FLINK = 30
 """The same where whole seconds of a nap may be all that is kept (see flink_quirks)."""
 
+LEAD, LEAD_ON_FLINK = 2_000, 1_000_000
+"""Microseconds that the watermark leads by, where it does: at least a runner's two steps, and what
+is left of them where only whole seconds of a watermark are kept. At most half a tick: the next
+heartbeat is of its end."""
+
 
 def beats(
     blocks: Sequence[int], clock: Clock, last_tick: int
@@ -94,8 +99,10 @@ class Follow(beam.DoFn):
         now: Callable[[], float] = time.time,
         stream: StreamTime = PRESENT,
         hidden_drain: bool = False,
+        lead: int = 0,
     ) -> None:
         self._blocks, self._clock, self._now = tuple(blocks), clock, now
+        self._lead = min(lead, clock.period // 2)
         self._stream = stream
         self._run, self._hidden_drain = uuid.uuid4().hex, hidden_drain
 
@@ -121,7 +128,8 @@ class Follow(beam.DoFn):
                 return
             yield from beats(self._blocks, clock, over - 1)
         reached = max(over, restriction.start)
-        watermark.set_watermark(Timestamp(micros=clock.tick_start(reached) // 1000 * 1000))
+        told = clock.tick_start(reached) + self._lead
+        watermark.set_watermark(Timestamp(micros=told // 1000 * 1000))
         if reached < restriction.stop:
             wait = (clock.tick_start(reached + 1) - present) / self._stream.speed / 1e6
             tracker.defer_remainder(Duration.of(watch.wait(self._nap(wait))))
@@ -142,6 +150,8 @@ class Heartbeats(beam.PTransform[Any, Any]):
       bounded: announce the whole clock at once; needs ``clock.end``.
       now: wall time in seconds since 1970, for tests.
       stream: what wall time stands for.
+      lead: whether the watermark goes a little beyond the end of the last announced tick, where
+        timers stand behind that end.
 
     Raises:
       ConfigError: bounded input and a clock without end: nobody could say which ticks are over.
@@ -154,6 +164,7 @@ class Heartbeats(beam.PTransform[Any, Any]):
         bounded: bool,
         now: Callable[[], float] = time.time,
         stream: StreamTime = PRESENT,
+        lead: bool = False,
     ) -> None:
         super().__init__()
         if bounded and clock.ticks is None:
@@ -164,7 +175,7 @@ class Heartbeats(beam.PTransform[Any, Any]):
                 "cannot be read off the data. Set the end of the period that the files cover.",
             )
         self._blocks, self._clock, self._bounded = blocks, clock, bounded
-        self._now, self._stream = now, stream
+        self._now, self._stream, self._lead = now, stream, lead
 
     def expand(self, begin: Any) -> beam.PCollection[tuple[int, bytes]]:
         """Pipeline -> (block, heartbeat)."""
@@ -180,6 +191,8 @@ class Heartbeats(beam.PTransform[Any, Any]):
             )
             return found
         ticks = self._clock.ticks or FOREVER
+        flink = on_flink(begin.pipeline)
+        lead = (LEAD_ON_FLINK if flink else LEAD) if self._lead else 0
         found = (
             begin
             | "Start" >> beam.Create([ticks], reshuffle=False)
@@ -190,7 +203,8 @@ class Heartbeats(beam.PTransform[Any, Any]):
                     self._clock,
                     self._now,
                     self._stream,
-                    on_flink(begin.pipeline),
+                    flink,
+                    lead,
                 )
             ).with_output_types(tuple[int, bytes])
         )

@@ -35,6 +35,7 @@ from transforms.runtime.dead_letters import DEAD, count_dead, dead_letters
 from transforms.runtime.flink_quirks import AT_ONCE, on_flink
 from transforms.runtime.waiting import bag_of, bags_due
 from transforms.runtime.windowing import to_timestamp
+from transforms.select.cap import AFTER_CAPS
 from transforms.select.shelf import Shelf
 from transforms.tick.block import BlockState
 from transforms.tick.cells import ROOM, Cells, Stored
@@ -79,8 +80,7 @@ class TickDoFn(beam.DoFn):
       every: ticks that a sink's file covers; no stride crosses a multiple of it.
       ahead: timers that one heartbeat sets (1 for bounded input, where all data comes first).
       discovery: when a key is found; None: keys are declared, or public.
-      early: microseconds by which a timer is set before the end that it stands for, where the
-        runner fires it later than at its time.
+      early: microseconds by which a timer is set before the end that it stands for (``early_by``).
     """
 
     MACHINE = userstate.ReadModifyWriteStateSpec(MACHINE_STATE, coders.BytesCoder())
@@ -222,6 +222,15 @@ class TickDoFn(beam.DoFn):
         return stored, BlockState(program, noise, layout, block, every, before, observed)
 
 
+def early_by(plan: Plan, flink: bool) -> int:
+    """Microseconds by which Tick's timers stand before the ends of ticks; negative: behind them.
+
+    Flink fires a timer later than at its time. Where users are capped Tick waits for Cap, whose
+    timers hold the watermark at the ends of ticks: a step later all of them have fired.
+    """
+    return (AT_ONCE if flink else 0) - (0 if plan.person is None else AFTER_CAPS)
+
+
 def split_overdue(payload: bytes, first: int) -> tuple[int, bytes | None]:
     """How many events of a leaf lie before tick ``first``, and what is left of it."""
     if kind_of(payload) == rows.KIND:
@@ -263,7 +272,7 @@ class Tick(beam.PTransform[Any, Any]):
             self._noise,
             self._every,
             1 if self._bounded else AHEAD,
-            AT_ONCE if on_flink(pieces.pipeline) else 0,
+            early_by(plan, on_flink(pieces.pipeline)),
             plan.discovery,
         )
         types: dict[str, Any] = {DEAD: pa.RecordBatch}

@@ -1,0 +1,152 @@
+"""Events on their way to the caps of users: hashes in place of who, which key and which id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.utils.timestamp import Timestamp
+
+from dpcore.people.cells import Hashed
+from dpcore.people.hashes import CapKeys, contents_of, pair_hashes, row_hashes, user_hashes
+from dpcore.people.person import Person
+from dpcore.plan import Plan
+from dpcore.program import Program
+from transforms.leaves.bound import columns_of
+from transforms.leaves.columns import HIGH, LOW, UNIT_HIGH, UNIT_LOW
+from transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
+from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
+from transforms.runtime.secret import SecretRef
+from transforms.runtime.windowing import stamped
+from transforms.select.keys import KEY
+from transforms.select.spread import Spread, hashed
+
+EVENTS = b"U"
+"""Kind of bytes."""
+PAIR_HIGH, PAIR_LOW, HAS_ID = "@pair_high", "@pair_low", "@has_id"
+PLACE = (SOURCE, "@position")
+"""Columns that only dead letters need."""
+
+
+class ToUsers(beam.DoFn):
+    """Record batches with ``@unit`` -> (shard, events), a few big ones a bundle.
+
+    User and id leave here; their hashes travel on. Tagged output: dead letters of events that are
+    nobody's.
+    """
+
+    def __init__(self, secret: SecretRef, plan: Plan, shards: int) -> None:
+        assert plan.person is not None
+        self._secret, self._digest, self._shards = secret, plan.digest, shards
+        self._person, self._program = plan.person, plan.program
+        self._layout = bytes.fromhex(plan.layout)
+        self._keys: CapKeys | None = None
+        self._spread = self._empty()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_keys": None, "_spread": None}
+
+    def setup(self) -> None:
+        """Derives the keys."""
+        self._keys = CapKeys.derive(self._secret.resolve(), self._digest)
+
+    def start_bundle(self) -> None:
+        """Drops what an abandoned bundle left."""
+        self._spread = self._empty()
+
+    def _empty(self) -> Spread:
+        return Spread(self._shards, UNIT_LOW, partial(encode, layout=self._layout))
+
+    def process(
+        self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
+    ) -> Iterator[Any]:
+        """Takes a batch, and sends on when enough is there."""
+        assert self._keys is not None
+        self._stamp = stamp
+        users = user_hashes(batch.column("@unit"), self._keys)
+        named = hashed(batch, "@unit", (UNIT_HIGH, UNIT_LOW), users.hashes)
+        if users.null.any():
+            nobodys = named.select(PLACE).filter(pa.array(users.null))
+            positions = nobodys.column("@position").to_numpy()
+            letters = dead_letters(nobodys.column(SOURCE), positions, "no_user")
+            count_dead(letters)
+            yield TaggedOutput(DEAD, letters)
+            named = named.filter(pa.array(~users.null))
+        if named.num_rows:
+            yield from self._spread.add(prepared(named, self._program, self._person, self._keys))
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Sends on what is left."""
+        for value in self._spread.flush():
+            yield stamped(value, Timestamp.of(self._stamp))
+
+
+def prepared(
+    batch: pa.RecordBatch, program: Program, person: Person, keys: CapKeys
+) -> pa.RecordBatch:
+    """Events of known users, with every hash that caps choose by; ids leave.
+
+    Args:
+      batch: with the hashes of users. program: what reads them.
+    """
+    names, users = batch.schema.names, words(batch, UNIT_HIGH, UNIT_LOW)
+    ticks = batch.column("@tick").to_numpy()
+    times = batch.column("@time").view(pa.int64()).to_numpy()
+    key = batch.column(KEY) if KEY in names else None
+    pairs = pair_hashes(users, person.periods.of(ticks), key, keys)
+    ids = batch.column("@id") if "@id" in names else None
+    rows, has_id = row_hashes(users, ticks, times, contents(batch, program), ids, keys)
+    if ids is not None:
+        batch = batch.drop_columns(["@id"])
+    found = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for column, values in (
+        (PAIR_HIGH, pairs[:, 0]),
+        (PAIR_LOW, pairs[:, 1]),
+        (HIGH, rows[:, 0]),
+        (LOW, rows[:, 1]),
+        (HAS_ID, has_id),
+    ):
+        found[column] = pa.array(np.ascontiguousarray(values))
+    return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
+
+
+def contents(batch: pa.RecordBatch, program: Program) -> Any:
+    """What events say, bit by bit."""
+    times = batch.column("@time").view(pa.int64()).to_numpy()
+    return contents_of(times, list(columns_of(batch, program).values()))
+
+
+def words(batch: pa.RecordBatch, high: str, low: str) -> Any:
+    """Two columns of a hash as (n, 2)."""
+    return np.stack([batch.column(high).to_numpy(), batch.column(low).to_numpy()], axis=1)
+
+
+def hashes_of(batch: pa.RecordBatch, program: Program) -> Hashed:
+    """A prepared batch as caps take it."""
+    return Hashed(
+        words(batch, UNIT_HIGH, UNIT_LOW),
+        words(batch, PAIR_HIGH, PAIR_LOW),
+        words(batch, HIGH, LOW),
+        batch.column("@tick").to_numpy(),
+        batch.column(HAS_ID).to_numpy(zero_copy_only=False),
+        contents(batch, program),
+    )
+
+
+def encode(batch: pa.RecordBatch, layout: bytes) -> bytes:
+    """Prepared events as bytes, with a checksum."""
+    return pack(EVENTS, [np.frombuffer(batch_to_bytes(batch), dtype=np.uint8)], layout)
+
+
+def decode(data: bytes, layout: bytes) -> pa.RecordBatch:
+    """The inverse.
+
+    Raises:
+      CodecError: damaged bytes, or of another plan.
+    """
+    return batch_from_bytes(unpack(EVENTS, data, layout)[0].data)
