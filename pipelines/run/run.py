@@ -25,7 +25,8 @@ from pipelines.sources.source import Source
 from pipelines.terminal import console
 
 if TYPE_CHECKING:
-    from pipelines.runners.flink import FlinkRun, Unreadable
+    from pipelines.runners.flink import FlinkRun
+    from pipelines.runners.flink_cause import Unreadable
     from pipelines.runners.state_folder import StateFolder
 
 FRESH = (
@@ -81,7 +82,7 @@ def run(
     if runner == "dataflow" or (runner == "flink" and not (flink or FlinkTarget()).embedded):
         for _, reference in parts.secrets:
             reference.refuse_readers()
-    from pipelines.runners.flink import Unreadable
+    from pipelines.runners.flink_cause import Unreadable
     from pipelines.runners.pipeline import pipeline_for
     from pipelines.runners.state_folder import StateFolder
     from transforms.runtime import counters as process_counts
@@ -305,7 +306,7 @@ def _execute(pipeline: Any, watch: Watch) -> Any:
 def told(error: BaseException) -> WeirError:
     """What may be said about a failure: our own words, or a kind and a step; never a text that
     some library wrote, because those quote events."""
-    from pipelines.runners.flink import refusal_in
+    from pipelines.runners.flink_cause import refusal_in
 
     seen: BaseException | None = error
     while seen is not None:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
-import re
 import shutil
-import signal
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,32 +16,27 @@ from typing import Any
 from dpcore.config import durations
 from dpcore.errors import ConfigError, WeirError
 from pipelines.engines import job_server
-from pipelines.engines.flink_rest import LIVE, FlinkRest
-from pipelines.engines.processes import EngineFailed, Process, free_ports
+from pipelines.engines.flink_rest import FlinkRest
+from pipelines.engines.processes import EngineFailed, free_ports
 from pipelines.engines.tools import need
 from pipelines.graph.parts import Parts
 from pipelines.runners import flink_options, groups
 from pipelines.runners.ending import LOOK, End, Warden, cancel
-from pipelines.runners.flink_cause import cause_of
+from pipelines.runners.flink_cause import Unreadable, cause_of, refusal_in
 from pipelines.runners.flink_counters import metrics_of
 from pipelines.runners.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
+from pipelines.runners.older_job import OlderJob
 from pipelines.runners.residuals import refuse_foreign
+from pipelines.runners.serving import serving
 from pipelines.runners.state_folder import LATEST, StateFolder
+from pipelines.runners.waiter import KeptMetrics, Waiter, terminable
 from transforms.runtime import fence
 
 _log = logging.getLogger(__name__)
-READY = 60.0
 SUBMITTED = 180.0
-"""Seconds for the job server to answer, and for a job to run."""
+"""Seconds for a job to run."""
 TRIES = 3
 """Restarts before the first checkpoint after which a job is given up."""
-REPLACED = 20.0
-"""Seconds in which a job that was replaced ends by itself; then it is cancelled."""
-_REFUSED = re.compile(
-    r"(?:dpcore\.errors\.(?:ConfigError|CodecError)|transforms\.(?:sinks\.held\.Contradicted|"
-    r"runtime\.fence\.Fenced|sources\.pubsub\.acked\.Outdated)): "
-    r"([^\n\[]{1,1000})"
-)
 
 
 class FlinkRun:
@@ -131,7 +122,7 @@ class FlinkRun:
           ConfigError: too few slots, or what it resumes from has been outdated since.
         """
         before = (self._state.running() or {}) if self._streaming else {}
-        older = self._live(before)
+        older = OlderJob.of(before)
         lent = int(before.get("parallelism", 0)) if older is not None else 0
         self._parallelism = flink_options.parallelism_of(
             self._target, self._job.engine, before.get("parallelism"), lent
@@ -154,7 +145,7 @@ class FlinkRun:
             self.fence = fence.Fence(claims[0], tuple(claims[1:]), stop, warden.watch)
             self._end = End(ticks, written)
             if older is not None:
-                self._replace(*older)
+                older.end()
             if self._target.resume is None:
                 self._state.forget()
             else:
@@ -175,27 +166,6 @@ class FlinkRun:
             ),
             f"--job_endpoint=localhost:{self._job_port}",
         ]
-
-    def _live(self, noted: Mapping[str, Any]) -> tuple[FlinkRest, str] | None:
-        """The job that was last noted here, if it still holds slots."""
-        if not noted:
-            return None
-        rest = FlinkRest(str(noted["url"]), timeout=3.0)
-        with contextlib.suppress(EngineFailed):
-            if any(entry["jid"] == noted["job"] for entry in rest.jobs(live=True)):
-                return rest, str(noted["job"])
-        return None
-
-    def _replace(self, rest: FlinkRest, job: str) -> None:
-        """Waits until a job has seen that it was replaced, and cancels it if it does not."""
-        _log.warning("takes over from job %s, which ends", job)
-        deadline = time.monotonic() + REPLACED
-        with contextlib.suppress(EngineFailed):
-            while rest.state(job) in LIVE:
-                if time.monotonic() > deadline:
-                    rest.cancel(job)
-                    deadline = math.inf
-                time.sleep(0.2)
 
     @property
     def resumed(self) -> str | None:
@@ -220,40 +190,27 @@ class FlinkRun:
         """
         folder = Path(tempfile.mkdtemp(prefix="weir-flink-"))
         try:
-            with self._server(folder), _terminable():
+            with self._server(folder), terminable():
                 result = submit()
                 follow(result)
                 return self._follow(result, tell)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    @contextlib.contextmanager
-    def _server(self, folder: Path) -> Iterator[Process]:
-        """The job server, and inside it an embedded Flink. Not in our group: Ctrl-C is ours."""
+    def _server(self, folder: Path) -> Any:
         values = flink_options.settings_of(
-            self._target, self._state, self._streaming, self._rest_port, self._savepoint
+            self._target,
+            self._state,
+            self._streaming,
+            self._rest_port,
+            self._savepoint,
+            durations.duration(self._job.engine.bundle_time),
         )
         flink_options.write_settings(folder / "conf", values)
-        command = [
-            "java",
-            f"-Djava.io.tmpdir={folder}",
-            "-jar",
-            self._jar,
-            *("--flink-master", self._target.master),
-            *("--flink-conf-dir", str(folder / "conf")),
-            *("--artifacts-dir", str(folder / "artifacts")),
-            *("--job-port", str(self._job_port)),
-            *("--artifact-port", "0", "--expansion-port", "-1"),
-        ]
-        server = Process("Flink's job server", command, folder / "job-server.log")
-        try:
-            server.wait_until(lambda: _listens(self._job_port), READY, "it answered")
-            yield server
-        finally:
-            server.stop(3.0)
+        return serving(folder, self._jar, self._target.master, self._job_port)
 
     def _follow(self, result: Any, tell: Callable[[str], None]) -> Ended:
-        waiter = _Waiter(result)
+        waiter = Waiter(result)
         job = self._running(waiter)
         if self._target.detach:
             self._wait_for_begin(waiter, job)
@@ -264,9 +221,9 @@ class FlinkRun:
             return self._stop(job, tell, waiter)
         if waiter.error is not None:
             raise self._failure(job) or waiter.error
-        return Ended(DONE, job, self.rest.url, result=_Kept(result))
+        return Ended(DONE, job, self.rest.url, result=KeptMetrics(result))
 
-    def _wait_for_begin(self, waiter: _Waiter, job: str) -> None:
+    def _wait_for_begin(self, waiter: Waiter, job: str) -> None:
         """Returns when the job may be left alone: it runs, and as a stream it has a checkpoint.
 
         Raises:
@@ -340,7 +297,7 @@ class FlinkRun:
                 return EngineFailed(f"Flink does not run {self.name}: {cause.words}")
         return None
 
-    def _running(self, waiter: _Waiter) -> str:
+    def _running(self, waiter: Waiter) -> str:
         """The job's id on Flink, as soon as it is there.
 
         Raises:
@@ -358,7 +315,7 @@ class FlinkRun:
                 return ""  # it was so short that Flink has already forgotten it
         raise EngineFailed(f"{self.name} does not run on {self.rest.url} after {SUBMITTED:.0f} s.")
 
-    def _wait(self, waiter: _Waiter, job: str) -> None:
+    def _wait(self, waiter: Waiter, job: str) -> None:
         """Returns when the job has ended; ends it when its stream has.
 
         Raises:
@@ -391,7 +348,7 @@ class FlinkRun:
         history = self.rest.get(f"/jobs/{job}/exceptions?maxExceptions=3")
         return refusal_in(str(history.get("root-exception") or ""))
 
-    def _stop(self, job: str, tell: Callable[[str], None], waiter: _Waiter) -> Ended:
+    def _stop(self, job: str, tell: Callable[[str], None], waiter: Waiter) -> Ended:
         """Stops with a savepoint if there is state to save; a second Ctrl-C cancels."""
         if not self._streaming:
             self.rest.cancel(job)
@@ -409,82 +366,3 @@ class FlinkRun:
             raise
         waiter.join(60.0)
         return Ended(STOPPED, job, self.rest.url, place)
-
-
-def refusal_in(text: str) -> str | None:
-    """What our own errors say inside a text that holds more; those never hold content."""
-    found = _REFUSED.findall(text)
-    return found[-1].strip() if found else None
-
-
-class Unreadable(EngineFailed):
-    """What was to be resumed cannot be read.
-
-    Args:
-      place: URI of the checkpoint. cause: in Flink's words.
-    """
-
-    def __init__(self, place: str, cause: str) -> None:
-        super().__init__(f"{place} cannot be read: {cause.removesuffix('.')}.")
-        self.place = place
-
-
-class _Kept:
-    """The last metrics of a job, which Beam asks of a job server that will be gone."""
-
-    def __init__(self, result: Any) -> None:
-        self._found = result.metrics().query()
-
-    def metrics(self) -> _Kept:
-        """As Beam's own result."""
-        return self
-
-    def query(self) -> Any:
-        """As Beam's own metrics."""
-        return self._found
-
-
-class _Waiter:
-    """Waits for Beam's result in a thread, so that Ctrl-C reaches us and not Beam."""
-
-    def __init__(self, result: Any) -> None:
-        self.error: Exception | None = None
-        self._result = result
-        self._thread = threading.Thread(target=self._wait, name="wait", daemon=True)
-        self._thread.start()
-
-    def _wait(self) -> None:
-        try:
-            self._result.wait_until_finish()
-        except Exception as error:
-            self.error = error
-
-    def join(self, seconds: float) -> bool:
-        """Waits so long at most; whether the job has ended."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM is Ctrl-C here: whoever stops a service gets a savepoint."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _listens(port: int) -> bool:
-    import socket
-
-    with socket.socket() as one:
-        one.settimeout(0.5)
-        return one.connect_ex(("127.0.0.1", port)) == 0

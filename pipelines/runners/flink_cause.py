@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from pipelines.engines.flink_rest import FlinkRest
+from pipelines.engines.processes import EngineFailed
 
 WORDS = 600
 """Letters of a cause that are told, at most."""
@@ -27,6 +28,11 @@ _BROKEN = re.compile(
     r"checkpoint\.metadata\.Metadata"
 )
 """In the trace of a job whose checkpoint is broken, or gone."""
+_REFUSED = re.compile(
+    r"(?:dpcore\.errors\.(?:ConfigError|CodecError)|transforms\.(?:sinks\.held\.Contradicted|"
+    r"runtime\.fence\.Fenced|sources\.pubsub\.acked\.Outdated)): "
+    r"([^\n\[]{1,1000})"
+)
 
 
 class Cause(NamedTuple):
@@ -69,3 +75,21 @@ def cause_in(text: str) -> Cause | None:
         )
         return Cause(said, False)
     return Cause(said[:WORDS], _BROKEN.search(text) is not None)
+
+
+def refusal_in(text: str) -> str | None:
+    """What our own errors say inside a text that holds more; those never hold content."""
+    found = _REFUSED.findall(text)
+    return found[-1].strip() if found else None
+
+
+class Unreadable(EngineFailed):
+    """What was to be resumed cannot be read.
+
+    Args:
+      place: URI of the checkpoint. cause: in Flink's words.
+    """
+
+    def __init__(self, place: str, cause: str) -> None:
+        super().__init__(f"{place} cannot be read: {cause.removesuffix('.')}.")
+        self.place = place

@@ -13,8 +13,7 @@ import pytest
 
 from dpcore.errors import ConfigError
 from pipelines.config.job import load
-from pipelines.runners.flink import refusal_in
-from pipelines.runners.flink_cause import cause_in
+from pipelines.runners.flink_cause import cause_in, refusal_in
 from pipelines.runners.flink_options import flags_of, names_of, parallelism_of, settings_of
 from pipelines.runners.flink_target import FlinkTarget
 from pipelines.runners.state_folder import StateFolder
@@ -78,6 +77,11 @@ def test_an_embedded_flink_tells_of_itself_to_this_machine_only(small: Path) -> 
     assert found["state.checkpoints.dir"] == f"{state.uri}/checkpoints"
     kept = "execution.checkpointing.externalized-checkpoint-retention"
     assert found[kept] == "RETAIN_ON_CANCELLATION"
+    assert found["execution.buffer-timeout.interval"] == "5 ms"
+    slow = settings_of(FlinkTarget(), state, True, 4321, None, 1_000_000)
+    assert slow["execution.buffer-timeout.interval"] == "100 ms"
+    quick = settings_of(FlinkTarget(), state, True, 4321, None, 1_000)
+    assert quick["execution.buffer-timeout.interval"] == "1 ms"
     assert not any(name.startswith("rest.") for name in settings_of(CLUSTER, state, True, 1, None))
 
 

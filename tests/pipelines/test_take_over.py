@@ -18,7 +18,7 @@ from pipelines.config.job import loads
 from pipelines.graph.parts import Parts, parts_of
 from pipelines.run.run import run
 from pipelines.runners import flink as runs
-from pipelines.runners import flink_options
+from pipelines.runners import flink_options, older_job
 from pipelines.runners.flink import FlinkRun
 from pipelines.runners.flink_target import STOPPED, Ended, FlinkTarget
 from pipelines.runners.pipeline import pipeline_for
@@ -118,7 +118,8 @@ def test_a_resume_waits_for_the_end_of_the_older_job_and_looks_again(
     saved.parent.mkdir(parents=True)
     saved.write_bytes(b"x")
     looked: list[str] = []
-    monkeypatch.setattr(runs, "FlinkRest", Busy)
+    for module in (runs, older_job):
+        monkeypatch.setattr(module, "FlinkRest", Busy)
     monkeypatch.setattr(flink_options, "_free_slots", lambda _: 0)
     resolve = StateFolder.resolve
 
