@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from dpcore.accounting.circumstances import NONE, Circumstances
-from dpcore.accounting.guarantee import Copies, Expiration, Guarantee
+from dpcore.accounting.guarantee import Copies, Expiration, Guarantee, Together
 from dpcore.accounting.precision import UNEVEN, missing_tail, refuse_uneven
 from dpcore.accounting.statement import statement
+from dpcore.accounting.user_statement import user_statement
 from dpcore.aggregates.program import Aggregates
 from dpcore.aggregates.selection import found_by
 from dpcore.arrays import Ints
@@ -30,6 +31,7 @@ from dpcore.plan_config import PlanConfig
 from dpcore.pricing.band import band_of
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import FAR, LAST, Terms
+from dpcore.pricing.together import CapPrice, cap_prices, long_stays_are_dear, one_event, together
 from dpcore.program import CAPACITY, OutputInfo, Program
 from dpcore.spaced import compiled
 
@@ -170,6 +172,23 @@ class Plan:
         return self.keys.block_of(keys)
 
     @cached_property
+    def cap_prices(self) -> tuple[CapPrice, ...]:
+        """What other caps on users would cost in noise; empty where the unit is an event."""
+        terms = self.config.terms()
+        ticks = self.ticks_to_look_at()
+        chosen = next((one for one in self.alternatives if one.chosen), None)
+
+        def of_events(other: Terms) -> float:
+            if chosen is not None:
+                other = replace(other, continual_sum=chosen.mechanism, noise=chosen.noise)
+            program, _ = compiled(self.config.algorithm, other, self.config.release_every)
+            pairs = zip(program.describe(ticks), self.outputs, strict=True)
+            ratios = [a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst > 0]
+            return max(ratios, key=lambda ratio: abs(math.log(ratio)), default=1.0)
+
+        return cap_prices(self.program.sums, terms, of_events)
+
+    @cached_property
     def canonical(self) -> Mapping[str, Any]:
         """Everything that shapes a release, JSON-able: no blocks, no list of keys, no places."""
         privacy = self.config.privacy
@@ -262,6 +281,7 @@ class Plan:
                 {"count": row.count, "epsilon": finite(row.epsilon), "delta": row.delta}
                 for row in promise.copies
             ],
+            "user": self._user_json(),
             "releases": [
                 {
                     "name": out.name,
@@ -297,6 +317,33 @@ class Plan:
             "canonical": self.canonical,
         }
 
+    def _user_json(self) -> dict[str, Any] | None:
+        """What is promised to users, and what their caps cost; None: the unit is an event."""
+        if self.person is None:
+            return None
+        promise = self.guarantee
+        return {
+            **self.person.canonical(),
+            "period_ticks": self.person.periods.longest,
+            "event_epsilon": promise.event,
+            "delta_sel": promise.delta_sel,
+            "periods": [_told(row) for row in promise.together],
+            "cap_prices": [
+                {"cap": one.cap, "value": one.value, "other": one.other, "noise": one.noise}
+                for one in self.cap_prices
+            ],
+        }
+
+
+def _told(row: Together) -> dict[str, Any]:
+    """A row of the table of periods."""
+    return {
+        "count": row.count,
+        "epsilon": finite(row.epsilon),
+        "epsilon_anywhere": finite(row.anywhere),
+        "delta": row.delta,
+    }
+
 
 def refuse_people(terms: Terms) -> None:
     """Raises ConfigError where the unit is a user: events are not capped on their way yet."""
@@ -324,6 +371,9 @@ def guarantee_of(
 ) -> Guarantee:
     """The promise that the program keeps; never weaker than what the config asks.
 
+    Where the unit is a user, windows begin with the last tick of their period, and what finding
+    keys spends of delta comes on top of the noise's.
+
     Raises:
       ConfigError: the program's loss exceeds the budget (a defect, caught before anything runs).
     """
@@ -342,6 +392,26 @@ def guarantee_of(
         for times in (1, 2, 10, 100):
             after = program.loss(times * window).epsilon(delta)
             rows.append(Expiration(times * window, after, promised))
+    keys_public = config.key is not None and config.key.observed_keys_are_public
+    told = Guarantee(
+        terms.epsilon, promised, terms.unit, terms.relation, window, tuple(rows), "", (),
+        delta_sel=terms.delta_sel,
+    )  # fmt: skip
+    if terms.person is not None:
+        event = one_event(program, window).epsilon(delta)
+        told = replace(told, together=together(program, terms), event=event)
+        text = user_statement(
+            told,
+            terms.person.pattern,
+            terms.person.caps.events,
+            terms.person.periods.words,
+            terms.horizon,
+            adaptive=bool(program.sums) and all(part.adaptive for part in program.sums),
+            keys_public=keys_public,
+            min_users=None if terms.discover is None else terms.discover.min_users,
+            circumstances=circumstances,
+        )
+        return replace(told, statement=text)
     has_id = config.schema_.id is not None
     copies: tuple[Copies, ...] = ()
     if has_id and circumstances.id_horizon is not None:
@@ -355,25 +425,14 @@ def guarantee_of(
         promised,
         tuple(rows),
         has_id=has_id,
-        keys_public=config.key is not None and config.key.observed_keys_are_public,
+        keys_public=keys_public,
         horizon=terms.horizon,
         has_key=config.key is not None,
         has_unit=config.schema_.unit is not None,
         circumstances=circumstances,
         copies=copies,
-        found=None if terms.discover is None else (terms.discover.min_users, terms.delta_sel),
     )
-    return Guarantee(
-        terms.epsilon,
-        promised,
-        terms.unit,
-        terms.relation,
-        window,
-        tuple(rows),
-        text,
-        copies,
-        terms.delta_sel,
-    )
+    return replace(told, statement=text, copies=copies)
 
 
 def warnings_for(
@@ -424,6 +483,13 @@ def warnings_for(
         found.append(
             "per: all without clock.end keeps what every user has used up of the caps for ever: "
             "state grows with users, and nobody's caps begin anew. Take a period, like per: 30d."
+        )
+    dear = None if person is None else long_stays_are_dear(program, config.terms())
+    if dear is not None:
+        found.append(
+            f"protect_for is short beside the stays of users: {dear} periods of a user in a row "
+            "cost more than as many promises added up, since what was added is seen in releases "
+            "long after. A longer protect_for makes long stays cheaper."
         )
     found.extend(config.algorithm.warnings(program))
     found.extend(config.algorithm.doubts(program, config.terms()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -79,6 +80,30 @@ def compose(losses: tuple[PrivacyLoss, ...]) -> PrivacyLoss:
     return PrivacyLoss(kind, sum(loss.value for loss in losses))
 
 
+def added_up(
+    loss: Callable[[int | None], PrivacyLoss],
+    span: int,
+    periods: int,
+    ticks: int | None,
+    among: int,
+) -> PrivacyLoss:
+    """Loss of a user in so many periods, any of ``among`` in a row: at most their losses together.
+
+    Each period alone is a pair of neighbours: mu and epsilon add up, and so does the root of rho
+    (the sources of ``PrivacyLoss.of_group``). The last period is followed for ``ticks`` ticks from
+    its last one on, the others, as early as they may be, for as much longer.
+
+    Args:
+      loss: of one period within so many ticks. span: ticks of the longest period.
+    """
+    ends = [*(among - 1 - i for i in range(periods - 1)), 0]
+    parts = [loss(None if ticks is None else ticks + end * span) for end in ends]
+    kind = parts[0].kind
+    if kind == "zcdp":
+        return PrivacyLoss(kind, math.fsum(math.sqrt(one.value) for one in parts) ** 2)
+    return PrivacyLoss(kind, math.fsum(one.value for one in parts))
+
+
 @dataclass(frozen=True)
 class Expiration:
     """A record's loss against all releases within ``ticks`` of its arrival (None: forever)."""
@@ -98,17 +123,33 @@ class Copies:
 
 
 @dataclass(frozen=True)
+class Together:
+    """What a user has in ``count`` periods together.
+
+    Attributes:
+      epsilon: of periods in a row. anywhere: of any so many within a year. delta: of either.
+    """
+
+    count: int
+    epsilon: float
+    anywhere: float
+    delta: float
+
+
+@dataclass(frozen=True)
 class Guarantee:
     """The promise of a plan.
 
     Attributes:
       epsilon, delta: at the protection window.
-      unit: the privacy unit ("event").
+      unit: the privacy unit: "event", or "user", which is a user in one period.
       relation: which neighbours.
       window: protection window in ticks; None: forever.
       expiration: losses at W, 2W, 10W, 100W ticks.
       statement: the promise in a sentence for people.
       copies: of an id that was forgotten; empty where ids are remembered for the whole run.
+      together: of a user in several periods; empty where the unit is an event.
+      event: epsilon of one event of a user that moves no cap; None where the unit is an event.
       delta_sel: the part of delta that is spent on which keys are found; 0: none is.
 
         >>> from weir import Plan
@@ -133,4 +174,6 @@ class Guarantee:
     expiration: tuple[Expiration, ...]
     statement: str
     copies: tuple[Copies, ...] = ()
+    together: tuple[Together, ...] = ()
+    event: float | None = None
     delta_sel: float = 0.0

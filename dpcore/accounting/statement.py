@@ -61,7 +61,6 @@ def statement(
     has_unit: bool = False,
     circumstances: Circumstances = NONE,
     copies: tuple[Copies, ...] = (),
-    found: tuple[int, float] | None = None,
 ) -> str:
     """The promise: neighbours, span, odds, what happens afterwards, and what is not covered.
 
@@ -69,8 +68,7 @@ def statement(
       relation, window, epsilon, delta, expiration, copies: as in ``Guarantee``.
       has_id, has_key, has_unit: what events carry. keys_public: keys are found in the data.
       horizon: ticks of the clock; None: no end.
-      circumstances: what the job adds. found: users that a key needs to be found in private, and
-        what that takes of delta; None: none is.
+      circumstances: what the job adds.
     """
     forgotten = circumstances.id_horizon if has_id else None
     told = neighbours(relation, has_id, has_key, forgotten, has_unit)
@@ -82,19 +80,7 @@ def statement(
             " Which keys occur, and the tick of the first event of each, is published as it is "
             "and not covered by this promise."
         )
-    if found is not None:
-        text += f" {finding(*found)}"
     return " ".join([text, *circumstances.limits])
-
-
-def finding(min_users: int, delta: float) -> str:
-    """What is told of keys that are found in private."""
-    who = "a user" if min_users == 1 else f"{min_users:,} users or more"
-    return (
-        f"A key is released once it has {who} in a period and a noisy count of them is large "
-        "enough. Which keys these are, and since when, is covered by this promise: "
-        f"{delta:g} of the additional probability is for it. Nothing is released of any other key."
-    )
 
 
 def forgetting(id_horizon: int, copies: tuple[Copies, ...]) -> str:
@@ -119,14 +105,15 @@ def promise(
     delta: float,
     expiration: tuple[Expiration, ...],
     horizon: int | None,
+    since: str = "from the tick it falls in",
+    what: str = "an event",
 ) -> str:
-    """Span, odds, and what happens afterwards."""
+    """Span, odds, and what happens afterwards.
+
+    since: what the window begins with. what: is protected.
+    """
     first = " (the earlier of the two)" if relation == "replace_anywhere" else ""
-    span = (
-        "ever"
-        if window is None
-        else f"during the {plural(window, 'tick')} from the tick it falls in{first}"
-    )
+    span = "ever" if window is None else f"during the {plural(window, 'tick')} {since}{first}"
     factor = (
         f"by more than a factor of {math.exp(epsilon):.4g}" if epsilon < 50 else "by a huge factor"
     )
@@ -141,7 +128,7 @@ def promise(
     later = [row for row in expiration if row.ticks is not None and row.ticks > window]
     if any(math.isinf(row.epsilon) for row in later):
         return text + (
-            " After that an event has no protection at all: later releases may contain it exactly."
+            f" After that {what} has no protection at all: later releases may contain it exactly."
         )
     if not later or later[-1].epsilon <= epsilon * (1 + 1e-9):
         return text + " Later releases add nothing: the promise is permanent."

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.accounting.guarantee import PrivacyLoss, added_up
 from dpcore.accounting.pattern import Pattern
 from dpcore.accounting.precision import refuse_coarse
 from dpcore.arrays import Digests, Floats, Ints, State, accumulate, arrays_of
@@ -85,6 +85,8 @@ class ContinualSum(ABC):
         tick t, and not only one of ``factor(t)`` at most.
       patterned: whether it knows what several contributions of a user move. Without, a plan whose
         unit is a user does not take it.
+      any_signs: whether that bound holds for contributions of any signs, as it must where columns
+        are ``signed``.
     """
 
     dimension: int
@@ -102,6 +104,7 @@ class ContinualSum(ABC):
     settings: ClassVar[dict[str, str]] = {}
     ages: ClassVar[bool] = False
     patterned: ClassVar[bool] = False
+    any_signs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         refuse_coarse(self.name, *self.real_noise)
@@ -144,16 +147,10 @@ class ContinualSum(ABC):
     def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
         """With a ``pattern``: loss of a user in so many periods, any of ``among`` in a row.
 
-        Each period alone is a pair of neighbours, so what they move adds up at most: that of the
-        i-th, seen until ``ticks`` ticks from the last one's end on. A subclass may know better.
+        A subclass may know better than that losses add up.
         """
         assert self.pattern is not None and self.pattern.span is not None
-        ends = [among - 1 - i for i in range(periods - 1)] + [0]
-        later = [None if ticks is None else ticks + end * self.pattern.span for end in ends]
-        parts = [self.loss(end) for end in later]
-        if parts[0].kind == "zcdp":
-            return PrivacyLoss("zcdp", math.fsum(math.sqrt(one.value) for one in parts) ** 2)
-        return PrivacyLoss(parts[0].kind, math.fsum(one.value for one in parts))
+        return added_up(self.loss, self.pattern.span, periods, ticks, among)
 
     @abstractmethod
     def factor(self, ticks: Ints, over: int | None) -> Floats:
@@ -204,6 +201,16 @@ class ContinualSum(ABC):
         """Numbers in the noise of the running total at ticks (m,) that were rounded to the lattice
         one by one, at most: (m,)."""
         return np.ones(np.shape(ticks))
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the loss of a user holds where contributions follow releases.
+
+        It does if no two columns point against each other, or if the bound takes the sizes of their
+        products, as long as caps and norms hold on every path (Choquette-Choo et al. 2023; Smith,
+        Thakurta 2022). What one record moves needs nothing of the kind.
+        """
+        return self.pattern is None or not self.signed or self.any_signs
 
     @property
     def unit_variance(self) -> float:

@@ -83,6 +83,7 @@ class Sliding(BufferedSum):
     name: ClassVar[str] = "sliding"
     signed: ClassVar[bool] = True
     patterned: ClassVar[bool] = True
+    any_signs: ClassVar[bool] = True
     title: ClassVar[str] = "Correlated noise for one sliding sum, protected for ever"
     permanent: ClassVar[bool] = True
     source: ClassVar[str] = "Li, Miklau, Hay, McGregor, Rastogi (2015); fitted in this project"

@@ -89,6 +89,15 @@ class Periods:
         return last if end is None else min(last, end - 1)
 
     @property
+    def words(self) -> str:
+        """In which span, as a sentence says it."""
+        if self.per is None:
+            return "at any time"
+        if isinstance(self.per, Months):
+            return f"in one period ({self.per} of the calendar, in UTC)"
+        return f"in one period ({show_duration(self.per)}, counted from clock.start on)"
+
+    @property
     def longest(self) -> int | None:
         """S, ticks of the longest period; None: one that never ends."""
         return self._lengths[0]

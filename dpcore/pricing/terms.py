@@ -81,7 +81,10 @@ class Terms:
 
     @property
     def lasting(self) -> int | None:
-        """The window; None where it covers the whole clock, after which nothing is released."""
+        """The window; None where it covers the whole clock, after which nothing is released, or
+        would begin with the last tick of a period that has none."""
+        if self.person is not None and self.person.periods.longest is None:
+            return None
         if self.window is not None and self.horizon is not None and self.window >= self.horizon:
             return None
         return self.window

@@ -80,11 +80,24 @@ def lines(found: Mapping[str, Any], path: str, target: str | None = None) -> Ite
     yield "  delta: 1e-6                      # well below one over the number of people"
     yield "  protect_for: all                 # or a window, like 365d: less noise, and it expires"
     yield "  unit: event                      # what is protected: one event"
+    if found["unit"] is not None and target is None:
+        yield from users(found["unit"])
     yield ""
     yield from aggregates(found["numbers"]) if target is None else model(found, target)
     yield ""
     yield "# secret: {file: secret.key}       # openssl rand -hex 32 > secret.key: repeatable runs"
     yield "sink: {parquet: out/}"
+
+
+def users(unit: str) -> Iterator[str]:
+    """How to protect a user instead of an event. Caps are for people to choose."""
+    yield f"  # or all that one {word(unit)} does in a period, within caps on what counts of it:"
+    yield "  # unit: user"
+    yield "  # per: 1d                        # or 30d, 1 month, all: protected in one of these"
+    yield "  # contributions: {ticks: <TICKS>, keys: <KEYS>, events: <EVENTS>}"
+    yield "  #   ticks of a user in a period, keys in each of these ticks, events of each of these"
+    yield "  #   keys; what is beyond is left out. Noise grows with caps: weir plan prices them."
+    yield "  #   Choose what most users stay within: from what you know, never from the data."
 
 
 def schema(found: Mapping[str, Any]) -> Iterator[str]:

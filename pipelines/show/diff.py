@@ -14,6 +14,7 @@ from dpcore.plan import Plan
 from pipelines.config.job import JobConfig
 from pipelines.graph.checks import plan_under
 from pipelines.results.compare import ABSENT, changed_fields
+from pipelines.show import users
 from pipelines.terminal import bytes_text, count, heading, number, span, table
 
 
@@ -36,6 +37,7 @@ def compare(a: JobConfig, b: JobConfig) -> dict[str, Any]:
         "guarantee": [facts_a["guarantee"], facts_b["guarantee"]],
         "mechanism": [chosen(facts_a), chosen(facts_b)],
         "state_bytes_per_key": [facts_a["state_bytes_per_key"], facts_b["state_bytes_per_key"]],
+        "user": [facts_a["user"], facts_b["user"]],
         "expiration": [facts_a["expiration"], facts_b["expiration"]],
         "releases": changed_releases(plan_a, plan_b),
         "sums": [inner_noise(facts_a), inner_noise(facts_b)],
@@ -117,9 +119,18 @@ def meaning(same: bool, same_layout: bool, a: Plan, b: Plan) -> list[str]:
     return [
         "The plans differ, so noise is not shared: even with one secret, B draws its own.",
         "State and folders do not carry over: B starts from its first tick in its own folder.",
-        f"An event that both release is protected by both promises together: at most epsilon "
+        f"{_who(a, b)} that both release is protected by both promises together: at most epsilon "
         f"{number(epsilon)}, delta {delta:g}, within the shorter of the two windows.",
     ]
+
+
+def _who(a: Plan, b: Plan) -> str:
+    """What both promise to protect."""
+    if a.person is None and b.person is None:
+        return "An event"
+    if a.person is not None and b.person is not None and a.person.periods == b.person.periods:
+        return "A user in a period"
+    return "An event (not a user: only one of the plans, or another period, protects users)"
 
 
 def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> None:
@@ -138,6 +149,11 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
     first, second = result["guarantee"]
     for label, key in (("epsilon", "epsilon"), ("delta", "delta")):
         rows.add_row(label, f"{first[key]:g}", f"{second[key]:g}", _times(first[key], second[key]))
+    rows.add_row("unit", first["unit"], second["unit"], "")
+    for label, *pair in users.compared(*result["user"]):
+        rows.add_row(
+            label, *(ABSENT if one is None else number(one) for one in pair), _ratio_text(pair)
+        )
     rows.add_row("protected", *(_window(g["window"]) for g in (first, second)), "")
     rows.add_row("mechanism", *(str(name) for name in result["mechanism"]), "")
     small, large = result["state_bytes_per_key"]

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from dpcore.config import durations
 from dpcore.plan import Plan
+from pipelines.show import users
 from pipelines.terminal import (
     bytes_text,
     count,
@@ -36,6 +37,9 @@ def sections(
     """The parts of the page, in order."""
     yield Text.assemble((plan.name, "bold"), f"  plan {plan.digest[:12]}, version {plan.version}")
     yield from promise(plan)
+    if facts["user"] is not None:
+        yield heading("What a user has")
+        yield _indent(users.promises(facts))
     yield heading("What a release may reveal later")
     yield _indent(expiration(plan, facts))
     algorithm = plan.config.algorithm
@@ -47,6 +51,9 @@ def sections(
     yield _indent(releases(plan))
     for note in algorithm.notes(plan.program):
         yield _indent(Text(note, style="dim"))
+    if facts["user"] is not None:
+        yield heading("What caps on users cost")
+        yield _indent(users.caps(facts))
     yield heading("Mechanisms, priced for the same promise")
     yield _indent(alternatives(plan, facts))
     yield heading("Size")
@@ -73,7 +80,7 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
     rows = table("", "")
     rows.show_header = False
     rows.add_row("epsilon, delta", f"{number(guarantee.epsilon)}, {guarantee.delta:g}")
-    rows.add_row("protects", f"one {guarantee.unit} ({guarantee.relation})")
+    rows.add_row("protects", f"one {protected(plan)} ({guarantee.relation})")
     rows.add_row("protected", window)
     horizon = plan.circumstances.id_horizon
     if guarantee.copies and horizon is not None:
@@ -99,7 +106,10 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
 
 def expiration(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     """Epsilon against everything released within n ticks of an event."""
-    rows = table("against all releases within", "that is", "epsilon", "delta", right=("epsilon",))
+    within = "against all releases within"
+    if plan.person is not None:
+        within += ", from a period's last tick on,"
+    rows = table(within, "that is", "epsilon", "delta", right=("epsilon",))
     for row in facts["expiration"]:
         ticks, epsilon = row["ticks"], row["epsilon"]
         if ticks is None:
@@ -209,11 +219,21 @@ def refused(plan: Plan) -> Iterator[str]:
         yield f"events that arrive more than {config.clock.delay} after their own time"
     if config.key is not None and config.key.declared is not None:
         yield f"events whose {', '.join(keys)} is not one of the declared keys"
-    if config.schema_.id is not None:
+    if plan.person is not None:
+        yield "events of a user beyond the caps: not dead letters, but not in any sum"
+    elif config.schema_.id is not None:
         horizon = plan.circumstances.id_horizon
         since = "" if horizon is None else f" in the {count(horizon, 'tick')} before"
         yield f"events whose {config.schema_.id} has been seen before{since}"
     yield from config.algorithm.refused()
+
+
+def protected(plan: Plan) -> str:
+    """The privacy unit: event, or user in a period."""
+    unit, per = plan.guarantee.unit, plan.config.privacy.per
+    if plan.person is None or per is None:
+        return unit
+    return unit if per == "all" else f"{unit} in {per}"
 
 
 def one_line(plan: Plan) -> str:
@@ -232,7 +252,7 @@ def one_line(plan: Plan) -> str:
     )
     return (
         f"epsilon {number(guarantee.epsilon)}, delta {guarantee.delta:g}, "
-        f"one {guarantee.unit} protected {window}{again}"
+        f"one {protected(plan)} protected {window}{again}"
     )
 
 

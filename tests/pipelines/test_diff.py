@@ -75,7 +75,7 @@ def test_the_command(weir: Weir, small: Path) -> None:
     facts = json.loads(weir("diff", small, other, "--json").stdout)
     assert set(facts) == {
         "fields", "same_plan", "same_state", "digest", "version", "guarantee", "mechanism",
-        "state_bytes_per_key", "expiration", "releases", "sums", "meaning", "notes",
+        "state_bytes_per_key", "expiration", "releases", "sums", "meaning", "notes", "user",
     }  # fmt: skip
     assert weir("diff", small, small.parent / "none.yaml").exit_code == 2
 

@@ -1,0 +1,158 @@
+"""What a user's periods cost together, one event of theirs, and what each cap costs in noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpcore.accounting.guarantee import PrivacyLoss, Together, added_up, compose
+from dpcore.accounting.pattern import Pattern
+from dpcore.continual.base import ContinualSum
+from dpcore.errors import ConfigError
+from dpcore.people.caps import Caps
+from dpcore.people.periods import Periods
+from dpcore.people.person import Person
+from dpcore.pricing.terms import Terms
+from dpcore.program import Program
+
+PERIODS = (2, 7, 30)
+"""Numbers of periods whose common loss is told."""
+YEAR = 365 * 86_400_000_000
+"""Microseconds in which periods that need not follow each other may lie."""
+
+
+def one_event(program: Program, window: int | None) -> PrivacyLoss:
+    """Loss of a single cell of a user, and so of an event in it that moves no cap."""
+    single = [replace(part, pattern=_of(part).single()) for part in program.sums]
+    if not single:
+        return program.loss(window)
+    return compose(tuple(part.loss(window) for part in single))
+
+
+def together(program: Program, terms: Terms) -> tuple[Together, ...]:
+    """Epsilon of a user in several periods: in a row, and anywhere within a year.
+
+    Empty where there is one period only.
+    """
+    person = terms.person
+    if person is None or person.periods.longest is None:
+        return ()
+    most = most_periods(person.periods)
+    year = -(-YEAR // (person.periods.longest * terms.clock.period))
+    found = []
+    for count in PERIODS:
+        if most is not None and count > most:
+            break
+        among = max(count, year if most is None else min(year, most))
+        in_a_row, anywhere = (
+            loss_of_periods(program, terms, count, span).epsilon(terms.delta)
+            for span in (count, among)
+        )
+        delta = terms.delta + count * terms.delta_sel
+        found.append(Together(count, in_a_row, max(in_a_row, anywhere), delta))
+    return tuple(found)
+
+
+def loss_of_periods(program: Program, terms: Terms, count: int, among: int) -> PrivacyLoss:
+    """Loss of a user in so many periods of ``among`` in a row: of each sum, or all together."""
+    window = terms.lasting
+    if program.sums:
+        parts = [part.loss_of_periods(count, window, among) for part in program.sums]
+        return compose(tuple(parts))
+    assert terms.person is not None and terms.person.periods.longest is not None
+    return added_up(program.loss, terms.person.periods.longest, count, window, among)
+
+
+def long_stays_are_dear(program: Program, terms: Terms) -> int | None:
+    """Periods in a row that cost more than as many promises added up; None where none do.
+
+    The window is short then beside what it is followed by: later releases still depend on what was
+    added long before, and each further period is seen in more of them.
+    """
+    rows = together(program, terms)
+    if not rows:
+        return None
+    count = rows[-1].count
+    whole = loss_of_periods(program, terms, count, count)
+    alone = program.loss(terms.lasting).of_group(count)
+    return count if whole.value > alone.value * (1 + 1e-9) else None
+
+
+def most_periods(periods: Periods) -> int | None:
+    """How many periods the clock has; None: no end."""
+    end = periods.clock.ticks
+    return None if end is None else int(periods.of(np.asarray([end - 1]))[0]) + 1
+
+
+@dataclass(frozen=True)
+class CapPrice:
+    """What another cap would cost.
+
+    Attributes:
+      cap: its name. value: what it is. other: what it might be.
+      noise: of what the plan releases, over what it has now: of the output that changes the most.
+    """
+
+    cap: str
+    value: int
+    other: int
+    noise: float
+
+
+def cap_prices(
+    sums: Sequence[ContinualSum], terms: Terms, of_events: Callable[[Terms], float]
+) -> tuple[CapPrice, ...]:
+    """Noise for the same promise with each cap halved, one less, and doubled.
+
+    Caps on where a user's contributions lie change what the sums move; the events of a cell what
+    a cell adds, which the algorithm knows.
+
+    Args:
+      sums: of the plan. of_events: terms with other events a cell -> noise over what it is now.
+    """
+    person = terms.person
+    if person is None or not sums:
+        return ()
+    now = compose(tuple(part.loss(terms.lasting) for part in sums))
+    found = []
+    for cap, value, other, caps in _others(person.caps):
+        try:
+            changed = Person(caps, person.periods)
+        except ConfigError:
+            continue
+        if cap == "events":
+            ratio = of_events(replace(terms, person=changed))
+        else:
+            moved = [_under(part, person.pattern, changed.pattern) for part in sums]
+            then = compose(tuple(part.loss(terms.lasting) for part in moved))
+            ratio = then.value / now.value
+            ratio = math.sqrt(ratio) if now.kind == "zcdp" else ratio
+        found.append(CapPrice(cap, value, other, ratio))
+    return tuple(found)
+
+
+def _others(caps: Caps) -> Iterator[tuple[str, int, int, Caps]]:
+    """Every cap that is set, with what it might be."""
+    for cap in ("ticks", "spacing", "keys", "events", "ticks_per_key", "period_keys", "total"):
+        value = getattr(caps, cap)
+        if value is None:
+            continue
+        for other in sorted({value // 2, value - 1, 2 * value} - {value}):
+            try:
+                yield cap, value, other, replace(caps, **{cap: other})
+            except ConfigError:
+                continue
+
+
+def _under(part: ContinualSum, old: Pattern, new: Pattern) -> ContinualSum:
+    """The same sum under another pattern."""
+    once = part.pattern == old.once() and part.pattern != old
+    return replace(part, pattern=new.once() if once else new)
+
+
+def _of(part: ContinualSum) -> Pattern:
+    assert part.pattern is not None
+    return part.pattern

@@ -1,0 +1,71 @@
+"""What ``weir plan`` shows where the unit is a user: three promises, and what caps cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import RenderableType
+
+from pipelines.terminal import count, number, table
+
+CAPS = {
+    "ticks": "ticks of a user",
+    "spacing": "ticks apart",
+    "keys": "keys in a tick",
+    "events": "events of a key in a tick",
+    "ticks_per_key": "ticks of a key",
+    "period_keys": "keys in a period",
+    "total": "pairs of key and tick",
+}
+"""Caps in words."""
+
+
+def promises(facts: Mapping[str, Any]) -> RenderableType:
+    """Epsilon of one event, of a user in one period, and of a user in several."""
+    user, told = facts["user"], facts["guarantee"]
+    rows = table(
+        "what all releases tell of", "epsilon", "anywhere in a year", "delta",
+        right=("epsilon", "anywhere in a year"),
+    )  # fmt: skip
+    delta = f"{told['delta']:g}"
+    if user["event_epsilon"] is not None:
+        rows.add_row("one event, where no cap bites", _epsilon(user["event_epsilon"]), "", delta)
+    rows.add_row("one user in one period", _epsilon(told["epsilon"]), "", delta)
+    for row in user["periods"]:
+        rows.add_row(
+            f"one user in {count(row['count'], 'period')} in a row",
+            _epsilon(row["epsilon"]),
+            _epsilon(row["epsilon_anywhere"]),
+            f"{row['delta']:g}",
+        )
+    return rows
+
+
+def caps(facts: Mapping[str, Any]) -> RenderableType:
+    """Noise for the same promise under other caps."""
+    rows = table("cap (privacy.contributions)", "", "is", "noise if it were", right=("is",))
+    prices: dict[str, list[str]] = {}
+    values: dict[str, int] = {}
+    for one in facts["user"]["cap_prices"]:
+        values[one["cap"]] = one["value"]
+        prices.setdefault(one["cap"], []).append(f"{one['other']:,}: {one['noise']:.2f} x")
+    for cap, found in prices.items():
+        rows.add_row(cap, CAPS[cap], f"{values[cap]:,}", ",  ".join(found))
+    return rows
+
+
+def compared(
+    a: Mapping[str, Any] | None, b: Mapping[str, Any] | None
+) -> Iterator[tuple[str, float | None, float | None]]:
+    """Epsilon of a user in several periods in two plans; None: there is no such promise."""
+    told = [
+        {row["count"]: row["epsilon"] for row in (one or {}).get("periods", ())} for one in (a, b)
+    ]
+    for periods in sorted({*told[0], *told[1]}):
+        label = f"epsilon of a user in {count(periods, 'period')}"
+        yield label, told[0].get(periods), told[1].get(periods)
+
+
+def _epsilon(value: float | None) -> str:
+    return "no bound" if value is None else number(value)
