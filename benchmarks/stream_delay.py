@@ -5,7 +5,7 @@
 Real time, ticks of 1 s, `clock.delay: 500ms` (how late an event may be; it is part of every
 figure). Pub/Sub -> Flink (a JobManager, two TaskManagers of one slot, a Python worker each, a
 checkpoint every 2 s) -> one Parquet file a tick. The delay of a tick is the moment at which its
-file is in place, whole, less the end of the tick. Rows: events per second, and keys. The first 20 s
+file is in place, whole, less the end of the tick. Rows: events per second, and keys. The first 30 s
 are left out. With --beside each load is run by another checkout of Weir first, by turns, in the
 same run. Writes benchmarks/results/stream_delay.csv.
 """
@@ -25,7 +25,7 @@ from benchmarks.stream_load import Load, publishing, streaming, write
 
 STARTS = 60
 """Seconds until Flink and the job are there."""
-SKIPPED = 20
+SKIPPED = 30
 SIZES = ((1_000, 100, 24), (20_000, 500, 24), (20_000, 500, 1_000), (20_000, 500, 10_000))
 """(events per second, events a message, keys)."""
 

@@ -31,7 +31,7 @@ CONFIG = """\
 name: load
 schema: {{time: {{column: at, format: epoch_us}}, id: id}}
 key: {{column: store, declared: [{keys}]}}
-clock: {{start: {start}, period: 1s, end: {end}, delay: 500ms}}
+clock: {{start: {start}, period: 1s, {end}delay: 500ms}}
 privacy: {{epsilon: 1.0, delta: 1e-6, protect_for: 3600}}
 aggregates:
   visits: {{count: events, over: [all, 60]}}
@@ -162,7 +162,7 @@ def streaming(
     folder: Path,
     load: Load,
     every: int = 1,
-    after: int = 5,
+    after: int | None = 5,
     flags: Sequence[str] = (),
     blocks: int = 16,
     horizon: int = 60,
@@ -171,7 +171,8 @@ def streaming(
     """Server, cluster and job of a load; ended on leaving.
 
     Args:
-      folder: empty. every: ticks of a file. after: seconds the clock runs on behind the load.
+      folder: empty. every: ticks of a file.
+      after: seconds the clock runs on behind the load; None: for ever.
       flags: of ``weir run``. blocks: few are quick, many are shared evenly by the workers.
       horizon: seconds of event time for which ids are remembered.
       build: checkout of Weir that the job runs, client and workers; None: this one.
@@ -182,28 +183,47 @@ def streaming(
         FlinkCluster(environment={"PUBSUB_EMULATOR_HOST": server.host}) as cluster,
         Post(server.host, "load") as post,
     ):
-        (folder / "secret.key").write_text(SECRET.hex())
-        (folder / "secret.key").chmod(0o600)
-        config = folder / "load.yaml"
-        config.write_text(
-            CONFIG.format(
-                blocks=blocks,
-                horizon=horizon,
-                keys=", ".join(f"k{i:05d}" for i in range(load.keys)),
-                start=durations.show_timestamp(load.start * 1_000_000),
-                end=durations.show_timestamp(int((load.end + after * load.speed) * 1e6)),
-                form=load.form,
-                replay="" if load.speed == 1 else replay(load),
-                subscription=post.subscription,
-                folder=folder,
-                every=every,
-            )
-        )
+        config = config_of(folder, load, post.subscription, every, after, blocks, horizon)
         environment = {"PUBSUB_EMULATOR_HOST": server.host}
         if build is not None:
             environment["PYTHONPATH"] = str(build.resolve())
         with launch(config, "flink", *on(cluster), *flags, env=environment) as running:
             yield Streaming(folder / "out", running, post, server, cluster)
+
+
+def config_of(
+    folder: Path,
+    load: Load,
+    subscription: str,
+    every: int = 1,
+    after: int | None = 5,
+    blocks: int = 16,
+    horizon: int = 60,
+) -> Path:
+    """Writes the config of a job, and its secret. Arguments as of ``streaming``."""
+    (folder / "secret.key").write_text(SECRET.hex())
+    (folder / "secret.key").chmod(0o600)
+    config = folder / "load.yaml"
+    config.write_text(
+        CONFIG.format(
+            blocks=blocks,
+            horizon=horizon,
+            keys=", ".join(f"k{i:05d}" for i in range(load.keys)),
+            start=durations.show_timestamp(load.start * 1_000_000),
+            end="" if after is None else f"end: {end_of(load, after)}, ",
+            form=load.form,
+            replay="" if load.speed == 1 else replay(load),
+            subscription=subscription,
+            folder=folder,
+            every=every,
+        )
+    )
+    return config
+
+
+def end_of(load: Load, after: int) -> str:
+    """End of a clock."""
+    return durations.show_timestamp(int((load.end + after * load.speed) * 1e6))
 
 
 def replay(load: Load) -> str:

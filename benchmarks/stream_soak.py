@@ -3,6 +3,7 @@
     python -m benchmarks.stream_soak --minutes 17 --speed 100    # 10^5 ticks, in time-lapse
     python -m benchmarks.stream_soak --minutes 30                # ticks of a second, in real time
     python -m benchmarks.stream_soak --minutes 1 --jar JAR       # with another job server
+    python -m benchmarks.stream_soak --minutes 4 --speed 20 --endless
 
 Pub/Sub -> Flink (a JobManager, two TaskManagers of one slot, a Python worker each, two readers, a
 checkpoint every 2 s) -> Parquet: 24 keys, ids of the last 60 ticks, 200 events a second. Twenty
@@ -10,7 +11,9 @@ times in the run each TaskManager is asked for a full collection, and what is le
 heap, and the tables in it that hold keyed state. Beside that the size of the last checkpoint and
 the resident memory of the Python workers. All must be flat: `grown` is the mean of the last five
 looks over that of five after the first quarter (the start, when ids are still gathered, is left
-out). Writes benchmarks/results/stream_soak.csv, one line a look and one for the whole.
+out). With --endless the clock has no end and every tick a file of its own, so that what the sink
+keeps of a file must be forgotten. Writes benchmarks/results/stream_soak.csv (stream_soak_endless,
+stream_soak_other), one line a look and one for the whole.
 """
 
 from __future__ import annotations
@@ -82,14 +85,16 @@ def grown(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def measure(folder: Path, minutes: float, speed: float, jar: str | None) -> list[dict[str, Any]]:
+def measure(
+    folder: Path, minutes: float, speed: float, jar: str | None, endless: bool
+) -> list[dict[str, Any]]:
     """The looks of one run."""
     seconds = round(minutes * 60)
     load = Load(int(time.time()) + STARTS, seconds, 200, 20, 24, speed=speed)
     flags = [] if jar is None else ["--flink-job-server-jar", jar]
-    every = max(10, round(10 * speed))
+    every, after = (1, None) if endless else (max(10, round(10 * speed)), 10)
     rows: list[dict[str, Any]] = []
-    with streaming(folder, load, every=every, after=10, flags=flags, blocks=4) as job:
+    with streaming(folder, load, every=every, after=after, flags=flags, blocks=4) as job:
         process = publishing(job.server.host, job.post.topic, load)
         for number in range(LOOKS):
             due = load.start + (number + 1) * seconds / LOOKS
@@ -106,12 +111,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--speed", type=float, default=1)
+    parser.add_argument("--endless", action="store_true", help="a clock without end")
     parser.add_argument("--jar", help="of a job server, in place of that of `make flink`")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="weir-soak-") as folder:
-        rows = measure(Path(folder), given.minutes, given.speed, given.jar)
+        rows = measure(Path(folder), given.minutes, given.speed, given.jar, given.endless)
     print(rows[-1])
-    write("stream_soak.csv" if given.jar is None else "stream_soak_other.csv", rows)
+    kind = "_endless" if given.endless else "" if given.jar is None else "_other"
+    write(f"stream_soak{kind}.csv", rows)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,12 +28,15 @@ def besieged(
     every: int,
     speed: float = HOUR_A_SECOND,
     published: bool = False,
+    flags: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[Siege, Post]]:
     """A job that runs and has a checkpoint before its clock starts and any message is there.
 
     Args:
       host: of the Pub/Sub server. every: ticks of a file. speed: of the stream.
       published: into the topic ``out`` of the post, in place of files; it has a subscription.
+      flags, environment: for ``weir run``.
     """
     often = "engine: {checkpoint_every: 2s}\n"
     for lead in LEADS:
@@ -52,7 +55,7 @@ def besieged(
             )
             if published:
                 post.subscribe("out")
-            with Siege(job, cluster, pace) as siege:
+            with Siege(job, cluster, pace, flags, environment or {}) as siege:
                 siege.settle(1)
                 if time.time() < pace.started - 5:
                     yield siege, post
