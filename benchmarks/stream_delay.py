@@ -1,6 +1,7 @@
 """How long after the end of a tick is its release there?
 
     python -m benchmarks.stream_delay [--seconds 120] [--only 0] [--beside CHECKOUT]
+    python -m benchmarks.stream_delay --bundle-time 20ms
 
 Real time, ticks of 1 s, `clock.delay: 500ms` (how late an event may be; it is part of every
 figure). Pub/Sub -> Flink (a JobManager, two TaskManagers of one slot, a Python worker each, a
@@ -41,18 +42,26 @@ def delays(folder: Path, start: int) -> np.ndarray[Any, Any]:
 
 
 def measure(
-    folder: Path, seconds: int, rate: int, size: int, keys: int, build: Path | None = None
+    folder: Path,
+    seconds: int,
+    rate: int,
+    size: int,
+    keys: int,
+    build: Path | None = None,
+    bundle_time: str = "50ms",
 ) -> dict[str, Any]:
     """One load."""
     load = Load(int(time.time()) + STARTS, seconds, rate, size, keys)
     blocks = 4 if keys <= 2048 else 16  # every block is an element of its own in each bundle
-    with streaming(folder, load, blocks=blocks, build=build) as job:
+    flags = ["--set", f"engine.bundle_time={bundle_time}"]
+    with streaming(folder, load, flags=flags, blocks=blocks, build=build) as job:
         process = publishing(job.server.host, job.post.topic, load)
         outcome = job.running.wait(STARTS + seconds + 120)
         process.join()
     late = delays(job.out, load.start)
     return {
         "build": "this" if build is None else build.name,
+        "bundle_time": bundle_time,
         "events_per_s": rate,
         "events_per_message": size,
         "keys": keys,
@@ -70,6 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--only", type=int, help="number of one load")
+    parser.add_argument("--bundle-time", default="50ms", help="engine.bundle_time")
     parser.add_argument("--beside", type=Path, help="another checkout, to compare with")
     given = parser.parse_args()
     rows = []
@@ -79,7 +89,7 @@ def main() -> None:
                 continue
             for build in (given.beside, None) if given.beside else (None,):
                 where = Path(folder) / f"{i}-{build is None}"
-                rows.append(measure(where, given.seconds, *size, build))
+                rows.append(measure(where, given.seconds, *size, build, given.bundle_time))
                 print(rows[-1], flush=True)
                 write("stream_delay.csv", rows)
 

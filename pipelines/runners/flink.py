@@ -14,29 +14,24 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.config import durations
-from dpcore.errors import ConfigError, WeirError
+from dpcore.errors import ConfigError
 from pipelines.engines import job_server
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed, free_ports
 from pipelines.engines.tools import need
 from pipelines.graph.parts import Parts
 from pipelines.runners import flink_options, groups
-from pipelines.runners.ending import LOOK, End, Warden, cancel
-from pipelines.runners.flink_cause import Unreadable, cause_of, refusal_in
-from pipelines.runners.flink_counters import metrics_of
+from pipelines.runners.ending import End, Warden, cancel
 from pipelines.runners.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
 from pipelines.runners.older_job import OlderJob
 from pipelines.runners.residuals import refuse_foreign
 from pipelines.runners.serving import serving
 from pipelines.runners.state_folder import LATEST, StateFolder
+from pipelines.runners.submitted import Submitted
 from pipelines.runners.waiter import KeptMetrics, Waiter, terminable
 from transforms.runtime import fence
 
 _log = logging.getLogger(__name__)
-SUBMITTED = 180.0
-"""Seconds for a job to run."""
-TRIES = 3
-"""Restarts before the first checkpoint after which a job is given up."""
 
 
 class FlinkRun:
@@ -100,7 +95,6 @@ class FlinkRun:
         self.flags: list[str] = []
         self._end = End(None, lambda: False)
         self._parallelism = 0
-        self._begun = False
 
     def take_over(
         self,
@@ -211,142 +205,41 @@ class FlinkRun:
 
     def _follow(self, result: Any, tell: Callable[[str], None]) -> Ended:
         waiter = Waiter(result)
-        job = self._running(waiter)
+        submitted = self._submitted()
+        job = submitted.running(waiter)
         if self._target.detach:
-            self._wait_for_begin(waiter, job)
+            submitted.wait_for_begin(waiter, job)
             return Ended(RUNNING, job, self.rest.url)
         try:
-            self._wait(waiter, job)
+            submitted.wait(waiter, job)
         except KeyboardInterrupt:
             return self._stop(job, tell, waiter)
         if waiter.error is not None:
-            raise self._failure(job) or waiter.error
+            raise submitted.failure(job) or waiter.error
         return Ended(DONE, job, self.rest.url, result=KeptMetrics(result))
 
-    def _wait_for_begin(self, waiter: Waiter, job: str) -> None:
-        """Returns when the job may be left alone: it runs, and as a stream it has a checkpoint.
+    def _submitted(self) -> Submitted:
+        return Submitted(
+            self.name,
+            self.rest,
+            self._streaming,
+            self._savepoint,
+            self._state.savepoints,
+            durations.duration(self._job.engine.checkpoint_every) / 1e6,
+            self.fence,
+            self._end,
+            self._note,
+        )
 
-        Raises:
-          WeirError: it failed, or had none in time; it is cancelled.
-        """
-        often = durations.duration(self._job.engine.checkpoint_every) / 1e6
-        deadline = time.monotonic() + SUBMITTED + 10 * often
-        while not (self._has_begun(job) if self._streaming else self._runs(job)):
-            if waiter.join(LOOK):
-                if waiter.error is not None:
-                    raise self._failure(job) or waiter.error
-                return  # it was short, and is done
-            if time.monotonic() > deadline:
-                self.rest.cancel(job)
-                raise self._failure(job) or EngineFailed(
-                    f"{self.name} had no checkpoint after {SUBMITTED + 10 * often:.0f} s and was "
-                    "cancelled: look at the logs of its workers."
-                )
-
-    def _runs(self, job: str) -> bool:
-        with contextlib.suppress(EngineFailed):
-            return self.rest.state(job) == "RUNNING"
-        return False
-
-    def _has_begun(self, job: str) -> bool:
-        """Whether it has made a checkpoint: then what it was given was taken, and is noted.
-
-        Raises:
-          WeirError: it fails again and again before that; it is cancelled.
-        """
-        if self._begun:
-            return True
-        failure = None
-        with contextlib.suppress(EngineFailed):
-            if self.rest.checkpoints(job)["counts"]["completed"]:
-                self._begun = True
-                self._state.remember(
-                    self.rest.url,
-                    job,
-                    self.name,
-                    self._job.limits.refused,
-                    self._parallelism,
-                    0 if self.fence.state is None else self.fence.state.epoch,
-                )
-                _log.info("runs as job %s on %s", job, self.rest.url)
-                return True
-            restarts = metrics_of(self.rest, f"/jobs/{job}/metrics", ["numRestarts"])
-            if restarts.get("numRestarts", 0) >= TRIES:
-                failure = self._failure(job)
-                if failure is not None:
-                    self.rest.cancel(job)
-        if failure is not None:
-            raise failure
-        return False
-
-    def _failure(self, job: str) -> WeirError | None:
-        """Why a job fails, as far as it may be told."""
-        try:
-            self.fence.check()
-        except fence.Fenced as replaced:
-            return replaced
-        with contextlib.suppress(EngineFailed):
-            history = self.rest.get(f"/jobs/{job}/exceptions?maxExceptions=3")
-            refused = refusal_in(str(history.get("root-exception") or ""))
-            if refused is not None:
-                return WeirError(refused)
-            cause = cause_of(self.rest, job)
-            if cause is not None and self._savepoint is not None and cause.unreadable:
-                return Unreadable(self._savepoint, cause.words)
-            if cause is not None:
-                return EngineFailed(f"Flink does not run {self.name}: {cause.words}")
-        return None
-
-    def _running(self, waiter: Waiter) -> str:
-        """The job's id on Flink, as soon as it is there.
-
-        Raises:
-          EngineFailed: it did not come up.
-        """
-        deadline = time.monotonic() + SUBMITTED
-        while time.monotonic() < deadline:
-            with contextlib.suppress(EngineFailed):
-                for entry in self.rest.jobs():
-                    if entry["name"] == self.name:
-                        return str(entry["jid"])
-            if waiter.join(0.1):
-                if waiter.error is not None:
-                    raise waiter.error
-                return ""  # it was so short that Flink has already forgotten it
-        raise EngineFailed(f"{self.name} does not run on {self.rest.url} after {SUBMITTED:.0f} s.")
-
-    def _wait(self, waiter: Waiter, job: str) -> None:
-        """Returns when the job has ended; ends it when its stream has.
-
-        Raises:
-          WeirError: the workers refuse what they were given; restarting would not help.
-        """
-        ending = False
-        while not waiter.join(LOOK):
-            if not job or not self._streaming:
-                continue
-            self._has_begun(job)
-            with contextlib.suppress(EngineFailed):
-                refused = self._refusal(job)
-                if refused is not None:
-                    self.rest.cancel(job)
-                    waiter.join(30.0)
-                    raise WeirError(refused)
-                if not ending and self._end.has_come(self.rest, job):
-                    _log.info("the stream is over: the job is asked to end")
-                    # Flink keeps a job whose sources have ended, so that it can save. A drain that
-                    # fails, as when a worker dies in it, restarts the job: then it is asked again.
-                    if self.fence.state is not None:
-                        fence.note_drain(self.fence.state)
-                    self.rest.stop(job, self._state.savepoints, drain=True)
-                    ending = True
-
-    def _refusal(self, job: str) -> str | None:
-        """Our own words in the last failure of a job that is being restarted."""
-        if self.rest.state(job) == "RUNNING":
-            return None
-        history = self.rest.get(f"/jobs/{job}/exceptions?maxExceptions=3")
-        return refusal_in(str(history.get("root-exception") or ""))
+    def _note(self, job: str) -> None:
+        self._state.remember(
+            self.rest.url,
+            job,
+            self.name,
+            self._job.limits.refused,
+            self._parallelism,
+            0 if self.fence.state is None else self.fence.state.epoch,
+        )
 
     def _stop(self, job: str, tell: Callable[[str], None], waiter: Waiter) -> Ended:
         """Stops with a savepoint if there is state to save; a second Ctrl-C cancels."""

@@ -126,7 +126,7 @@ def left_alone(small: Path, monkeypatch: pytest.MonkeyPatch, flink: Beginning) -
         parts_of(load(small)), target, StateFolder(str(small.parent / "state")), True, ()
     )
     monkeypatch.setattr(run, "rest", flink)
-    run._wait_for_begin(SimpleNamespace(join=lambda _: False), "j")  # type: ignore[arg-type]
+    run._submitted().wait_for_begin(SimpleNamespace(join=lambda _: False), "j")  # type: ignore[arg-type]
     return run
 
 
@@ -185,5 +185,5 @@ def test_a_drain_that_fails_is_asked_for_again_and_one_that_does_not_only_once(
     monkeypatch.setattr(run, "rest", flink)
     monkeypatch.setattr(run, "_end", End(4, lambda: True))
     looks = iter([False] * 6 + [True])
-    run._wait(SimpleNamespace(join=lambda _: next(looks)), "j")  # type: ignore[arg-type]
+    run._submitted().wait(SimpleNamespace(join=lambda _: next(looks)), "j")  # type: ignore[arg-type]
     assert flink.asked == 3

@@ -20,6 +20,7 @@ from pipelines.run.run import run
 from pipelines.runners import flink as runs
 from pipelines.runners import flink_options, older_job
 from pipelines.runners.flink import FlinkRun
+from pipelines.runners.flink_cause import Unreadable
 from pipelines.runners.flink_target import STOPPED, Ended, FlinkTarget
 from pipelines.runners.pipeline import pipeline_for
 from pipelines.runners.state_folder import StateFolder
@@ -180,7 +181,7 @@ def test_a_run_that_is_stopped_tells_the_counts_of_all_jobs_and_falls_back_where
         counts.parent.mkdir(exist_ok=True)
         counts.write_text(json.dumps({"events": 10}))
         if len(tried) == 1:
-            raise runs.Unreadable(str(self.resumed), "EOFException")
+            raise Unreadable(str(self.resumed), "EOFException")
         return Ended(STOPPED, "j", "http://u", "file:///s")
 
     monkeypatch.setattr(FlinkRun, "run", ends)
