@@ -17,7 +17,13 @@ ALERTS = (ROOT / "deploy" / "alerts" / "weir.rules.yaml").read_text()
 SAID = re.findall(r"`([^`\n]+)`", PAGE)
 SECTIONS = {"source", "secret", "sink", "dead_letters", "schema", "clock", "engine", "deduplicate",
             "limits"}  # fmt: skip
-BEAMS = {"--environment_type", "--experiments", "--max_parallelism", "--operator_chaining"}
+BEAMS = {
+    "--environment_type",
+    "--experiments",
+    "--max_cache_memory_usage_mb",
+    "--max_parallelism",
+    "--operator_chaining",
+}
 
 
 def fields() -> set[str]:
