@@ -83,7 +83,6 @@ class Plan:
           ConfigError: the config cannot be served.
         """
         terms = config.terms()
-        refuse_people(terms)
         key = config.key
         keys = Keys.make(
             None if key is None else key.names,
@@ -343,17 +342,6 @@ def _told(row: Together) -> dict[str, Any]:
         "epsilon_anywhere": finite(row.anywhere),
         "delta": row.delta,
     }
-
-
-def refuse_people(terms: Terms) -> None:
-    """Raises ConfigError where the unit is a user: events are not capped on their way yet."""
-    if terms.person is not None:
-        raise ConfigError(
-            "privacy.unit",
-            "user",
-            "is not available yet: nothing keeps a user's events within their caps; use "
-            "unit: event.",
-        )
 
 
 def _sha(value: Any) -> str:

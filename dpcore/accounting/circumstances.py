@@ -8,6 +8,8 @@ from dpcore.errors import ConfigError
 
 SHARDS = 8
 """Shards of ids where a job does not say."""
+USER_SHARDS = 256
+"""Shards of users on a stream where a job does not say."""
 MOST_SHARDS = 4096
 
 
@@ -18,7 +20,7 @@ class Circumstances:
     Attributes:
       id_horizon: ticks of the clock after which the id of an event is forgotten, so that a copy of
         a later tick counts as an event of its own; None: ids are remembered for the whole run.
-      id_shards: over how many pieces of state ids are spread; stored state hangs on it.
+      id_shards: over how many pieces of state ids, or users, are spread; stored state hangs on it.
       limits: sentences that say what else the promise leaves open, in the order of the statement.
     """
 

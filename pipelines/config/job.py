@@ -72,7 +72,15 @@ class JobConfig(PlanConfig):
 
     @model_validator(mode="after")
     def _check_job(self) -> Self:
-        if self.deduplicate is not None and self.schema_.id is None:
+        users = self.privacy.unit == "user"
+        if users and self.deduplicate is not None and self.deduplicate.horizon is not None:
+            raise refusal(
+                "deduplicate.horizon",
+                self.deduplicate.horizon,
+                "has no meaning where privacy.unit is user: copies of an id vanish within the tick "
+                "of their user, by the caps, and none is remembered; remove it.",
+            )
+        if not users and self.deduplicate is not None and self.schema_.id is None:
             raise refusal(
                 "deduplicate",
                 self.deduplicate.model_dump(exclude_none=True),

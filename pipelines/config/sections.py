@@ -55,9 +55,10 @@ class Deduplicate(Section):
         default=SHARDS,
         ge=1,
         le=MOST_SHARDS,
-        description="Pieces of state that ids are spread over: as many workers share them at most, "
-        "and each costs a fraction of a millisecond whenever a bundle touches it. A stream keeps "
-        "those that it was begun with.",
+        description="Pieces of state that ids are spread over, or users where they are the unit: "
+        "as many workers share them at most, and each costs a fraction of a millisecond whenever a "
+        "bundle touches it, or a tick closes. A stream keeps those that it was begun with. Users "
+        "of a stream are in 256 unless this is said.",
         examples=["64"],
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcore.accounting.circumstances import SHARDS, Circumstances
+from dpcore.accounting.circumstances import SHARDS, USER_SHARDS, Circumstances
 from dpcore.config import durations
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
@@ -22,7 +22,7 @@ def plan_under(job: JobConfig) -> Plan:
     source = job.source
     said = () if source is None else tuple(source.caveats(job.limits))
     horizon = horizon_of(source, job.deduplicate, config.clock.to_clock())
-    shards = SHARDS if job.deduplicate is None else job.deduplicate.shards
+    shards = shards_of(source, job.deduplicate, config.privacy.unit == "user")
     return Plan.from_config(config, Circumstances(horizon, said, shards))
 
 
@@ -45,6 +45,18 @@ def horizon_of(source: Source | None, section: Deduplicate | None, clock: Clock)
     if on_files or section is None or section.horizon is None:
         return None
     return max(1, -(-durations.duration(section.horizon) // clock.period))
+
+
+def shards_of(source: Source | None, section: Deduplicate | None, users: bool) -> int:
+    """Pieces of state that ids, or users, are spread over.
+
+    A stream spreads users finely: what a shard does when a tick closes grows with its users. Files
+    store nothing that hangs on it.
+    """
+    if section is not None and "shards" in section.model_fields_set:
+        return section.shards
+    on_files = source is not None and source.bounded
+    return USER_SHARDS if users and not on_files else SHARDS
 
 
 def check_runner(source: Source, secret: Secret | None, runner: str) -> None:

@@ -220,7 +220,10 @@ def refused(plan: Plan) -> Iterator[str]:
     if config.key is not None and config.key.declared is not None:
         yield f"events whose {', '.join(keys)} is not one of the declared keys"
     if plan.person is not None:
+        yield f"events without a {schema.unit}: they are nobody's"
         yield "events of a user beyond the caps: not dead letters, but not in any sum"
+        if schema.id is not None:
+            yield f"events whose {schema.id} the same user has in the same key and tick already"
     elif config.schema_.id is not None:
         horizon = plan.circumstances.id_horizon
         since = "" if horizon is None else f" in the {count(horizon, 'tick')} before"

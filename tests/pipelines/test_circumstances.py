@@ -112,3 +112,21 @@ def test_the_statement_tells_what_an_open_quote_takes(small: Path) -> None:
     assert "close the quotes that they open within 4,096 bytes" in told
     assert "quotes" not in plan_under(job_of(small)).guarantee.statement
     assert plan_under(job_of(small, *sets)).digest == plan_under(job_of(small)).digest
+
+
+USERS = (
+    "privacy={epsilon: 1, delta: 1e-6, protect_for: all, unit: user, per: all, "
+    "contributions: {ticks: 2, keys: 1, events: 3}}",
+    "schema.unit=who",
+)
+
+
+def test_users_have_shards_and_no_horizon(small: Path) -> None:
+    def shards(*sets: str) -> int:
+        return plan_under(job_of(small, *USERS, *sets)).circumstances.id_shards
+
+    assert shards() == 8 and shards(STREAM) == 256
+    assert shards(STREAM, "deduplicate.shards=8") == 8 and shards("deduplicate.shards=3") == 3
+    with pytest.raises(ConfigError, match="where privacy.unit is user") as refused:
+        job_of(small, *USERS, STREAM, "deduplicate.horizon=3h")
+    assert refused.value.field == "deduplicate.horizon"

@@ -30,15 +30,17 @@ def besieged(
     published: bool = False,
     flags: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
+    extra: str = "",
 ) -> Iterator[tuple[Siege, Post]]:
     """A job that runs and has a checkpoint before its clock starts and any message is there.
 
     Args:
       host: of the Pub/Sub server. every: ticks of a file. speed: of the stream.
+      extra: sections of the config.
       published: into the topic ``out`` of the post, in place of files; it has a subscription.
       flags, environment: for ``weir run``.
     """
-    often = "engine: {checkpoint_every: 2s}\n"
+    often = f"engine: {{checkpoint_every: 2s}}\n{extra}"
     for lead in LEADS:
         pace = Pace.soon(lead, speed)
         with Post(host, "besieged") as post:

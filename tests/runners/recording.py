@@ -8,6 +8,7 @@ operator's counters are counted here, apart from the pipeline.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,10 +41,10 @@ schema:
   time: at
   id: id
   arrival: seen
-where: kind != "test"
+{unit}where: kind != "test"
 key: {{column: store, declared: [{keys}]}}
 clock: {{start: {start}, period: 1h, end: {end}, delay: 1h}}
-privacy: {{epsilon: {epsilon}, delta: 1e-6, protect_for: 16}}
+privacy: {{epsilon: {epsilon}, delta: 1e-6, protect_for: 16{person}}}
 {blocks}"""
 SUMS = """\
 aggregates:
@@ -71,7 +72,18 @@ model:
   every: 12
   iterations: 500
 """
-PROGRAMS = {"sums": SUMS, "learner": LEARNER, "fits": FITS}
+USERS = """\
+aggregates:
+  visits: {count: events}
+  people: {count: users}
+  fresh: {count: users, per: period}
+  paid: {sum: amount, clip_user: [0, 80]}
+"""
+PERSON = (
+    ", unit: user, per: 12h, contributions: {ticks: 4, keys: 2, events: 2, ticks_per_key: 3, "
+    "spacing: 2}"
+)
+PROGRAMS = {"sums": SUMS, "learner": LEARNER, "fits": FITS, "users": USERS}
 EPSILON = {"fits": 60.0}
 """Of programs that learn nothing from so few events at 1."""
 
@@ -92,7 +104,7 @@ class Recording:
     """A stream and a plan over it.
 
     Attributes:
-      program: sums, learner or fits. ticks: hours of the clock. events: before anything is
+      program: sums, learner, fits or users. ticks: hours of the clock. events: before anything is
         repeated. seed: of the data. blocks: of the plan, None: the plan's own choice.
     """
 
@@ -101,6 +113,11 @@ class Recording:
     events: int = 6_000
     seed: int = 20
     blocks: int | None = None
+
+    @property
+    def of_users(self) -> bool:
+        """Whether its unit is a user: of those there are few, and they come often."""
+        return self.program == "users"
 
     @property
     def end(self) -> str:
@@ -117,6 +134,8 @@ class Recording:
             end=self.end,
             blocks=blocks,
             epsilon=EPSILON.get(self.program, 1.0),
+            unit="  unit: who\n" if self.of_users else "",
+            person=PERSON if self.of_users else "",
         )
         return head + PROGRAMS[self.program]
 
@@ -148,6 +167,8 @@ class Recording:
                 "hour": at // HOUR % 24,
                 "kind": "test" if random.random() < 0.02 else "sale",
             }
+            if self.of_users:
+                row["who"] = user_of(i)
             if random.random() < 0.01:
                 row["amount"] = None
             if random.random() < 0.005:
@@ -213,7 +234,9 @@ class Recording:
                 reason = "late"
             elif row["store"] not in KEYS:
                 reason = "unknown_key"
-            elif row["id"] in seen:
+            elif self.of_users and row["who"] is None:
+                reason = "no_user"
+            elif row["id"] in seen and not self.of_users:
                 reason = "duplicate"
             else:
                 seen.add(row["id"])
@@ -233,6 +256,7 @@ class Recording:
                 for name in self.plan.program.columns
             },
             [row["id"] for row in kept],
+            [row["who"] for row in kept] if self.of_users else None,
         )
 
     @cached_property
@@ -252,6 +276,8 @@ class Recording:
         for name in self.plan.program.columns:
             found[counter_of(name, MISSING)] = sum(row[name] is None for row in self.rows)
         plan = self.plan
+        if self.of_users:  # what caps leave out is told apart, and nothing else is clipped before
+            return {name: count for name, count in found.items() if count}
         told = plan.program.bound(self._events.columns, len(kept))
         found |= {
             "clipped": told.clipped,
@@ -287,6 +313,11 @@ class Recording:
                     cell = (one.first_tick + i, one.key, released.name, released.over)
                     found[cell] = (value.tolist(), error)
         return found
+
+
+def user_of(number: int) -> str | None:
+    """Whose an event is; of one in fifty nobody's."""
+    return None if number % 50 == 9 else f"user-{zlib.crc32(b'%d' % number) % 150}"
 
 
 def line_of(row: Mapping[str, Any]) -> bytes:

@@ -10,7 +10,6 @@ import pytest
 from dpcore.errors import ConfigError
 from dpcore.people.caps import Caps
 from dpcore.people.periods import Months
-from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
 
 VISITS: dict[str, Any] = {
@@ -96,9 +95,3 @@ def test_what_is_said_of_users_is_checked(sections: dict[str, Any], field: str, 
     with pytest.raises(ConfigError, match=words) as refused:
         PlanConfig.from_dict(changed(**sections)).terms()
     assert refused.value.field == field
-
-
-def test_users_are_refused_until_their_caps_are_kept() -> None:
-    with pytest.raises(ConfigError, match="not available yet") as refused:
-        Plan.from_config(PlanConfig.from_dict(VISITS))
-    assert refused.value.field == "privacy.unit"

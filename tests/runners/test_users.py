@@ -1,0 +1,92 @@
+"""Users as the unit, on real engines: what caps let through is released with its tick, always.
+
+Cap closes ticks by timers, and Tick behind it must wait for them on every runner: nothing that was
+in time may be overdue, and the bits are those of ``simulate``, whatever dies in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.engines.flink import FlinkCluster
+from pipelines.engines.pubsub import PubSubServer
+from tests.runners.besieged import besieged
+from tests.runners.jobs import Job, Outcome, differences
+from tests.runners.messages import Pace, Post, Publisher, over_messages
+from tests.runners.recording import Recording
+
+LINES = 20
+FEW = "deduplicate: {shards: 4}\n"
+"""Shards: so many more would be stepped by one worker, one after the other."""
+
+
+@pytest.fixture
+def post(pubsub_server: PubSubServer, request: pytest.FixtureRequest) -> Iterator[Post]:
+    """A topic and a subscription of this test alone."""
+    with Post(pubsub_server.host, "users-" + request.node.originalname.replace("_", "-")) as made:
+        yield made
+
+
+def holds(outcome: Outcome, recording: Recording) -> None:
+    """The bits of simulate; caps have bitten, and nothing was overdue."""
+    assert not differences(outcome.cells, recording.releases)
+    counts, expected = outcome.counters, recording.counters
+    assert not {"overdue", "divergent"} & counts.keys()
+    for name in ("events", "no_user", "late", "malformed", "unknown_key"):
+        assert counts[name] == expected[name], name
+    assert counts["capped_ticks"] > 50 and counts["capped_keys"] > 50
+    assert counts["capped_spacing"] > 50 and counts["capped_ticks_per_key"] > 0
+
+
+def test_the_recording_has_users_that_caps_bite() -> None:
+    recording = Recording("users")
+    assert recording.plan.person is not None and recording.counters["no_user"] > 50
+
+
+def test_direct(tmp_path: Path) -> None:
+    recording = Recording("users")
+    job = Job(tmp_path, recording, f"{{ndjson: '{recording.write(tmp_path / 'in')}'}}")
+    holds(job.run("direct"), recording)
+
+
+def test_prism(prism_location: Any, post: Post, tmp_path: Path) -> None:
+    recording = Recording("users")
+    post.publish(data for data, _ in recording.messages(LINES, shuffled=True))
+    job = over_messages(tmp_path, recording, post, Pace.soon(), extra=FEW)
+    holds(job.run("prism"), recording)
+
+
+def test_embedded_flink(job_server_jar: Any, post: Post, tmp_path: Path) -> None:
+    recording = Recording("users")
+    pace = Pace.soon(12)
+    job = over_messages(tmp_path, recording, post, pace, extra=FEW)
+    publisher = Publisher(post, recording, pace, LINES)
+    publisher.start()
+    outcome = job.run("flink", "--parallelism=2", deadline=180)
+    publisher.finish()
+    holds(outcome, recording)
+
+
+def test_a_stream_of_users_survives_the_death_of_workers_and_goes_on_from_a_checkpoint(
+    flink_cluster: FlinkCluster, pubsub_server: PubSubServer, tmp_path: Path
+) -> None:
+    recording = Recording("users", ticks=60)
+    host = pubsub_server.host
+    with besieged(flink_cluster, host, recording, tmp_path, 1, extra=FEW) as (siege, post):
+        publisher = Publisher(post, recording, siege.pace, 10)
+        publisher.start()
+        siege.settle(2)
+        siege.kill_taskmanager(0)
+        siege.settle(1)
+        siege.kill_worker(1)
+        siege.settle(1)
+        siege.kill_jobmanager()
+        publisher.finish()
+        outcome = siege.finish()
+    assert not differences(outcome.cells, recording.releases)
+    assert not {"overdue", "divergent"} & outcome.counters.keys()
+    assert "overdue" not in {letter["reason"] for letter in siege.job.letters()}
