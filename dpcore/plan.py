@@ -314,6 +314,7 @@ class Plan:
             "clock": dict(self.canonical["clock"]),
             "warnings": list(self.warnings),
             "canonical": self.canonical,
+            **({} if self.discovery is None else {"discovery": dict(self.discovery.told())}),
         }
 
     def _user_json(self) -> dict[str, Any] | None:

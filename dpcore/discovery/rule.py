@@ -14,6 +14,8 @@ from dpcore.discovery.tail import reach
 from dpcore.people.discover import Discover
 from dpcore.people.periods import Periods
 
+FAR = (1 << 20) - 1
+"""Tick whose threshold is told where periods have no end."""
 ROOM = 1 << 61
 """Thresholds end here, where sums do."""
 
@@ -102,6 +104,25 @@ class Rule:
         """Ticks inside (first, stop) at which a period begins."""
         ticks = np.arange(first, stop, dtype=np.int64)
         return tuple((ticks[1:][np.diff(self.periods.of(ticks)) > 0]).tolist())
+
+    def told(self) -> Mapping[str, Any]:
+        """For people and programs: what a key needs, in users, at a period's first and last tick.
+
+        Without an end of the period: at tick ``FAR``."""
+        last = self.periods.last(0)
+        ticks = (0, FAR if last is None else last)
+        needed = [float(self.thresholds(tick, tick + 1)[0]) / self.step for tick in ticks]
+        return {
+            "min_users": self.discover.min_users,
+            "needed_first": needed[0],
+            "needed_last": needed[1],
+            "released": not self.hidden,
+            "delta": self.delta,
+            "touched": self.touched,
+            "sample": self.discover.sample,
+            "max_bytes": self.discover.max_bytes,
+            "max_tracked": self.discover.max_tracked,
+        }
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release, JSON-able."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints, State, concatenate, take
+from dpcore.arrays import Floats, Ints, State, accumulate, concatenate, take
 from dpcore.discovery.rule import Rule
 from dpcore.discovery.waiting import Block, Cells, Tested
 from dpcore.errors import WeirError
@@ -17,7 +17,7 @@ from dpcore.program import NoiseOf, Program
 
 TICKS = 128
 """Ticks that are made up for at once, where noise begins before a key has its users."""
-NUMBERS = 1 << 20
+NUMBERS = 1 << 19
 """Numbers in the leaves of a group of keys over so many ticks, at most."""
 SWEPT = 4
 """A share of one in so many keys that are found already is swept away."""
@@ -115,25 +115,19 @@ def _placed(
     rule: Rule, noises: Noises, block: Block, names: Sequence[bytes], cells: Cells, low: int
 ) -> tuple[Block, Cells, Cells]:
     """Cells of live and of tested keys; the others' are kept with the faint keys."""
-    place: dict[bytes, tuple[int, int]] = {}
-    if names:
-        gone = block.tested.gone.tolist()
-        for group, known in enumerate((block.faint.names, block.tested.names, block.live)):
-            place.update(
-                (name, (group, row))
-                for row, name in enumerate(known)
-                if group != 1 or not gone[row]
-            )
+    asked = {name: at for at, name in enumerate(names)}
     where = np.full((3, len(names)), -1, dtype=np.int64)
-    unknown = [name for name in names if name not in place]
-    inside = dict(zip(unknown, noises.sampled(unknown, rule.discover.sample), strict=True))
+    gone = block.tested.gone
+    for group, known in enumerate((block.faint.names, block.tested.names, block.live)):
+        if asked:
+            for row in [row for row, name in enumerate(known) if name in asked]:
+                if group != 1 or not gone[row]:
+                    where[group, asked[known[row]]] = row
+    unknown = [names[at] for at in np.flatnonzero((where < 0).all(axis=0)).tolist()]
     fresh: list[bytes] = []
-    for at, name in enumerate(names):
-        if name in place:
-            group, row = place[name]
-            where[group, at] = row
-        elif inside[name]:
-            where[0, at] = len(block.faint.names) + len(fresh)
+    for name, inside in zip(unknown, noises.sampled(unknown, rule.discover.sample), strict=True):
+        if inside:
+            where[0, asked[name]] = len(block.faint.names) + len(fresh)
             fresh.append(name)
     faint = block.faint
     if names:
@@ -188,8 +182,9 @@ def _test(
         state, arrays = program.step(
             take(tested.state, slice(first, stop)), leaves, noises.noise_of(names, low)
         )
-        counts = np.cumsum(leaves[:, :, rule.leaf], axis=0)
-        counts += tested.users[first:stop]
+        counts = leaves[:, :, rule.leaf].copy()
+        counts[0] += tested.users[first:stop]
+        accumulate(np.add, counts)
         noisy = arrays[rule.array][:, :, rule.coordinate]
         over = passed(rule, counts, noisy, bars) & ~tested.gone[first:stop]
         hit = over.any(axis=0)
@@ -204,7 +199,7 @@ def _test(
                 )
             )
         states.append(state)
-        users.append(counts[-1])
+        users.append(counts[-1].copy())
         gone.append(tested.gone[first:stop] | hit)
     new = Tested(tested.names, np.concatenate(users), np.concatenate(gone), concatenate(states))
     return new, _in_order(found)

@@ -190,7 +190,11 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     state = facts["state_bytes_per_key"]
     rows = table("", "")
     rows.show_header = False
-    rows.add_row("keys", f"{keys:,}" if keys is not None else "as they are observed")
+    found = facts.get("discovery")
+    if found is not None:
+        rows.add_row("keys", private_keys(found))
+    else:
+        rows.add_row("keys", f"{keys:,}" if keys is not None else "as they are observed")
     rows.add_row("ticks", f"{ticks:,}" if ticks is not None else "without end")
     total = f", {bytes_text(state * keys)} in all" if keys else ""
     rows.add_row("state", f"{bytes_text(state)} per key{total}, {growth(plan)}")
@@ -198,6 +202,17 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     if keys is not None and ticks is not None:
         rows.add_row("releases", f"{keys * ticks * len(facts['releases']):,} rows")
     return rows
+
+
+def private_keys(found: Mapping[str, Any]) -> str:
+    """When a key is found."""
+    users = found["min_users"]
+    least = "" if users == 1 else f"{users:,} users in a period, and "
+    first, last = (number(found[at]) for at in ("needed_first", "needed_last"))
+    until = "" if first == last else f" at its first tick, {last} at its last,"
+    paid = "" if found["released"] else "; that count takes its share of the budget"
+    some = "" if found["sample"] == 1 else f"; {100 * found['sample']:g} % of all keys can be"
+    return f"found with {least}a noisy count of them of {first}{until} or more{paid}{some}"
 
 
 def growth(plan: Plan) -> str:
@@ -219,6 +234,9 @@ def refused(plan: Plan) -> Iterator[str]:
         yield f"events that arrive more than {config.clock.delay} after their own time"
     if config.key is not None and config.key.declared is not None:
         yield f"events whose {', '.join(keys)} is not one of the declared keys"
+    if config.key is not None and config.key.discover is not None:
+        most = config.key.discover.max_bytes
+        yield f"events whose {', '.join(keys)} has more than {most:,} bytes"
     if plan.person is not None:
         yield f"events without a {schema.unit}: they are nobody's"
         yield "events of a user beyond the caps: not dead letters, but not in any sum"
