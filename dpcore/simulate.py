@@ -307,7 +307,7 @@ def simulate(
 def _discovered(
     plan: Plan, bound: Bound, ticks: int, noises: RingNoises, stride: int
 ) -> list[Simulated]:
-    """Keys that are found, each stepped by itself from its period's start on."""
+    """Keys that are found, all of them stepped from their period's start on."""
     assert plan.discovery is not None
     sums = sum_leaves(plan, bound, ticks)
     found = []
@@ -317,7 +317,7 @@ def _discovered(
             for first, arrays in life.strides
         ]
         found.append(Simulated(bound.names[life.key].decode(), life.birth, _row(pieces, 0)))
-    return found
+    return sorted(found, key=lambda one: one.key.encode())
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,14 @@ def test_other_users_do_not_move_a_key(secret) -> None:
     }
 
 
+def test_simulate_gives_keys_in_order() -> None:
+    plan, rows = plan_of(3), events_of(9)
+    times = np.array([row["t"] for row in rows], dtype="datetime64[us]").astype(np.int64)
+    events = Events(times, [r["k"] for r in rows], {}, users=[r["who"] for r in rows])
+    found = [(one.key, one.first_tick) for one in simulate(plan, events, bytes([7]) * 32)]
+    assert found == sorted(found) and len({tick for _, tick in found}) > 1
+
+
 def test_a_plan_tells_of_it() -> None:
     plan = plan_of(20)
     told = plan.to_json()
