@@ -150,6 +150,10 @@ MODELS = Registry(
             "dpcore.models.blocks.independent_batches:IndependentBatchesModel"
         ),
         "erm.sliding_window": "dpcore.models.blocks.sliding_window:SlidingWindowModel",
+        "erm.multi_resolution": "dpcore.models.blocks.multi_resolution:MultiResolutionModel",
+        "erm.continual": "dpcore.models.blocks.continual:ContinualModel",
+        "erm.basic_continual": "dpcore.models.blocks.continual:BasicContinualModel",
+        "erm.sampled": "dpcore.models.blocks.sampled:SampledModel",
     },
     "weir.algorithms.models",
 )

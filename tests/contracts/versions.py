@@ -69,7 +69,10 @@ def configs() -> Iterator[tuple[str, str]]:
         ball = "l1_ball" if name == "online.conditional_gradient" else "l2_ball"
         text = HEAD.replace("protect_for: 16", "protect_for: all") + MODEL.replace("NAME", name)
         text = text.replace("SET", ball) + MORE.get(name, "")
-        if name.startswith("erm."):
+        if name == "erm.sampled":
+            text = text.replace("  set: {l2_ball: 2}\n", "  block: 5\n")
+            text = text.replace("{time: t}", "{time: t, id: i}")
+        elif name.startswith("erm."):
             text = text.replace("  set: {l2_ball: 2}\n", "  block: 2h\n")
             text = text.replace("model:", "expect: {events: 4}\nmodel:")
         yield name, text
@@ -86,6 +89,7 @@ def kept(plan: Plan) -> list[str]:
         START + rng.integers(0, TICKS * HOUR, 300),
         [KEYS[i] for i in rng.integers(0, len(KEYS), 300)],
         {"u": u, "v": v, "y": np.round(6 + 2 * u - v, 3)},
+        None if plan.config.schema_.id is None else [f"e{i}" for i in range(300)],
     )
     bound = bounded(plan, events, TICKS)
     leaves = leaves_for(plan, bound, TICKS, SECRET)(list(range(len(KEYS))))

@@ -57,7 +57,9 @@ def write(folder: Path, lines: list[str], header: str = HEADER) -> None:
 def chosen(name: str) -> list[str]:
     """Options that choose a model, with what it cannot do without."""
     fields = [f"model.algorithm={name}"]
-    if name.startswith("erm."):
+    if name == "erm.sampled":
+        fields += ["model.block=20"]
+    elif name.startswith("erm."):
         fields += ["model.block=3h", "expect={events: 10}"]
     return [part for field in fields for part in ("--set", field)]
 

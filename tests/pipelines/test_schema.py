@@ -93,6 +93,9 @@ def summed(**changed: Any) -> dict[str, Any]:
 
 
 def learned(algorithm: str, **changed: Any) -> dict[str, Any]:
+    if algorithm == "erm.sampled":
+        model = {"algorithm": algorithm, **MODEL, "block": 20, **changed}
+        return config(model=model, schema={"time": "at", "id": "id"})
     if algorithm.startswith("erm."):
         model = {"algorithm": algorithm, **MODEL, "block": "7h", **changed}
         return config(model=model, expect={"events": 9})

@@ -106,6 +106,8 @@ CASES: dict[str, dict[str, Any]] = {
     "ticks": {"block": "10m", "more": "window: 3"},
     "softmax": {"target": PLACES, "more": "window: 3\n  regularise: 0.5"},
     "numbers": {"target": NUMBERS, "more": "window: 3\n  loss: {huber: 0.25}", "delta": "0.0"},
+    "continual": {"algorithm": "erm.continual", "block": 20, "more": "base: 2\n  doublings: 2"},
+    "sampled": {"algorithm": "erm.sampled", "block": 20, "more": "doublings: 2", "delta": "0.0"},
     "batches": {"algorithm": "erm.independent_batches", "block": 20, "more": "cap: 2"},
     "first": {"algorithm": "erm.output_perturbation", "more": "loss: hinge"},
 }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.accounting.precision import refuse_coarse
@@ -35,6 +36,13 @@ ROOM = 1 << 60
 TOO_LARGE = "leave the regulariser no room in double precision; take smaller blocks."
 
 
+class SampleNoise(Protocol):
+    """Keyed noise, where it is asked for a sample."""
+
+    def bits(self, labels: Digests, digests: Digests, count: int) -> Digests:
+        """Uniform random words: (m, K, count) uint64."""
+
+
 @dataclass(frozen=True)
 class Level:
     """Fits of one size.
@@ -53,11 +61,16 @@ class Level:
       Rounding: the point is rounded to a lattice before noise meets it, which moves each of two
         points by at most sqrt(D) / 2 steps.
       Sensitivity: ``sensitivity`` steps in l2. Noise: of scale ``scale``, in steps.
+      Sample: where ``of`` is set, a fit runs on a secret sample of exactly N of so many rows,
+        without replacement and fresh for each fit (``sample``): eps0 of what runs on it costs
+        ln(1 + (N / of) (e^eps0 - 1)), as a swapped row is in it with probability N / of.
+        Source: Balle, Barthe, Gaboardi (2018), Theorem 10, for pure epsilon.
 
     Attributes:
       size: blocks of a fit. divisor: N. most: rows of a fit, at most.
       tau: of the certificate. minimiser: what finds the point. room: most of the centre's norm.
       resolution: step of the lattice. sensitivity, scale: see above. kind: of the noise.
+      of: rows that N are drawn from; 0: all are taken.
     """
 
     size: int
@@ -70,6 +83,14 @@ class Level:
     sensitivity: float
     kind: str
     scale: float
+    of: int = 0
+
+    def sample(self, noise: SampleNoise, labels: Digests, digest: Digests) -> NDArray[np.bool_]:
+        """Which of the rows are in the sample: (of,); those of the N smallest random words."""
+        words = noise.bits(labels, digest[None, None], self.of)[0, 0]
+        chosen = np.zeros(self.of, dtype=bool)
+        chosen[np.argsort(words, kind="stable")[: int(self.divisor)]] = True
+        return chosen
 
     def centre(self, w: Floats) -> Floats:
         """A released model, shortened to ``room``: (D,)."""
@@ -96,7 +117,10 @@ class Level:
     @property
     def loss(self) -> PrivacyLoss:
         """What a fit costs a record in it."""
-        return loss_of_units(self.kind, 1, self.sensitivity, self.scale)
+        run = loss_of_units(self.kind, 1, self.sensitivity, self.scale)
+        if not self.of:
+            return run
+        return PrivacyLoss("pure", amplified(run.value, self.divisor / self.of))
 
     @property
     def cost(self) -> Fraction:
@@ -116,7 +140,32 @@ class Level:
             "resolution": self.resolution.hex(),
             "sensitivity": self.sensitivity.hex(),
             "noise": [self.kind, self.scale.hex()],
+            **({"of": self.of} if self.of else {}),
         }
+
+
+def amplified(epsilon: float, rate: float) -> float:
+    """What a pure epsilon on a sample costs: ln(1 + rate (e^eps - 1)), rounded up."""
+    return math.log1p(rate * math.expm1(epsilon)) * (1 + 2.0**-40)
+
+
+def sampled_level(
+    objective: Objective, size: int, rows: int, sample: int, budget: PrivacyLoss, share: Fraction
+) -> Level:
+    """A level whose fits run on samples, and cost at most a share of a pure budget each.
+
+    Args:
+      objective: F. size: blocks of a fit. rows: of a fit, a public number. sample: of those.
+
+    Raises:
+      ConfigError: noise, steps or numbers that cannot be served.
+    """
+    part = float(share) * budget.value
+    inner = math.log1p(rows / sample * math.expm1(part)) * (1 - 2.0**-30)
+    inner = 1 / round_up(1 / inner)  # the same on every CPU, toward privacy
+    whole = PrivacyLoss("pure", inner)
+    made = level_for(objective, size, float(sample), sample, 1, whole, Fraction(1))
+    return replace(made, of=rows)
 
 
 def level_for(

@@ -47,12 +47,20 @@ class BlockRows(NamedTuple):
         counts = np.bincount(keys[order], minlength=len(self.counts))
         return BlockRows(counts, rows[order], blocks[order])
 
-    def of(self, key: int, first: int, last: int) -> tuple[Floats, Floats]:
+    def of(
+        self, key: int, first: int, last: int, sample: NDArray[np.bool_] | None = None
+    ) -> tuple[Floats, Floats]:
         """Features (n, width - 1) and targets (n,) of one key's blocks first .. last, both
-        included: the rows that say something (not void)."""
+        included: the rows that say something (not void), of those in the sample.
+
+        sample: which of the rows, void ones among them; None: all.
+        """
         start = int(self.counts[:key].sum())
         mine = slice(start, start + int(self.counts[key]))
         blocks, rows = self.blocks[mine], self.rows[mine]
-        some: NDArray[np.bool_] = (first <= blocks) & (blocks <= last) & (rows[:, -1] != VOID)
+        some: NDArray[np.bool_] = (first <= blocks) & (blocks <= last)
+        if sample is not None:
+            some[some] = sample
+        some &= rows[:, -1] != VOID
         found = np.multiply(rows[some], STEP, dtype=np.float64)
         return found[:, :-1], found[:, -1]

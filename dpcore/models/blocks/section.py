@@ -19,7 +19,7 @@ from dpcore.config.section import Says, Section, as_tuple, refusal
 from dpcore.errors import ConfigError
 from dpcore.models.blocks.cut import Blocks, ByCount, ByTicks
 from dpcore.models.blocks.inputs import Classes, Inputs
-from dpcore.models.blocks.level import level_for
+from dpcore.models.blocks.level import Level, level_for
 from dpcore.models.blocks.objective import Objective, row_loss
 from dpcore.models.blocks.price import SPLITS, choose
 from dpcore.models.blocks.program import BlockProgram
@@ -264,6 +264,19 @@ class BlockModel(Predictor):
         most = self.cap or min(MOST_ROWS, int(2 * divisor) + SPARE)
         return ByTicks(ticks, divisor, most)
 
+    def level(
+        self,
+        objective: Objective,
+        size: int,
+        cut: Blocks,
+        changes: int,
+        budget: PrivacyLoss,
+        share: Fraction,
+    ) -> Level:
+        """Fits of so many blocks; see ``level_for``."""
+        divisor, most = cut.divisor * size, cut.most * size
+        return level_for(objective, size, divisor, most, changes, budget, share)
+
     def _check_count(self, terms: Terms) -> None:
         asked = {
             "privacy.relation": (
@@ -308,9 +321,7 @@ class BlockModel(Predictor):
 
         def build(budget: PrivacyLoss, parts: tuple[Fraction, ...]) -> BlockProgram:
             levels = tuple(
-                level_for(
-                    objective, size, cut.divisor * size, cut.most * size, changes, budget, part
-                )
+                self.level(objective, size, cut, changes, budget, part)
                 for size, part in zip(schedule.sizes, parts, strict=True)
             )
             return BlockProgram(self.inputs, objective, schedule, cut, levels, cap, self.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.blocks.cut import Blocks
-from dpcore.models.blocks.level import Level, noise_labels
+from dpcore.models.blocks.level import Level, SampleNoise, noise_labels
 from dpcore.models.blocks.objective import Objective
 from dpcore.models.blocks.rows import BlockRows
 from dpcore.models.blocks.schedule import Fit, Schedule
@@ -174,23 +174,25 @@ class BlockTraining:
         for key, complete, place in self._todo(job, *carry.at[:3].tolist()):
             if left <= 0:
                 break
-            task = self._task(kept, key, complete, place, slots[key])
+            labels, digest = noise_labels(place, complete), job.digests[key]
+            keyed = noise(0).at(job.tick, slice(key, key + 1))
+            level = self.levels[self.schedule.fits(complete)[place].level]
+            sample = level.sample(cast(SampleNoise, keyed), labels, digest) if level.of else None
+            task = self._task(kept, key, complete, place, slots[key], sample)
             if done == 0:
                 x, y = task.centre.copy(), task.centre.copy()
-            steps = min(left, task.level.minimiser.steps - done)
+            steps = min(left, level.minimiser.steps - done)
             gradient = partial(self._gradient, task)
             for _ in range(steps):
-                x, y = task.level.minimiser.step(x, y, gradient)
+                x, y = level.minimiser.step(x, y, gradient)
             left, done = left - steps, done + steps
-            if done < task.level.minimiser.steps or left <= 0:
+            if done < level.minimiser.steps or left <= 0:
                 break
             left -= 1
             if not self.certified(task, x):
                 failed, x = failed + 1, task.centre.copy()
-            labels = noise_labels(place, complete)
-            keyed = noise(0).at(job.tick, slice(key, key + 1))
             fit = task.fit
-            slots[key, fit.slot] = task.level.released(x, keyed, labels, job.digests[key])
+            slots[key, fit.slot] = level.released(x, keyed, labels, digest)
             spans[key, fit.slot] = (fit.first, fit.last)
             self._show(key, complete, spans, shown)
             done = 0
@@ -211,11 +213,19 @@ class BlockTraining:
                 for i in range(skip, len(self.schedule.fits(t))):
                     yield k, t, i
 
-    def _task(self, kept: BlockRows, key: int, complete: int, place: int, slots: Floats) -> _Task:
+    def _task(
+        self,
+        kept: BlockRows,
+        key: int,
+        complete: int,
+        place: int,
+        slots: Floats,
+        sample: NDArray[np.bool_] | None,
+    ) -> _Task:
         fit = self.schedule.fits(complete)[place]
         level = self.levels[fit.level]
         pulled = np.zeros(self.dimension) if fit.after is None else slots[fit.after]
-        features, targets = kept.of(key, fit.first, fit.last)
+        features, targets = kept.of(key, fit.first, fit.last, sample)
         points = self.objective.points(features)
         return _Task(fit, level, level.centre(pulled), points, self.targets_of(targets))
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from dpcore.errors import ConfigError
+from dpcore.models.blocks.growing import Growing
 from dpcore.models.blocks.price import SPLITS, shares, two_thirds
+from dpcore.models.blocks.resolutions import Resolutions
 from dpcore.models.blocks.schedule import spent, spread, used
 from dpcore.models.blocks.single import Single
 from dpcore.models.blocks.sliding import Sliding
@@ -78,6 +80,12 @@ SCHEDULES: dict[str, Any] = {
     "first": Single(again=False),
     "each": Single(again=True),
     **{f"window {2**k - 1}": Sliding(k) for k in range(1, 7)},
+    **{f"scales {2**k}": Resolutions(k) for k in (0, 1, 3)},
+    "continual": Growing(4, 3, True),
+    "continual, odd": Growing(3, 2, True),
+    "continual, one base": Growing(2, 0, True),
+    "basic": Growing(4, 3, False),
+    "basic, base 1": Growing(1, 2, False),
 }
 
 
@@ -108,7 +116,7 @@ def test_shares_add_up_to_the_budget_for_the_record_that_pays_most(name: str, ki
 def test_a_schedule_repeats_itself(name: str) -> None:
     schedule = SCHEDULES[name]
     start, length = schedule.period
-    later = range(start + (name == "first"), start + 3 * length)
+    later = range(start + 1, start + 3 * length)
     for complete in later:
         moved = [
             fit._replace(first=fit.first + length, last=fit.last + length)
@@ -122,6 +130,36 @@ def test_a_schedule_repeats_itself(name: str) -> None:
         for fit in schedule.fits(t)
     )
     assert len(used(schedule)) == start + length
+
+
+def test_a_model_of_every_scale_ends_where_it_divides() -> None:
+    scales = Resolutions(3)
+    sizes = {t: [f.last - f.first + 1 for f in scales.fits(t)] for t in (1, 2, 6, 8, 24)}
+    assert sizes == {1: [1], 2: [2, 1], 6: [2, 1], 8: [8, 4, 2, 1], 24: [8, 4, 2, 1]}
+    assert spent(scales, scales.weights) == Fraction(15, 16)  # eps/2 + eps/4 + ...
+
+
+def test_continual_release_is_that_of_the_paper_and_costs_what_brute_force_says() -> None:
+    """B = 8 b0: bases at 8, 16, 32, ...; after one of 16, updates at 17, 18, 20, 24 from all."""
+    made = Growing(8, 6, True)
+    found = {t: [(f.slot, f.first, f.last, f.after) for f in made.fits(t)] for t in range(7, 26)}
+    assert found[7] == [] and found[8] == [(0, 0, 7, None)] and found[16] == [(0, 0, 15, None)]
+    for t in (17, 18, 20, 24):
+        assert found[t] == [(1, 16, t - 1, 0)]
+    for t in (19, 21, 22, 23, 25):
+        assert found[t] == [(1, t - 1, t - 1, 1)]
+    first_turn = first_of(made, [*made.weights])
+    updates = first_of(made, [Fraction(0)] * 7 + [*made.weights[7:]])
+    assert 0.49 < float(updates) < 0.5 and 0.68 < float(first_turn) < 0.69
+    assert spent(made, made.weights) > first_turn  # later turns begin with updates of their own
+    basic = Growing(8, 6, False)
+    assert [(f.first, f.last, f.after) for f in basic.fits(24)] == [(23, 23, 1)]
+    assert basic.sizes[7:] == (1,)
+
+
+def first_of(made: Growing, costs: list[Fraction]) -> Fraction:
+    """What a record of the first turn pays, at most."""
+    return replayed(made, costs, made.turn)
 
 
 def test_the_best_split_is_no_worse_than_any_other() -> None:

@@ -1,0 +1,80 @@
+"""``erm.continual`` and ``erm.basic_continual`` in a config."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from dpcore.config.section import Says
+from dpcore.errors import ConfigError
+from dpcore.models.blocks.growing import Growing
+from dpcore.models.blocks.section import BlockModel
+from dpcore.models.fields import ALGORITHM
+
+MOST_TURN = 1 << 13
+
+Base = Annotated[int, Field(ge=1, le=1 << 10), Says("must be a number of blocks from 1 to 1,024.")]
+Doublings = Annotated[int, Field(ge=0, le=12), Says("must be a whole number from 0 to 12.")]
+
+
+class GrowingModel(BlockModel):
+    """Base models of all so far, fitted ever more seldom, and updates between them."""
+
+    base: Base = Field(
+        default=8,
+        description="Blocks of the first base model; the next are of twice as many each.",
+        examples=[8],
+    )
+    doublings: Doublings = Field(
+        default=4,
+        description="How often the base doubles before all begins anew; rows of base * 2^doublings "
+        "blocks are kept.",
+        examples=[4],
+    )
+
+    larger: ClassVar[bool]
+
+    def schedule(self) -> Growing:
+        """Which blocks are fitted when."""
+        made = Growing(self.base, self.doublings, self.larger)
+        if made.turn > MOST_TURN:
+            raise ConfigError(
+                "model.doublings",
+                self.doublings,
+                f"would make turns of {made.turn:,} blocks; at most {MOST_TURN:,}: take fewer, or "
+                "larger blocks.",
+            )
+        return made
+
+
+class ContinualModel(GrowingModel):
+    """A model of all so far, updated with every block."""
+
+    algorithm: Literal["erm.continual"] = Field(description=ALGORITHM, examples=["erm.continual"])
+
+    title: ClassVar[str] = "a model of all blocks so far, updated with each"
+    about: ClassVar[str] = (
+        "Base models of the first B, 2B, 4B, ... blocks; after a base, updates from all since then "
+        "at 1, 2, 4, ... blocks, pulled to it, and from the newest block at the others."
+    )
+    source: ClassVar[str] = (
+        "Watson, Kulkarni, Schmidt & Raskar 2021 (Algorithm 4), base models paid for too"
+    )
+    larger: ClassVar[bool] = True
+
+
+class BasicContinualModel(GrowingModel):
+    """The same with updates from the newest block alone."""
+
+    algorithm: Literal["erm.basic_continual"] = Field(
+        description=ALGORITHM, examples=["erm.basic_continual"]
+    )
+
+    title: ClassVar[str] = "the same, updated from the newest block alone"
+    about: ClassVar[str] = (
+        "As erm.continual without updates of several blocks: each is pulled to the one before, "
+        "whose noise it inherits until the next base."
+    )
+    source: ClassVar[str] = "Watson, Kulkarni, Schmidt & Raskar 2021 (Appendix C)"
+    larger: ClassVar[bool] = False
