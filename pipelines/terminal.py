@@ -11,6 +11,7 @@ from rich.text import Text
 
 from dpcore.words import bytes_text as bytes_text
 from dpcore.words import number as number
+from dpcore.words import sentence as sentence
 
 NARROWEST = 100
 """Columns that output gets when it goes to a file or a pipe."""

@@ -6,13 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
+from click import Group
 from click.testing import CliRunner
 
+from dpcore.accounting.scope import gdp_of_pure
 from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
 from examples.shop.truth import CLIP, EDGES
 from pipelines.cli.main import main
 from pipelines.config.job import JobConfig, load, loads
 from pipelines.graph.checks import plan_of
+from pipelines.ledger.desk import look
 from pipelines.results.result import COUNTERS
 from transforms.release.table import RELEASE_SCHEMA
 from transforms.runtime.dead_letters import REASONS
@@ -45,6 +48,16 @@ def test_models_in_the_readme_plan() -> None:
     for text in models:
         plan_of(loads(f"{head}{text}sink:{tail.partition('sink:')[2]}"))
     assert len(models) == 2
+
+
+def test_the_ledger_of_its_page_counts(tmp_path: Path) -> None:
+    """Its section under the README's config: what the page says of it is what it does."""
+    (text,), (ledger,) = blocks(README, "yaml"), blocks(TEXT["ledger"], "yaml")
+    job = loads(text + ledger.replace("ledger.db", str(tmp_path / "ledger.db")))
+    assert job.ledger is not None
+    found = look(job.ledger, plan_of(job))
+    assert (found.epsilon, found.delta, found.spent, found.fits) == (2, 1e-6, 0, True)
+    assert gdp_of_pure(1.0) == pytest.approx(1.23, abs=0.005)
 
 
 def test_python_in_the_readme_compiles() -> None:
@@ -89,7 +102,14 @@ def test_commands_and_options_exist(page: Path) -> None:
     found = re.findall(r"(?:`|^)weir ([a-z]+)([^`\n#]*)", page.read_text(), re.MULTILINE)
     for name, rest in found:
         assert name in main.commands, name
-        options = {o for p in main.commands[name].params for o in p.opts}
+        command = main.commands[name]
+        if isinstance(command, Group):
+            words = rest.split()
+            if not words or not words[0].isalpha():
+                continue
+            assert words[0] in command.commands, f"weir {name} {words[0]}"
+            command = command.commands[words[0]]
+        options = {o for p in command.params for o in p.opts}
         for option in re.findall(r"--[a-z-]+", rest):
             assert option in options, f"weir {name} {option}"
 

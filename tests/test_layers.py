@@ -68,6 +68,7 @@ ROOMS = {
         "results",
         "sources",
         "sinks",
+        "ledger",
         "config",
         "engines",
         "graph",

@@ -14,6 +14,7 @@ from dpcore.errors import ConfigError
 from pipelines.cli.base import AS_JSON, CONFIG, SETS, Group, print_json, version
 from pipelines.cli.doctor import doctor
 from pipelines.cli.feed import feed
+from pipelines.cli.ledger import ledger
 from pipelines.cli.rehearse import rehearse
 from pipelines.cli.run import run
 from pipelines.cli.status import status
@@ -115,6 +116,7 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
     from pipelines.config.job import load
     from pipelines.config.places import refuse_mixed
     from pipelines.graph.checks import plan_of
+    from pipelines.ledger.desk import look as ledger_look
     from pipelines.run import run as command
     from pipelines.show import plan as page
     from pipelines.terminal import console
@@ -123,11 +125,13 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
     made = plan_of(job)
     refuse_mixed(job.dead_letters, job.sink)
     more = command.as_they_go(job.source, job.sink)
+    budget = None if job.ledger is None else ledger_look(job.ledger, made)
     if as_json:
         facts = made.to_json()
-        print_json({**facts, "warnings": [*facts["warnings"], *more]})
+        told = {} if budget is None else {"ledger": budget.to_json()}
+        print_json({**facts, **told, "warnings": [*facts["warnings"], *more]})
     else:
-        page.render(made, console(), more)
+        page.render(made, console(), more, budget)
 
 
 @main.command(short_help="Draw the releases in a folder.")
@@ -266,6 +270,7 @@ main.add_command(run)
 main.add_command(status)
 main.add_command(feed)
 main.add_command(doctor)
+main.add_command(ledger)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from pipelines.config.sections import (
     Engine,
     Secret,
 )
+from pipelines.ledger.registry import LEDGERS, AnyLedger
 from pipelines.sinks.registry import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySink
 from pipelines.sources.limits import Limits
 from pipelines.sources.registry import SOURCES, AnySource
@@ -53,6 +54,12 @@ class JobConfig(PlanConfig):
         default=None,
         description="Where refused events are listed, without their content.",
         examples=["{parquet: dead/}"],
+    )
+    ledger: AnyLedger | None = Field(
+        default=None,
+        description="Where it is written down what plans cost the people of a scope, and the most "
+        "that may come to: a run that would pass it is refused before it reads anything.",
+        examples=["{sqlite: ledger.db, scope: customers, budget: {epsilon: 4, delta: 1e-6}}"],
     )
     limits: Limits = Field(
         default=Limits(), description="Caps on bad input.", examples=["{line_bytes: 1048576}"]
@@ -215,7 +222,7 @@ def _anchor(data: dict[str, Any], folder: Path) -> None:
         if isinstance(place, dict) and isinstance(place.get("file"), str):
             refuse_secret(f"{field}.file", place["file"])
     paths: dict[str, Iterable[str]] = dict(PATHS)
-    for doors in (SOURCES, SINKS, DEAD_LETTERS):
+    for doors in (SOURCES, SINKS, DEAD_LETTERS, LEDGERS):
         fields: Any = data.get(doors.role)
         kinds = [name for name in fields if name in doors] if isinstance(fields, dict) else []
         paths[doors.role] = [path for kind in kinds for path in doors[kind].paths]

@@ -1,39 +1,11 @@
-"""Where folders are, however they are spelt. Reads nothing but links of the file system."""
+"""Places of a job that must lie apart."""
 
 from __future__ import annotations
 
-import os
-import posixpath
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
-
 from dpcore.errors import ConfigError
+from pipelines.doors.paths import is_inside
 from pipelines.sinks.dead_letters import DeadLetters
 from pipelines.sinks.sink import Sink
-
-
-def local(place: str) -> str:
-    """``file:`` URIs as absolute paths; other URIs as they are; paths absolute."""
-    if place[:5].lower() == "file:":
-        return unquote(urlsplit(place).path)
-    if "://" in place:
-        return place.rstrip("/")
-    return str(Path(place).expanduser().absolute())
-
-
-def resolved(place: str) -> str:
-    """The one spelling of a folder: absolute, no ``..``, links followed, no slash at its end."""
-    found = local(place)
-    scheme, mark, path = found.partition("://")
-    if mark:
-        return f"{scheme.lower()}://{posixpath.normpath(path)}"
-    return os.path.realpath(found)
-
-
-def is_inside(place: str, folder: str) -> bool:
-    """Whether a folder is another one, or lies in it."""
-    inner, outer = resolved(place), resolved(folder)
-    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
 
 
 def refuse_mixed(letters: DeadLetters | None, sink: Sink | None) -> None:
@@ -58,4 +30,4 @@ def refuse_mixed(letters: DeadLetters | None, sink: Sink | None) -> None:
     )
 
 
-__all__ = ["is_inside", "local", "refuse_mixed", "resolved"]
+__all__ = ["refuse_mixed"]

@@ -13,6 +13,7 @@ from pipelines.config.job import JobConfig
 from pipelines.config.places import refuse_mixed
 from pipelines.config.sections import Engine, Secret, needed
 from pipelines.graph.checks import check_runner, plan_of
+from pipelines.ledger.ledger import Ledger
 from pipelines.sinks.dead_letters import DeadLetters
 from pipelines.sinks.sink import Sink
 from pipelines.sources.limits import Limits
@@ -32,6 +33,7 @@ class Parts:
       secrets: what keys the noise, each with its first tick, the first at tick 0: a fresh one where
         the config names none.
       engine: how a cluster runs it. state: where checkpoints and what a resume needs are kept.
+      ledger: what the run asks for its budget; None: it asks nobody.
     """
 
     plan: Plan
@@ -42,6 +44,7 @@ class Parts:
     secrets: tuple[tuple[int, SecretRef], ...]
     engine: Engine
     state: str
+    ledger: Ledger | None = None
 
     @property
     def name(self) -> str:
@@ -96,6 +99,7 @@ def parts_of(
         ((0, SecretRef.fresh()),) if section is None else section.references(plan.clock),
         job.engine,
         job.state_folder,
+        job.ledger,
     )
 
 

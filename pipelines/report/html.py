@@ -290,6 +290,9 @@ def _details(data: ReportData) -> str:
             "<div class=scroll><table><caption>What the plan chose among</caption>"
             f"<thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div>"
         )
+    budget = words.budget(data.run)
+    if budget:
+        parts.append(f"<p>{E_(budget)}</p>")
     digest = data.run.plan.get("digest")
     if digest:
         parts.append(f"<p>Plan <code>{E_(str(digest))}</code></p>")

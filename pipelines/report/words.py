@@ -90,6 +90,12 @@ def statement(run: Run) -> str:
     )
 
 
+def budget(run: Run) -> str:
+    """How the ledger stood when the run began, or ""."""
+    told = run.plan.get("ledger")
+    return f"Budget of {told['scope']} when this run began: {told['words']}." if told else ""
+
+
 def expiration(run: Run) -> list[tuple[str, str, str]]:
     """(released within, epsilon, delta) for people; rows beyond the clock's end become one."""
     rows = []

@@ -23,6 +23,14 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     return {**plan.to_json(), "config": flatten(plan.config)}
 
 
+def note(folder: str, name: str, facts: Mapping[str, Any]) -> None:
+    """Puts a field beside those of the plan in a folder of results that was begun."""
+    path = sinks_place.join(folder, sinks_place.PLAN_FILE)
+    stored = json.loads(sinks_place.read(path) or b"{}")
+    text = json.dumps({**stored, name: dict(facts)}, indent=2, sort_keys=True) + "\n"
+    sinks_place.replace(path, text.encode())
+
+
 def version_of(stored: Mapping[str, Any]) -> int:
     """Version of a stored plan; the first one's file tells it in the canonical plan alone."""
     return int((stored.get("canonical") or {}).get("version", 1))

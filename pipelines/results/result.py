@@ -61,6 +61,7 @@ class Result:
       state: done, held (nothing is published), stopped (with what it needs to go on) or running (on
         a cluster, by itself).
       verdict: what a run over files refused, and how much it may; None where nobody asks.
+      ledger: how the budget stands with this run; None where no ledger was asked.
     """
 
     plan: Plan
@@ -73,6 +74,7 @@ class Result:
     notes: tuple[str, ...] = field(default=())
     state: str = "done"
     verdict: Verdict | None = None
+    ledger: Mapping[str, Any] | None = None
 
     @property
     def fails(self) -> bool:
@@ -96,5 +98,6 @@ class Result:
             "dead_letters": self.dead_letters,
             "operator": dict(self.counters),
             "refused": None if self.verdict is None else self.verdict.to_json(),
+            **({} if self.ledger is None else {"ledger": dict(self.ledger)}),
             "notes": list(self.notes),
         }

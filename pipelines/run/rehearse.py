@@ -83,6 +83,7 @@ def made_up(job: JobConfig, place: Path, folder: Path) -> JobConfig:
         "clock": clock,
         "secret": None,
         "dead_letters": None,
+        "ledger": None,
         "deduplicate": None,
     }
     return job.model_copy(update=changed)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.errors import ConfigError, WeirError
 from dpcore.plan import Plan
+from pipelines.graph.budget import Spent, entered
 from pipelines.graph.parts import Parts
 from pipelines.results.result import Result
 from pipelines.results.verdict import judge
@@ -77,19 +78,33 @@ def run(
         sink, note = new_folder.beside(parts)
         parts = dataclasses.replace(parts, sink=sink)
         said += [] if note is None else [note]
-    plan, source, sink, streaming = parts.plan, parts.source, parts.sink, parts.streaming
-    sink.check(plan, parts.secrets)
+    parts.sink.check(parts.plan, parts.secrets)
     if runner == "dataflow" or (runner == "flink" and not (flink or FlinkTarget()).embedded):
         for _, reference in parts.secrets:
             reference.refuse_readers()
+    if runner == "direct":
+        parts.secret.resolve()  # one that cannot be read is refused before anything starts
+    with entered(parts, rehearsal) as spent:
+        return _started(parts, runner, flags, flink, rehearsal, said, spent)
+
+
+def _started(
+    parts: Parts,
+    runner: str,
+    flags: Sequence[str],
+    flink: FlinkTarget | None,
+    rehearsal: bool,
+    said: list[str],
+    spent: Spent,
+) -> Result:
+    """As ``run``, of a run that has its budget."""
+    plan, source, sink, streaming = parts.plan, parts.source, parts.sink, parts.streaming
     from pipelines.runners.flink_cause import Unreadable
     from pipelines.runners.pipeline import pipeline_for
     from pipelines.runners.state_folder import StateFolder
     from transforms.runtime import counters as process_counts
     from transforms.runtime import fence
 
-    if runner == "direct":
-        parts.secret.resolve()  # one that cannot be read is refused before anything starts
     out = console(stderr=True)
     on_flink, state, target = None, StateFolder.of(parts.state), flink or FlinkTarget()
     if runner == "flink":
@@ -122,6 +137,7 @@ def run(
     fresh = parts.secret.is_fresh
     if fresh and not rehearsal:
         _log.warning(FRESH)
+    spent.start(parts)
     process_counts.reset()
     began = time.monotonic()
     watch = Watch(process_counts.snapshot)
@@ -147,6 +163,8 @@ def run(
         how = HELD
     elif how == DONE and is_complete(source, sink, plan):
         sink.finish(plan, not streaming)
+    if how in (DONE, HELD):
+        spent.over()
     return Result(
         plan=plan,
         folder=None if sink.place is None else Path(sink.place),
@@ -158,6 +176,7 @@ def run(
         notes=(*said, *said_of(ended, streaming, parts.state)),
         state=how,
         verdict=verdict,
+        ledger=spent.facts,
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from dpcore.errors import ConfigError, WeirError
 from pipelines.config.job import JobConfig, load
+from pipelines.ledger.ledger import Ledger
 
 
 def parameters(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -51,8 +52,24 @@ def fetch(place: str, sets: Sequence[str] = ()) -> JobConfig:
         return load(copy, changes)
 
 
+def refuse_here(ledger: Ledger | None) -> None:
+    """Refuses a ledger that would be gone with the launcher.
+
+    Raises:
+      ConfigError: names the field of its kind.
+    """
+    if ledger is not None and ledger.local:
+        raise ConfigError(
+            ledger.field,
+            ledger.shown,
+            "would lie in the launcher of the template, which is gone afterwards: use "
+            "ledger.postgresql.",
+        )
+
+
 def main(arguments: Sequence[str], image: str) -> int:
     """Describes the job for the service. Exit 0, 2 for what is refused, 1 for what failed."""
+    from pipelines.graph.budget import entered
     from pipelines.graph.parts import parts_of
     from pipelines.runners.pipeline import pipeline_for
 
@@ -60,9 +77,12 @@ def main(arguments: Sequence[str], image: str) -> int:
     try:
         parts = parts_of(fetch(known.config, known.sets), "dataflow")
         flags.append(f"--sdk_container_image={image}")
-        pipeline = pipeline_for(parts, "dataflow", flags)
-        parts.sink.prepare(parts.plan, parts.secrets, not parts.streaming)
-        pipeline.run()
+        refuse_here(parts.ledger)
+        with entered(parts) as spent:
+            pipeline = pipeline_for(parts, "dataflow", flags)
+            parts.sink.prepare(parts.plan, parts.secrets, not parts.streaming)
+            spent.start(parts)
+            pipeline.run()
     except ConfigError as error:
         print(f"weir: refused: {error}", file=sys.stderr)
         return 2

@@ -12,7 +12,7 @@ from pathlib import Path
 from apache_beam.io.filesystems import FileSystems
 
 from dpcore.errors import ConfigError
-from pipelines.config.places import local
+from pipelines.doors.paths import local
 from pipelines.engines.job_server import MAP_STATE, Kept, kept_by
 from transforms.sinks import place as sinks_place
 

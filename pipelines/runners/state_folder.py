@@ -20,7 +20,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
-from pipelines.config.places import local
+from pipelines.doors.paths import local
 from pipelines.results.plan_file import plan_json, refuse_changed
 from pipelines.results.secret_marks import identities
 from transforms.runtime import fence, kept_counts

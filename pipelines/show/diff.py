@@ -13,6 +13,7 @@ from rich.text import Text
 from dpcore.plan import Plan
 from pipelines.config.job import JobConfig
 from pipelines.graph.checks import plan_under
+from pipelines.ledger.desk import look
 from pipelines.results.compare import ABSENT, changed_fields
 from pipelines.show import users
 from pipelines.terminal import bytes_text, count, heading, number, span, table
@@ -43,7 +44,26 @@ def compare(a: JobConfig, b: JobConfig) -> dict[str, Any]:
         "sums": [inner_noise(facts_a), inner_noise(facts_b)],
         "meaning": meaning(same, same_layout, plan_a, plan_b),
         "notes": footnotes(plan_a, plan_b),
+        **({"ledger": budgets((a, plan_a), (b, plan_b))} if a.ledger or b.ledger else {}),
     }
+
+
+def budgets(*sides: tuple[JobConfig, Plan]) -> list[dict[str, Any] | None]:
+    """How the ledger of each stands for it; in one scope, for B beside A."""
+    found: list[dict[str, Any] | None] = []
+    for job, plan in sides:
+        first_job, first_plan = sides[0]
+        one, other = job.ledger, first_job.ledger
+        same = (
+            one is not None
+            and other is not None
+            and job is not first_job
+            and (one.kind, one.value, one.scope) == (other.kind, other.value, other.scope)
+        )
+        beside = first_plan if same and plan.digest != first_plan.digest else None
+        told = None if one is None else look(one, plan, beside).to_json()
+        found.append(None if told is None else {**told, "beside": beside is not None})
+    return found
 
 
 def changed_releases(a: Plan, b: Plan) -> list[dict[str, Any]]:
@@ -179,7 +199,13 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
     for note in result["notes"]:
         out.print(Padding(Text(note, style="dim"), (0, 0, 0, 2), expand=False))
     out.print(heading("What that means"))
-    for line in result["meaning"]:
+    told = [
+        f"Budget of {budget['scope']}, {name}{' beside A' if budget['beside'] else ''}: "
+        f"{budget['words']}."
+        for name, budget in zip("AB", result.get("ledger", (None, None)), strict=True)
+        if budget is not None
+    ]
+    for line in (*result["meaning"], *told):
         out.print(Padding(Text(f"- {line}"), (0, 0, 0, 2), expand=False))
 
 

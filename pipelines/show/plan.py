@@ -12,6 +12,7 @@ from rich.text import Text
 
 from dpcore.config import durations
 from dpcore.plan import Plan
+from pipelines.ledger.standing import Standing
 from pipelines.show import users
 from pipelines.terminal import (
     bytes_text,
@@ -19,20 +20,29 @@ from pipelines.terminal import (
     heading,
     long_time,
     number,
+    sentence,
     span,
     table,
 )
 
 
-def render(plan: Plan, out: Console, more: tuple[str, ...] = ()) -> None:
-    """Prints a plan. Reads no data: everything shown is public. more: warnings of the job."""
+def render(
+    plan: Plan, out: Console, more: tuple[str, ...] = (), budget: Standing | None = None
+) -> None:
+    """Prints a plan. Reads no data: everything shown is public.
+
+    more: warnings of the job. budget: how its ledger stands; None: it has none.
+    """
     facts = plan.to_json()
-    for part in sections(plan, facts, more):
+    for part in sections(plan, facts, more, budget):
         out.print(part)
 
 
 def sections(
-    plan: Plan, facts: Mapping[str, Any], more: tuple[str, ...] = ()
+    plan: Plan,
+    facts: Mapping[str, Any],
+    more: tuple[str, ...] = (),
+    budget: Standing | None = None,
 ) -> Iterator[RenderableType]:
     """The parts of the page, in order."""
     yield Text.assemble((plan.name, "bold"), f"  plan {plan.digest[:12]}, version {plan.version}")
@@ -42,6 +52,11 @@ def sections(
         yield _indent(users.promises(facts))
     yield heading("What a release may reveal later")
     yield _indent(expiration(plan, facts))
+    if budget is not None:
+        yield heading(f"The budget of {budget.scope}")
+        yield _indent(Text(f"{sentence(budget.words)}.", style="" if budget.fits else "bold red"))
+        if not budget.fits:
+            yield _indent(Text("A run would be refused.", style="bold red"))
     algorithm = plan.config.algorithm
     about = list(algorithm.facts(plan.program, noise_behind(plan)))
     if about:

@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from dpcore.errors import ConfigError
-from pipelines.config.places import local
+from pipelines.doors.paths import local
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed
 from pipelines.results.files import HELD_FOLDER, result_files
@@ -137,6 +137,7 @@ def of_folder(folder: Path) -> dict[str, Any]:
             "complete": False,
             "behind_seconds": None,
             "held": len(result_files(folder / HELD_FOLDER)),
+            **noted(plan),
         }
     run = Run.open(folder)
     end = run.tick_start(run.last_tick + 1) / 1e6
@@ -148,7 +149,13 @@ def of_folder(folder: Path) -> dict[str, Any]:
         "ticks": run.ticks_planned,
         "complete": run.complete,
         "behind_seconds": None if run.complete else max(0.0, round(time.time() - end, 1)),
+        **noted(run.plan),
     }
+
+
+def noted(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """How the budget stood when the run was entered; nothing where no ledger was asked."""
+    return {"ledger": plan["ledger"]} if plan.get("ledger") else {}
 
 
 def look(place: str | None, master: str | None) -> list[dict[str, Any]]:
@@ -303,6 +310,9 @@ def lines_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
         if entry["behind_seconds"] is not None:
             found.append(("last tick ended", f"{entry['behind_seconds']:,.1f} s ago"))
         found.append(("complete", "yes" if entry["complete"] else "no"))
+        if entry.get("ledger"):
+            told = entry["ledger"]
+            found.append((f"budget of {told['scope']}", f"{told['words']} (as it began)"))
         return found
     saved = entry["checkpoints"]
     lag, last = entry["watermark_lag_seconds"], entry["last_tick"]

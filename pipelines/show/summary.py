@@ -72,6 +72,9 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
             style="dim",
         )
     )
+    if result.ledger is not None:
+        of = f"  Ledger, {result.ledger['scope']}: {result.ledger['words']}."
+        out.print(Text(of))
     if result.fresh_secret and result.state != HELD:
         out.print(
             Text(

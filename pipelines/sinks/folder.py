@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,12 @@ class Folder(Sink):
                 f"cannot be written to ({why}): give a folder that you may fill.",
             ) from None
         return begun
+
+    def note(self, name: str, facts: Mapping[str, Any]) -> None:
+        """A field of ``_plan.json``."""
+        from pipelines.results import plan_file
+
+        plan_file.note(self.place, name, facts)
 
     def missing(self, plan: Plan) -> Sequence[str] | None:
         from transforms.sinks import held

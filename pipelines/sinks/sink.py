@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -120,6 +120,9 @@ class Sink(Door):
           ConfigError: see ``check``.
         """
         return False
+
+    def note(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Keeps public facts of a run beside its releases, where there is a place for them."""
 
     def missing(self, plan: Plan) -> Sequence[str] | None:
         """Names of the files of a plan's releases that are not there, published or held; None

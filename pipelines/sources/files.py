@@ -36,6 +36,11 @@ class Files(Source):
     def amount(self) -> tuple[int | None, int | None]:
         return None, sum(path.stat().st_size for path in self.local())
 
+    def seal(self, key: bytes) -> str | None:
+        from transforms.sources.seal import seal
+
+        return seal(self.path, self.field, key)
+
     def open(self, plan: Plan, limits: Limits) -> Any:
         """See transforms.sources.read_files.ReadFiles."""
         from transforms.decode.first_look import FirstLook

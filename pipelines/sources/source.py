@@ -115,6 +115,11 @@ class Source(Door):
         """Records and bytes that there are to read, as far as that is cheap to know."""
         return None, None
 
+    def seal(self, key: bytes) -> str | None:
+        """Keyed digest of all that there is to read, the same wherever it lies; None where nobody
+        knows before it is read. Reads it once; tells nothing to who has not the key."""
+        return None
+
     def rewind(self, snapshot: str) -> None:
         """Gives again what had not been acknowledged at a snapshot.
 

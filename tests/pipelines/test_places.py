@@ -8,7 +8,8 @@ import pytest
 
 from dpcore.errors import ConfigError
 from pipelines.config.job import load
-from pipelines.config.places import is_inside, refuse_mixed, resolved
+from pipelines.config.places import refuse_mixed
+from pipelines.doors.paths import is_inside, resolved
 from tests.pipelines.conftest import Weir
 
 

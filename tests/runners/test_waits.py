@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.config.places import local
+from pipelines.doors.paths import local
 from pipelines.engines import job_server
 from pipelines.engines.flink import FlinkCluster
 from pipelines.engines.job_server import Kept, kept_by

@@ -1,0 +1,259 @@
+"""``weir ledger``: what is spent of a budget, and what is done to it by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpcore.errors import ConfigError
+from pipelines.cli.base import AS_JSON, SETS, print_json
+
+if TYPE_CHECKING:
+    from pipelines.ledger.store import Store
+
+PLACE = click.argument("place")
+SCOPE = click.option(
+    "--scope", help="Whose budget; without it that of the config, or the only one."
+)
+
+
+@click.group("ledger", short_help="Show and keep what plans have cost people.")
+def ledger() -> None:
+    """Show what is spent of a budget, and do by hand what no run does.
+
+    PLACE is a config with a section `ledger`, a file of SQLite, or the address of a PostgreSQL
+    database. Every reading verifies the chain of records.
+
+    \b
+      weir ledger show shop.yaml
+      weir ledger add ledger.db --scope customers --epsilon 0.5 --delta 1e-7 --note "survey of 2024"
+      weir ledger close shop.yaml --entry 3f2a --reason "cluster was given up"
+      weir ledger export ledger.db --format csv > entries.csv
+    """
+
+
+@ledger.command(short_help="Show what is spent, period by period, and by whom.")
+@PLACE
+@SETS
+@SCOPE
+@AS_JSON
+def show(place: str, sets: tuple[str, ...], scope: str | None, as_json: bool) -> None:
+    """Show what is spent of the budgets in PLACE, in which periods, and by which plans.
+
+    Verifies every record against the one before it, and says so. Writes nothing.
+    """
+    from pipelines.show import ledger as page
+    from pipelines.terminal import console
+
+    with _opened(place, sets, scope) as found:
+        told = [page.scope_facts(found.store, name) for name in found.scopes()]
+    if as_json:
+        print_json({"ledger": found.name, "whole": True, "scopes": told})
+    else:
+        page.render(found.name, told, console())
+
+
+@ledger.command(short_help="Enter what another system spent, or change a budget.")
+@PLACE
+@SETS
+@SCOPE
+@click.option("--epsilon", type=float, help="Its promise to one unit of the scope.")
+@click.option("--delta", type=float, default=0.0, show_default=True)
+@click.option(
+    "--kind",
+    type=click.Choice(["pure", "gdp", "zcdp"]),
+    default="pure",
+    show_default=True,
+    help="What the promise came from: pure serves any (epsilon, delta); gdp if it was Gaussian "
+    "noise by its exact curve, zcdp if it was zCDP: then it adds up to less.",
+)
+@click.option("--from", "first", metavar="TIME", help="First event time that it covers.")
+@click.option("--to", "last", metavar="TIME", help="End of the event times that it covers.")
+@click.option("--note", help="Whose and what it was.")
+@click.option(
+    "--budget",
+    nargs=2,
+    type=float,
+    metavar="EPSILON DELTA",
+    help="Enter nothing, and give the scope another budget.",
+)
+@AS_JSON
+def add(
+    place: str,
+    sets: tuple[str, ...],
+    scope: str | None,
+    epsilon: float | None,
+    delta: float,
+    kind: Any,
+    first: str | None,
+    last: str | None,
+    note: str | None,
+    budget: tuple[float, float] | None,
+    as_json: bool,
+) -> None:
+    """Enter what another system spent on the people of a scope.
+
+    It is spent already, so nothing is refused; what is left shrinks. The promise must be to one
+    unit of the scope (weir ledger show tells which).
+
+    \b
+      weir ledger add shop.yaml --epsilon 1 --delta 1e-6 --kind gdp --note "dashboard of 2023" \\
+        --from 2023-01-01T00:00:00Z --to 2024-01-01T00:00:00Z
+      weir ledger add shop.yaml --budget 6 1e-6
+    """
+    from pipelines.ledger import hand
+
+    if budget is None:
+        if epsilon is None:
+            raise ConfigError("--epsilon", None, "is missing: what did the other system promise?")
+        if not note or not note.strip():
+            raise ConfigError("--note", note, "is missing: say whose and what it was.")
+        _check(epsilon, delta, "--epsilon", "--delta")
+    else:
+        _check(*budget, "--budget", "--budget")
+        if epsilon is not None:
+            raise ConfigError(
+                "--epsilon", epsilon, "goes without --budget: do one after the other."
+            )
+    with _opened(place, sets, scope, write=True) as found:
+        name = found.only()
+        if budget is not None:
+            result = hand.rebudget(found.store, name, *budget)
+        else:
+            spent = hand.Foreign(epsilon or 0.0, delta, kind, first, last, note or "")
+            result = hand.add(found.store, name, spent)
+    _say(result, as_json)
+
+
+@ledger.command(short_help="Say that the job of an entry is over.")
+@PLACE
+@SETS
+@SCOPE
+@click.option("--entry", required=True, help="The beginning of its id (weir ledger show).")
+@click.option("--reason", required=True, help="Why, in words; it is kept.")
+@click.option(
+    "--release",
+    is_flag=True,
+    help="Give it back, where nothing of it was released: its folder is looked at.",
+)
+@AS_JSON
+def close(
+    place: str,
+    sets: tuple[str, ...],
+    scope: str | None,
+    entry: str,
+    reason: str,
+    release: bool,
+    as_json: bool,
+) -> None:
+    """Say that the job of an entry is over: nothing more will be released under it.
+
+    It stays spent. --release gives it back if its folder shows that no release of it, published or
+    held back, is there; what went to a table, a topic or the screen cannot be given back.
+    """
+    from pipelines.ledger import hand
+
+    if not reason.strip():
+        raise ConfigError("--reason", reason, "is missing: say why in words.")
+    with _opened(place, sets, scope, write=True) as found:
+        result = hand.close(found.store, found.only(), entry, reason, release)
+    _say(result, as_json)
+
+
+@ledger.command(short_help="Print every entry, for other programs.")
+@PLACE
+@SETS
+@SCOPE
+@click.option(
+    "--format", "form", type=click.Choice(["ndjson", "csv"]), default="ndjson", show_default=True
+)
+@AS_JSON
+def export(place: str, sets: tuple[str, ...], scope: str | None, form: str, as_json: bool) -> None:
+    """Print every entry: a JSON object a line, CSV, or with --json one list.
+
+    In CSV, lists are JSON texts.
+    """
+    from pipelines.ledger import hand
+
+    with _opened(place, sets, scope) as found:
+        rows = [row for name in found.scopes() for row in hand.exported(found.store, name)]
+    if as_json:
+        print_json(rows)
+    elif form == "csv":
+        click.echo(_csv(rows), nl=False)
+    else:
+        for row in rows:
+            click.echo(json.dumps(row, ensure_ascii=False))
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    import pyarrow as pa
+
+    from transforms.sinks.formula import guarded
+
+    out = io.StringIO()
+    if rows:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(rows[0])
+        for row in rows:
+            writer.writerow(guarded(pa.array([_cell(value) for value in row.values()])).to_pylist())
+    return out.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _check(epsilon: float, delta: float, *names: str) -> None:
+    from math import isfinite
+
+    if not (isfinite(epsilon) and epsilon > 0):
+        raise ConfigError(names[0], epsilon, "must be a finite number above 0.")
+    if not 0 <= delta <= 0.5:
+        raise ConfigError(names[1], delta, "must be from 0 to 0.5.")
+
+
+def _say(result: Any, as_json: bool) -> None:
+    if as_json:
+        print_json(result.to_json())
+    else:
+        click.echo(f"{result.scope}: {result.words}.")
+
+
+def _opened(place: str, sets: tuple[str, ...], scope: str | None, write: bool = False) -> Any:
+    """The ledger at a place. write: whether it is written to; it must be there either way."""
+    from pipelines.config.job import load
+    from pipelines.ledger.hand import is_sqlite
+    from pipelines.show.ledger import Opened
+
+    opens: Callable[[bool], Store | None]
+    if place.startswith(("postgres://", "postgresql://")):
+        from pipelines.ledger.postgresql import open_database, without_password
+
+        opens, name = partial(open_database, place), without_password(place)
+    elif is_sqlite(Path(place)):
+        from pipelines.ledger.sqlite import open_file
+
+        opens, name = partial(open_file, Path(place)), place
+    else:
+        section = load(place, sets).ledger
+        if section is None:
+            raise ConfigError("ledger", None, f"is no section of {place}: nothing to look at.")
+        opens, name, scope = section.store, section.shown, scope or section.scope
+    store = opens(False)
+    if store is None:
+        raise ConfigError("ledger", name, "is not there yet: the first run with a ledger makes it.")
+    if write:
+        store.close()
+        store = opens(True)
+        assert store is not None
+    return Opened(store, name, scope)

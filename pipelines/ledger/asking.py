@@ -1,0 +1,183 @@
+"""What a plan asks of a ledger: its price, and the scope that it opens where there is none."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dpcore.accounting.grid import Grid
+from dpcore.accounting.guarantee import LossKind, PrivacyLoss
+from dpcore.accounting.price import Point, Price, Unit
+from dpcore.accounting.scope import Scope
+from dpcore.config import durations
+from dpcore.config.contributions import months_of
+from dpcore.errors import ConfigError
+from dpcore.people.periods import Months
+from dpcore.plan import Plan
+from pipelines.ledger.ledger import Ledger
+
+TIMES: Final = (1, 2, 10, 100)
+"""Windows at which a price is kept besides the scope's horizon."""
+
+
+def opened(ledger: Ledger, plan: Plan) -> Scope:
+    """The scope that a plan opens: as the section says, and for the rest as the plan is.
+
+    Raises:
+      ConfigError: they do not go together.
+    """
+    unit: Unit = ledger.whose or _unit(plan)
+    relation = ledger.relation or plan.guarantee.relation
+    if unit == "user" and relation == "replace_anywhere":
+        raise ConfigError(
+            "ledger.relation", relation, "is for scopes of events: users have keys and ticks."
+        )
+    kinds: dict[str, LossKind] = {"gdp": "gdp", "zcdp": "zcdp", "pure": "pure"}
+    accounting = kinds[ledger.accounting or plan.program.loss(1).kind]
+    return Scope(
+        unit,
+        relation,
+        ledger.budget.epsilon,
+        ledger.budget.delta,
+        accounting,
+        _horizon(ledger, plan),
+        _grid(ledger, plan) if unit == "user" else None,
+    )
+
+
+def refuse_other(ledger: Ledger, scope: Scope) -> None:
+    """Refuses a section that says something else than the scope was opened with.
+
+    Raises:
+      ConfigError: names the field, both values and the remedy.
+    """
+    grid = scope.grid
+    said = {
+        "budget.epsilon": (ledger.budget.epsilon, scope.epsilon),
+        "budget.delta": (ledger.budget.delta, scope.delta),
+        "unit": (ledger.whose, scope.unit),
+        "relation": (ledger.relation, scope.relation),
+        "accounting": (ledger.accounting, scope.accounting),
+    }
+    for name, (now, before) in said.items():
+        if now is not None and now != before:
+            remedy = (
+                "put it back, or change the scope for all plans: weir ledger add CONFIG --budget."
+                if name.startswith("budget")
+                else "put it back, or give another scope (which keeps a budget of its own)."
+            )
+            raise ConfigError(
+                f"ledger.{name}",
+                now,
+                f"differs from the scope {ledger.scope!r}, which was opened with {before}: "
+                f"{remedy}",
+            )
+    if ledger.protect_for is not None and _microseconds(ledger.protect_for) != scope.horizon:
+        raise ConfigError(
+            "ledger.protect_for",
+            ledger.protect_for,
+            f"differs from the scope {ledger.scope!r}, which was opened with "
+            f"{shown_horizon(scope)}: put it back, or give another scope.",
+        )
+    if ledger.per is not None and grid is not None:
+        months, per = months_of(ledger.per), None
+        if months is None:
+            per = _microseconds(ledger.per)
+        if (per, months) != (grid.per, grid.months):
+            raise ConfigError(
+                "ledger.per",
+                ledger.per,
+                f"differs from the scope {ledger.scope!r}, which was opened with "
+                f"{shown_grid(grid)}: put it back, or give another scope.",
+            )
+
+
+def price_of(plan: Plan, scope: Scope) -> Price:
+    """What a plan costs one of its units: at its own windows, and at the scope's horizon."""
+    clock, window = plan.clock, plan.guarantee.window
+    wanted = {scope.horizon, None if window is None else window * clock.period}
+    if window is not None:
+        wanted |= {times * window * clock.period for times in TIMES} | {None}
+    points = tuple(
+        Point(periods, horizon, loss)
+        for horizon in sorted(wanted, key=lambda one: (one is None, one))
+        for periods, loss in _losses(plan, _ticks(plan, horizon)).items()
+    )
+    last = None if clock.ticks is None else clock.tick_start(clock.ticks)
+    grid = None if _unit(plan) == "event" else _own_grid(plan)
+    return Price(
+        _unit(plan), plan.guarantee.relation, clock.start, last, points, _slack(plan), grid
+    )
+
+
+def _losses(plan: Plan, ticks: int | None) -> dict[int, PrivacyLoss]:
+    """Periods -> loss of a unit in so many of them, against what is released within ``ticks``."""
+    return {1: plan.program.loss(ticks)}
+
+
+def _slack(plan: Plan) -> float:
+    """Delta of a selection of keys, beside the losses."""
+    return 0.0
+
+
+def _ticks(plan: Plan, horizon: int | None) -> int | None:
+    """Releases of so many ticks are within a horizon of any event: rounded up, at least one."""
+    if horizon is None:
+        return plan.clock.ticks
+    ticks = max(1, -(-horizon // plan.clock.period))
+    return ticks if plan.clock.ticks is None else min(ticks, plan.clock.ticks)
+
+
+def _unit(plan: Plan) -> Unit:
+    return "event" if plan.person is None else "user"
+
+
+def _own_grid(plan: Plan) -> Grid:
+    assert plan.person is not None
+    per = plan.person.periods.per
+    if isinstance(per, Months):
+        return Grid(months=per.count, origin=plan.clock.start)
+    return Grid(per=per, origin=plan.clock.start)
+
+
+def _grid(ledger: Ledger, plan: Plan) -> Grid:
+    """The periods of the scope that a plan opens."""
+    if ledger.per is None:
+        if plan.person is None:
+            raise ConfigError(
+                "ledger.per",
+                None,
+                "is missing: a scope of users has a budget for a period, like per: 30d, or all.",
+            )
+        return _own_grid(plan)
+    months = months_of(ledger.per)
+    if months is not None:
+        return Grid(months=months, origin=plan.clock.start)
+    return Grid(per=_microseconds(ledger.per), origin=plan.clock.start)
+
+
+def _horizon(ledger: Ledger, plan: Plan) -> int | None:
+    if ledger.protect_for is not None:
+        return _microseconds(ledger.protect_for)
+    window = plan.guarantee.window
+    return None if window is None else window * plan.clock.period
+
+
+def _microseconds(text: str) -> int | None:
+    return None if text == "all" else durations.duration(text)
+
+
+def shown_horizon(scope: Scope) -> str:
+    """A scope's horizon as a config writes it."""
+    return "all" if scope.horizon is None else durations.show_duration(scope.horizon)
+
+
+def shown_grid(grid: Grid | None) -> str:
+    """A scope's periods as a config writes them."""
+    if grid is None or grid.is_all:
+        return "all"
+    if grid.months is not None:
+        return f"{grid.months} month{'' if grid.months == 1 else 's'}"
+    return durations.show_duration(grid.per or 0)
+
+
+__all__ = ["opened", "price_of", "refuse_other", "shown_grid", "shown_horizon"]

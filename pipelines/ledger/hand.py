@@ -1,0 +1,224 @@
+"""What people do to a ledger by hand: enter what others spent, close, give back, set a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from dpcore.accounting.price import Point, Price, known_bound
+from dpcore.accounting.scope import Scope
+from dpcore.config import durations
+from dpcore.errors import ConfigError
+from pipelines.ledger import places
+from pipelines.ledger.book import CLOSED, RELEASED, Book, book_of
+from pipelines.ledger.desk import change, enter, entry_id, move, now
+from pipelines.ledger.standing import Standing, standing
+from pipelines.ledger.store import Store
+
+SQLITE = b"SQLite format 3\0"
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """What another system spent.
+
+    Attributes:
+      epsilon, delta: its promise to one unit of the scope, for ever. kind: pure: nothing else is
+        known of it; gdp: Gaussian noise by its exact curve; zcdp: from zCDP.
+      first, last: event times that it covers, as a config writes moments; None: since ever, and
+        without end.
+      note: in words, whose and what.
+    """
+
+    epsilon: float
+    delta: float
+    kind: Literal["pure", "gdp", "zcdp"]
+    first: str | None
+    last: str | None
+    note: str
+
+    def price(self, scope: Scope) -> Price:
+        """Its price in a scope: in the scope's own unit, relation and periods."""
+        if self.kind != "pure" and self.delta == 0:
+            raise ConfigError("--delta", self.delta, f"must be above 0 for --kind {self.kind}.")
+        loss, slack = known_bound(self.epsilon, self.delta, self.kind)
+        first, last = (
+            _moment(text, name) for text, name in ((self.first, "--from"), (self.last, "--to"))
+        )
+        if first is not None and last is not None and last <= first:
+            raise ConfigError("--to", self.last, f"must be after --from {self.first}.")
+        begin = EVER if first is None else first
+        return Price(
+            scope.unit, scope.relation, begin, last, (Point(1, None, loss),), slack, scope.grid
+        )
+
+
+EVER = durations.timestamp("1900-01-01T00:00:00Z")
+"""Before all events."""
+
+
+def _moment(text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
+    try:
+        return durations.timestamp(text)
+    except ValueError as error:
+        raise ConfigError(option, text, str(error)) from None
+
+
+def add(store: Store, scope: str, spent: Foreign) -> Standing:
+    """Enters what another system spent. It is spent already, so nothing is refused for it.
+
+    Raises:
+      ConfigError: there is no such scope, or it cannot add this.
+    """
+
+    def work(book: Book) -> tuple[list[dict[str, Any]], Standing]:
+        terms = opened_scope(book)
+        price = spent.price(terms)
+        name = entry_id(book.name, book.records, spent.note)
+        bodies = [enter(name, spent.note.split("\n")[0], "", "", price, spent.note)]
+        bodies.append(move(name, CLOSED, reason="by hand"))
+        after = book.with_entry(bodies[0])
+        return bodies, replace(standing(after, terms), known=None)
+
+    found: Standing = change(store, scope, work)
+    return found
+
+
+def rebudget(store: Store, scope: str, epsilon: float, delta: float) -> Standing:
+    """Gives a scope another budget. A larger one is a weaker promise to its people.
+
+    Raises:
+      ConfigError: there is no such scope.
+    """
+
+    def work(book: Book) -> tuple[list[dict[str, Any]], Standing]:
+        terms = replace(opened_scope(book), epsilon=epsilon, delta=delta)
+        body = {"kind": "scope", "scope": terms.to_json(), "at": now()}
+        return [body], standing(replace(book, scope=terms), terms)
+
+    found: Standing = change(store, scope, work)
+    return found
+
+
+def close(store: Store, scope: str, entry: str, reason: str, release: bool) -> Standing:
+    """Says that the job of an entry is over; it stays spent, unless it is given back.
+
+    Args:
+      entry: the beginning of its id. reason: in words, kept. release: whether it is given back,
+        which is refused where a release of it may be anywhere.
+
+    Raises:
+      ConfigError: no such entry, or nothing shows that none of its releases is out.
+    """
+
+    def work(book: Book) -> tuple[list[dict[str, Any]], Standing]:
+        terms, found = opened_scope(book), book.entry(entry)
+        if not found.counts:
+            raise ConfigError("--entry", found.id, "was given back already.")
+        if release:
+            refuse_out(book, found.id)
+        state = RELEASED if release else CLOSED
+        body = move(found.id, state, reason=reason)
+        kept = {name: one for name, one in book.entries.items() if not (release and one is found)}
+        return [body], standing(replace(book, entries=kept), terms)
+
+    answer: Standing = change(store, scope, work)
+    return answer
+
+
+def refuse_out(book: Book, name: str) -> None:
+    """Refuses to give back what may have been released.
+
+    Raises:
+      ConfigError: names ``--release``, and the place that holds releases or cannot be looked into.
+    """
+    entry = book.entries[name]
+    if not entry.digest:
+        return  # by hand entered, by hand corrected
+    for place in entry.places:
+        if not places.is_untouched(place):
+            raise ConfigError(
+                "--release",
+                name,
+                f"is refused: releases of it may be in {place['place']}, which "
+                + (
+                    "holds some, is complete, or is no folder of its run any more."
+                    if place["folder"]
+                    else "cannot be looked into."
+                )
+                + " What may have been seen stays spent; close it without --release.",
+            )
+
+
+def opened_scope(book: Book) -> Scope:
+    """The terms of a scope.
+
+    Raises:
+      ConfigError: nothing has opened it.
+    """
+    if book.scope is None:
+        raise ConfigError(
+            "--scope",
+            book.name,
+            "is not open: the first weir run whose config names it opens it.",
+        )
+    return book.scope
+
+
+def exported(store: Store, scope: str) -> Iterator[dict[str, Any]]:
+    """Every entry of a scope as plain values."""
+    book = book_of(store, scope)
+    for entry in book.entries.values():
+        price = entry.price
+        charged = book.charges.get(entry.id)
+        yield {
+            "scope": scope,
+            "entry": entry.id,
+            "name": entry.name,
+            "state": entry.state,
+            "at": entry.at,
+            "from": moment(price.first),
+            "to": moment(price.last),
+            "unit": price.unit,
+            "relation": price.relation,
+            "curve": [
+                {
+                    "periods": point.periods,
+                    "within": None if point.horizon is None else point.horizon / 1e6,
+                    "kind": point.loss.kind,
+                    "value": None if point.loss.value == float("inf") else point.loss.value,
+                }
+                for point in price.points
+            ],
+            "delta": price.slack,
+            "charged": None if charged is None else charged.loss,
+            "plan": entry.digest,
+            "secret": entry.mark,
+            "places": [str(place["place"]) for place in entry.places],
+            "note": entry.note,
+            "reason": entry.reason,
+        }
+
+
+def moment(microseconds: int | None) -> str | None:
+    """A moment as a config writes it; None: without end, or since ever."""
+    if microseconds is None or microseconds == EVER:
+        return None
+    return durations.show_timestamp(microseconds)
+
+
+def is_sqlite(path: Path) -> bool:
+    """Whether a file is one of SQLite's, or empty."""
+    try:
+        with path.open("rb") as file:
+            found = file.read(len(SQLITE))
+    except OSError:
+        return False
+    return found == SQLITE
+
+
+__all__ = ["Foreign", "add", "close", "exported", "is_sqlite", "moment", "rebudget"]

@@ -1,0 +1,23 @@
+"""The kinds of ledgers by name: a further one is a file beside this one and a line here. Another
+package adds one by an entry point in the group ``weir.ledgers``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pipelines.doors.registry import Doors, OneKind
+from pipelines.ledger.ledger import Ledger
+
+LEDGERS = Doors(
+    "ledger",
+    {
+        "sqlite": "pipelines.ledger.sqlite:SqliteLedger",
+        "postgresql": "pipelines.ledger.postgresql:PostgresqlLedger",
+    },
+    "weir.ledgers",
+)
+
+AnyLedger = Annotated[Ledger, OneKind(LEDGERS)]
+"""A ledger of any kind, as a field of a section."""
+
+__all__ = ["LEDGERS", "AnyLedger"]

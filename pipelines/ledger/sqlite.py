@@ -1,0 +1,182 @@
+"""A ledger in one file of SQLite, on a disk of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from pydantic import Field
+
+from dpcore.errors import ConfigError
+from pipelines.ledger.chain import Row, next_row
+from pipelines.ledger.disks import remote_type
+from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.store import VERSION, Change, Store, refuse_newer
+
+FIELD: Final = "ledger.sqlite"
+APPLICATION: Final = 0x57454952
+"""``WEIR``: says in the file's header whose it is."""
+PATIENCE: Final = 60.0
+"""Seconds to wait for others who write."""
+
+_LAYOUT: Final = (
+    "CREATE TABLE record (scope TEXT NOT NULL, number INTEGER NOT NULL, body TEXT NOT NULL, "
+    "before TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (scope, number))",
+    *(
+        f"CREATE TRIGGER no_{what} BEFORE {what} ON record "
+        "BEGIN SELECT RAISE(ABORT, 'the ledger is only ever added to'); END"
+        for what in ("UPDATE", "DELETE")
+    ),
+    f"PRAGMA application_id = {APPLICATION}",
+    f"PRAGMA user_version = {VERSION}",
+)
+
+
+class SqliteLedger(Ledger):
+    """A file on a disk of this machine; network file systems are refused."""
+
+    kind: ClassVar[str] = "sqlite"
+    local: ClassVar[bool] = True
+    paths: ClassVar[tuple[str, ...]] = ("sqlite",)
+
+    sqlite: str = Field(
+        min_length=1,
+        description="File of the ledger, made when it is first needed; on a disk of this machine. "
+        "Keep copies: who loses it has lost what is spent.",
+        examples=["ledger.db"],
+    )
+
+    def store(self, create: bool) -> Store | None:
+        return open_file(Path(self.sqlite), create)
+
+
+def open_file(path: Path, create: bool) -> Store | None:
+    """See ``Ledger.store``."""
+    remote = remote_type(path)
+    if remote is not None:
+        raise ConfigError(
+            FIELD,
+            str(path),
+            f"lies on a file system of the type {remote}, where locks do not hold back jobs on "
+            "other machines, and a budget could be spent twice: put it on a disk of this machine, "
+            "or use ledger.postgresql.",
+        )
+    if not path.exists():
+        if not create:
+            return None
+        with _told(path):
+            # For its owner only: whoever may write to it decides what is spent.
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    return SqliteStore(path, create)
+
+
+class SqliteStore(Store):
+    """Records in one table. A transaction takes the file's write lock at its beginning, and is on
+    disk before it is over (synchronous = EXTRA: the journal's folder too)."""
+
+    def __init__(self, path: Path, write: bool) -> None:
+        self.name = str(path)
+        self._path = path
+        with _told(path):
+            # rw and not ro: who reads after a crash may have to undo what it left.
+            self._base = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=PATIENCE,
+                isolation_level=None,
+            )  # fmt: skip
+            try:
+                self._base.execute("PRAGMA synchronous = EXTRA")
+                self._prepare(write)
+                if not write:
+                    self._base.execute("PRAGMA query_only = ON")
+            except BaseException:
+                self._base.close()
+                raise
+
+    def _prepare(self, write: bool) -> None:
+        """Makes the layout where the file is empty; refuses what is no ledger."""
+        if write and self._value("PRAGMA user_version") == 0:
+            with self._writing():
+                empty = self._value("SELECT count(*) FROM sqlite_master") == 0
+                if empty and self._value("PRAGMA user_version") == 0:
+                    for line in _LAYOUT:
+                        self._base.execute(line)
+        version = self._value("PRAGMA user_version")
+        tables = self._value("SELECT count(*) FROM sqlite_master")
+        self._empty = version == 0 and tables == 0
+        if not self._empty and self._value("PRAGMA application_id") != APPLICATION:
+            raise ConfigError(FIELD, self.name, "is a database, but no ledger: give another file.")
+        refuse_newer(self.name, version)
+
+    def scopes(self) -> list[str]:
+        if self._empty:
+            return []
+        with _told(self._path):
+            found = self._base.execute("SELECT DISTINCT scope FROM record ORDER BY scope")
+            return [str(scope) for (scope,) in found]
+
+    def rows(self, scope: str) -> list[Row]:
+        if self._empty:
+            return []
+        with _told(self._path):
+            found = self._base.execute(
+                "SELECT number, body, before, hash FROM record WHERE scope = ? ORDER BY number",
+                (scope,),
+            )
+            return [Row(*row) for row in found]
+
+    def change(self, scope: str, work: Callable[[Sequence[Row]], Change]) -> Any:
+        with _told(self._path), self._writing():
+            rows = self.rows(scope)
+            done = work(tuple(rows))
+            for body in done.bodies:
+                row = next_row(scope, rows, body)
+                rows.append(row)
+                self._base.execute(
+                    "INSERT INTO record VALUES (?, ?, ?, ?, ?)",
+                    (scope, row.number, row.body, row.before, row.hash),
+                )
+            return done.answer
+
+    def close(self) -> None:
+        self._base.close()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        self._base.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._base.execute("COMMIT")
+        except BaseException:
+            if self._base.in_transaction:
+                self._base.execute("ROLLBACK")
+            raise
+
+    def _value(self, question: str) -> int:
+        return int(self._base.execute(question).fetchone()[0])
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What SQLite and the file system say, in a sentence. The ledger holds nothing of events."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        remedy = "another job holds it; try again" if "locked" in str(error) else "give another"
+        raise ConfigError(FIELD, str(path), f"cannot be used ({error}): {remedy}.") from None
+    except sqlite3.DatabaseError as error:
+        raise ConfigError(
+            FIELD,
+            str(path),
+            f"cannot be read as a ledger ({error}): give its file, or bring it back from a copy.",
+        ) from None
+    except OSError as error:
+        raise ConfigError(
+            FIELD, str(path), f"cannot be made ({error.strerror}): give a place that is writable."
+        ) from None
+
+
+__all__ = ["SqliteLedger", "SqliteStore", "open_file"]
