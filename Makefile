@@ -91,6 +91,6 @@ bench: $(VENV)/.installed-test
 	@echo "== benchmarks/dp_sqlp"; $(BIN)/python -m benchmarks.dp_sqlp --scale 0.01
 
 clean:
-	rm -rf examples/shop/out examples/shop/purchases.csv examples/flights/out examples/flights/flights.csv
+	rm -rf examples/shop/out examples/shop/out-customers examples/shop/purchases.csv examples/flights/out examples/flights/flights.csv
 	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

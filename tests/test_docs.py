@@ -10,8 +10,9 @@ from click import Group
 from click.testing import CliRunner
 
 from dpcore.accounting.scope import gdp_of_pure
+from dpcore.people.caps import Caps
 from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
-from examples.shop.truth import CLIP, EDGES
+from examples.shop.truth import CLIP, EDGES, EVENTS, MONTHS, TICKS
 from pipelines.cli.main import main
 from pipelines.config.job import JobConfig, load, loads
 from pipelines.graph.checks import plan_of
@@ -32,6 +33,10 @@ def blocks(text: str, language: str) -> list[str]:
 
 def shop() -> JobConfig:
     return load(ROOT / "examples" / "shop" / "shop.yaml")
+
+
+def customers() -> JobConfig:
+    return load(ROOT / "examples" / "shop" / "customers.yaml")
 
 
 def test_config_in_the_readme_plans() -> None:
@@ -68,18 +73,30 @@ def test_python_in_the_readme_compiles() -> None:
 def test_figures_in_the_readme_are_those_of_the_demos_plan() -> None:
     made = plan_of(shop()).to_json()
     whole = next(row["epsilon"] for row in made["expiration"] if row["ticks"] >= made["ticks"])
-    assert f"Within the whole 546 days epsilon is {whole:.4g}." in README
+    assert f"Within the whole 546 days its epsilon is {whole:.4g}." in README
     score = {(a["mechanism"], a["noise"]): a["score"] for a in made["alternatives"]}
     ratio = score["tree", "gaussian"] / score["blt", "gaussian"]
     assert f"the binary tree has {ratio:.1f} times its error" in README
     assert next(a for a in made["alternatives"] if a["chosen"])["mechanism"] == "blt"
 
 
-def test_the_demos_truth_is_about_the_demos_plan() -> None:
-    job = shop()
-    assert job.aggregates["dollars"].clip == job.aggregates["basket"].clip == (0, CLIP)
-    assert job.aggregates["sizes"].edges == EDGES
-    assert plan_of(job).clock.ticks == 546
+def test_figures_in_the_readme_are_those_of_the_demos_customers() -> None:
+    made, events = (plan_of(job).to_json() for job in (customers(), shop()))
+    (two,) = (row for row in made["user"]["periods"] if row["count"] == 2)
+    assert f"Two quarters of a customer have epsilon = {two['epsilon']:.4g} together." in README
+    noise = [plan["releases"][0]["stddev_worst"] for plan in (made, events)]
+    assert f"have {noise[0] / noise[1]:.1f} times less noise" in README
+
+
+def test_the_demos_truth_is_about_the_demos_plans() -> None:
+    for job in (shop(), customers()):
+        assert job.aggregates["dollars"].clip == job.aggregates["basket"].clip == (0, CLIP)
+        assert job.aggregates["sizes"].edges == EDGES
+        assert plan_of(job).clock.ticks == 546
+    assert customers().aggregates == shop().aggregates
+    person = plan_of(customers()).person
+    assert person is not None and str(person.periods.per) == f"{MONTHS} months"
+    assert person.caps == Caps(TICKS, 1, EVENTS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

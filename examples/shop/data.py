@@ -28,8 +28,10 @@ FIRST_DAY = np.datetime64("1997-01-01")
 
 @dataclass(frozen=True)
 class Purchases:
-    """All events, one row each: day (n,) int64 from 0, cds (n,) int64, dollars (n,) float64."""
+    """All events, one row each: customer (n,) int64, day (n,) int64 from 0, cds (n,) int64, dollars
+    (n,) float64."""
 
+    customer: NDArray[np.int64]
     day: NDArray[np.int64]
     cds: NDArray[np.int64]
     dollars: NDArray[np.float64]
@@ -85,5 +87,6 @@ def purchases(content: bytes) -> Purchases:
     rows = table(content)
     dates = [f"{row[1][:4]}-{row[1][4:6]}-{row[1][6:]}" for row in rows]
     day = (np.array(dates, dtype="datetime64[D]") - FIRST_DAY).astype(np.int64)
+    customer = np.array([int(row[0]) for row in rows], dtype=np.int64)
     cds = np.array([int(row[2]) for row in rows], dtype=np.int64)
-    return Purchases(day, cds, np.array([float(row[3]) for row in rows]))
+    return Purchases(customer, day, cds, np.array([float(row[3]) for row in rows]))

@@ -1,5 +1,8 @@
 """``make demo``: private releases from real purchases as a user would make them, beside the truth.
 
+Customers are protected, with all that they buy in a quarter; beside that stands what it costs: the
+same figures with the weaker promise that protects single purchases.
+
 The truth is shown here only, because these purchases are public. No other command can show it.
 """
 
@@ -24,7 +27,9 @@ from pipelines.report import words
 from pipelines.results.run import Run
 from pipelines.terminal import console
 
-CONFIG = Path("examples/shop/shop.yaml")
+CONFIG = Path("examples/shop/customers.yaml")
+BESIDE = Path("examples/shop/shop.yaml")
+PICTURE = "beside.png"
 CACHE = Path(".cache")
 
 
@@ -32,35 +37,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the demo in the folder of the project. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--config", type=Path, default=CONFIG)
+    parser.add_argument("--beside", type=Path, default=BESIDE)
     parser.add_argument("--cache", type=Path, default=CACHE)
     options = parser.parse_args(arguments)
     out = console()
     try:
-        return demo(options.config, options.cache, out)
+        return demo(options.config, options.beside, options.cache, out)
     except WeirError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
 
 
-def demo(config: Path, cache: Path, out: Console) -> int:
-    """Fetches, plans, runs, draws, and compares with the truth.
+def demo(config: Path, beside: Path, cache: Path, out: Console) -> int:
+    """Fetches, plans, runs, draws, and compares with the truth and with a weaker promise.
+
+    Args:
+      config: protects customers. beside: the same figures with purchases protected.
+      cache: where the events are fetched to.
+      out: the terminal.
 
     Raises:
       WeirError: something is missing that the demo cannot make.
     """
     began = time.monotonic()
-    if not config.exists():
-        raise WeirError(f"{config} is missing; run the demo in the folder of the project.")
+    for file in (config, beside):
+        if not file.exists():
+            raise WeirError(f"{file} is missing; run the demo in the folder of the project.")
     folder = config.parent
     out.print(Text("1. Events: real purchases at a CD shop, 1997-01-01 to 1998-06-30", "bold"))
     content = data.fetch(cache)
     count = data.write_csv(content, folder / "purchases.csv")
-    out.print(f"   {count:,} purchases in {folder / 'purchases.csv'}")
-    results = folder / "out"
-    if forget(results):
-        out.print(f"   The releases of the last demo in {results} are removed.")
+    events = data.purchases(content)
+    people = len(set(events.customer.tolist()))
+    out.print(f"   {count:,} purchases by {people:,} customers in {folder / 'purchases.csv'}")
+    results, others = folder / "out-customers", folder / "out"
+    for found, name in ((results, "customers"), (others, "shop")):
+        if forget(found, name):
+            out.print(f"   The releases of the last demo in {found} are removed.")
     steps = (
-        ("2. The promise, before any data are read", ["plan", str(config)]),
+        ("2. The promise to customers, before any data are read", ["plan", str(config)]),
         ("3. The releases", ["run", str(config)]),
         ("4. The report", ["report", str(results)]),
     )
@@ -70,38 +85,59 @@ def demo(config: Path, cache: Path, out: Console) -> int:
         code = weir(command)
         if code:
             return code
-    run = Run.open(results)
-    truth = demo_truth.Truth(data.purchases(content))
     out.print()
-    out.print(Text("5. How close the releases are", "bold"))
-    out.print(
-        "   True values are shown in this demo only, because these purchases are public.\n"
-        "   all: since the start; last 7: the last 7 days; values with their 95 % band."
-    )
-    out.print(demo_truth.table(run, truth))
-    inside, bands = demo_truth.coverage(run, truth)
-    out.print(
-        f"   Over all {run.last_tick + 1} days {inside / max(bands, 1):.1%} of {bands:,} bands "
-        "hold\n   the true value within the clip; 95 % is what they are made for."
-    )
-    out.print(
-        f"   The clip at {demo_truth.CLIP:.0f} dollars moved {truth.clipped_share:.1%} of all "
-        "dollars out of the sum; no band covers that."
-    )
+    out.print(Text("5. The same figures with purchases protected, not customers", "bold"))
+    command = ["run", str(beside)]
+    out.print(Text(f"   $ weir {' '.join(command)} > /dev/null", "dim"))
+    code = weir(command, silent=True)
+    if code:
+        return code
+    customers, purchases = Run.open(results), Run.open(others)
     out.print()
-    out.print(Text("What it cost", "bold"), *cost(run), sep="\n")
+    out.print(Text("6. How close the releases are, and what it costs to protect customers", "bold"))
+    picture = compare(purchases, customers, events, out)
+    out.print()
+    out.print(Text("What it cost", "bold"), *cost(purchases), sep="\n")
+    theirs = "customer's purchases of a quarter"
+    out.print(*cost(customers, theirs, "the quarter's end"), sep="\n")
     out.print()
     out.print(Text("Look at", "bold"))
-    for name in ("report.png", "report.html"):
-        out.print(f"   {results / name}", soft_wrap=True)
+    for path in (picture, results / "report.png", results / "report.html"):
+        out.print(f"   {path}", soft_wrap=True)
     out.print(f"   ({time.monotonic() - began:.0f} s in all)")
     return 0
 
 
-def weir(command: Sequence[str]) -> int:
-    """One command of ours in a process of its own, on this terminal."""
+def compare(purchases: Run, customers: Run, events: data.Purchases, out: Console) -> Path:
+    """Prints the table of both promises beside the truth, and draws the picture."""
+    from examples.shop import plot  # needs libraries that take a second to import
+
+    truth, capped = demo_truth.Truth(events), demo_truth.Truth(events, capped=True)
+    out.print(
+        "   True values are shown in this demo only, because these purchases are public.\n"
+        "   all: since the start; last 7: the last 7 days; values with their 95 % band."
+    )
+    out.print(demo_truth.table(purchases, customers, truth, capped))
+    for run, true, bounds in ((purchases, truth, "the clip"), (customers, capped, "clip and caps")):
+        inside, bands = demo_truth.coverage(run, true)
+        out.print(
+            f"   {run.name}: over all {run.last_tick + 1} days {inside / max(bands, 1):.1%} of "
+            f"{bands:,} bands hold the true value within {bounds}."
+        )
+    out.print(
+        f"   95 % is what bands are made for. No band covers what is left out: the clip at "
+        f"{demo_truth.CLIP:.0f} dollars moved\n   {truth.clipped_share:.1%} of all dollars out "
+        f"of the sum, the caps {capped.capped_share:.1%} of all purchases."
+    )
+    return plot.draw(purchases, customers, truth, customers.directory / PICTURE)
+
+
+def weir(command: Sequence[str], silent: bool = False) -> int:
+    """One command of ours in a process of its own, on this terminal; silent: only its errors."""
     sys.stdout.flush()
-    return subprocess.run([sys.executable, "-m", "weir", *command], check=False).returncode
+    words = [sys.executable, "-m", "weir", *command]
+    stdout = subprocess.DEVNULL if silent else None
+    return subprocess.run(words, check=False, stdout=stdout).returncode
 
 
 def forget(results: Path, name: str = "shop") -> bool:
@@ -115,13 +151,17 @@ def forget(results: Path, name: str = "shop") -> bool:
     return True
 
 
-def cost(run: Run, event: str = "purchase") -> list[str]:
-    """What one event has spent, in sentences."""
+def cost(run: Run, event: str = "purchase", since: str = "it") -> list[str]:
+    """What one event has spent, in sentences.
+
+    Args:
+      run: what was released. event: what is protected. since: from when on the window counts.
+    """
     epsilon, delta, window = run.promise
     against = (
         "everything ever released"
         if window is None
-        else f"everything released within {words.duration(run, window)} of it"
+        else f"everything released within {words.duration(run, window)} of {since}"
     )
     lines = [
         f"   epsilon = {words.short(epsilon)}, delta = {words.short(delta)} for any "

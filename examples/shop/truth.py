@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from examples.shop.data import DAYS, Purchases
+from examples.shop.data import DAYS, FIRST_DAY, Purchases
 from pipelines.report import words
 from pipelines.report.data import Series, gather
 from pipelines.report.numbers import decimals_for, show_value
@@ -20,14 +20,22 @@ Floats = NDArray[np.float64]
 
 CLIP = 200.0
 EDGES = (1.0, 2.0, 3.0, 5.0, 10.0, np.inf)
-DAYS_SHOWN = 3
+MONTHS, TICKS, EVENTS = 3, 4, 1
+"""Of customers.yaml: months of a period, days of a customer in it, purchases of such a day."""
 
 
 class Truth:
-    """What the releases of examples/shop/shop.yaml would be without noise."""
+    """What the releases of examples/shop would be without noise.
 
-    def __init__(self, purchases: Purchases) -> None:
+    Args:
+      purchases: all of them.
+      capped: within the caps of customers.yaml too. Which of a customer's purchases of a day counts
+        depends on a secret: here each counts for its share.
+    """
+
+    def __init__(self, purchases: Purchases, capped: bool = False) -> None:
         self._purchases = purchases
+        self._capped = capped
 
     @cached_property
     def clipped_share(self) -> float:
@@ -35,11 +43,36 @@ class Truth:
         dollars = self._purchases.dollars
         return float(1 - np.minimum(dollars, CLIP).sum() / dollars.sum())
 
-    def values(self, output: Output, clipped: bool) -> Floats:
-        """(days, components): the true value of an output at every tick."""
+    @property
+    def capped_share(self) -> float:
+        """Share of all purchases beyond the caps."""
+        return float(1 - self._within.mean())
+
+    @cached_property
+    def _within(self) -> Floats:
+        """(n,): how much of each purchase counts within the caps."""
         p = self._purchases
-        dollars = np.minimum(p.dollars, CLIP) if clipped else p.dollars
-        count = _sums(p.day, np.ones(len(p.day)), output.over)
+        cells, cell, size = np.unique(
+            p.customer * DAYS + p.day, return_inverse=True, return_counts=True
+        )
+        months = (FIRST_DAY + cells % DAYS).astype("datetime64[M]").astype(np.int64)
+        period = cells // DAYS * DAYS + months // MONTHS
+        begins = np.flatnonzero(np.diff(period, prepend=-1))
+        rank = np.arange(len(cells)) - np.repeat(begins, np.diff(begins, append=len(cells)))
+        share = np.where(rank < TICKS, np.minimum(size, EVENTS) / size, 0.0)
+        return np.asarray(share[cell])
+
+    def values(self, output: Output, bounded: bool) -> Floats:
+        """(days, components): the true value of an output at every tick.
+
+        Args:
+          output: which.
+          bounded: within the clip, and within the caps where there are some.
+        """
+        p = self._purchases
+        weight = self._within if bounded and self._capped else np.ones(len(p.day))
+        dollars = weight * (np.minimum(p.dollars, CLIP) if bounded else p.dollars)
+        count = _sums(p.day, weight, output.over)
         if output.name == "purchases":
             return count[:, None]
         if output.name == "dollars":
@@ -47,7 +80,7 @@ class Truth:
         if output.name == "basket":
             return (_sums(p.day, dollars, output.over) / np.maximum(count, 1))[:, None]
         size = np.searchsorted(EDGES, p.cds, side="right") - 1
-        bins = [_sums(p.day, size == i, output.over) for i in range(len(EDGES) - 1)]
+        bins = [_sums(p.day, weight * (size == i), output.over) for i in range(len(EDGES) - 1)]
         return np.stack(bins, axis=1)
 
 
@@ -60,48 +93,52 @@ def _sums(day: NDArray[np.int64], weight: NDArray[np.generic], over: int | None)
     return np.asarray(total - before)
 
 
-def _series(run: Run) -> list[tuple[Output, Series]]:
+def series(run: Run) -> list[tuple[Output, Series]]:
+    """All outputs of a run, each with its only key."""
     return [(panel.output, panel.series[0]) for panel in gather(run).panels if panel.series]
 
 
 def coverage(run: Run, truth: Truth) -> tuple[int, int]:
-    """How many bands hold the true clipped value, of how many."""
+    """How many bands hold the true value within clip and caps, of how many."""
     inside = bands = 0
-    for output, series in _series(run):
-        true = truth.values(output, clipped=True)[series.ticks]
-        half = series.half
-        fine = np.isfinite(half) & np.isfinite(series.value)
-        inside += int((np.abs(series.value - true) <= half)[fine].sum())
+    for output, found in series(run):
+        true = truth.values(output, bounded=True)[found.ticks]
+        half = found.half
+        fine = np.isfinite(half) & np.isfinite(found.value)
+        inside += int((np.abs(found.value - true) <= half)[fine].sum())
         bands += int(fine.sum())
     return inside, bands
 
 
-def table(run: Run, truth: Truth) -> Table:
-    """The last days: private value, error band, truth."""
+def table(purchases: Run, customers: Run, truth: Truth, capped: Truth) -> Table:
+    """The last day: private values with their bands under both promises, and the truth.
+
+    Args:
+      purchases, customers: the runs of shop.yaml and customers.yaml.
+      truth, capped: without and with the caps.
+    """
     made = Table(box=SIMPLE_HEAD, pad_edge=False)
-    made.add_column("day", no_wrap=True)
-    made.add_column("release", no_wrap=True)
-    for title in ("private value", "true value", "within the clip"):
+    made.add_column(words.when(customers, customers.last_tick), no_wrap=True)
+    for title in ("a purchase\nis protected", "a customer\nis protected", "true\nvalue",
+                  "within\nthe clip", "and within\nthe caps"):  # fmt: skip
         made.add_column(title, justify="right", no_wrap=True)
-    found = _series(run)
-    last = run.last_tick
-    for tick in range(max(run.first_tick, last - DAYS_SHOWN + 1), last + 1):
-        day = words.when(run, tick)
-        for output, series in found:
-            true, clipped = truth.values(output, False), truth.values(output, True)
-            at = int(np.flatnonzero(series.ticks == tick)[0])
-            for i, label in enumerate(output.labels):
-                value, width = float(series.value[at, i]), float(series.half[at, i])
+    both = zip(series(purchases), series(customers), strict=True)
+    tick = customers.last_tick
+    for (output, one), (_, other) in both:
+        true = truth.values(output, False)[tick]
+        clipped, within = (t.values(output, True)[tick] for t in (truth, capped))
+        for i, label in enumerate(output.labels):
+            private = []
+            for found in (one, other):
+                at = int(np.flatnonzero(found.ticks == tick)[0])
+                value, width = float(found.value[at, i]), float(found.half[at, i])
                 shown, half = show_value(value, width)
+                private.append(f"{shown} \N{PLUS-MINUS SIGN} {half}")
                 digits = decimals_for(width, value)
-                both = [f"{v[tick, i]:,.{digits}f}" for v in (true, clipped)]
-                if output.name not in ("dollars", "basket"):
-                    both[1] = ""
-                span = "all" if output.over is None else f"last {output.over}"
-                name = " ".join(filter(None, (output.name, label)))
-                private = f"{shown} \N{PLUS-MINUS SIGN} {half}"
-                cells = [day, f"{name}, {span}", private, *both]
-                made.add_row(*(Text(cell) for cell in cells))
-                day = ""
-        made.add_section()
+            exact = [f"{v[i]:,.{digits}f}" for v in (true, clipped, within)]
+            if output.name not in ("dollars", "basket"):
+                exact[1] = ""
+            span = "all" if output.over is None else f"last {output.over}"
+            name = " ".join(filter(None, (output.name, label)))
+            made.add_row(*(Text(cell) for cell in (f"{name}, {span}", *private, *exact)))
     return made

@@ -104,7 +104,7 @@ def _title(figure: Figure, data: ReportData, height: float) -> None:
     lasting = "always" if window is None else words.duration(run, window)
     promise = (
         f"\N{GREEK SMALL LETTER EPSILON} = {words.short(epsilon)}, "
-        f"\N{GREEK SMALL LETTER DELTA} = {words.short(delta)} per event, "
+        f"\N{GREEK SMALL LETTER DELTA} = {words.short(delta)} per {words.unit(run)}, "
         f"protected for {lasting}"
     )
     if window is None:

@@ -70,12 +70,19 @@ def numbers(run: Run) -> list[tuple[str, str]]:
     """The promise in numbers: (value, label)."""
     guarantee = run.plan.get("guarantee") or {}
     epsilon, delta, window = run.promise
-    unit, relation = guarantee.get("unit", "event"), guarantee.get("relation")
+    relation = guarantee.get("relation")
     lasting = "always" if window is None else show_span(window * run.period)
     label = "protected" if window is None else f"protected for ({window:,} ticks)"
     found = [(short(epsilon), "epsilon"), (short(delta), "delta"), (lasting, label)]
-    found.append((f"one {unit}", str(relation or "").replace("_", " or ") or "privacy unit"))
+    found.append((f"one {unit(run)}", str(relation or "").replace("_", " or ") or "privacy unit"))
     return found
+
+
+def unit(run: Run) -> str:
+    """What is protected: "event", "user in 3 months", "user"."""
+    guarantee, user = run.plan.get("guarantee") or {}, run.plan.get("user") or {}
+    name, per = str(guarantee.get("unit", "event")), user.get("per", "all")
+    return name if per == "all" else f"{name} in {per}"
 
 
 def statement(run: Run) -> str:

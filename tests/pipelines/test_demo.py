@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcore.errors import WeirError
-from examples.shop import data, demo
+from examples.shop import data, demo, plot
 from examples.shop import truth as demo_truth
 from pipelines.results.run import Output, Run
 from tests.pipelines import synthetic
@@ -33,23 +33,58 @@ def test_every_purchase_gets_an_id_of_its_own(tmp_path: Path) -> None:
 
 def test_truth() -> None:
     truth = demo_truth.Truth(data.purchases(TEXT))
-    count = truth.values(Output("purchases", None), clipped=True)[:, 0]
+    count = truth.values(Output("purchases", None), bounded=True)[:, 0]
     assert len(count) == data.DAYS
     assert count[[0, 1, 2, 544, 545]].tolist() == [2, 2, 3, 3, 4]
-    week = truth.values(Output("purchases", 7), clipped=True)[:, 0]
+    week = truth.values(Output("purchases", 7), bounded=True)[:, 0]
     assert week[[0, 6, 7, 8, 9, 545]].tolist() == [2, 3, 1, 1, 0, 1]
-    assert truth.values(Output("dollars", None), clipped=False)[545, 0] == pytest.approx(291.10)
-    assert truth.values(Output("dollars", None), clipped=True)[545, 0] == pytest.approx(241.10)
-    assert truth.values(Output("basket", None), clipped=True)[0, 0] == pytest.approx(105.885)
-    sizes = truth.values(Output("sizes", None, synthetic.LABELS), clipped=True)
+    assert truth.values(Output("dollars", None), bounded=False)[545, 0] == pytest.approx(291.10)
+    assert truth.values(Output("dollars", None), bounded=True)[545, 0] == pytest.approx(241.10)
+    assert truth.values(Output("basket", None), bounded=True)[0, 0] == pytest.approx(105.885)
+    sizes = truth.values(Output("sizes", None, synthetic.LABELS), bounded=True)
     assert sizes[545].tolist() == [1, 1, 0, 1, 1]
     assert truth.clipped_share == pytest.approx(50 / 291.10)
+
+
+CAPPED = b""" customer_id  date number_of_cds  dollar_value
+ 00001 19970101  1   10.00
+ 00001 19970101  2   30.00
+ 00001 19970201  1   10.00
+ 00001 19970301  1   10.00
+ 00001 19970330  1  900.00
+ 00001 19970331  1   10.00
+ 00001 19970401  1   10.00
+ 00002 19970331  5   10.00
+"""
+
+
+def test_truth_within_the_caps() -> None:
+    truth = demo_truth.Truth(data.purchases(CAPPED), capped=True)
+    count = truth.values(Output("purchases", None), bounded=True)[:, 0]
+    first = [0, 31, 59, 88, 89, 90]
+    assert count[first].tolist() == [1, 2, 3, 4, 5, 6], "a fifth day of the quarter is left out"
+    dollars = truth.values(Output("dollars", None), bounded=True)[:, 0]
+    assert dollars[first] == pytest.approx([20, 30, 40, 240, 250, 260])
+    sizes = truth.values(Output("sizes", None, synthetic.LABELS), bounded=True)
+    assert sizes[0].tolist() == [0.5, 0.5, 0, 0, 0], "of two purchases of a day either may count"
+    assert sizes[545].tolist() == [4.5, 0.5, 0, 1, 0]
+    assert truth.capped_share == pytest.approx(2 / 8)
+    whole = truth.values(Output("purchases", None), bounded=False)[:, 0]
+    assert whole[first].tolist() == [2, 3, 4, 5, 7, 8]
+
+
+def test_a_picture_of_both_promises(tmp_path: Path) -> None:
+    truth = demo_truth.Truth(data.purchases(TEXT))
+    folder = synthetic.folder(tmp_path / "out", [""], 30, synthetic.SHOP, exact(truth, 1.0))
+    run = Run.open(folder)
+    path = plot.draw(run, run, truth, tmp_path / "beside.png")
+    assert path.stat().st_size > 20_000
 
 
 def exact(truth: demo_truth.Truth, off: float) -> synthetic.ValueOf:
     def value_of(name: str, over: int | None, k: int, tick: int) -> tuple[Any, Any]:
         labels = synthetic.LABELS if name == "sizes" else ("",)
-        value = truth.values(Output(name, over, labels), clipped=True)[tick] + off
+        value = truth.values(Output(name, over, labels), bounded=True)[tick] + off
         return list(value), [1.0] * len(labels)
 
     return value_of
@@ -64,8 +99,8 @@ def test_coverage_counts_bands_that_hold_the_truth(
     inside, bands = demo_truth.coverage(Run.open(folder), truth)
     assert bands == 30 * 10
     assert inside == share * bands
-    table = demo_truth.table(Run.open(folder), truth)
-    assert table.row_count == 10 * demo_truth.DAYS_SHOWN
+    run = Run.open(folder)
+    assert demo_truth.table(run, run, truth, truth).row_count == 10
 
 
 def test_only_the_demos_own_releases_are_removed(tmp_path: Path) -> None:
@@ -105,7 +140,7 @@ def test_demo_needs_the_folder_of_the_project(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert demo.main([]) == 1
-    assert "examples/shop/shop.yaml is missing" in capsys.readouterr().err
+    assert "examples/shop/customers.yaml is missing" in capsys.readouterr().err
 
 
 def test_cost_in_sentences(tmp_path: Path) -> None:
@@ -113,3 +148,5 @@ def test_cost_in_sentences(tmp_path: Path) -> None:
     lines = demo.cost(Run.open(folder))
     assert "epsilon = 1, delta = 1e-6 for any one purchase" in lines[0]
     assert np.all(["epsilon" in line for line in lines])
+    lines = demo.cost(Run.open(folder), "customer", "the quarter's end")
+    assert "for any one customer, against" in lines[0] and "of the quarter's end." in lines[0]

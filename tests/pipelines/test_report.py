@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import time
@@ -349,3 +350,22 @@ def test_heat_scale_inverts() -> None:
     for share in (0.1, 0.5, 0.9):
         assert math.isclose(float(scale.share(np.array(scale.value(share)))), share)
     assert scale.level(np.array([-5.0, np.nan])).tolist() == [0, 255]
+
+
+@pytest.mark.parametrize(
+    ("unit", "user", "shown"),
+    [
+        ("event", None, "event"),
+        ("user", {"per": "3 months"}, "user in 3 months"),
+        ("user", {"per": "all"}, "user"),
+    ],
+)
+def test_what_is_protected_is_named(
+    unit: str, user: dict[str, str] | None, shown: str, tmp_path: Path
+) -> None:
+    folder = synthetic.folder(tmp_path / "out", [""], 9, synthetic.SHOP, synthetic.shop_values())
+    run = Run.open(folder)
+    plan = {**run.plan, "guarantee": {**run.plan["guarantee"], "unit": unit}, "user": user}
+    run = dataclasses.replace(run, plan=plan)
+    assert words.unit(run) == shown
+    assert (f"one {shown}", "add or remove") in words.numbers(run)
