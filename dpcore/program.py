@@ -203,6 +203,12 @@ def needs_ids(program: Program | None) -> bool:
     return bool(getattr(program, "by_id", False))
 
 
+def reads_new(program: Program) -> bool:
+    """Whether a program reads ``@new``, so that the keys of every user are remembered for it; one
+    that does not say so does."""
+    return bool(getattr(program, "reads_new", True))
+
+
 def takes_rows(program: Program) -> TypeGuard[RowProgram]:
     """Whether a program's leaves are rows."""
     return program.leaf == "rows"

@@ -83,6 +83,11 @@ class Aggregates:
         return tuple(dict.fromkeys(c.column for c in self.channels if c.column is not None))
 
     @property
+    def reads_new(self) -> bool:
+        """Whether it asks if a user is new to a key in a period."""
+        return any(channel.takes == "newcomers" for channel in self.channels)
+
+    @property
     def starts(self) -> tuple[int, ...]:
         """First coordinate of each channel."""
         return tuple(int(x) for x in np.cumsum([0, *(c.size for c in self.channels)])[:-1])

@@ -19,7 +19,8 @@ All of it begins anew in each period.
 
 **What it costs.** Rounds: each takes the next tick that each user may still use, of all users at
 once. There are as many as the ticks that one user tries in what is closed together. Of a user 16
-bytes and 20 of counts are remembered, of a user and key 16 and 12, until the period ends.
+bytes and 20 of counts are remembered, of a user and key 16 and 12, until the period ends; keys only
+where something asks for them (``keeps_pairs``).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 from dpcore.arrays import Ints
 from dpcore.leaves.id_hash import Digests
 from dpcore.leaves.timed_set import Entries, TimedSet, sort_hashes
+from dpcore.people.caps import Caps
 from dpcore.people.cells import Cells, Hashed, gather, ranges, ranks
 from dpcore.people.person import Person
 
@@ -103,17 +105,23 @@ class Kept(NamedTuple):
     capped: Capped
 
 
-def cap_events(spent: Spent, events: Hashed, stop: int, person: Person) -> Kept:
+def keeps_pairs(caps: Caps, reads_new: bool) -> bool:
+    """Whether keys of users have to be remembered: a cap asks for them, or who reads ``new``."""
+    return reads_new or caps.ticks_per_key is not None or caps.period_keys is not None
+
+
+def cap_events(spent: Spent, events: Hashed, stop: int, person: Person, pairs: bool = True) -> Kept:
     """Closes ticks: the rule, from events to events.
 
     Args:
       spent: before the first of them. events: all of the ticks that are closed, each before
         ``stop`` and in no period before ``spent.period``.
       stop: the next tick.
+      pairs: whether keys are remembered; else nothing is told to be new.
     """
     gathered = gather(events, person.caps.events)
     cells = gathered.cells
-    capped = cap_tick(spent, cells, stop, person)
+    capped = cap_tick(spent, cells, stop, person, pairs)
     stays = capped.why == _STAYS
     starts = np.cumsum(cells.sizes) - cells.sizes
     sizes = cells.sizes[stays]
@@ -129,18 +137,22 @@ def cap_events(spent: Spent, events: Hashed, stop: int, person: Person) -> Kept:
     )
 
 
-def cap_tick(spent: Spent, cells: Cells, stop: int, person: Person) -> Capped:
+def cap_tick(spent: Spent, cells: Cells, stop: int, person: Person, pairs: bool = True) -> Capped:
     """The rule over cells of one tick, or of several that are closed together; see above.
 
     Args:
       spent: before the first of them. cells: of ticks before ``stop``. stop: the next tick.
+      pairs: whether keys are remembered.
     """
     following = int(person.periods.of(np.array([stop], dtype=np.int64))[0])
     if not len(cells.ticks):
         return Capped(np.zeros(0, dtype=np.int8), np.zeros(0, dtype=bool), following, *_nothing())
     run = _Run(spent, cells, person)
     run.close()
-    return Capped(run.why, run.new, following, run.users_of(following), run.pairs_of(following))
+    users = run.users_of(following)
+    if not pairs:
+        return Capped(run.why, np.zeros_like(run.new), following, users, _nothing()[1])
+    return Capped(run.why, run.new, following, users, run.pairs_of(following))
 
 
 def _nothing() -> tuple[Entries, Entries]:

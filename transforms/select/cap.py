@@ -33,10 +33,10 @@ from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
 
-from dpcore.people.cap import Kept, cap_events
+from dpcore.people.cap import Kept, cap_events, keeps_pairs
 from dpcore.people.cells import gather
 from dpcore.plan import Plan
-from dpcore.program import takes_rows
+from dpcore.program import reads_new, takes_rows
 from transforms.leaves.columns import CELL, HIGH, LOW, NEW, UNIT_HIGH, UNIT_LOW
 from transforms.runtime import counters, heartbeat
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
@@ -196,7 +196,8 @@ class CloseTicks(beam.DoFn):
             cells.forget()
             return
         events = hashes_of(due, self._program)
-        kept = cap_events(cells.spent(period), events, stop, self._person)
+        pairs = keeps_pairs(self._person.caps, reads_new(self._program))
+        kept = cap_events(cells.spent(period), events, stop, self._person, pairs)
         cells.write(kept.capped, period)
         count(kept.dropped)
         yield from self._batches(due, kept)

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from dpcore.people.cap import Spent, cap_events
+from dpcore.people.cap import Spent, cap_events, keeps_pairs
 from dpcore.people.caps import Caps
 from dpcore.people.cells import Hashed, gather, ranges, ranks
 from dpcore.people.hashes import pair_hashes, row_hashes, user_hashes
@@ -180,6 +180,28 @@ def test_words_that_agree_in_their_first_half_are_other_users_and_keys() -> None
         kept.capped.after(Spent.nothing(0)), events._replace(ticks=events.ticks + 1), 2, person
     )
     assert not len(again.rows) and again.dropped == {"ticks": 4}
+
+
+def test_keys_are_remembered_where_something_asks_for_them() -> None:
+    assert not keeps_pairs(Caps(1, 1, 1), False) and keeps_pairs(Caps(1, 1, 1), True)
+    assert keeps_pairs(Caps(1, 1, 1, ticks_per_key=1), False)
+    assert keeps_pairs(Caps(1, 1, 1, period_keys=1), False)
+    for seed in range(40):
+        case = case_of(seed)
+        if keeps_pairs(case.caps, False):
+            continue
+        spent = {True: Spent.nothing(0), False: Spent.nothing(0)}
+        for tick in range(3 * case.ticks):
+            due = [event for event in case.events if event.tick == tick]
+            if not due:
+                continue
+            rows = []
+            for pairs, before in spent.items():
+                kept = cap_events(before, hashed(due, case), tick + 1, case.person, pairs)
+                rows.append(kept.rows.tolist())
+                spent[pairs] = kept.capped.after(before)
+                assert pairs or not (kept.new.any() or len(spent[pairs].pairs))
+            assert rows[0] == rows[1]
 
 
 def test_ranks_and_ranges() -> None:
