@@ -28,8 +28,11 @@ def check_target(found: Mapping[str, Any], target: str, path: str) -> None:
         )
     if target not in types:
         raise ConfigError("--model", target, f"is not a column of {path}.")
-    if types[target] not in ("integer", "number"):
-        raise ConfigError("--model", target, f"is of type {types[target]}: a target is a number.")
+    time = None if found["time"] is None else found["time"]["column"]
+    roles = {time: "time", found["id"]: "id", found["unit"]: "user"}
+    kind = roles.get(target, types[target])
+    if kind not in ("integer", "number", "text"):
+        raise ConfigError("--model", target, f"is of type {kind}: a target is a number or a text.")
     if not features_of(found, target):
         raise ConfigError("--model", target, f"is the only number of {path}: nothing predicts it.")
 
@@ -42,6 +45,10 @@ def features_of(found: Mapping[str, Any], target: str) -> list[str]:
 def model(found: Mapping[str, Any], target: str) -> Iterator[str]:
     """The section, and what is expected; bounds and sizes are placeholders."""
     features = features_of(found, target)
+    texts = [column["name"] for column in found["columns"] if column["type"] == "text"]
+    if target in texts:
+        yield from classifier(features, target)
+        return
     used, more = features[:MOST_FEATURES], features[MOST_FEATURES:]
     yield "expect: {events: <EVENTS>}         # that a key has in a period, about; public, a guess"
     yield ""
@@ -57,3 +64,23 @@ def model(found: Mapping[str, Any], target: str) -> Iterator[str]:
     for name in (*used, target):
         yield f"    {word(name)}: [<LOW>, <HIGH>]"
     yield "  # loss: squared                  # or absolute, {quantile: 0.9}, {huber: 0.1}, ..."
+
+
+def classifier(features: list[str], target: str) -> Iterator[str]:
+    """The section of a model of classes."""
+    used = features[:MOST_FEATURES]
+    yield "model:"
+    yield "  algorithm: erm.sliding_window    # or erm.continual, erm.independent_batches, ..."
+    yield "  features:                        # leave out what is not known when you predict"
+    for name in used:
+        yield f"    - {word(name)}"
+    if len(features) > len(used):
+        yield f"    # and {len(features) - len(used)} columns of numbers more"
+    yield f"  target: {word(target)}"
+    yield "  classes: [<CLASS>, <CLASS>]      # all that count; public: from what you know"
+    yield "  ranges:                          # what can happen; beyond: moved to the nearer bound"
+    for name in used:
+        yield f"    {word(name)}: [<LOW>, <HIGH>]"
+    yield "  block: <RECORDS>                 # records of a block (needs schema.id), or 7d"
+    yield "  window: 7                        # blocks: 2^k - 1"
+    yield "  regularise: 0.1                  # pull to the model before; noise falls with it"

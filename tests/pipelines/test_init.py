@@ -238,11 +238,30 @@ def test_a_model_from_a_header(weir: Weir, tmp_path: Path) -> None:
     assert weir("plan", config).exit_code == 0
 
 
+def test_a_model_of_classes_from_a_header(weir: Weir, tmp_path: Path) -> None:
+    path = tmp_path / "rides.csv"
+    path.write_text(RIDES)
+    config = tmp_path / "c.yaml"
+    assert weir("init", path, "--model", "note", "-o", config).exit_code == 0
+    text = config.read_text().replace("# id: COLUMN", "id: ride_id")
+    found = yaml.parse_mapping(text)["model"]
+    assert found["algorithm"] == "erm.sliding_window" and found["target"] == "note"
+    assert found["features"] == ["temp", "windspeed", "count"] == list(found["ranges"])
+    for name, value in {
+        "START": "2024-01-01T00:00:00Z", "END": "2024-02-01T00:00:00Z", "LOW": "0", "HIGH": "9",
+    }.items():  # fmt: skip
+        text = text.replace(f"<{name}>", value)
+    config.write_text(text)
+    assert "is a placeholder" in weir("plan", config).stderr
+    config.write_text(text.replace("<CLASS>, <CLASS>", "x, y").replace("<RECORDS>", "50"))
+    assert weir("plan", config).exit_code == 0
+
+
 def test_targets_that_are_none(weir: Weir, tmp_path: Path) -> None:
     path = tmp_path / "rides.csv"
     path.write_text(RIDES)
     assert "is not a column of" in refused(weir, path, "--model", "counts")
-    assert "is of type text" in refused(weir, path, "--model", "note")
+    assert "a target is a number or a text" in refused(weir, path, "--model", "at")
     path.write_text("at,count\n2024-01-05T00:00:00Z,12\n")
     assert "nothing predicts it" in refused(weir, path, "--model", "count")
     path = tmp_path / "rides.ndjson"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.arrays import Floats
+from dpcore.models.blocks.feature_map import FeatureMap
 from dpcore.models.blocks.objective import Objective
 from dpcore.models.gradients import shorten
 from dpcore.models.scaling import STEP, Scaling, is_void
@@ -33,7 +34,8 @@ class Inputs:
       features: columns. target: column.
       ranges: (low, high) of the features, and of the target where there are no classes.
       classes: declared values of the target, all texts or all numbers; () where it is a number.
-      norm: most that ||features||_2 is, scaled.
+      norm: most that ||features||_2 is, scaled and mapped.
+      map: public map of the scaled features; None: they are taken as they are.
     """
 
     features: tuple[str, ...]
@@ -41,6 +43,7 @@ class Inputs:
     ranges: tuple[tuple[float, float], ...]
     classes: Classes
     norm: float
+    map: FeatureMap | None = None
 
     @cached_property
     def scaling(self) -> Scaling:
@@ -53,8 +56,13 @@ class Inputs:
 
     @property
     def width(self) -> int:
-        """Numbers in a row: the features, then the target."""
-        return len(self.features) + 1
+        """Numbers in a row: the features, mapped, then the target."""
+        return self.outputs + 1
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a model has a coefficient of."""
+        return len(self.features) if self.map is None else self.map.outputs
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,7 +78,7 @@ class Inputs:
     @property
     def plain(self) -> bool:
         """Whether a model has coefficients of columns."""
-        return True
+        return self.map is None
 
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
         """Rows (n_events, width) float64 in [-1, 1], whole multiples of ``STEP``; and counts.
@@ -82,6 +90,10 @@ class Inputs:
             given[self.target] = self._places(np.asarray(columns[self.target], dtype=np.float64))
         found = self.scaling.bound(given, n_events)
         rows = np.asarray(found.rows)
+        if self.map is not None:
+            mapped = self.map.apply(rows[:, :-1])
+            mapped[is_void(rows)] = 0.0
+            rows = np.concatenate([mapped, rows[:, -1:]], axis=1)
         features = np.ascontiguousarray(rows[:, :-1])
         long = np.einsum("ij,ij->i", features, features) > self.norm * self.norm
         shorten(features, self.norm)
@@ -109,13 +121,16 @@ class Inputs:
         """Names of the numbers of theta and of coefficients: of each class in turn, where there
         are several outputs, else those of the score (of the second class, or the prediction)."""
         constant = ("intercept",) if objective.intercept else ()
-        theta, own = (*self.features, *constant), (*self.features, "intercept")
+        names = self.features
+        if self.map is not None:
+            names = tuple(f"map.{i}" for i in range(self.map.outputs))
+        theta, own = (*names, *constant), (*names, "intercept")
         if objective.loss.outputs == 1:
             return theta, own
-        names = [class_text(one) for one in self.classes]
+        classes = [class_text(one) for one in self.classes]
         return (
-            tuple(f"{name}.{one}" for name in names for one in theta),
-            tuple(f"{name}.{one}" for name in names for one in own),
+            tuple(f"{name}.{one}" for name in classes for one in theta),
+            tuple(f"{name}.{one}" for name in classes for one in own),
         )
 
     def canonical(self) -> Mapping[str, Any]:
@@ -127,6 +142,7 @@ class Inputs:
             "classes": [one if isinstance(one, str) else one.hex() for one in self.classes],
             "norm": self.norm.hex(),
             "step": STEP.hex(),
+            **({} if self.map is None else {"map": self.map.canonical()}),
         }
 
 

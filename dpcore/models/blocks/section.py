@@ -5,27 +5,34 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field
 
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.algorithm import ModelColumns, Reading, Shown
-from dpcore.config import durations
-from dpcore.config.event import column_name
 from dpcore.config.numbers import Positive
-from dpcore.config.promise import DurationText
-from dpcore.config.section import Says, Section, as_tuple, refusal
 from dpcore.errors import ConfigError
-from dpcore.models.blocks.cut import Blocks, ByCount, ByTicks
+from dpcore.models.blocks.cut import Blocks, ByCount
+from dpcore.models.blocks.cut_for import cut_for
+from dpcore.models.blocks.fields import (
+    Block,
+    BlockClip,
+    BlockLoss,
+    ClassList,
+    FourierMap,
+    ProjectionMap,
+    Split,
+    made_map,
+)
 from dpcore.models.blocks.inputs import Classes, Inputs
 from dpcore.models.blocks.level import Level, level_for
 from dpcore.models.blocks.objective import Objective, row_loss
-from dpcore.models.blocks.price import SPLITS, choose
+from dpcore.models.blocks.price import choose
 from dpcore.models.blocks.program import BlockProgram
 from dpcore.models.blocks.schedule import Schedule
 from dpcore.models.erm.price import refuse_sums
-from dpcore.models.fields import MOST_ROWS, Cap, HingeLoss, HuberLoss, OneTarget
+from dpcore.models.fields import MOST_COEFFICIENTS, MOST_ROWS, Cap, OneTarget
 from dpcore.models.losses import parse_loss
 from dpcore.models.predictor import NOISES, Predictor
 from dpcore.models.words import OWN_UNITS
@@ -34,84 +41,9 @@ from dpcore.pricing.terms import Terms
 from dpcore.program import Program
 from dpcore.words import bytes_text, number
 
-MOST_CLASSES = 1 << 10
-SPARE = 16
-"""Rows of a block of ticks beyond twice those that are expected, where no cap is given."""
-
-
-def _block(value: Any) -> Any:
-    if isinstance(value, str):
-        durations.duration(value)
-        return value
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ROWS:
-        raise ValueError(
-            f"must be a number of records from 1 to {MOST_ROWS:,}, or a duration like 7d."
-        )
-    return value
-
-
-def _loss(value: Any) -> Any:
-    if value == "softmax":
-        return value
-    if not isinstance(value, str | Mapping):
-        raise ValueError("must be a name, like logistic, or {huber: 0.5}.")
-    try:
-        parse_loss(value, "")
-    except ConfigError as error:
-        below = error.field.removeprefix("model.loss").removeprefix(".")
-        raise refusal(below, error.value, error.remedy) from None
-    return value
-
-
-def _classes(value: Any) -> Any:
-    value = as_tuple(value)
-    if not isinstance(value, tuple) or not 2 <= len(value) <= MOST_CLASSES:
-        raise ValueError(f"must list two classes or more, {MOST_CLASSES:,} at most.")
-    texts = [isinstance(one, str) for one in value]
-    if not all(texts) and (any(texts) or any(isinstance(one, bool) for one in value)):
-        raise ValueError("must be all texts or all numbers; put texts in quotes.")
-    if not all(texts) and not all(isinstance(one, int | float) for one in value):
-        raise ValueError("must be all texts or all numbers; put texts in quotes.")
-    if len(set(value)) < len(value):
-        raise ValueError("lists a class twice; list every class once.")
-    return value if all(texts) else tuple(float(one) for one in value)
-
-
-Block = Annotated[
-    int | str,
-    BeforeValidator(
-        _block, json_schema_input_type=Annotated[int, Field(ge=1, le=MOST_ROWS)] | DurationText
-    ),
-]
-BlockLoss = Annotated[
-    str | dict[str, Any],
-    BeforeValidator(
-        _loss,
-        json_schema_input_type=Literal["logistic", "softmax", "hinge", "huber"]
-        | HuberLoss
-        | HingeLoss,
-    ),
-]
-ClassList = Annotated[
-    tuple[str, ...] | tuple[float, ...],
-    BeforeValidator(
-        _classes,
-        json_schema_input_type=Annotated[list[str], Field(min_length=2)]
-        | Annotated[list[float], Field(min_length=2)],
-    ),
-]
-Split = Annotated[Literal["best", "even", "paper"], Says(f"must be one of {', '.join(SPLITS)}.")]
-
-
-class BlockClip(Section):
-    """Bounds of what one event may contribute, in scaled units. Public: never from the data."""
-
-    features: Positive = Field(
-        default=1.0,
-        description="An event whose scaled features have a larger l2 norm is shortened to it; "
-        "noise grows with the norm of these and the constant 1 of the intercept together.",
-        examples=[1.0],
-    )
+BARE = (
+    "Models have no band: how noise moves a fit that follows a noisy model depends on the events."
+)
 
 
 class BlockModel(Predictor):
@@ -157,6 +89,13 @@ class BlockModel(Predictor):
         "twice those that are expected, and a few).",
         examples=[5000],
     )
+    map: FourierMap | ProjectionMap | None = Field(
+        default=None,
+        description="A public random map of the scaled features, made before any data: "
+        "{random_fourier: 200, scale: 1.0} or {projection: 50}. The model is of what comes out, "
+        "and clip.features bounds its length.",
+        examples=["{random_fourier: 200}"],
+    )
     split: Split | None = Field(
         default=None,
         description="How fits of several sizes share the budget: best (least noise in what is "
@@ -168,10 +107,8 @@ class BlockModel(Predictor):
     reading: ClassVar[Reading] = Reading(
         "Every line is what was released; the events are not in this page. theta is the newest "
         "model, of features scaled to the public ranges; model_of says which blocks are behind it.",
-        "Models have no band: how noise moves a fit that follows a noisy model depends on the "
-        "events.",
-        "Models have no band: how noise moves a fit that follows a noisy model depends on the "
-        "events.",
+        BARE,
+        BARE,
     )
     outputs: ClassVar[Mapping[str, Shown]] = {
         "theta": Shown("coefficients in scaled units, of the newest model", role="scaled_model"),
@@ -201,6 +138,13 @@ class BlockModel(Predictor):
         return "logistic" if len(self.classes) == 2 else "softmax"
 
     @property
+    def place(self) -> str:
+        """Where the coefficients lie, for people."""
+        made = self.objective
+        of = f": {made.loss.outputs} classes of {made.width:,}" if made.loss.outputs > 1 else ""
+        return f"R^{made.dimension:,}{of}"
+
+    @property
     def ranged(self) -> tuple[str, ...]:
         """Columns that have a range: the target has none where it has classes."""
         return self.features if self.classes is not None else self.columns
@@ -216,7 +160,15 @@ class BlockModel(Predictor):
         ranges = self.public_ranges
         classes: Classes = self.classes or ()
         pairs = tuple(ranges[name] for name in self.ranged)
-        return Inputs(self.features, self.targets[0], pairs, classes, float(self.clip.features))
+        norm = float(self.clip.features)
+        return Inputs(
+            self.features,
+            self.targets[0],
+            pairs,
+            classes,
+            norm,
+            made_map(self.map, len(self.features)),
+        )
 
     @property
     def objective(self) -> Objective:
@@ -230,39 +182,15 @@ class BlockModel(Predictor):
         classes = 0 if self.classes is None else len(self.classes)
         return Objective(
             row_loss(loss, classes),
-            len(self.features),
+            self.inputs.outputs,
             self.intercept,
             float(self.clip.features),
             float(self.regularise),
         )
 
     def cut(self, terms: Terms) -> Blocks:
-        """The cut into blocks.
-
-        Raises:
-          ConfigError: blocks of records where a record could vanish, or has no place of its own;
-            blocks of ticks that are no whole number, or of which nobody says how many events.
-        """
-        if isinstance(self.block, int):
-            self._check_count(terms)
-            return ByCount(self.block)
-        length = durations.duration(self.block)
-        ticks, rest = divmod(length, terms.clock.period)
-        if rest or not ticks:
-            shown = durations.show_duration(terms.clock.period)
-            raise ConfigError(
-                "model.block", self.block, f"must be a whole number of ticks, which are {shown}."
-            )
-        if terms.events is None:
-            raise ConfigError(
-                "expect.events",
-                None,
-                "is needed where blocks are of ticks: sums over a block are divided by the public "
-                "number of events that are expected in it, as how many came is private.",
-            )
-        divisor = max(1.0, terms.events * ticks)
-        most = self.cap or min(MOST_ROWS, int(2 * divisor) + SPARE)
-        return ByTicks(ticks, divisor, most)
+        """The cut into blocks; see ``cut_for``."""
+        return cut_for(self.block, self.cap, terms)
 
     def level(
         self,
@@ -276,33 +204,6 @@ class BlockModel(Predictor):
         """Fits of so many blocks; see ``level_for``."""
         divisor, most = cut.divisor * size, cut.most * size
         return level_for(objective, size, divisor, most, changes, budget, share)
-
-    def _check_count(self, terms: Terms) -> None:
-        asked = {
-            "privacy.relation": (
-                terms.relation != "replace_one",
-                terms.relation,
-                "must be replace_one: an event more would move every later one into other blocks",
-            ),
-            "schema.id": (
-                not terms.has_id,
-                None,
-                "is needed: the id says which place an event has among those of its tick",
-            ),
-            "where": (
-                terms.may_vanish,
-                "or schema.arrival",
-                "must not be set: an event that vanishes would move every later one",
-            ),
-        }
-        for name, (wrong, value, why) in asked.items():
-            if wrong:
-                raise ConfigError(
-                    name,
-                    value,
-                    f"{why}. That is for blocks of a number of records; or write a duration, like "
-                    "model.block: 7d.",
-                )
 
     def compile(self, terms: Terms) -> tuple[BlockProgram, tuple[Alternative, ...]]:
         """The schedule with the split and noise that serve best, and every one that could.
@@ -326,6 +227,13 @@ class BlockModel(Predictor):
             )
             return BlockProgram(self.inputs, objective, schedule, cut, levels, cap, self.name)
 
+        if objective.dimension > MOST_COEFFICIENTS:
+            raise ConfigError(
+                "model.features",
+                objective.dimension,
+                f"coefficients are more than {MOST_COEFFICIENTS:,}; take fewer, or model.map: "
+                "{projection: 50}.",
+            )
         program, alternatives = choose(terms, schedule, self.split, self.noises, build)
         state = program.state_bytes()
         if state > MOST_STATE:
@@ -337,16 +245,11 @@ class BlockModel(Predictor):
             )
         return program, alternatives
 
-    @model_validator(mode="after")
-    def _check_target(self) -> Self:
-        column_name(self.targets[0])
-        return self
-
     # ---- what it says
 
     def columns_read(self) -> ModelColumns | None:
         """See Algorithm; a class is no number that a report could score."""
-        return super().columns_read() if self.classes is None else None
+        return super().columns_read() if self.classes is None and self.map is None else None
 
     def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         """See Algorithm."""
