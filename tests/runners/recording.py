@@ -42,7 +42,7 @@ schema:
   id: id
   arrival: seen
 {unit}where: kind != "test"
-key: {{column: store, declared: [{keys}]}}
+key: {{column: store, {keys}}}
 clock: {{start: {start}, period: 1h, end: {end}, delay: 1h}}
 privacy: {{epsilon: {epsilon}, delta: 1e-6, protect_for: 16{person}}}
 {blocks}"""
@@ -83,9 +83,14 @@ PERSON = (
     ", unit: user, per: 12h, contributions: {ticks: 4, keys: 2, events: 2, ticks_per_key: 3, "
     "spacing: 2}"
 )
-PROGRAMS = {"sums": SUMS, "learner": LEARNER, "fits": FITS, "users": USERS}
-EPSILON = {"fits": 60.0}
-"""Of programs that learn nothing from so few events at 1."""
+PRIVATE = """\
+aggregates:
+  visits: {count: events, over: [all, 7]}
+  paid: {sum: amount, clip_user: [0, 80]}
+"""
+PROGRAMS = {"sums": SUMS, "learner": LEARNER, "fits": FITS, "users": USERS, "private": PRIVATE}
+EPSILON = {"fits": 60.0, "private": 20.0}
+"""Of programs that learn nothing, and of keys that nobody finds, from so few events at 1."""
 
 Cells = dict[tuple[int, str, str, int | None], tuple[list[float], list[float] | None]]
 """(tick, key, name, over) -> (value, stddev)."""
@@ -104,8 +109,9 @@ class Recording:
     """A stream and a plan over it.
 
     Attributes:
-      program: sums, learner, fits or users. ticks: hours of the clock. events: before anything is
-        repeated. seed: of the data. blocks: of the plan, None: the plan's own choice.
+      program: sums, learner, fits, users, or private (keys too). ticks: hours of the clock.
+      events: before anything is repeated. seed: of the data. blocks: of the plan, None: the plan's
+        own choice.
     """
 
     program: str = "sums"
@@ -117,7 +123,12 @@ class Recording:
     @property
     def of_users(self) -> bool:
         """Whether its unit is a user: of those there are few, and they come often."""
-        return self.program == "users"
+        return self.program in ("users", "private")
+
+    @property
+    def finds_keys(self) -> bool:
+        """Whether no key is declared: they are found in private."""
+        return self.program == "private"
 
     @property
     def end(self) -> str:
@@ -129,7 +140,9 @@ class Recording:
         """The sections that shape the plan; source, secret and sink are the test's business."""
         blocks = "" if self.blocks is None else f"blocks: {self.blocks}\n"
         head = HEAD.format(
-            keys=", ".join(KEYS),
+            keys="discover: {min_users: 4}"
+            if self.finds_keys
+            else f"declared: [{', '.join(KEYS)}]",
             start=START,
             end=self.end,
             blocks=blocks,
@@ -232,7 +245,7 @@ class Recording:
                 reason = "after_end"
             elif row["seen"] - row["at"] > DELAY:
                 reason = "late"
-            elif row["store"] not in KEYS:
+            elif row["store"] not in KEYS and not self.finds_keys:
                 reason = "unknown_key"
             elif self.of_users and row["who"] is None:
                 reason = "no_user"
@@ -271,7 +284,7 @@ class Recording:
             "missing_time": timeless,
             counter_of("at", "missing_time"): timeless,
             **reasons,
-            counter_of("store", "unknown_key"): reasons["unknown_key"],
+            counter_of("store", "unknown_key"): reasons.get("unknown_key", 0),
         }
         for name in self.plan.program.columns:
             found[counter_of(name, MISSING)] = sum(row[name] is None for row in self.rows)
