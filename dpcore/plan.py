@@ -124,7 +124,20 @@ class Plan:
 
     def dp_event(self) -> Any:
         """All that the plan releases within the window of an event's arrival, as one event of
-        ``dp_accounting``: composed adaptively already."""
+        ``dp_accounting``: composed adaptively already.
+
+        Raises:
+          ConfigError: keys are found in private, which takes a delta that no event there has.
+        """
+        if self.discovery is not None:
+            found = self.guarantee.delta_sel
+            raise ConfigError(
+                "key.discover",
+                self.discovery.discover.min_users,
+                f"takes {found:g} of delta beside the noise, for which dp_accounting has no event: "
+                "price plan.program.loss(plan.guarantee.window).dp_event() and add that to delta, "
+                "once for each plan and period.",
+            )
         return self.program.loss(self.guarantee.window).dp_event()
 
     @property

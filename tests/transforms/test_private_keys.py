@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from tests.transforms.running import run
 from transforms.runtime.secret import SecretRef
@@ -129,6 +130,8 @@ def test_a_plan_tells_of_it() -> None:
     assert plan.guarantee.delta == 1e-3
     assert plan.canonical["discovery"]["min_users"] == 20
     assert plan_of(21).digest != plan.digest
+    with pytest.raises(ConfigError, match="0.0005 of delta beside the noise"):
+        plan.dp_event()
     released = plan_of(20, FREE)
     assert released.discovery is not None and not released.discovery.hidden
 

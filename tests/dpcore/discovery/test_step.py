@@ -60,9 +60,10 @@ def test_the_size_of_groups_does_not_show(monkeypatch) -> None:
     rule, noises = rule_of(program, min_users=2), Ring()
     leaves = leaves_of(program, 6, TICKS, len(NAMES))
     expected = whole(program, rule, noises, leaves, stride=5)
-    for numbers in (1, 128 * 2 * 7):
+    for numbers, swept in ((1, 0), (128 * 2 * 7, 1000)):
         monkeypatch.setattr(stepping, "NUMBERS", numbers)
-        same(by_key(stepped(program, rule, noises, NAMES, leaves, (5, 6))[1]), expected)
+        monkeypatch.setattr(stepping, "SWEPT", swept)
+        same(by_key(stepped(program, rule, noises, NAMES, leaves, range(TICKS))[1]), expected)
 
 
 def test_pieces_follow_each_other_and_rows_are_in_order_of_discovery() -> None:
