@@ -136,14 +136,14 @@ def charge(price: Price, scope: Scope) -> Charge:
       ConfigError: it protects another unit, relation or horizon, or adds in another way, and no
         bound is known for this scope.
     """
-    periods, partial = _periods(price, scope)
-    loss = price.at(periods, scope.horizon)
+    count, partial = periods(price, scope)
+    loss = price.at(count, scope.horizon)
     if loss is None:
         held = max((point.periods for point in price.points), default=0)
         raise ConfigError(
             "ledger.per",
             None if scope.grid is None else scope.grid.to_json(),
-            f"holds {periods:,} periods of privacy.per, and this plan prices {held:,} at most: "
+            f"holds {count:,} periods of privacy.per, and this plan prices {held:,} at most: "
             "open a scope of shorter periods.",
         )
     if not math.isfinite(loss.value):
@@ -154,15 +154,19 @@ def charge(price: Price, scope: Scope) -> Charge:
             "Take mechanism.continual_sum: blt, or a scope whose horizon is not longer than "
             "privacy.protect_for.",
         )
-    slack = price.slack * periods
+    slack = price.slack * count
     if _replaces(price, scope, partial):
         loss, slack = loss.of_group(2), slack * 2
     return Charge(*_meets(price, scope), _added(loss, scope), slack)
 
 
-def _periods(price: Price, scope: Scope) -> tuple[int, bool]:
+def periods(price: Price, scope: Scope) -> tuple[int, bool]:
     """Most periods of the plan that one of the scope's meets, and whether it may hold only a part
-    of one."""
+    of one.
+
+    Raises:
+      ConfigError: a plan of events under a scope of users, or periods without end.
+    """
     if price.unit == "event":
         if scope.unit == "user":
             raise ConfigError(

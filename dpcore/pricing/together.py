@@ -48,7 +48,7 @@ def together(program: Program, terms: Terms) -> tuple[Together, ...]:
             break
         among = max(count, year if most is None else min(year, most))
         in_a_row, anywhere = (
-            loss_of_periods(program, terms, count, span).epsilon(terms.delta)
+            loss_of_periods(program, person, count, span, terms.lasting).epsilon(terms.delta)
             for span in (count, among)
         )
         delta = terms.delta + count * terms.delta_sel
@@ -56,14 +56,16 @@ def together(program: Program, terms: Terms) -> tuple[Together, ...]:
     return tuple(found)
 
 
-def loss_of_periods(program: Program, terms: Terms, count: int, among: int) -> PrivacyLoss:
-    """Loss of a user in so many periods of ``among`` in a row: of each sum, or all together."""
-    window = terms.lasting
+def loss_of_periods(
+    program: Program, person: Person | None, count: int, among: int, window: int | None
+) -> PrivacyLoss:
+    """Loss of a user in so many periods of ``among`` in a row, against what is released within a
+    window from the last one's last tick on: of each sum, or all together."""
     if program.sums:
         parts = [part.loss_of_periods(count, window, among) for part in program.sums]
         return compose(tuple(parts))
-    assert terms.person is not None and terms.person.periods.longest is not None
-    return added_up(program.loss, terms.person.periods.longest, count, window, among)
+    assert person is not None and person.periods.longest is not None
+    return added_up(program.loss, person.periods.longest, count, window, among)
 
 
 def long_stays_are_dear(program: Program, terms: Terms) -> int | None:
@@ -76,7 +78,7 @@ def long_stays_are_dear(program: Program, terms: Terms) -> int | None:
     if not rows:
         return None
     count = rows[-1].count
-    whole = loss_of_periods(program, terms, count, count)
+    whole = loss_of_periods(program, terms.person, count, count, terms.lasting)
     alone = program.loss(terms.lasting).of_group(count)
     return count if whole.value > alone.value * (1 + 1e-9) else None
 

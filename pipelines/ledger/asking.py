@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from dpcore.accounting.grid import Grid
 from dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from dpcore.accounting.price import Point, Price, Unit
-from dpcore.accounting.scope import Scope
+from dpcore.accounting.scope import Scope, periods
 from dpcore.config import durations
 from dpcore.config.contributions import months_of
 from dpcore.errors import ConfigError
 from dpcore.people.periods import Months
 from dpcore.plan import Plan
+from dpcore.pricing.together import loss_of_periods
 from pipelines.ledger.ledger import Ledger
 
 TIMES: Final = (1, 2, 10, 100)
@@ -97,26 +99,24 @@ def price_of(plan: Plan, scope: Scope) -> Price:
     wanted = {scope.horizon, None if window is None else window * clock.period}
     if window is not None:
         wanted |= {times * window * clock.period for times in TIMES} | {None}
-    points = tuple(
-        Point(periods, horizon, loss)
-        for horizon in sorted(wanted, key=lambda one: (one is None, one))
-        for periods, loss in _losses(plan, _ticks(plan, horizon)).items()
-    )
     last = None if clock.ticks is None else clock.tick_start(clock.ticks)
-    grid = None if _unit(plan) == "event" else _own_grid(plan)
-    return Price(
-        _unit(plan), plan.guarantee.relation, clock.start, last, points, _slack(plan), grid
+    grid = None if plan.person is None else _own_grid(plan)
+    promise = plan.guarantee
+    bare = Price(_unit(plan), promise.relation, clock.start, last, (), promise.delta_sel, grid)
+    count, _ = periods(bare, scope)
+    points = tuple(
+        Point(many, horizon, _loss(plan, many, _ticks(plan, horizon)))
+        for horizon in sorted(wanted, key=lambda one: (one is None, one))
+        for many in sorted({1, count})
     )
+    return replace(bare, points=points)
 
 
-def _losses(plan: Plan, ticks: int | None) -> dict[int, PrivacyLoss]:
-    """Periods -> loss of a unit in so many of them, against what is released within ``ticks``."""
-    return {1: plan.program.loss(ticks)}
-
-
-def _slack(plan: Plan) -> float:
-    """Delta of a selection of keys, beside the losses."""
-    return 0.0
+def _loss(plan: Plan, many: int, ticks: int | None) -> PrivacyLoss:
+    """Loss of a unit in so many periods in a row, against what is released within ``ticks``."""
+    if many == 1:
+        return plan.program.loss(ticks)
+    return loss_of_periods(plan.program, plan.person, many, many, ticks)
 
 
 def _ticks(plan: Plan, horizon: int | None) -> int | None:

@@ -196,7 +196,7 @@ def stands(
     beside: Sequence[Price] = (),
 ) -> Standing:
     """How the budget stands for a plan."""
-    window, delta = plan.guarantee.window, plan.guarantee.delta
+    window, delta = plan.guarantee.window, plan.guarantee.delta - plan.guarantee.delta_sel
     return standing_with(book, scope, price, own, plan.program.loss(window), delta, beside)
 
 
