@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from dpcore import plan as module
 from pipelines.config.job import loads
 from pipelines.show.diff import compare
 from tests.pipelines.conftest import SMALL, Weir
@@ -19,8 +18,7 @@ USERS = SMALL.replace("id: id}", "id: id, unit: who}").replace(
 
 
 @pytest.fixture
-def users(small: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(module, "refuse_people", lambda terms: None)
+def users(small: Path) -> Path:
     small.write_text(USERS)
     return small
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from dpcore import plan as module
 from dpcore.accounting.guarantee import PrivacyLoss, added_up
 from dpcore.accounting.user_statement import caps_in_words
 from dpcore.errors import ConfigError
@@ -16,11 +15,6 @@ from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
 from tests.contracts.patterns import pattern
 from tests.dpcore.people.test_person_config import VISITS, changed
-
-
-@pytest.fixture(autouse=True)
-def served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "refuse_people", lambda terms: None)
 
 
 def plan(data: dict[str, Any] | None = None, **sections: Any) -> Plan:
