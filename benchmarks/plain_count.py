@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,7 @@ def plain(folder: Path, load: Load) -> Iterator[Plain]:
             f"--flink_master={cluster.master}",
             f"--flink_job_server_jar={job_server.jar()}",
             "--environment_type=PROCESS",
-            f"--environment_config={cluster.environment_config}",
+            f"--environment_config={cluster.environment_config()}",
             "--parallelism=2",
             "--streaming",
             "--checkpointing_interval=2000",
@@ -173,11 +174,15 @@ def plain(folder: Path, load: Load) -> Iterator[Plain]:
                 env=environment,
                 stdout=log,
                 stderr=log,
+                start_new_session=True,
             )
         try:
             yield Plain(process, server, post)
+            if process.poll() is not None:
+                raise RuntimeError((folder / "plain.log").read_text(errors="replace")[-3000:])
         finally:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # its job server too
             process.wait()
 
 
