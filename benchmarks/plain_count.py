@@ -42,7 +42,7 @@ from tests.runners.jobs import ROOT
 from tests.runners.messages import Post
 
 KEYS = 24
-RATES = {"ndjson": (400_000, 40_000), "arrow": (600_000, 40_000)}
+RATES = {"ndjson": (500_000, 150_000), "arrow": (700_000, 150_000)}
 """Events a second offered: to ours, and to the plain one."""
 SIZE = 500
 
