@@ -178,10 +178,17 @@ class RowProgram(Program, Protocol):
         is its user's; None: rows are capped one by one, by hashes of their own."""
 
 
+def by_users(program: Program) -> bool:
+    """Whether the hash of a row is its user's (``dpcore.leaves.row_hash.hashes_of_users``)."""
+    return getattr(program, "most_users", None) is not None  # other packages need not say
+
+
 def within_cap(program: RowProgram, leaf: RowLeaf) -> Capped:
     """A leaf within the cap of its program."""
-    users = getattr(program, "most_users", None)  # programs of other packages need not say
-    return leaf.capped(program.cap) if users is None else leaf.capped_users(users)
+    if not by_users(program):
+        return leaf.capped(program.cap)
+    assert program.most_users is not None
+    return leaf.capped_users(program.most_users)
 
 
 def texts_of(program: Program) -> Mapping[str, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpcore.arrays import Ints
 from dpcore.discovery.whole import lives
 from dpcore.errors import ConfigError
-from dpcore.leaves.row_hash import event_hashes
+from dpcore.leaves.row_hash import event_hashes, hashes_of_users
 from dpcore.leaves.rows import RowLeaf
 from dpcore.noise.key_ring import KeyRing
 from dpcore.noise.noise import Noise
@@ -23,7 +23,16 @@ from dpcore.people.cells import Hashed
 from dpcore.people.hashes import CapKeys, contents_of, pair_hashes, row_hashes, user_hashes
 from dpcore.people.person import Person
 from dpcore.plan import Plan
-from dpcore.program import NoiseOf, Released, needs_ids, places_of, takes_rows, texts_of, within_cap
+from dpcore.program import (
+    NoiseOf,
+    Released,
+    by_users,
+    needs_ids,
+    places_of,
+    takes_rows,
+    texts_of,
+    within_cap,
+)
 
 STRIDE = 128
 
@@ -177,7 +186,10 @@ def within_caps(
     columns_of_cells: dict[str, NDArray[Any]] = {"@cell": kept.cell, "@new": kept.new}
     if takes_rows(plan.program):
         columns_of_cells |= {"@unit_high": who_high, "@unit_low": who_low}
-    return live[kept.rows], columns_of_cells, rows[kept.rows]
+    hashes = rows[kept.rows]
+    if by_users(plan.program):
+        hashes = hashes_of_users(who_high, who_low, ticks[kept.rows])
+    return live[kept.rows], columns_of_cells, hashes
 
 
 def _numbers(values: Any, declared: Sequence[str] | None) -> NDArray[np.float64]:

@@ -32,6 +32,10 @@ REFUSED = {
     "erm.output_perturbation": "online.follow_the_leader",
     "erm.independent_batches": "online.follow_the_leader",
     "erm.sliding_window": "online.follow_the_leader",
+    "erm.basic_continual": "online.follow_the_leader",
+    "erm.continual": "online.follow_the_leader",
+    "erm.multi_resolution": "online.follow_the_leader",
+    "erm.sampled": "online.follow_the_leader",
 }
 RANGES = {"u": (0.0, 1.0), "v": (-1.0, 1.0), "y": (0.0, 4.0)}
 EVENTS = CAPS["events"]

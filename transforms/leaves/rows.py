@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
-from dpcore.leaves.row_hash import content_hashes, row_key
+from dpcore.leaves.row_hash import content_hashes, hashes_of_users, row_key
 from dpcore.leaves.rows import RowLeaf
-from dpcore.program import RowProgram, within_cap
+from dpcore.program import RowProgram, by_users, within_cap
 from transforms.leaves.bound import bound
-from transforms.leaves.columns import HIGH, LOW
+from transforms.leaves.columns import HIGH, LOW, UNIT_HIGH, UNIT_LOW
 from transforms.leaves.sums import KeyIndex
 from transforms.runtime import counters
 from transforms.runtime.coders import pack, pack_names, unpack, unpack_names
@@ -88,7 +88,10 @@ class RowLeafDoFn(beam.DoFn):
             return
         rows = bound(batch, self._program).rows
         times = batch.column("@time").view(pa.int64()).to_numpy()
-        if HIGH in batch.schema.names:
+        if by_users(self._program):
+            high, low = (batch.column(name).to_numpy() for name in (UNIT_HIGH, UNIT_LOW))
+            hashes = hashes_of_users(high, low, batch.column("@tick").to_numpy())
+        elif HIGH in batch.schema.names:
             hashes = np.stack([batch.column(HIGH).to_numpy(), batch.column(LOW).to_numpy()], axis=1)
         else:
             hashes = content_hashes(rows, times, self._key)
