@@ -243,10 +243,12 @@ def _restore(template: Any, queue: list[NDArray[Any]]) -> Any:
     return type(template)(*parts) if hasattr(template, "_fields") else tuple(parts)
 
 
-def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
-    """One record batch as an Arrow IPC stream: only its own rows, whatever it is a slice of."""
+def batch_to_bytes(batch: pa.RecordBatch, compression: str | None = None) -> bytes:
+    """One record batch as an Arrow IPC stream: only its own rows, whatever it is a slice of.
+    compression: zstd, lz4, or none; readers see which."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
     return bytes(memoryview(sink.getvalue()))
 

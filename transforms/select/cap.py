@@ -143,7 +143,9 @@ class CloseTicks(beam.DoFn):
         bags = [waiting_0, waiting_1, waiting_2, waiting_3, waiting_4]
         bags += [waiting_5, waiting_6, waiting_7, waiting_8, waiting_9]
         waiting = WaitingRows(bags, self._layout, not self._bounded)
-        waiting.add(self._pruned(batch.drop_columns(list(PLACE))), far.following)
+        batch = batch.drop_columns(list(PLACE))
+        # Over files nothing is gained: what comes is in memory already, and is gathered again soon.
+        waiting.add(batch if self._bounded else self._pruned(batch), far.following)
 
     @userstate.on_timer(CLOSE)
     def on_close(

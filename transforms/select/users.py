@@ -139,8 +139,9 @@ def hashes_of(batch: pa.RecordBatch, program: Program) -> Hashed:
 
 
 def encode(batch: pa.RecordBatch, layout: bytes) -> bytes:
-    """Prepared events as bytes, with a checksum."""
-    return pack(EVENTS, [np.frombuffer(batch_to_bytes(batch), dtype=np.uint8)], layout)
+    """Prepared events as bytes, with a checksum. A third of them is ticks and places, which a
+    compression makes vanish: what waits is in memory several times where a runner moves it."""
+    return pack(EVENTS, [np.frombuffer(batch_to_bytes(batch, "zstd"), dtype=np.uint8)], layout)
 
 
 def decode(data: bytes, layout: bytes) -> pa.RecordBatch:
