@@ -25,7 +25,7 @@ from dpcore.continual.unit import (
 )
 from dpcore.errors import ConfigError
 from dpcore.models.blocks.minimiser import FINENESS, Minimiser, accelerated
-from dpcore.models.blocks.objective import Objective, added
+from dpcore.models.blocks.objective import Objective
 from dpcore.noise.discrete_gaussian import MAX_VARIANCE
 from dpcore.noise.noise import Noise, label
 from dpcore.pricing.price import round_up
@@ -211,7 +211,7 @@ def level_for(
 def _room(objective: Objective, most: int, weight: float, allowed: float, distance: float) -> float:
     """Largest norm of a centre at which rounding moves no gradient by more than is ``allowed``, at
     any point within 2 ``distance`` of it: see ``Objective.rounding``."""
-    spare = allowed * 2.0**50 - weight * added(most) * objective.lipschitz
+    spare = allowed * 2.0**50 - weight * objective.added(most) * objective.lipschitz
     size = spare / (weight * objective.smoothness * objective.width + 4 * objective.strength)
     room = size - 1 - 2 * distance
     if room < 16 * (distance + 1):

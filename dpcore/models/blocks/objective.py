@@ -15,12 +15,10 @@ from dpcore.errors import ConfigError
 from dpcore.models.losses import Hinge, Huber, Logistic, PredictionLoss, exact_exp
 
 CHUNK = 1 << 10
-"""Rows that are multiplied at once: what rounding does grows with it, and with the chunks."""
-
-
-def added(rows: int) -> int:
-    """Numbers that are added one after the other, at most, where so many rows are."""
-    return min(rows, CHUNK) + -(-rows // CHUNK)
+"""Rows that are multiplied at once, at most: what rounding does grows with it."""
+PRODUCTS = 1 << 18
+"""Products that are made at once: few enough that OpenBLAS makes them on one thread, so that bits
+do not hang on how many there are, and small fits do not wait for each other."""
 
 
 class RowLoss(Protocol):
@@ -150,6 +148,15 @@ class Objective:
         """Of the loss of one row."""
         return self.loss.curve * self.reach * self.reach * (1 + 2.0**-50)
 
+    @property
+    def chunk(self) -> int:
+        """Rows that are multiplied at once."""
+        return min(CHUNK, max(16, PRODUCTS // self.dimension))
+
+    def added(self, rows: int) -> int:
+        """Numbers that are added one after the other, at most, where so many rows are."""
+        return min(rows, self.chunk) + -(-rows // self.chunk)
+
     def moves(self, divisor: float) -> float:
         """s: how far a swap moves the minimiser over N = ``divisor`` rows."""
         return self.lipschitz / (self.strength * divisor)
@@ -169,18 +176,21 @@ class Objective:
           w, centre: (D,), the model and w_g. points: (n, width). targets: (n,).
           divisor: N.
         """
-        weights, total = w.reshape(self.loss.outputs, self.width), np.zeros(len(w))
-        for start in range(0, len(points), CHUNK):
-            piece = points[start : start + CHUNK]
-            slopes = self.loss.derivatives(piece @ weights.T, targets[start : start + CHUNK])
-            total += (slopes.T @ piece).reshape(-1)
+        weights, total = w.reshape(self.loss.outputs, self.width).T, np.zeros(len(w))
+        pieces = [slice(at, at + self.chunk) for at in range(0, len(points), self.chunk)]
+        scores = np.empty((len(points), self.loss.outputs))
+        for piece in pieces:
+            np.matmul(points[piece], weights, out=scores[piece])
+        slopes = self.loss.derivatives(scores, targets) if pieces else scores
+        for piece in pieces:
+            total += (slopes[piece].T @ points[piece]).reshape(-1)
         return np.asarray(total / divisor + 2 * self.strength * (w - centre))
 
     def rounding(self, w: Floats, rows: int, divisor: float) -> float:
         """Bound on what double precision does to the norm of a gradient over at most so many rows:
         sums over rows, then the scores that slopes are taken at, and the pull."""
         size = float(np.sqrt(np.dot(w, w))) + 1.0
-        sums = added(rows) * self.lipschitz + self.smoothness * self.width * size
+        sums = self.added(rows) * self.lipschitz + self.smoothness * self.width * size
         return 2.0**-50 * (rows / divisor * sums + 4 * self.strength * size)
 
     def canonical(self) -> Mapping[str, Any]:

@@ -85,8 +85,8 @@ class BlockModel(Predictor):
     cap: Cap | None = Field(
         default=None,
         description="Most events that count, of more a keyed hash chooses: of a key and tick where "
-        "blocks are of records (without it 65,536), of a block where they are of ticks (without it "
-        "twice those that are expected, and a few).",
+        "blocks are of records (without it 65,536, fewer of very wide rows), of a block where they "
+        "are of ticks (without it twice those that are expected, and a few).",
         examples=[5000],
     )
     map: FourierMap | ProjectionMap | None = Field(
@@ -218,7 +218,8 @@ class BlockModel(Predictor):
             )
         schedule, objective, cut = self.schedule(), self.objective, self.cut(terms)
         changes = 2 if terms.relation == "replace_anywhere" else 1
-        cap = (self.cap or 1 << 16) if cut.by_count else min(cut.most, MOST_ROWS)
+        fitting = MOST_STATE // 4 // (4 * self.inputs.width + 16)
+        cap = (self.cap or min(1 << 16, fitting)) if cut.by_count else min(cut.most, MOST_ROWS)
 
         def build(budget: PrivacyLoss, parts: tuple[Fraction, ...]) -> BlockProgram:
             levels = tuple(

@@ -226,3 +226,17 @@ def test_a_centre_is_shortened_where_rounding_would_take_over() -> None:
     assert (at.centre(np.ones(3)) == 1).all()
     with pytest.raises(ConfigError, match="double precision"):
         level_for(made, 1, 2.0**30, 1 << 30, 1, BUDGETS["gaussian"], Fraction(1))
+
+
+def test_wide_models_are_multiplied_in_small_pieces_that_change_nothing_but_rounding() -> None:
+    made = Objective(Softmax(10), 784, True, 1.0, 0.1)
+    assert made.chunk == 33 and objective().chunk == 1 << 10
+    assert made.added(1000) == 33 + 31 and made.added(5) == 6
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((300, 784))
+    points = made.points(x / np.linalg.norm(x, axis=1, keepdims=True))
+    targets, w = rng.integers(0, 10, 300).astype(float), rng.standard_normal(made.dimension)
+    found = made.gradient(w, np.zeros_like(w), points, targets, 300.0)
+    slopes = made.loss.derivatives(points @ w.reshape(10, 785).T, targets)
+    whole = (slopes.T @ points).reshape(-1) / 300 + 0.2 * w
+    assert np.linalg.norm(found - whole) <= 2 * made.rounding(w, 300, 300.0)
