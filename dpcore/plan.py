@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from dpcore.accounting.circumstances import NONE, Circumstances
-from dpcore.accounting.guarantee import Copies, Expiration, Guarantee, Together
-from dpcore.accounting.precision import UNEVEN, missing_tail, refuse_uneven
-from dpcore.accounting.statement import statement
-from dpcore.accounting.user_statement import user_statement
+from dpcore.accounting.guarantee import Guarantee, Together
+from dpcore.accounting.precision import refuse_uneven
 from dpcore.aggregates.program import Aggregates
 from dpcore.aggregates.selection import found_by
 from dpcore.arrays import Ints
@@ -28,15 +26,14 @@ from dpcore.leaves.keys import Keys
 from dpcore.leaves.wide import LIMB
 from dpcore.people.person import Person
 from dpcore.plan_config import PlanConfig
+from dpcore.plan_promise import guarantee_of
+from dpcore.plan_warnings import warnings_for
 from dpcore.pricing.band import band_of
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import FAR, LAST, Terms
-from dpcore.pricing.together import CapPrice, cap_prices, long_stays_are_dear, one_event, together
+from dpcore.pricing.together import CapPrice, cap_prices
 from dpcore.program import CAPACITY, OutputInfo, Program
 from dpcore.spaced import compiled
-
-COPIES = (2, 10)
-"""Copies of one id whose common loss is told where ids are forgotten."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +195,10 @@ class Plan:
             ratios = [a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst > 0]
             return max(ratios, key=lambda ratio: abs(math.log(ratio)), default=1.0)
 
-        return cap_prices(self.program.sums, terms, of_events)
+        sums = self.program.sums
+        if isinstance(self.program, Aggregates):
+            sums = tuple(part.mechanism for part in self.program.parts if not part.hidden)
+        return cap_prices(sums, terms, of_events)
 
     @cached_property
     def canonical(self) -> Mapping[str, Any]:
@@ -353,7 +353,8 @@ def _told(row: Together) -> dict[str, Any]:
     return {
         "count": row.count,
         "epsilon": finite(row.epsilon),
-        "epsilon_anywhere": finite(row.anywhere),
+        "epsilon_anywhere": None if row.anywhere is None else finite(row.anywhere),
+        "in_a_year": row.anywhere is not None,
         "delta": row.delta,
     }
 
@@ -366,138 +367,6 @@ def _sha(value: Any) -> str:
 def finite(value: float) -> float | None:
     """JSON has no infinity: None means no bound."""
     return value if math.isfinite(value) else None
-
-
-def guarantee_of(
-    config: PlanConfig, terms: Terms, program: Program, circumstances: Circumstances = NONE
-) -> Guarantee:
-    """The promise that the program keeps; never weaker than what the config asks.
-
-    Where the unit is a user, windows begin with the last tick of their period, and what finding
-    keys spends of delta comes on top of the noise's.
-
-    Raises:
-      ConfigError: the program's loss exceeds the budget (a defect, caught before anything runs).
-    """
-    window, delta = terms.lasting, terms.delta
-    promised = delta + terms.delta_sel  # finding keys adds its own, at every epsilon
-    loss = program.loss(window)
-    spent = loss.epsilon(delta)
-    if spent > terms.epsilon * (1 + 1e-9):
-        raise ConfigError(
-            "privacy.epsilon", terms.epsilon, f"would be overspent by this plan ({spent:.6g})."
-        )
-    rows: list[Expiration] = []
-    if window is None:
-        rows.append(Expiration(None, spent, promised))
-    else:
-        for times in (1, 2, 10, 100):
-            after = program.loss(times * window).epsilon(delta)
-            rows.append(Expiration(times * window, after, promised))
-    keys_public = config.key is not None and config.key.observed_keys_are_public
-    told = Guarantee(
-        terms.epsilon, promised, terms.unit, terms.relation, window, tuple(rows), "", (),
-        delta_sel=terms.delta_sel,
-    )  # fmt: skip
-    if terms.person is not None:
-        event = one_event(program, window).epsilon(delta)
-        told = replace(told, together=together(program, terms), event=event)
-        text = user_statement(
-            told,
-            terms.person.pattern,
-            terms.person.caps.events,
-            terms.person.periods.words,
-            terms.horizon,
-            adaptive=bool(program.sums) and all(part.adaptive for part in program.sums),
-            keys_public=keys_public,
-            min_users=None if terms.discover is None else terms.discover.min_users,
-            circumstances=circumstances,
-        )
-        return replace(told, statement=text)
-    has_id = config.schema_.id is not None
-    copies: tuple[Copies, ...] = ()
-    if has_id and circumstances.id_horizon is not None:
-        copies = tuple(
-            Copies(count, loss.of_group(count).epsilon(delta), delta) for count in COPIES
-        )
-    text = statement(
-        terms.relation,
-        window,
-        terms.epsilon,
-        promised,
-        tuple(rows),
-        has_id=has_id,
-        keys_public=keys_public,
-        horizon=terms.horizon,
-        has_key=config.key is not None,
-        has_unit=config.schema_.unit is not None,
-        circumstances=circumstances,
-        copies=copies,
-    )
-    return replace(told, statement=text, copies=copies)
-
-
-def warnings_for(
-    config: PlanConfig, promise: Guarantee, horizon: int | None, program: Program, share: float
-) -> tuple[str, ...]:
-    """What a reader should know before running the plan; share: see ``refuse_uneven``."""
-    found: list[str] = []
-    if any(math.isinf(row.epsilon) for row in promise.expiration):
-        found.append(
-            "This mechanism protects nothing after the window. mechanism.continual_sum: blt (or "
-            "merging_tree for delta = 0) fades by degrees instead, usually with less noise."
-        )
-    if promise.epsilon > 10:
-        found.append(
-            f"epsilon = {promise.epsilon:g} is a weak promise; 1 is common, 10 is the usual limit."
-        )
-    if promise.delta > 1e-4:
-        found.append(
-            f"delta = {promise.delta:g} is large: keep it well below one over the number of people."
-        )
-    if program.loss(1).kind == "pure":
-        found.append(
-            "K-norm noise is computed in floating point from 64 random bits a number: its far "
-            f"tail, about {missing_tail(program.sums):.0e} of the probability of every draw, is "
-            "not covered by delta = 0."
-        )
-    if share > UNEVEN:
-        found.append(
-            "The promise is so strict, and its noise so large in steps of the lattice, that the "
-            "rounding of doubles is not small beside it. Take a larger epsilon, or, where it "
-            "can serve, mechanism.noise: discrete_gaussian, which is exact."
-        )
-    if config.schema_.id is None:
-        found.append(
-            "schema.id is not set: an event that is delivered twice counts twice, and then "
-            "the promise holds for each delivery, not for the event."
-        )
-    if config.key is not None and config.key.observed_keys_are_public:
-        found.append(
-            "The keys that occur, and the tick of their first event, are published as they are."
-        )
-    may_vanish = config.where is not None or config.schema_.arrival is not None
-    if config.privacy.relation == "replace_one" and not may_vanish:
-        is_public = "is public" if config.model is None else "is not covered by the promise"
-        found.append(f"Under replace_one the number of events per key and tick {is_public}.")
-    person = config.person(config.terms().clock)
-    if person is not None and person.periods.longest is None:
-        found.append(
-            "per: all without clock.end keeps what every user has used up of the caps for ever: "
-            "state grows with users, and nobody's caps begin anew. Take a period, like per: 30d."
-        )
-    dear = None if person is None else long_stays_are_dear(program, config.terms())
-    if dear is not None:
-        found.append(
-            f"protect_for is short beside the stays of users: {dear} periods of a user in a row "
-            "cost more than as many promises added up, since what was added is seen in releases "
-            "long after. A longer protect_for makes long stays cheaper."
-        )
-    found.extend(config.algorithm.warnings(program))
-    found.extend(config.algorithm.doubts(program, config.terms()))
-    if horizon is None and promise.window is None:
-        found.append("protect_for: all without clock.end is calibrated for 2^40 ticks.")
-    return tuple(found)
 
 
 assert CAPACITY.bit_length() - 1 + 21 < LIMB

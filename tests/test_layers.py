@@ -46,6 +46,8 @@ ROOMS = {
         "models.blocks",
         "spaced",
         "plan_config",
+        "plan_promise",
+        "plan_warnings",
         "plan",
         "simulate",
     ],

@@ -132,12 +132,13 @@ class Together:
     """What a user has in ``count`` periods together.
 
     Attributes:
-      epsilon: of periods in a row. anywhere: of any so many within a year. delta: of either.
+      epsilon: of periods in a row. anywhere: of any so many within a year; None: a year has fewer.
+      delta: of either.
     """
 
     count: int
     epsilon: float
-    anywhere: float
+    anywhere: float | None
     delta: float
 
 

@@ -59,8 +59,8 @@ def user_statement(
         )
     if told.together:
         rows = "; ".join(
-            f"{row.count} periods: epsilon = {shown(row.epsilon)} in a row, {shown(row.anywhere)} "
-            "anywhere within a year"
+            f"{row.count} periods in a row: epsilon = {shown(row.epsilon)}"
+            + ("" if row.anywhere is None else f" ({shown(row.anywhere)} anywhere within a year)")
             for row in told.together
         )
         most = max(row.delta for row in told.together)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -43,6 +43,19 @@ class Part:
         if self.hidden:
             ticks = 1 if ticks is None else min(ticks, 1)
         return self.mechanism.loss(ticks)
+
+    def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
+        """Of a user in several periods; those of a hidden part share no row."""
+        if self.hidden:
+            return self.loss(ticks).of_group(periods)
+        return self.mechanism.loss_of_periods(periods, ticks, among)
+
+    def loss_of_event(self, ticks: int | None) -> PrivacyLoss:
+        """Of a single cell of a user."""
+        pattern = self.mechanism.pattern
+        assert pattern is not None
+        single = replace(self.mechanism, pattern=pattern.single())
+        return replace(self, mechanism=single).loss(ticks)
 
 
 @dataclass(frozen=True)
@@ -176,6 +189,14 @@ class Aggregates:
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Composition over the parts."""
         return compose(tuple(part.loss(ticks) for part in self.parts))
+
+    def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
+        """Composition over the parts."""
+        return compose(tuple(part.loss_of_periods(periods, ticks, among) for part in self.parts))
+
+    def loss_of_event(self, ticks: int | None) -> PrivacyLoss:
+        """Composition over the parts."""
+        return compose(tuple(part.loss_of_event(ticks) for part in self.parts))
 
     def worst_stddev(self, output: Output, over: int | None, ticks: Ints) -> float:
         """Largest stddev over ``ticks`` of the output's own noise, in the user's unit.

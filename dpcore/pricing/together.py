@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,8 +25,21 @@ YEAR = 365 * 86_400_000_000
 """Microseconds in which periods that need not follow each other may lie."""
 
 
+@runtime_checkable
+class KnowsUsers(Protocol):
+    """A program whose parts do not all follow a user as long."""
+
+    def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
+        """As of a ``ContinualSum``."""
+
+    def loss_of_event(self, ticks: int | None) -> PrivacyLoss:
+        """Of a single cell of a user."""
+
+
 def one_event(program: Program, window: int | None) -> PrivacyLoss:
     """Loss of a single cell of a user, and so of an event in it that moves no cap."""
+    if isinstance(program, KnowsUsers):
+        return program.loss_of_event(window)
     single = [replace(part, pattern=_of(part).single()) for part in program.sums]
     if not single:
         return program.loss(window)
@@ -42,17 +56,21 @@ def together(program: Program, terms: Terms) -> tuple[Together, ...]:
         return ()
     most = most_periods(person.periods)
     year = -(-YEAR // (person.periods.longest * terms.clock.period))
+
+    def cost(count: int, among: int) -> float:
+        loss = loss_of_periods(program, person, count, among, terms.lasting)
+        return loss.epsilon(terms.delta)
+
     found = []
     for count in PERIODS:
         if most is not None and count > most:
             break
-        among = max(count, year if most is None else min(year, most))
-        in_a_row, anywhere = (
-            loss_of_periods(program, person, count, span, terms.lasting).epsilon(terms.delta)
-            for span in (count, among)
-        )
+        in_a_row = cost(count, count)
+        anywhere = None
+        if count <= year:
+            anywhere = max(in_a_row, cost(count, year if most is None else min(year, most)))
         delta = terms.delta + count * terms.delta_sel
-        found.append(Together(count, in_a_row, max(in_a_row, anywhere), delta))
+        found.append(Together(count, in_a_row, anywhere, delta))
     return tuple(found)
 
 
@@ -61,6 +79,8 @@ def loss_of_periods(
 ) -> PrivacyLoss:
     """Loss of a user in so many periods of ``among`` in a row, against what is released within a
     window from the last one's last tick on: of each sum, or all together."""
+    if isinstance(program, KnowsUsers):
+        return program.loss_of_periods(count, window, among)
     if program.sums:
         parts = [part.loss_of_periods(count, window, among) for part in program.sums]
         return compose(tuple(parts))

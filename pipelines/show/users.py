@@ -36,7 +36,7 @@ def promises(facts: Mapping[str, Any]) -> RenderableType:
         rows.add_row(
             f"one user in {count(row['count'], 'period')} in a row",
             _epsilon(row["epsilon"]),
-            _epsilon(row["epsilon_anywhere"]),
+            _epsilon(row["epsilon_anywhere"]) if row["in_a_year"] else "",
             f"{row['delta']:g}",
         )
     return rows

@@ -45,7 +45,7 @@ def test_three_promises_are_told() -> None:
     )
     assert thirty.epsilon == pytest.approx(132, rel=0.04)
     for row in promised.together:
-        assert row.anywhere >= row.epsilon
+        assert row.anywhere is not None and row.anywhere >= row.epsilon
         assert row.delta == promised.delta
 
 
@@ -56,7 +56,7 @@ def test_the_statement_says_who_what_and_on_which_condition() -> None:
     assert "only those of 4 ticks, of 1 key in each, and of 1 event in each key and tick" in text
     assert "during the 24 ticks from the last tick of that period on, and before it" in text
     assert "epsilon = 1)" in text and "A single event that moves no cap" in text
-    assert "30 periods: epsilon = " in text
+    assert "30 periods in a row: epsilon = " in text and "anywhere within a year" in text
     assert "follows what has been released" in text
     assert "conditional on no event being overdue" in text
     replaced = plan(**{**HOURS, "privacy": {**HOURS["privacy"], "relation": "replace_one"}})
@@ -85,6 +85,31 @@ def test_a_clock_of_one_period_has_no_more_of_them() -> None:
     assert short.guarantee.together == ()
     some = plan(clock={"end": "2025-05-21T00:00:00Z"})
     assert [row.count for row in some.guarantee.together] == [2]
+
+
+def test_a_year_has_no_room_for_thirty_months() -> None:
+    rows = plan(privacy={"per": "1 month"}).guarantee.together
+    assert [(row.count, row.anywhere is None) for row in rows] == [
+        (2, False),
+        (7, False),
+        (30, True),
+    ]
+
+
+def test_what_finds_keys_adds_to_delta_and_ends_with_its_period() -> None:
+    key = {"column": "page", "declared": None, "discover": {"min_users": 20}}
+    found = plan(key=key, clock={"period": "1h"}, privacy={"per": "1d"})
+    promised = found.guarantee
+    assert promised.delta == pytest.approx(1e-6)
+    assert 0 < promised.delta_sel < promised.delta
+    for row in promised.together:
+        noise = promised.delta - promised.delta_sel
+        assert row.delta == pytest.approx(noise + row.count * promised.delta_sel)
+    assert "a noisy count of them is large enough" in promised.statement
+    (hidden,) = [part for part in found.program.parts if part.hidden]  # type: ignore[attr-defined]
+    one = hidden.loss(24)
+    assert hidden.loss_of_periods(3, 24, 9).value == pytest.approx(3 * one.value)
+    assert hidden.loss_of_event(24).value < one.value
 
 
 def test_a_short_window_makes_long_stays_dear_and_says_so() -> None:
