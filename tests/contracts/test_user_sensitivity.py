@@ -14,8 +14,10 @@ from dpcore.aggregates.config import kind_of
 from dpcore.aggregates.leaf import ChannelLeaf
 from dpcore.aggregates.program import Aggregates
 from dpcore.config.section import validate
+from dpcore.plan import Plan
 from dpcore.registry import AGGREGATES
-from tests.contracts.people import terms_of
+from dpcore.simulate import Bound, Events, bounded, sum_leaves
+from tests.contracts.people import config_of, terms_of
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "count": [
@@ -134,3 +136,106 @@ def test_averages_and_bins_of_users_cost_one_event_or_its_root() -> None:
         scales = (1.0,) * one.dimension
         ratio = nine.sensitivity(scales, False) / one.sensitivity(scales, False)
         assert ratio == pytest.approx(times, rel=1e-9), body
+
+
+# ---- whole users, through the caps
+
+DAY = 86_400_000_000
+TICKS, SPAN, WINDOW = 24, 8, 8
+EVERY = {f"{kind}{i}": body for kind, bodies in VARIANTS.items() for i, body in enumerate(bodies)}
+
+
+def drawn_caps(rng: Any) -> dict[str, Any]:
+    caps: dict[str, Any] = {
+        "ticks": int(rng.integers(1, 5)),
+        "keys": int(rng.integers(1, 3)),
+        "events": int(rng.integers(1, 4)),
+        "spacing": int(rng.integers(1, 3)),
+    }
+    caps["ticks"] = min(caps["ticks"], 1 + (SPAN - 1) // caps["spacing"])
+    for name in ("ticks_per_key", "period_keys", "total"):
+        if rng.random() < 0.3:
+            caps[name] = int(rng.integers(1, 5))
+    return caps
+
+
+def drawn_events(rng: Any, start: int, crowd: int) -> Events:
+    """Few users with much more than caps allow, at extreme values, in two periods."""
+    n = int(rng.integers(40, 160))
+    ticks = rng.integers(0, 2 * SPAN, n)
+    return Events(
+        start + ticks * DAY + rng.integers(0, 1000, n),
+        [("home", "help")[i] for i in rng.integers(0, 2, n)],
+        {"x": rng.choice(CORNERS, n)},
+        [f"e{i}" for i in range(n)],
+        [f"u{i}" for i in rng.integers(0, crowd, n)],
+    )
+
+
+def left_out(events: Events, stay: np.ndarray) -> Events:
+    assert events.keys is not None and events.ids is not None and events.users is not None
+    some = np.flatnonzero(stay).tolist()
+    return Events(
+        events.times[stay],
+        [events.keys[i] for i in some],
+        {name: values[stay] for name, values in events.columns.items()},
+        [events.ids[i] for i in some],
+        [events.users[i] for i in some],
+    )
+
+
+def norms(plan: Plan, change: np.ndarray, first: int) -> list[tuple[float, float]]:
+    """Of each part: the longest cell over what is paid for, and the squared mu that all cells of
+    the user-period have against everything that is released within the window."""
+    program: Any = plan.program
+    rows = min(first + SPAN + WINDOW - 1, TICKS)
+    found = []
+    for part in program.parts:
+        mechanism = part.mechanism
+        scales = np.asarray(mechanism.scales)
+        mine = change[:, :, list(part.coordinates)] / scales
+        longest = float(np.sqrt((mine**2).sum(axis=2)).max()) / mechanism.sensitivity
+        dense = mechanism.materialize(TICKS)[:rows]
+        over = None if None in mechanism.overs else mechanism.overs[0]
+        moved = np.cumsum(mine, axis=0)
+        if over is not None:
+            dense = dense.copy()
+            dense[over:] -= mechanism.materialize(TICKS)[: rows - over]
+            moved[over:] -= np.cumsum(mine, axis=0)[:-over]
+        units = np.linalg.lstsq(dense, moved[:rows].reshape(rows, -1), rcond=None)[0]
+        found.append((longest, float((units**2).sum()) / mechanism.unit_variance))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_user_period_that_goes_moves_sums_by_no_more_than_is_paid_for(seed: int) -> None:
+    """Random caps, aggregates and streams; every user-period of them, there and not."""
+    rng, worst = np.random.default_rng(seed), 0.0
+    for _ in range(2):
+        some = rng.choice(sorted(EVERY), 3, replace=False)
+        named = {"mechanism": {"continual_sum": "blt"}} if rng.random() < 0.5 else {}
+        body = {"aggregates": {name: EVERY[name] for name in some}, **named}
+        plan = Plan.from_config(config_of(body, drawn_caps(rng)))
+        assert plan.person is not None
+        events = drawn_events(rng, plan.clock.start, int(rng.integers(1, 4)))
+        whole = sum_leaves(plan, bounded(plan, events, TICKS), TICKS)
+        tick = plan.clock.tick_of(events.times)
+        users = np.array(events.users)
+        claimed = plan.program.loss(WINDOW).value ** 2
+        for user in np.unique(users):
+            for period in (0, 1):
+                stay = (users != user) | (tick // SPAN != period)
+                kept: Bound = bounded(plan, left_out(events, stay), TICKS)
+                change = whole - sum_leaves(plan, kept, TICKS)
+                first = period * SPAN
+                assert not change[:first].any() and not change[first + SPAN :].any()
+                cells = change.any(axis=2)
+                caps = plan.person.caps
+                assert cells.any(axis=1).sum() <= caps.ticks
+                assert cells.sum(axis=1).max() <= caps.keys and cells.sum() <= caps.cells
+                found = norms(plan, change, first)
+                assert all(longest <= 1 for longest, _ in found)
+                mu = sum(square for _, square in found)
+                assert mu <= claimed * (1 + 1e-9)
+                worst = max(worst, mu / claimed)
+    assert worst > 0.5
