@@ -94,7 +94,7 @@ def test_embedded_flink(job_server_jar: Any, post: Post, tmp_path: Path) -> None
 def test_a_stream_of_users_survives_the_death_of_workers_and_goes_on_from_a_checkpoint(
     flink_cluster: FlinkCluster, pubsub_server: PubSubServer, tmp_path: Path, program: str
 ) -> None:
-    recording = Recording(program, ticks=60)
+    recording = Recording(program, ticks=36)
     host = pubsub_server.host
     with besieged(flink_cluster, host, recording, tmp_path, 1, extra=FEW) as (siege, post):
         publisher = Publisher(post, recording, siege.pace, 10)
