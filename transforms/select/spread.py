@@ -23,11 +23,14 @@ class Spread:
 
     Args:
       shards: how many. by: column of uint64 that says which: by the remainder.
-      encode: a batch -> bytes.
+      encode: a batch -> bytes. weight: an event of this step is so many times as long as one with
+        an id.
     """
 
-    def __init__(self, shards: int, by: str, encode: Callable[[pa.RecordBatch], bytes]) -> None:
-        self._shards, self._by, self._encode = shards, by, encode
+    def __init__(
+        self, shards: int, by: str, encode: Callable[[pa.RecordBatch], bytes], weight: int = 1
+    ) -> None:
+        self._shards, self._by, self._encode, self._weight = shards, by, encode, weight
         self._held: dict[int, list[pa.RecordBatch]] = {}
         self._small: list[pa.RecordBatch] = []
         self._rows = self._small_rows = 0
@@ -39,7 +42,7 @@ class Spread:
             self._small_rows += batch.num_rows
         if self._small_rows >= SPREAD:
             self._split()
-        if self._rows >= ROWS:
+        if self._rows * self._weight >= ROWS:
             yield from self.flush()
 
     def _split(self) -> None:

@@ -60,7 +60,7 @@ class ToUsers(beam.DoFn):
         self._spread = self._empty()
 
     def _empty(self) -> Spread:
-        return Spread(self._shards, UNIT_LOW, partial(encode, layout=self._layout))
+        return Spread(self._shards, UNIT_LOW, partial(encode, layout=self._layout), weight=2)
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
