@@ -60,8 +60,9 @@ NEEDS: dict[str, tuple[Component, ...]] = {
 TOOLS_OF = {prism.COMPONENT.name: ("go",), job_server.COMPONENT.name: ("mvn", "java"),
             flink_home.COMPONENT.name: ("java",), pubsub_build.COMPONENT.name: ("go",)}  # fmt: skip
 """What a component is made with, and Flink runs on."""
-EXTRAS_OF = {"pubsub": "pubsub", "bigquery": "gcp", "gcp": "gcp", "dataflow": "gcp"}
-"""Extras of the package that a kind of source, sink, secret or a runner needs."""
+EXTRAS_OF = {"pubsub": "pubsub", "bigquery": "gcp", "gcp": "gcp", "dataflow": "gcp",
+             "postgresql": "postgresql"}  # fmt: skip
+"""Extras of the package that a kind of source, sink, secret, ledger or a runner needs."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def healthy(found: Sequence[Finding]) -> bool:
 def _extras(job: JobConfig | None, runner: str | None) -> set[str]:
     kinds = [runner]
     if job is not None:
-        doors = (job.source, job.sink, job.dead_letters, job.secret)
+        doors = (job.source, job.sink, job.dead_letters, job.secret, job.ledger)
         kinds += [door.kind for door in doors if door is not None]
     return {EXTRAS_OF[kind] for kind in kinds if kind in EXTRAS_OF}
 
@@ -130,7 +131,7 @@ def _python(extras: set[str]) -> Iterator[Finding]:
     yield Finding("Python", "weir", "good", own["Version"])
     needs = [Requirement(text) for text in metadata.requires("weir") or ()]
     for need in needs:
-        named = {extra for extra in ("pubsub", "gcp") if _asks(need, extra)}
+        named = {extra for extra in set(EXTRAS_OF.values()) if _asks(need, extra)}
         always = need.marker is None or need.marker.evaluate({"extra": ""})
         if not always and not named:
             continue
