@@ -8,9 +8,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.dp_sqlp import data, peer, results
+from benchmarks.dp_sqlp import bound, data, ours, peer, results
 from benchmarks.dp_sqlp.errors import Errors, errors
 from benchmarks.dp_sqlp.published import CAP, LINES
+from dpcore.accounting.calibrate import gdp_mu
+from dpcore.accounting.participation import toeplitz_participation
+from dpcore.continual import toeplitz
+from pipelines.config.job import loads
+from pipelines.graph.checks import plan_of
 
 SCALE = 0.01
 
@@ -145,3 +150,36 @@ def test_a_table_keeps_what_was_not_run_again(tmp_path: Path) -> None:
     text = (tmp_path / "dp_sqlp.md").read_text()
     assert "| Weir, a | 3 | 2 | 3 | 4 | 60 s | 2.5 GB | 3.0 |" in text
     assert (tmp_path / "dp_sqlp.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("way", "ticks"),
+    [("once a key", 1000), ("once a key, min_users 20", 100), ("any 32 events", 1000)],
+)
+def test_plans_have_the_noise_that_theory_has(way: str, ticks: int, tmp_path: Path) -> None:
+    text = ours.config(ours.WAYS[way], tmp_path / "events.parquet", tmp_path / "out", ticks)
+    made = plan_of(loads(text)).to_json()
+    assert (made["guarantee"]["epsilon"], made["guarantee"]["delta"]) == (6.0, 1e-9)
+    assert (made["guarantee"]["unit"], made["guarantee"]["window"]) == ("user", None)
+    assert made["user"]["per"] is None and made["ticks"] == ticks
+    square_root = toeplitz.coefficients(ticks)
+    error = np.sqrt((square_root**2).sum()) / gdp_mu(6.0, 5e-10)
+    if way == "any 32 events":  # one key at 32 ticks in a row, and 0.3 of mu^2
+        error *= toeplitz_participation(square_root, CAP, 1, ticks) / np.sqrt(0.3)
+    else:  # 32 keys, each once
+        error *= np.sqrt(CAP * (square_root**2).sum())
+    assert made["releases"][0]["stddev_worst"] == pytest.approx(error, rel=0.02)
+
+
+def test_a_whole_run_finds_and_counts_keys(tmp_path: Path) -> None:
+    setting = data.Setting("clipped", 0.002)
+    drawn = data.events(setting)
+    truth = data.counted(setting, drawn)
+    data.write(drawn, tmp_path / "events.parquet", 1)
+    ran = ours.run(ours.WAYS["any 32 events"], tmp_path / "events.parquet", tmp_path, 100, truth)
+    users = np.bincount(data.firsts(setting, drawn)[0], minlength=setting.keys)
+    assert (users > 230).sum() <= ran.errors.keys <= (users > 90).sum(), "thresholds are near 150"
+    assert ran.errors.l_inf < 5 * 130 and ran.errors.keys > 50
+    assert ran.rows > 100 and ran.seconds > 0 and 0.05 < ran.gigabytes < 5
+    assert bound.seconds(tmp_path / "bound.parquet", setting.keys, 100, ran.rows) < ran.seconds
+    assert pq.read_metadata(tmp_path / "bound.parquet").num_rows == ran.rows // 100 * 100

@@ -1,12 +1,14 @@
 """How well, how fast and how far off are counts of a million keys that nobody declared?
 
     python -m benchmarks.dp_sqlp [--scale 0.01] [--ticks 100 1000] [--reading clipped whole]
-                                 [--runs 5] [--seed 42] [--results DIR]
+                                 [--way "once a key" ...] [--seed 42] [--folder DIR] [--results DIR]
 
 The public benchmark of DP-SQLP (published.py): 10 million people, a million keys that have to be
 found in private, at most 32 events of a user, epsilon = 6 and delta = 1e-9 for all that a user
-does, 100 or 1,000 ticks. Errors are those of the last tick over all keys, released or not.
-The peer (peer.py) is the published mechanism, made anew.
+does, 100 or 1,000 ticks. Errors are those of the last tick over all keys, released or not. Weir
+runs as ``weir run`` in a process of its own; beside it in the same run the published mechanism,
+made anew (peer.py), and a bound on the time: numpy draws the noise and Arrow writes the releases,
+nothing else.
 
 Writes benchmarks/results/dp_sqlp.csv, .md and .png. Lines of earlier runs stay until they are run
 again.
@@ -15,12 +17,14 @@ again.
 from __future__ import annotations
 
 import argparse
+import shutil
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.dp_sqlp import data, results
+from benchmarks.dp_sqlp import bound, data, ours, results
 from benchmarks.dp_sqlp.peer import dp_sqlp
 from benchmarks.dp_sqlp.published import TICKS
 
@@ -31,11 +35,15 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--ticks", type=int, nargs="+", choices=TICKS, default=TICKS)
     parser.add_argument("--reading", nargs="+", choices=data.READINGS, default=data.READINGS)
+    parser.add_argument("--way", nargs="*", choices=tuple(ours.WAYS), default=tuple(ours.WAYS))
+    parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--runs", type=int, default=5, help="of the peer, which are averaged")
     parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--folder", type=Path, help="for events and releases; needs 15 GB")
     parser.add_argument("--results", type=Path, default=results.RESULTS)
     args = parser.parse_args()
     rows = results.read(args.results)
+    folder = Path(tempfile.mkdtemp(prefix="weir-dp-sqlp-", dir=args.folder))
 
     def note(*words: object) -> None:
         nonlocal rows
@@ -44,25 +52,44 @@ def main() -> None:
         results.write(rows, args.results)
         print("  ".join(results.shown(row)), flush=True)
 
-    for reading in args.reading:
-        setting = data.Setting(reading, args.scale, args.seed)
-        drawn = data.events(setting)
-        truth = data.counted(setting, drawn)
-        print(f"{reading}: {len(drawn.user):,} events, l_inf {truth.max():,}, "
-              f"l2 {np.sqrt((truth.astype(float) ** 2).sum()):,.0f}", flush=True)  # fmt: skip
-        inside = data.kept(drawn)
-        bounded = data.Events(*(column[inside] for column in drawn))
-        pairs = data.firsts(setting, bounded)
-        for ticks in args.ticks:
-            began = time.perf_counter()
-            some = bounded.key, bounded.minute
-            found = [
-                dp_sqlp(setting, ticks, truth, pairs, some, args.seed + run)
-                for run in range(args.runs)
-            ]
-            took = (time.perf_counter() - began) / args.runs
-            note(reading, ticks, "DP-SQLP, made anew", *np.mean(found, axis=0).tolist(), took)
-        del inside, bounded, pairs
+    try:
+        for reading in args.reading:
+            setting = data.Setting(reading, args.scale, args.seed)
+            drawn = data.events(setting)
+            truth = data.counted(setting, drawn)
+            print(f"{reading}: {len(drawn.user):,} events, l_inf {truth.max():,}, "
+                  f"l2 {np.sqrt((truth.astype(float) ** 2).sum()):,.0f}", flush=True)  # fmt: skip
+            if not args.no_peer:
+                inside = data.kept(drawn)
+                bounded = data.Events(*(column[inside] for column in drawn))
+                pairs = data.firsts(setting, bounded)
+                for ticks in args.ticks:
+                    began = time.perf_counter()
+                    some = bounded.key, bounded.minute
+                    found = [
+                        dp_sqlp(setting, ticks, truth, pairs, some, args.seed + run)
+                        for run in range(args.runs)
+                    ]
+                    took = (time.perf_counter() - began) / args.runs
+                    note(
+                        reading, ticks, "DP-SQLP, made anew", *np.mean(found, axis=0).tolist(), took
+                    )
+                del inside, bounded, pairs
+            if args.way:
+                file = folder / f"{reading}.parquet"
+                data.write(drawn, file, args.seed)
+                del drawn
+                for ticks in args.ticks:
+                    for name in args.way:
+                        weir = ours.run(ours.WAYS[name], file, folder, ticks, truth)
+                        shutil.rmtree(folder / "out")
+                        touched = int((truth > 0).sum())
+                        least = bound.seconds(folder / "bound.parquet", touched, ticks, weir.rows)
+                        note(reading, ticks, f"Weir, {name}", *weir.errors, weir.seconds,
+                             weir.gigabytes, least)  # fmt: skip
+                file.unlink()
+    finally:
+        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

@@ -81,8 +81,8 @@ def numbers(run: Run) -> list[tuple[str, str]]:
 def unit(run: Run) -> str:
     """What is protected: "event", "user in 3 months", "user"."""
     guarantee, user = run.plan.get("guarantee") or {}, run.plan.get("user") or {}
-    name, per = str(guarantee.get("unit", "event")), user.get("per", "all")
-    return name if per == "all" else f"{name} in {per}"
+    name, per = str(guarantee.get("unit", "event")), user.get("per")
+    return name if per is None else f"{name} in {per}"
 
 
 def statement(run: Run) -> str:

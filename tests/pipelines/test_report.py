@@ -357,7 +357,7 @@ def test_heat_scale_inverts() -> None:
     [
         ("event", None, "event"),
         ("user", {"per": "3 months"}, "user in 3 months"),
-        ("user", {"per": "all"}, "user"),
+        ("user", {"per": None}, "user"),
     ],
 )
 def test_what_is_protected_is_named(
