@@ -48,17 +48,18 @@ def rows_of_user(pattern: Pattern, events: int, kind: LossKind) -> int:
     return math.isqrt(square - 1) + 1
 
 
-def refuse_signed(terms: Terms, mechanism: ContinualSum) -> None:
-    """Raises ConfigError: a sum whose columns have negative inner products, for an adaptive stream.
+def refuse_blind(mechanism: ContinualSum) -> None:
+    """Raises ConfigError: a sum whose loss of a user does not hold for an adaptive stream.
 
     What a user adds depends on earlier releases, so that signs may be whatever costs most. Where
     C'C >= 0 elementwise, equal contributions are the worst on every path, adaptive or not (Denisov
-    et al. 2022; Choquette-Choo et al. 2023).
+    et al. 2022; Choquette-Choo et al. 2023); else |C'C| must have been charged. The sum as it was
+    calibrated says which.
     """
-    if terms.person is not None and mechanism.signed:
+    if not mechanism.adaptive:
         raise ConfigError(
             "mechanism.continual_sum",
             mechanism.name,
-            "cannot carry the gradients of users: columns of its strategy have negative inner "
-            "products, and what a user adds follows earlier releases; use blt.",
+            "cannot carry the gradients of users: what a user adds follows earlier releases, and "
+            "columns of its strategy point against each other uncharged; use blt.",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from dpcore.leaves.rows import RowLeaf
 from dpcore.models.erm.prefix import Prefix
 from dpcore.models.online.leader_model import LeaderModel
 from dpcore.models.online.program import Learner
-from dpcore.models.people import rows_of_user
+from dpcore.models.people import refuse_blind, rows_of_user
 from dpcore.program import takes_rows, within_cap
 from dpcore.registry import MODELS
 from dpcore.spaced import compiled
@@ -190,6 +190,21 @@ def test_a_users_gradients_are_added_before_they_are_clipped() -> None:
     np.testing.assert_array_equal(found[0], alone.sum(axis=0) - alone[:2].sum(axis=0))
     turned = RowLeaf.from_events(keys, rows[::-1], times[::-1], same[::-1], 1)
     assert program.gradients.sums(x, turned).tobytes() == found.tobytes()
+
+
+def test_a_sum_that_is_no_bound_for_adaptive_streams_carries_no_gradients() -> None:
+    """Gradients follow releases: what is not charged for any signs is refused."""
+    mechanism = program_of("online.follow_the_leader").mechanism
+    assert mechanism.pattern is not None and mechanism.adaptive
+    refuse_blind(mechanism)
+
+    class Signed(type(mechanism)):  # type: ignore[misc]
+        signed: ClassVar[bool] = True
+
+    values = {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}
+    with pytest.raises(ConfigError, match="point against each other"):
+        refuse_blind(Signed(**values))
+    refuse_blind(Signed(**{**values, "pattern": None}))
 
 
 def test_a_cap_without_room_for_a_user_is_refused() -> None:

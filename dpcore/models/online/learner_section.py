@@ -20,7 +20,7 @@ from dpcore.models.online.price import leaf_of
 from dpcore.models.online.program import Learner
 from dpcore.models.online.rule import Rule
 from dpcore.models.online.section import GradientModel
-from dpcore.models.people import events_of, refuse_signed
+from dpcore.models.people import events_of, refuse_blind
 from dpcore.models.scaling import Scaling
 from dpcore.pricing.best import Offer, best_sum
 from dpcore.pricing.price import Alternative
@@ -85,7 +85,7 @@ class LearnerModel(GradientModel):
         def build(mechanism: ContinualSum) -> Offer[Learner]:
             worst = float(np.max(mechanism.stddev(ticks, None)[:, 0])) * resolution
             rule = self.rule(convex_set, terms, worst)
-            refuse_signed(terms, mechanism)
+            refuse_blind(mechanism)
             learner = Learner(scaling, gradients, rule, mechanism, self.cap, self.name, events)
             named = {"gradient over=all": worst}
             if gradients.loss_bound is not None:
