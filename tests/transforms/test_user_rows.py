@@ -1,4 +1,4 @@
-"""Rows of users through the pipeline: whole users compete, and the bits are those of simulate."""
+"""Users through the pipeline: cells, and whole users that compete, as in simulate bit by bit."""
 
 from __future__ import annotations
 
@@ -115,3 +115,31 @@ def test_a_learner_meets_whole_users_and_each_by_one_hash() -> None:
             assert len(users) == min(3, len(everyone))
             whole = {user.tobytes(): size for user, size in zip(everyone, sizes, strict=True)}
             assert [whole[user.tobytes()] for user in users] == kept.tolist()
+
+
+AGGREGATES = """
+aggregates:
+  visitors: {count: users}
+  newcomers: {count: users, per: period}
+  rides: {count: events, over: [all, 3]}
+  far: {sum: u, clip_user: [-1, 1]}
+  mean: {mean: y, clip: [-5, 5], of: users}
+  spread: {variance: y, clip: [-5, 5]}
+  sizes: {histogram: y, edges: [-5, 0, 5], of: users}
+"""
+
+
+def test_aggregates_of_users_have_the_bits_of_simulate(secret: SecretRef) -> None:
+    head = PLAN.format(algorithm="-", more="").partition("model:")[0]
+    plan, batch = Plan.from_yaml(head + AGGREGATES), rides()
+    found = {
+        (one.first_tick + i, one.key, out.name, out.over): values.tolist()
+        for one in simulate(plan, events_of(batch), bytes.fromhex(SECRET))
+        for out in one.released
+        for i, values in enumerate(out.value[:, 0])
+    }
+    ran = run(plan, cut(shuffled(batch), 4), secret=secret)
+    same: dict[Any, Any] = {
+        (r["tick"], r["key"], r["name"], r["over"]): r["value"] for r in ran.rows
+    }
+    assert same == found
