@@ -11,7 +11,7 @@ from typing import Any
 from dpcore.errors import ConfigError
 from pipelines.graph.parts import Parts
 from pipelines.ledger.desk import Asking, Spending, mark_of, reserve
-from pipelines.ledger.places import Place, noted_in
+from pipelines.ledger.places import Place, noted_in, plan_in
 
 _log = logging.getLogger(__name__)
 
@@ -28,13 +28,17 @@ class Spent:
         return None if self.spending is None else self.spending.facts()
 
     def start(self, parts: Parts) -> None:
-        """Right before the job is submitted: says so in the ledger, and in the folder of results.
+        """Right before the job is submitted: says so in the ledger, and beside results and state.
 
         Raises:
           ConfigError: the entry is another run's by now.
         """
         if self.spending is not None:
             parts.sink.note("ledger", self.spending.facts())
+            from pipelines.results import plan_file
+
+            if parts.streaming and plan_in(parts.state) is not None:
+                plan_file.note(parts.state, "ledger", self.spending.facts())
             self.spending.run()
 
     def over(self) -> None:

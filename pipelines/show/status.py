@@ -19,6 +19,7 @@ from dpcore.errors import ConfigError
 from pipelines.doors.paths import local
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed
+from pipelines.ledger.places import plan_in
 from pipelines.results.files import HELD_FOLDER, result_files
 from pipelines.results.result import COUNTERS
 from pipelines.results.run import Run
@@ -137,7 +138,7 @@ def of_folder(folder: Path) -> dict[str, Any]:
             "complete": False,
             "behind_seconds": None,
             "held": len(result_files(folder / HELD_FOLDER)),
-            **noted(plan),
+            **budget_in(plan),
         }
     run = Run.open(folder)
     end = run.tick_start(run.last_tick + 1) / 1e6
@@ -149,11 +150,11 @@ def of_folder(folder: Path) -> dict[str, Any]:
         "ticks": run.ticks_planned,
         "complete": run.complete,
         "behind_seconds": None if run.complete else max(0.0, round(time.time() - end, 1)),
-        **noted(run.plan),
+        **budget_in(run.plan),
     }
 
 
-def noted(plan: Mapping[str, Any]) -> dict[str, Any]:
+def budget_in(plan: Mapping[str, Any]) -> dict[str, Any]:
     """How the budget stood when the run was entered; nothing where no ledger was asked."""
     return {"ledger": plan["ledger"]} if plan.get("ledger") else {}
 
@@ -187,6 +188,7 @@ def look(place: str | None, master: str | None) -> list[dict[str, Any]]:
         if not found:
             raise ConfigError("status", place, f"was last run as job {noted['job']}, now gone.")
         for entry in found:
+            entry |= budget_in(plan_in(state.path) or {})
             entry["operator"] = added(entry["operator"], state.counted(noted.get("epoch", 0)))
         return found
     return [of_folder(Path(local(place)))]
@@ -310,10 +312,7 @@ def lines_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
         if entry["behind_seconds"] is not None:
             found.append(("last tick ended", f"{entry['behind_seconds']:,.1f} s ago"))
         found.append(("complete", "yes" if entry["complete"] else "no"))
-        if entry.get("ledger"):
-            told = entry["ledger"]
-            found.append((f"budget of {told['scope']}", f"{told['words']} (as it began)"))
-        return found
+        return [*found, *budget_of(entry)]
     saved = entry["checkpoints"]
     lag, last = entry["watermark_lag_seconds"], entry["last_tick"]
     rate = entry.get("events_per_second")
@@ -327,4 +326,11 @@ def lines_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
         *([] if rate is None else [("events read", f"{rate:,.0f} a second")]),
         ("checkpoints", f"{saved['completed']:,} whole, {saved['failed']:,} failed{size}{took}"),
         ("last checkpoint", f"{saved['last'] or 'none'} {saved['place'] or ''}".strip()),
+        *budget_of(entry),
     ]
+
+
+def budget_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How the budget stood when the job began; nothing where no ledger was asked."""
+    told = entry.get("ledger")
+    return [] if not told else [(f"budget of {told['scope']}", f"{told['words']} (as it began)")]
