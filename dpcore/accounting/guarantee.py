@@ -50,7 +50,7 @@ class PrivacyLoss:
     def scaled(self, factor: float) -> PrivacyLoss:
         """Loss of the same mechanism with 1 / ``factor`` times as much noise."""
         times = factor * factor if self.kind == "zcdp" else factor
-        return PrivacyLoss(self.kind, self.value * times if self.value else 0.0)
+        return PrivacyLoss(self.kind, self.value * times if times and self.value else 0.0)
 
     def dp_event(self) -> Any:
         """The loss as an event of ``dp_accounting``, for other accountants to price.

@@ -1,0 +1,43 @@
+"""A plan of a budget's own epsilon and delta fits into it, whatever its noise, and never twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpcore.errors import ConfigError
+from dpcore.registry import CONTINUAL_SUMS
+from pipelines.config.job import loads
+from pipelines.graph.checks import plan_of
+from pipelines.ledger.desk import Asking, look, reserve
+from pipelines.ledger.places import Place
+from tests.pipelines.conftest import SMALL
+
+DELTAS = {"gaussian": 1e-6, "discrete_gaussian": 1e-6, "k_norm": 0.0}
+SPANS = ("aggregates.visits.over=[7]", "aggregates.paid.over=[7]")
+NOISES = [(name, kind) for name in CONTINUAL_SUMS.own for kind in CONTINUAL_SUMS[name].kinds]
+
+
+@pytest.mark.parametrize(("mechanism", "noise"), NOISES)
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.7])
+def test_it_fits_once(tmp_path: Path, mechanism: str, noise: str, epsilon: float) -> None:
+    delta = DELTAS[noise]
+    budget = f"budget: {{epsilon: {epsilon}, delta: {delta}}}"
+    serves_totals = CONTINUAL_SUMS[mechanism].serves([None])
+    job = loads(
+        f"{SMALL}ledger: {{sqlite: {tmp_path / 'ledger.db'}, scope: x, {budget}}}\n",
+        [
+            f"mechanism={{continual_sum: {mechanism}, noise: {noise}}}",
+            f"privacy.epsilon={epsilon}",
+            f"privacy.delta={delta}",
+            *(() if serves_totals else SPANS),
+        ],
+    )
+    assert job.ledger is not None
+    plan = plan_of(job)
+    reserve(job.ledger, Asking(plan, "mark", Place("out", False)))
+    after = look(job.ledger, plan)
+    assert not after.fits and after.spent == pytest.approx(epsilon, rel=0.01)
+    with pytest.raises(ConfigError, match="is not enough"):
+        reserve(job.ledger, Asking(plan, "other mark", Place("out", False)))
