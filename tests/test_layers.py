@@ -79,6 +79,7 @@ ROOMS = {
         "run",
         "init",
         "report",
+        "predict",
         "show",
         "cli",
     ],

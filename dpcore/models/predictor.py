@@ -16,13 +16,14 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from dpcore.algorithm import Error, ModelColumns, Reading, Shown
-from dpcore.arrays import Ints
+from dpcore.arrays import Floats, Ints
 from dpcore.config.limits import FARTHEST, NEAREST
 from dpcore.config.numbers import Pair
 from dpcore.config.section import Section, nearest, refusal
 from dpcore.models.advice import advice
 from dpcore.models.fields import MOST_COEFFICIENTS, Columns, Target
 from dpcore.models.losses import parse_loss
+from dpcore.models.prediction import Given, Predicted, linear
 from dpcore.models.words import columns_words, loss_words
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
@@ -47,6 +48,7 @@ class Predictor(Section):
       noises: which noises it can use. reading: how its pictures are to be read.
       outputs: name of each release -> how it is shown.
       told: what the table of releases tells the noise of.
+      predicts_by: name of the release that predictions are made with.
       event_only: why a plan of users cannot take it, and what to take; "": ``compile`` takes into
         account all that a user may add to a cell (``Terms.person``). It is said beside ``compile``,
         or below it: a class that compiles in another way does not inherit it.
@@ -85,6 +87,7 @@ class Predictor(Section):
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "loss"})
     grows: ClassVar[bool] = False
     event_only: ClassVar[str] = UNSAID
+    predicts_by: ClassVar[str] = "coefficients"
 
     @classmethod
     def takes(cls, field: str) -> bool:
@@ -221,6 +224,16 @@ class Predictor(Section):
     @abstractmethod
     def compile(self, terms: Terms) -> tuple[Program, tuple[Alternative, ...]]:
         """See Algorithm."""
+
+    def predict(self, given: Given, model: Floats) -> Predicted:
+        """What a model that was released says of other events.
+
+        Args:
+          given: their features. model: the release ``predicts_by``, of one key and tick.
+        """
+        loss = parse_loss(self.loss_spec)
+        name = loss.name if loss.labels else None
+        return linear(given, self.features, self.targets, self.public_ranges, model, name)
 
     # ---- what it says
 

@@ -1,4 +1,4 @@
-"""The command line: ``weir init | plan | rehearse | run | status | report | feed | diff | ...``.
+"""The command line: ``weir init | plan | rehearse | run | status | report | predict | feed | ...``.
 
 Exit 0 when all is well, 2 for a refused config (one sentence on stderr), 1 for a run that failed.
 """
@@ -15,6 +15,7 @@ from pipelines.cli.base import AS_JSON, CONFIG, SETS, Group, print_json, version
 from pipelines.cli.doctor import doctor
 from pipelines.cli.feed import feed
 from pipelines.cli.ledger import ledger
+from pipelines.cli.predict import predict
 from pipelines.cli.rehearse import rehearse
 from pipelines.cli.run import run
 from pipelines.cli.status import status
@@ -270,6 +271,7 @@ main.add_command(run)
 main.add_command(status)
 main.add_command(feed)
 main.add_command(doctor)
+main.add_command(predict)
 main.add_command(ledger)
 
 

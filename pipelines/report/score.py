@@ -14,21 +14,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dpcore.config.section import nearest
 from dpcore.errors import ConfigError
-from dpcore.leaves.keys import key_text, shown_key
+from dpcore.models.predictor import Predictor
 from pipelines.report.data import Panel, ReportData, Series
-from pipelines.results.run import OWN, Output, Run
+from pipelines.results.events import keys_of, numbers, tables
+from pipelines.results.plan_file import model_of
+from pipelines.results.run import OWN, SCALED, Output, Run
 
 Floats = NDArray[np.float64]
 
 POINTS = 2000
 """Events that are drawn, at most, spread evenly over the file."""
 
+HELD = "--holdout"
 WORST = -1.0
 """R² below it is drawn as this: how bad a model of noise is says nothing."""
 
@@ -48,7 +48,8 @@ class Holdout:
     """What held-back data say of the models of a run.
 
     Attributes:
-      panels: R^2 over time, one a target. scatters: one a drawn key and target.
+      panels: R^2, or the share of right classes, over time, one a target.
+      scatters: one a drawn key and target; none of classes.
       events: how many were read. left_out: how many of them lack a number or belong to no key that
         is drawn.
     """
@@ -80,17 +81,21 @@ def score(data: ReportData, path: Path | str) -> Holdout:
     Raises:
       ConfigError: a run without models, a file that cannot be read, or a column that it lacks.
     """
+    model = model_of(data.run.plan)
+    if model is not None and model.declared:
+        return accuracy(data, Path(path), model)
     columns = _columns(data.run)
-    table = _read(Path(path), columns)
     names = (*columns.features, *columns.targets)
-    numbers = np.stack([_numbers(table, name) for name in names], axis=1)
-    fine: NDArray[np.bool_] = np.all(np.isfinite(numbers), axis=1)
+    wanted = list(dict.fromkeys((*names, *columns.keys)))
+    table = pa.concat_tables(one.select(wanted) for one in tables(Path(path), wanted, HELD))
+    given = np.stack([numbers(table, name, HELD) for name in names], axis=1)
+    fine: NDArray[np.bool_] = np.all(np.isfinite(given), axis=1)
     p = len(columns.features)
-    x = np.clip(numbers[:, :p], columns.low[:p], columns.high[:p])
+    x = np.clip(given[:, :p], columns.low[:p], columns.high[:p])
     x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
     keys = None
     if columns.keys:
-        keys = _keys(table, columns.keys)
+        keys = np.array([data.run.shown(key) for key in keys_of(table, columns.keys)], dtype=object)
     shown = next((panel for panel in data.panels if panel.output.name == OWN), None)
     if shown is None:
         raise ConfigError("--name", "", f"must include {OWN} where there is held-back data.")
@@ -101,7 +106,7 @@ def score(data: ReportData, path: Path | str) -> Holdout:
         mine = fine if keys is None else fine & (keys == series.key)
         used |= mine
         for j, target in enumerate(columns.targets):
-            y = numbers[mine, p + j]
+            y = given[mine, p + j]
             models = series.value[:, j * (p + 1) : (j + 1) * (p + 1)]
             value = np.maximum(r_squared(models, x[mine], y), WORST)[:, None]
             found[target].append(
@@ -114,6 +119,37 @@ def score(data: ReportData, path: Path | str) -> Holdout:
         for target, lines in found.items()
     )
     return Holdout(panels, tuple(scatters), len(fine), int((~used).sum()))
+
+
+def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
+    """Share of right classes over time, by the drawn keys' models; see ``score``."""
+    target = model.targets[0]
+    shown = next((panel for panel in data.panels if panel.output.name == SCALED), None)
+    if shown is None:
+        raise ConfigError("--name", "", f"must include {SCALED} where there is held-back data.")
+    wanted = list(dict.fromkeys((*model.features, target, *data.run.key_columns)))
+    table = pa.concat_tables(one.select(wanted) for one in tables(path, wanted, HELD))
+    given = {name: numbers(table, name, HELD) for name in model.features}
+    place = {value: at for at, value in enumerate(model.declared[target])}
+    actual = np.array([place.get(one, -1) for one in table[target].to_pylist()], dtype=np.int64)
+    fine = np.isfinite(np.stack(list(given.values()), axis=1)).all(axis=1) & (actual >= 0)
+    keys = np.array([data.run.shown(key) for key in keys_of(table, data.run.key_columns)])
+    lines, used = [], np.zeros(len(table), dtype=bool)
+    for series in shown.series:
+        mine = np.flatnonzero(fine & (keys == series.key)) if data.run.key_columns else fine
+        used[mine] = True
+        own = {name: one[mine] for name, one in given.items()}
+        value = np.full((len(series.ticks), 1), np.nan)
+        for i, theta in enumerate(series.value):
+            if i and np.array_equal(theta, series.value[i - 1]):
+                value[i] = value[i - 1]  # the same model, released again
+            elif np.isfinite(theta).all() and used[mine].any():
+                found = model.predict(own, theta).columns[f"predicted.{target}"]
+                value[i] = np.mean(found == actual[mine])
+        lines.append(Series(series.key, series.ticks, value, np.full_like(value, np.nan)))
+    output = Output(f"Share of right {target} on held-back data", None)
+    left = int(np.count_nonzero(np.logical_not(used)))
+    return Holdout((Panel(output, tuple(lines), None),), (), len(table), left)
 
 
 def r_squared(models: Floats, x: Floats, y: Floats) -> Floats:
@@ -140,54 +176,6 @@ def _columns(run: Run) -> _Columns:
     bounds = [model["ranges"][name] for name in (*features, *targets)]
     low, high = (np.array([float(pair[end]) for pair in bounds]) for end in (0, 1))
     return _Columns(features, targets, low, high, run.key_columns)
-
-
-def _keys(table: pa.Table, columns: Sequence[str]) -> NDArray[np.object_]:
-    """(n,) the key of each event, as a report shows it."""
-    values = zip(*(map(str, table[name].to_pylist()) for name in columns), strict=True)
-    if len(columns) == 1:
-        return np.array([one for (one,) in values], dtype=object)
-    return np.array([shown_key(key_text(several)) for several in values], dtype=object)
-
-
-def _read(path: Path, columns: _Columns) -> pa.Table:
-    wanted = [*columns.features, *columns.targets, *columns.keys]
-    readers = {
-        ".csv": pyarrow.csv.read_csv,
-        ".parquet": pq.read_table,
-        ".ndjson": _ndjson,
-        ".jsonl": _ndjson,
-    }
-    if path.suffix.lower() not in readers:
-        raise ConfigError("--holdout", str(path), f"must end in one of {', '.join(readers)}.")
-    if not path.is_file():
-        raise ConfigError("--holdout", str(path), "is no file.")
-    try:
-        table = readers[path.suffix.lower()](path)
-    except (pa.ArrowInvalid, ValueError, OSError) as error:
-        raise ConfigError(
-            "--holdout", str(path), f"cannot be read ({type(error).__name__})."
-        ) from None
-    for name in wanted:
-        if name not in table.schema.names:
-            raise ConfigError(
-                "--holdout", str(path), f"has no column {name}; {nearest(name, table.schema.names)}"
-            )
-    return table.select(list(dict.fromkeys(wanted)))
-
-
-def _ndjson(path: Path) -> pa.Table:
-    import pyarrow.json
-
-    return pyarrow.json.read_json(path)
-
-
-def _numbers(table: pa.Table, name: str) -> Floats:
-    try:
-        column = table[name].cast(pa.float64())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise ConfigError("--holdout", name, "must hold numbers.") from None
-    return np.asarray(column.fill_null(math.nan).to_numpy(), dtype=np.float64)
 
 
 def caption(found: Holdout) -> str:

@@ -6,21 +6,39 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from dpcore.accounting.circumstances import SHARDS
 from dpcore.errors import ConfigError
+from dpcore.models.config import AnyModel
+from dpcore.models.predictor import Predictor
 from dpcore.plan import Plan
 from pipelines.results.compare import flatten
 from transforms.sinks import place as sinks_place
 
 LAYOUT = "sink_layout"
 """Field of ``_plan.json`` in a folder of results: how its files hold vectors."""
+MODEL = "model_section"
+"""Field of ``_plan.json``: the model's section of the config."""
 SHOWN = 4
 """Changed fields that a refusal names."""
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """What ``plan --json`` prints, with the fields that it came from under ``config``."""
-    return {**plan.to_json(), "config": flatten(plan.config)}
+    """What ``plan --json`` prints, with the fields that it came from under ``config``; and the
+    section of its model, by which releases of it are used (``model_of``)."""
+    facts = {**plan.to_json(), "config": flatten(plan.config)}
+    if plan.config.model is not None:
+        facts[MODEL] = plan.config.model.model_dump(
+            mode="json", by_alias=True, exclude_defaults=True
+        )
+    return facts
+
+
+def model_of(stored: Mapping[str, Any]) -> Predictor | None:
+    """The model of a stored plan; None: it has none, or an earlier version wrote it."""
+    section = stored.get(MODEL)
+    return None if section is None else TypeAdapter(AnyModel).validate_python(section)
 
 
 def note(folder: str, name: str, facts: Mapping[str, Any]) -> None:

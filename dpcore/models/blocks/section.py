@@ -11,6 +11,7 @@ from pydantic import Field
 
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.algorithm import ModelColumns, Reading, Shown
+from dpcore.arrays import Floats
 from dpcore.config.numbers import Positive
 from dpcore.errors import ConfigError
 from dpcore.models.blocks.cut import Blocks, ByCount
@@ -28,12 +29,14 @@ from dpcore.models.blocks.fields import (
 from dpcore.models.blocks.inputs import Classes, Inputs
 from dpcore.models.blocks.level import Level, level_for
 from dpcore.models.blocks.objective import Objective, row_loss
+from dpcore.models.blocks.predict import predict
 from dpcore.models.blocks.price import choose
 from dpcore.models.blocks.program import BlockProgram
 from dpcore.models.blocks.schedule import Schedule
 from dpcore.models.erm.price import refuse_sums
 from dpcore.models.fields import MOST_COEFFICIENTS, MOST_ROWS, Cap, OneTarget
 from dpcore.models.losses import parse_loss
+from dpcore.models.prediction import Given, Predicted
 from dpcore.models.predictor import NOISES, Predictor
 from dpcore.models.words import OWN_UNITS
 from dpcore.pricing.price import MOST_STATE, Alternative
@@ -117,6 +120,7 @@ class BlockModel(Predictor):
     }
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
     grows: ClassVar[bool] = True
+    predicts_by: ClassVar[str] = "theta"
     event_only: ClassVar[str] = (
         "a record is in one block, and a user's are in many, which are not charged together; take "
         "online.follow_the_leader"
@@ -245,6 +249,10 @@ class BlockModel(Predictor):
                 f"bytes a row), above {MOST_STATE >> 20} MiB; take smaller blocks, or fewer.",
             )
         return program, alternatives
+
+    def predict(self, given: Given, model: Floats) -> Predicted:
+        """See Predictor."""
+        return predict(self.inputs, self.objective, given, model)
 
     # ---- what it says
 

@@ -1,0 +1,76 @@
+"""What a released model says of events: a column for each thing that it predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.arrays import Floats
+
+Given = Mapping[str, NDArray[Any]]
+"""Feature -> (n,) float64 in the user's units, NaN where an event lacks it."""
+
+
+class Predicted(NamedTuple):
+    """Predictions for n events. An event without a number for each feature has none.
+
+    Attributes:
+      columns: name -> (n,) float64, NaN where there is none; or places among ``classes``, int64,
+        -1 where there is none. "predicted.TARGET" comes first.
+      classes: what the places of the first column stand for; () where it holds numbers.
+    """
+
+    columns: dict[str, NDArray[Any]]
+    classes: tuple[Any, ...] = ()
+
+
+def linear(
+    given: Given,
+    features: Sequence[str],
+    targets: Sequence[str],
+    ranges: Mapping[str, tuple[float, float]],
+    model: Floats,
+    loss: str | None,
+) -> Predicted:
+    """Predictions of a model in the user's units.
+
+    Args:
+      features, targets: columns. ranges: of each: features outside are moved to the nearer bound,
+        as they were when the model was learned.
+      model: (m (p + 1),), of each target in turn: the features' coefficients, then the constant.
+      loss: name of one that reads the target as a label; None: the target is a number. Of a label
+        the sign of a score is predicted, as the upper or lower end of the target's range;
+        "logistic" gives the share of the upper one too.
+    """
+    x = np.stack([np.asarray(given[name], dtype=np.float64) for name in features], axis=1)
+    void = np.logical_not(np.isfinite(x).all(axis=1))
+    low, high = (np.array([ranges[name][end] for name in features]) for end in (0, 1))
+    x[void] = 0.0
+    x = np.clip(x, low, high)
+    x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+    columns: dict[str, NDArray[Any]] = {}
+    for target, weights in zip(targets, model.reshape(len(targets), -1), strict=True):
+        score = np.where(void, np.nan, x @ weights)
+        if loss is None:
+            columns[f"predicted.{target}"] = score
+            continue
+        ends = ranges[target]
+        label = np.where(score >= 0, ends[1], ends[0])
+        columns[f"predicted.{target}"] = np.where(void, np.nan, label)
+        columns[f"score.{target}"] = score
+        if loss == "logistic":
+            columns[f"share.{ends[1]:g}"] = shares(score[:, None])[:, 1]
+    return Predicted(columns)
+
+
+def shares(scores: Floats) -> Floats:
+    """Softmax: scores (n, m) -> (n, m), rows that add up to 1. One score is that of the second of
+    two: (n, 1) -> (n, 2)."""
+    if scores.shape[1] == 1:
+        scores = np.concatenate([np.zeros_like(scores), scores], axis=1)
+    with np.errstate(invalid="ignore"):
+        raised = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=1, keepdims=True))

@@ -1,0 +1,36 @@
+"""The models of one tick of a run: key -> coefficients, as they were released."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.errors import ConfigError
+from pipelines.results.batch import COLUMNS, batch_of
+from pipelines.results.files import matrix
+from pipelines.results.run import Run
+
+Models = dict[str, NDArray[np.float64]]
+
+
+def models_at(run: Run, name: str, tick: int) -> Models:
+    """Every key's model at a tick; keys without one yet are left out.
+
+    Args:
+      name: of the release that holds it. tick: that was released.
+
+    Raises:
+      ConfigError: nothing of that name was released.
+    """
+    output = next((one for one in run.outputs if one.name == name), None)
+    if output is None:
+        raise ConfigError("directory", str(run.directory), f"holds no {name} to predict with.")
+    found: Models = {}
+    for raw in run.batches(COLUMNS, tick):
+        batch = batch_of(raw)
+        rows = batch.rows(output, np.flatnonzero(batch.tick == tick))
+        values = matrix(batch.value, rows, len(output.labels))
+        for key, model in zip(batch.key[rows].tolist(), values, strict=True):
+            if np.isfinite(model).all():
+                found.setdefault(batch.keys[key], model)
+    return found

@@ -1,0 +1,183 @@
+"""``weir predict``: what is written is what the released numbers say, event by event."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.predict.models import models_at
+from pipelines.report.data import gather
+from pipelines.report.score import score
+from pipelines.results.run import Run
+from tests.pipelines.conftest import Weir
+
+N = 900
+
+CONFIG = """\
+name: lab
+source: {{csv: events.csv}}
+schema: {{time: at, id: id}}
+key: {{column: site, declared: [east, west]}}
+clock: {{start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-10T00:00:00Z}}
+privacy: {{epsilon: 100000, delta: 1e-6, protect_for: all, relation: replace_one}}
+model:
+  features: [age, visits]
+  ranges: {{age: [0, 100], visits: [0, 50]{more}}}
+{model}
+secret: {{file: secret.key}}
+sink: {{parquet: out/}}
+"""
+CLASSES = """\
+  algorithm: erm.sliding_window
+  target: label
+  classes: ["no", "yes"]
+  block: 100
+  window: 3
+  regularise: 0.001
+"""
+NUMBERS = """\
+  algorithm: regression.incremental
+  target: spend
+"""
+
+
+def made(folder: Path, model: str, more: str, weir: Weir) -> Path:
+    """Results of a run over events whose targets follow from features."""
+    random = np.random.default_rng(3)
+    age, visits = random.uniform(0, 100, N), random.uniform(0, 50, N)
+    site = np.where(random.random(N) < 0.5, "east", "west")
+    spend = np.where(site == "east", 2.0, -1.0) * age + visits
+    table = pa.table(
+        {
+            "at": [f"2025-01-{1 + i * 9 // N:02d}T00:00:00Z" for i in range(N)],
+            "id": [f"e{i}" for i in range(N)],
+            "site": site,
+            "age": age,
+            "visits": visits,
+            "spend": spend,
+            "label": np.where(age / 100 + visits / 50 > 1, "yes", "no"),
+        }
+    )
+    pyarrow.csv.write_csv(table, folder / "events.csv")
+    (folder / "secret.key").write_bytes(b"k" * 32)
+    (folder / "secret.key").chmod(0o600)
+    (folder / "lab.yaml").write_text(CONFIG.format(model=model, more=more))
+    done = weir("run", folder / "lab.yaml")
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_classes_are_the_likelier_ones_and_shares_are_told(tmp_path: Path, weir: Weir) -> None:
+    made(tmp_path, CLASSES, "", weir)
+    more = [
+        "at,id,site,age,visits,spend,label",
+        "x,a,east,90,45,,yes",
+        "x,b,west,5,2,,no",
+        "x,c,west,5,2,,maybe",
+        "x,d,west,,2,,no",
+        "x,e,north,5,2,,no",
+    ]
+    (tmp_path / "new.csv").write_text("\n".join(more) + "\n")
+    told = weir("predict", tmp_path / "out", tmp_path / "new.csv", "--json")
+    assert told.exit_code == 0, told.output
+    facts = json.loads(told.stdout)
+    assert facts["events"] == 5 and facts["predicted"] == 3
+    assert facts["no_model"] == 1 and facts["no_features"] == 1
+    assert facts["accuracy"] == 1.0, "of the two whose class is a declared one"
+    table = pq.read_table(tmp_path / "new.predicted.parquet")
+    assert table["predicted.label"].to_pylist() == ["yes", "no", "no", None, None]
+    no, yes = table["share.no"].to_pylist(), table["share.yes"].to_pylist()
+    assert no[3] is None and yes[4] is None
+    for a, b in zip(no[:3], yes[:3], strict=True):
+        assert abs(a + b - 1) < 1e-12
+    assert yes[0] > 0.5 > yes[1]
+    assert table["predicted.tick"].to_pylist() == [8, 8, 8, None, None]
+    # By hand: theta is of features scaled to [-1, 1], shortened to clip.features (1).
+    theta = models_at(Run.open(tmp_path / "out"), "theta", 8)["east"]
+    x = np.array([0.8, 0.8])
+    x /= np.linalg.norm(x)
+    by_hand = 1 / (1 + np.exp(-(theta[:2] @ x + theta[2])))
+    assert yes[0] == pytest.approx(by_hand, rel=1e-5)
+
+
+def test_held_back_classes_are_scored_over_time(tmp_path: Path, weir: Weir) -> None:
+    made(tmp_path, CLASSES, "", weir)
+    found = score(gather(Run.open(tmp_path / "out")), tmp_path / "events.csv")
+    (panel,) = found.panels
+    assert panel.output.name == "Share of right label on held-back data"
+    assert found.events == N and found.left_out == 0 and not found.scatters
+    for series in panel.series:
+        assert np.isnan(series.value[0, 0]), "before the first window there is no model"
+        assert series.value[-1, 0] > 0.85
+    drawn = weir("report", tmp_path / "out", "--holdout", tmp_path / "events.csv")
+    assert drawn.exit_code == 0, drawn.output
+    assert "Share of right label" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_numbers_are_those_of_the_coefficients_of_the_events_own_key(
+    tmp_path: Path, weir: Weir
+) -> None:
+    made(tmp_path, NUMBERS, ", spend: [-100, 300]", weir)
+    told = weir("predict", tmp_path / "out", tmp_path / "events.csv", "--json", "--tick", "7")
+    assert told.exit_code == 0, told.output
+    facts = json.loads(told.stdout)
+    assert facts["tick"] == 7 and facts["predicted"] == N and facts["accuracy"] is None
+    assert facts["r2"]["spend"] > 0.99
+    table = pq.read_table(tmp_path / "events.predicted.parquet")
+    assert set(table["predicted.tick"].to_pylist()) == {7}
+    models = models_at(Run.open(tmp_path / "out"), "coefficients", 7)
+    for i in (0, 1, 2, 3):
+        row = {name: table[name][i].as_py() for name in ("site", "age", "visits")}
+        by_hand = models[row["site"]] @ np.array([row["age"], row["visits"], 1.0])
+        assert table["predicted.spend"][i].as_py() == pytest.approx(by_hand, rel=1e-12)
+    words = weir("predict", tmp_path / "out", tmp_path / "events.csv", "-o", tmp_path / "p.csv")
+    assert words.exit_code == 0 and "R² of spend" in words.output
+    assert len(pyarrow.csv.read_csv(tmp_path / "p.csv")) == N
+
+
+def test_an_empty_parquet_file_keeps_its_columns(tmp_path: Path, weir: Weir) -> None:
+    made(tmp_path, CLASSES, "", weir)
+    empty = pa.table({"site": pa.array([], pa.string()), "age": [0.0][:0], "visits": [0.0][:0]})
+    pq.write_table(empty, tmp_path / "none.parquet")
+    told = weir("predict", tmp_path / "out", tmp_path / "none.parquet")
+    assert told.exit_code == 0, told.output
+    names = pq.read_table(tmp_path / "none.predicted.parquet").schema.names
+    assert names[3:] == ["predicted.label", "share.no", "share.yes", "predicted.tick"]
+
+
+def test_what_cannot_be_predicted_is_refused_by_name(tmp_path: Path, weir: Weir) -> None:
+    made(tmp_path, CLASSES, "", weir)
+    out, data = tmp_path / "out", tmp_path / "events.csv"
+    (tmp_path / "short.csv").write_text("site,age\neast,1\n")
+    (tmp_path / "words.csv").write_text("site,age,visits\neast,old,1\n")
+    (tmp_path / "taken.csv").write_text("site,age,visits,share.no\neast,1,1,1\n")
+    for words, told in (
+        ((out, tmp_path / "gone.csv"), "is no file"),
+        ((out, tmp_path / "events.txt"), "must end in one of"),
+        ((out, tmp_path / "short.csv"), "has no column visits"),
+        ((out, tmp_path / "words.csv"), "age"),
+        ((out, tmp_path / "taken.csv"), "is a column already"),
+        ((out, data, "--out", tmp_path / "p.txt"), "must end in one of .parquet, .csv"),
+        ((out, data, "--out", tmp_path / "events.csv"), "exists already"),
+        ((out, data, "--out", tmp_path / "nowhere" / "p.csv"), "cannot be written"),
+        ((out, data, "--tick", "99"), "was not released: ticks are 0 to 8"),
+        ((out, data, "--tick", "0"), "has no model yet"),
+        ((tmp_path, data), "holds no results"),
+    ):
+        result = weir("predict", *words)
+        assert result.exit_code == 2, (words, result.output)
+        assert told in result.output, (words, result.output)
+    assert not [path.name for path in tmp_path.iterdir() if "part" in path.name]
+    plan = json.loads((out / "_plan.json").read_text())
+    del plan["model_section"]
+    (out / "_plan.json").write_text(json.dumps(plan))
+    assert "earlier version" in weir("predict", out, data).output
+    plan["algorithm"] = "aggregates"
+    (out / "_plan.json").write_text(json.dumps(plan))
+    assert "released no models" in weir("predict", out, data).output
