@@ -7,25 +7,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.testing.test_stream import TestStream
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Timestamp
 
 from dpcore.errors import CodecError, WeirError
 from dpcore.leaves.keys import Keys
 from dpcore.plan import Plan
 from tests.dpcore.discovery.world import rule_of
 from tests.transforms.blocks import bytes_of, copied, no_cells
-from tests.transforms.running import Ran, run
+from tests.transforms.running import KEPT, Ran, keep, run
 from transforms.leaves import partial
 from transforms.leaves.partial import PartialLeaf
 from transforms.release.noisy import NoisyStride
+from transforms.runtime import heartbeat
 from transforms.runtime.secret import SecretRef
 from transforms.select.shelf import Shelf
 from transforms.tick.found_block import FoundBlock
 from transforms.tick.found_cells import FoundStored
 from transforms.tick.noise_source import KeyedNoiseSource
+from transforms.tick.tick import Tick
 from weir import Events, simulate
 
+TestStream.__test__ = False  # not a test of ours
 TICKS, PER, MINUTE = 60, 20, 60_000_000
 CONFIG = """
 name: found
@@ -169,6 +178,34 @@ def test_strides_memory_and_order_change_no_bit(secret: SecretRef) -> None:
         assert flat(again) == flat(whole)
         keys = {stride.first_tick: stride.keys for stride in again}
         assert all(keys[first] == found for first, found in order if first in keys)
+
+
+def test_a_stream_finds_keys_tick_by_tick(secret: SecretRef) -> None:
+    """Timers, heartbeats and cells of a streaming runner: the strides of one go."""
+    plan, leaves = plan_of(), payloads(2)
+    start = plan.clock.start
+
+    def at(tick: int) -> Timestamp:
+        return Timestamp(micros=start + (tick + 1) * MINUTE)
+
+    events = TestStream().advance_watermark_to(start / 1e6)
+    for tick in range(TICKS):
+        due = [one for one in leaves if partial.tick_range(one)[0] == tick]
+        pieces = [TimestampedValue((0, one), at(tick) - 2) for one in due]
+        beat = TimestampedValue((0, heartbeat.encode(tick)), at(tick) - 1)
+        events = events.add_elements([*pieces, beat]).advance_watermark_to(at(tick))
+    pipeline = beam.Pipeline(
+        runner=BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"])
+    )
+    noise = KeyedNoiseSource(secret, plan.name, plan.digest)
+    found = (
+        pipeline | events.advance_watermark_to_infinity() | "Tick" >> Tick(plan, noise, 128, False)
+    )
+    kept = keep(found.noisy, "noisy")
+    pipeline.run().wait_until_finish()
+    strides = sorted(KEPT.pop(kept), key=lambda stride: stride.first_tick)
+    assert len(strides) >= TICKS
+    assert flat(strides) == flat(walk(Block(plan, secret, False), [0, TICKS], leaves))
 
 
 def test_every_moment_can_be_gone_on_from(secret: SecretRef) -> None:
