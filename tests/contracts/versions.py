@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from dpcore.config.version import PLAN_VERSION
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
 from dpcore.registry import CONTINUAL_SUMS, MODELS, SOLVERS
-from dpcore.simulate import Events, bounded, leaves_for
+from dpcore.simulate import Events, bounded, leaves_for, simulate
 
 GOLDEN = Path(__file__).parent / "versions.json"
 """Case -> version -> [digest, bits]. A version that plans run under never changes in here."""
@@ -50,15 +51,34 @@ model:
   ranges: {u: [0, 2], v: [-1, 3], y: [0, 16]}
   set: {SET: 2}
 """
+PEOPLE = """
+name: golden
+schema: {time: t, id: i, unit: w}
+key: {column: k, declared: [east, north, west]}
+clock: {start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-02T00:00:00Z}
+privacy: {epsilon: 2.0, delta: 1e-5, protect_for: 10, unit: user, per: 8h,
+          contributions: {ticks: 4, spacing: 1, keys: 2, events: 2, ticks_per_key: 3}}
+"""
+USERS = """
+aggregates:
+  visits: {count: events, over: [OVER]}
+  paid: {sum: y, clip_user: [0, 20], over: [OVER]}
+  usual: {mean: y, clip: [0, 10], of: users, over: [OVER]}
+"""
+COUNTED = """  people: {count: users, over: 1}
+  newcomers: {count: users, per: period}
+"""
 MORE = {"regression.projected": "  projection: {dimension: 1}\n"}
+
+
+SPANS: dict[str, tuple[int | None]] = {"all": (None,), "5": (5,), "1": (1,)}
 
 
 def configs() -> Iterator[tuple[str, str]]:
     """(case, config) of every algorithm, without its version."""
     yield "chosen", HEAD + AGGREGATES.replace("OVER", "all, 5")
     for name in CONTINUAL_SUMS.own:
-        spans = {"all": (None,), "5": (5,), "1": (1,)}
-        over = next(text for text in spans if CONTINUAL_SUMS[name].serves(spans[text]))
+        over = next(text for text in SPANS if CONTINUAL_SUMS[name].serves(SPANS[text]))
         for noise in CONTINUAL_SUMS[name].kinds:
             text = HEAD + AGGREGATES.replace("OVER", over)
             text += f"mechanism: {{continual_sum: {name}, noise: {noise}}}\n"
@@ -79,6 +99,30 @@ def configs() -> Iterator[tuple[str, str]]:
         if name == "regression.erm":
             for solver in SOLVERS.own:
                 yield f"{name}/{solver}", f"{text}  solver: {solver}\n"
+    yield from of_people()
+
+
+def of_people() -> Iterator[tuple[str, str]]:
+    """(case, config) of what serves users, and of keys that are found."""
+    for name in CONTINUAL_SUMS.own:
+        cls = CONTINUAL_SUMS[name]
+        if cls.patterned:
+            over = next(text for text in ("all", "5", "1") if cls.serves(SPANS[text]))
+            for noise in cls.kinds:
+                text = PEOPLE + USERS.replace("OVER", over)
+                text += f"mechanism: {{continual_sum: {name}, noise: {noise}}}\n"
+                if noise == "k_norm":
+                    text = text.replace("delta: 1e-5", "delta: 0")
+                yield f"users/{name}/{noise}", text
+    for name in MODELS.own:
+        if not MODELS[name].event_only:
+            text = PEOPLE + MODEL.replace("NAME", name).replace("SET", "l2_ball")
+            if name == "online.conditional_gradient":
+                text = text.replace("l2_ball", "l1_ball")
+            yield f"users/{name}", text + MORE.get(name, "")
+    found = PEOPLE.replace("declared: [east, north, west]", "discover: {min_users: 3}")
+    found = found.replace("epsilon: 2.0", "epsilon: 90.0")  # so that there is a key
+    yield "users/discover", found + USERS.replace("OVER", "all") + COUNTED
 
 
 def kept(plan: Plan) -> list[str]:
@@ -91,6 +135,9 @@ def kept(plan: Plan) -> list[str]:
         {"u": u, "v": v, "y": np.round(6 + 2 * u - v, 3)},
         None if plan.config.schema_.id is None else [f"e{i}" for i in range(300)],
     )
+    if plan.person is not None:
+        users = [f"u{i}" for i in rng.integers(0, 60, 300)]
+        return [plan.digest, bits_of(plan, replace(events, users=users))]
     bound = bounded(plan, events, TICKS)
     leaves = leaves_for(plan, bound, TICKS, SECRET)(list(range(len(KEYS))))
     root = RootKey.derive(SECRET, plan.name, bytes.fromhex(plan.digest))
@@ -101,6 +148,18 @@ def kept(plan: Plan) -> list[str]:
     )
     bits = hashlib.sha256(b"".join(array.tobytes() for array in noisy))
     return [plan.digest, bits.hexdigest()[:32]]
+
+
+def bits_of(plan: Plan, events: Events) -> str:
+    """Hash of all releases of events of users."""
+    found = hashlib.sha256()
+    lives = simulate(plan, events, SECRET)
+    assert lives, "a case without releases would hold nothing"
+    for one in lives:
+        found.update(f"{one.key} {one.first_tick}".encode())
+        for released in one.released:
+            found.update(np.ascontiguousarray(released.value).tobytes())
+    return found.hexdigest()[:32]
 
 
 def planned(config: str, version: int) -> Plan:
@@ -121,7 +180,8 @@ def add() -> None:
         for version in VERSIONS:
             if version not in found.setdefault(name, {}):
                 found[name][version] = kept(planned(config, int(version)))
-    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found[name])}" for name in found)
+    names = dict(configs())  # in their order: a new algorithm's line lies beside its kind's
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found[name])}" for name in names)
     GOLDEN.write_text(f"{{\n{lines}\n}}\n")
 
 
