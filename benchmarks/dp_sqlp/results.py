@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 from benchmarks.dp_sqlp.published import LINES
 
 RESULTS = Path(__file__).parents[1] / "results"
+OTHERS = {"paper": "0.35", "confidential-storm": "0.55", "DP-SQLP, made anew": "0.75"}
+"""Whose bars are grey: in order, and how dark."""
 DATA = {
     "clipped": "truth of at most 32 events a user",
     "whole": "truth of all events (the paper's)",
@@ -61,7 +63,7 @@ def read(folder: Path = RESULTS) -> list[Row]:
 def merged(rows: list[Row], row: Row) -> list[Row]:
     """The newest of each kind, in order."""
     rest = [old for old in rows if (old.place, old.who) != (row.place, row.who)]
-    order = {who: i for i, who in enumerate(("paper", "confidential-storm", "DP-SQLP, made anew"))}
+    order = {who: i for i, who in enumerate(OTHERS)}
     found = [*rest, row]
     return sorted(found, key=lambda r: (-r.scale, r.reading, r.ticks, order.get(r.who, 9), r.who))
 
@@ -120,7 +122,7 @@ def _bars(axes: Axes, rows: list[Row], who: list[str], name: str) -> None:
     for i, one in enumerate(who):
         mine = [row for row in rows if row.who == one]
         x = [places.index(row.place) + (i - (len(who) - 1) / 2) * 0.8 / len(who) for row in mine]
-        color = f"C{i}" if one.startswith("Weir") else ("0.75", "0.6", "0.4")[i % 3]
+        color = OTHERS.get(one, f"C{i}")
         axes.bar(x, [getattr(row, name) for row in mine], 0.8 / len(who), label=one, color=color)
     named = [f"T = {ticks:,}\n{reading}" for _, reading, ticks in places]
     axes.set_xticks(range(len(places)), named, fontsize=8)
