@@ -214,7 +214,9 @@ class Plan:
             "window": self.guarantee.window,
             "clock": {
                 "start": self.clock.start,
-                "period": self.clock.period,
+                "period": self.clock.period
+                if self.clock.calendar is None
+                else self.clock.calendar.canonical(),
                 "end": self.clock.end,
                 "delay": self.clock.delay,
                 # A default follows from the version.

@@ -217,6 +217,13 @@ def compiled(
             "is not for unit: user: ticks that are released together would hold several cells of "
             "a user in one, which the caps on ticks do not bound; take a longer clock.period.",
         )
+    if terms.clock.calendar is not None:
+        raise ConfigError(
+            "release_every",
+            every,
+            f"is for ticks of a fixed length, not of {terms.clock.unit}; take a longer "
+            "clock.period, like 3 months or 7d.",
+        )
     if terms.horizon is not None and terms.horizon % every:
         raise ConfigError(
             "release_every",

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dpcore.leaves.calendar import UTC, shown_unit
+from dpcore.leaves.clock import Clock
 from dpcore.words import bytes_text as bytes_text
 from dpcore.words import number as number
 from dpcore.words import sentence as sentence
@@ -69,3 +71,13 @@ def long_time(microseconds: int) -> str:
             shown = f"{amount:.0f}" if amount == round(amount) else f"{amount:.3g}"
             return f"{shown} {noun}{'' if shown == '1' else 's'}"
     return f"{seconds / (365.25 * 86_400):,.1f} years"
+
+
+def long_ticks(clock: Clock, ticks: int) -> str:
+    """How long so many ticks of a clock are: as ``long_time``, or ``3 months``."""
+    calendar = clock.calendar
+    if calendar is None:
+        return long_time(ticks * clock.period)
+    if calendar.months:
+        return shown_unit(0, ticks * calendar.months, UTC)
+    return long_time(ticks * calendar.nominal)

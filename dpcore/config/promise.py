@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from dpcore.config import durations
-from dpcore.config.contributions import Contributions, Per
+from dpcore.config.contributions import MONTHS, Contributions, Per, months_of
 from dpcore.config.limits import MOST_TICKS
 from dpcore.config.numbers import Ticks
 from dpcore.config.section import Says, Section, refusal
+from dpcore.config.spans import show_ticks
+from dpcore.config.zones import calendar_of, moment_in, zone_of
 from dpcore.errors import ConfigError
+from dpcore.leaves.calendar import DAY, Calendar
 from dpcore.leaves.clock import Clock
 
 AHEAD = "1h"
@@ -34,17 +38,46 @@ Duration = Annotated[str, BeforeValidator(_duration, json_schema_input_type=Dura
 Timestamp = Annotated[str, BeforeValidator(_timestamp)]
 
 
+def _period(text: Any) -> Any:
+    if isinstance(text, str) and months_of(text):
+        return text
+    try:
+        return _duration(text)
+    except ValueError as error:
+        raise ValueError(f"{str(error).removesuffix('.')}; or months, like 1 month.") from None
+
+
+def _moment(text: Any) -> Any:
+    """Whether a zone is missing can only be said beside clock.zone."""
+    moment_in(text, "UTC")
+    return text
+
+
+def _zone(text: Any) -> Any:
+    zone_of(text)
+    return text
+
+
+PeriodText = Annotated[str, Field(pattern=MONTHS)]
+Period = Annotated[str, BeforeValidator(_period, json_schema_input_type=DurationText | PeriodText)]
+Moment = Annotated[str, BeforeValidator(_moment)]
+Zone = Annotated[str, BeforeValidator(_zone)]
+
+
 def _protect_for(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError("must be a number of ticks, a duration like 365d, or all.")
     if isinstance(value, int):
         if value < 1:
             raise ValueError("must be at least 1 tick; 0 ticks would protect nothing.")
-    elif value != "all":
+    elif value != "all" and not months_of(value):
         try:
             microseconds = durations.duration(value)
         except ValueError:
-            raise ValueError("must be a number of ticks, a duration like 365d, or all.") from None
+            raise ValueError(
+                "must be a number of ticks, a duration like 365d, months on a clock of months, or "
+                "all."
+            ) from None
         if microseconds == 0:
             raise ValueError("must be at least one tick; 0 would protect nothing.")
     return value
@@ -65,20 +98,31 @@ Delta = Annotated[
 ]
 Lasting = Annotated[
     int | str,
-    BeforeValidator(_protect_for, json_schema_input_type=Ticks | Literal["all"] | DurationText),
+    BeforeValidator(
+        _protect_for, json_schema_input_type=Ticks | Literal["all"] | DurationText | PeriodText
+    ),
 ]
 
 
 class ClockConfig(Section):
     """The public release clock."""
 
-    start: Timestamp = Field(
-        description="Start of tick 0: ISO 8601 with a zone or Z.", examples=["1997-01-01T00:00:00Z"]
+    start: Moment = Field(
+        description="Start of tick 0: ISO 8601 with an offset or Z, or without one in the zone.",
+        examples=["1997-01-01T00:00:00Z"],
     )
-    period: Duration = Field(
-        description="Length of a tick: number and unit (us, ms, s, m, h, d, w).", examples=["1d"]
+    period: Period = Field(
+        description="Length of a tick: number and unit (us, ms, s, m, h, d, w), or months of the "
+        "calendar (1 month).",
+        examples=["1d"],
     )
-    end: Timestamp | None = Field(
+    zone: Zone | None = Field(
+        default=None,
+        description="With ticks of days or months: the time zone in which they begin; UTC without "
+        "it. Any other needs clock.end.",
+        examples=["Europe/Berlin"],
+    )
+    end: Moment | None = Field(
         default=None,
         description="No tick ends after this; without it the clock runs for ever.",
         examples=["1998-07-01T00:00:00Z"],
@@ -98,30 +142,63 @@ class ClockConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        period = durations.duration(self.period)
-        if period == 0:
+        if months_of(self.period) is None and durations.duration(self.period) == 0:
             raise refusal("period", self.period, "must be longer than nothing, like 1d or 15m.")
-        start = durations.timestamp(self.start)
-        if self.end is not None and durations.timestamp(self.end) < start + period:
+        start = self._micros("start", self.start)
+        calendar = self._calendar
+        if self.end is None:
+            return self
+        if calendar is None:
+            first_end = start + durations.duration(self.period)
+        else:
+            first_end = int(calendar.starts(np.asarray([1]))[0])
+        if self._micros("end", self.end) < first_end:
             raise refusal(
                 "end",
                 self.end,
                 f"must be at least one period after clock.start: "
-                f"{durations.show_timestamp(start + period)} or later.",
+                f"{durations.show_timestamp(first_end)} or later.",
             )
         return self
+
+    def _micros(self, name: str, text: str) -> int:
+        """A moment of the clock in microseconds since 1970."""
+        try:
+            return durations.timestamp(text) if self.zone is None else moment_in(text, self.zone)
+        except ValueError as error:
+            raise refusal(name, text, str(error)) from None
+
+    @property
+    def _calendar(self) -> Calendar | None:
+        """Where days or months begin; None: ticks of a fixed length."""
+        zone, months = self.zone or "UTC", months_of(self.period)
+        if months is not None:
+            return calendar_of(self.start, 0, months, zone, self.end)
+        if zone == "UTC":
+            return None
+        days, rest = divmod(durations.duration(self.period), DAY)
+        if rest:
+            raise refusal(
+                "zone",
+                zone,
+                f"is for ticks of whole days or months, not of {self.period}, which is as long "
+                "everywhere: remove it, or take period: 1d or 1 month.",
+            )
+        return calendar_of(self.start, days, 0, zone, self.end)
 
     def to_clock(self, version: int = 1) -> Clock:
         """The clock in microseconds. version: of the plan, for what is not said."""
         ahead = self.ahead
         if ahead is None and self.end is None and version > 1:
             ahead = AHEAD
+        calendar = self._calendar
         return Clock(
-            start=durations.timestamp(self.start),
-            period=durations.duration(self.period),
-            end=None if self.end is None else durations.timestamp(self.end),
+            start=self._micros("start", self.start),
+            period=durations.duration(self.period) if calendar is None else calendar.shortest,
+            end=None if self.end is None else self._micros("end", self.end),
             delay=durations.duration(self.delay),
             ahead=None if ahead is None else durations.duration(ahead),
+            calendar=calendar,
         )
 
 
@@ -208,20 +285,40 @@ class Privacy(Section):
             return None
         if isinstance(self.protect_for, int):
             return self._checked(self.protect_for)
-        ticks, rest = divmod(durations.duration(self.protect_for), clock.period)
+        months, calendar = months_of(self.protect_for), clock.calendar
+        if months is not None or (calendar is not None and calendar.months):
+            return self._months(months, clock)
+        ticks, rest = clock.ticks_in(durations.duration(self.protect_for))
         if rest:
             near = [n for n in (ticks, ticks + 1) if n > 0]
             shown = " or ".join(
-                f"{durations.show_duration(n * clock.period)} ({n} tick{'s' if n > 1 else ''})"
-                for n in near
+                f"{show_ticks(clock, n)} ({n} tick{'s' if n > 1 else ''})" for n in near
             )
             raise ConfigError(
                 "privacy.protect_for",
                 self.protect_for,
-                f"must be a whole number of periods of {durations.show_duration(clock.period)}: "
-                f"{shown}.",
+                f"must be a whole number of periods of {show_ticks(clock, 1)}: {shown}.",
             )
         return self._checked(ticks)
+
+    def _months(self, months: int | None, clock: Clock) -> int:
+        """Ticks of a window of months; ``months`` is None where it is a duration."""
+        unit = 0 if clock.calendar is None else clock.calendar.months
+        if not unit:
+            raise ConfigError(
+                "privacy.protect_for",
+                self.protect_for,
+                f"is for a clock of months: ticks are {show_ticks(clock, 1)}; write a duration, "
+                "like 90d, or a number of ticks.",
+            )
+        if months is None or months % unit:
+            raise ConfigError(
+                "privacy.protect_for",
+                self.protect_for,
+                f"must be a whole number of ticks, which are {show_ticks(clock, 1)}; write months, "
+                f"like {unit * 3} months, a number of ticks, or all.",
+            )
+        return self._checked(months // unit)
 
     def _checked(self, ticks: int) -> int:
         if ticks > MOST_TICKS:

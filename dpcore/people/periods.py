@@ -9,6 +9,7 @@ import numpy as np
 
 from dpcore.arrays import Ints
 from dpcore.config.durations import show_duration, show_timestamp
+from dpcore.config.spans import show_ticks
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
 
@@ -18,7 +19,7 @@ CYCLE = 4800
 
 @dataclass(frozen=True)
 class Months:
-    """A period of so many months of the calendar, in UTC."""
+    """A period of so many months of the calendar: of the clock's zone."""
 
     count: int = 1
 
@@ -30,7 +31,8 @@ class Months:
 class Periods:
     """The ticks of a clock in periods: 0, 1, 2, ... A tick belongs to the period of its start.
 
-    Periods of a duration begin with the clock; months begin on the first day of one, so that the
+    Periods of a duration begin with the clock; months on the first day of one (in the zone of a
+    calendar clock, else in UTC), so that the
     period of tick 0 may be cut short, as the last one may be by the end of the clock.
 
     Attributes:
@@ -48,16 +50,14 @@ class Periods:
         if isinstance(self.per, Months):
             self._check_months(self.per)
         elif self.per is not None:
-            ticks, rest = divmod(self.per, self.clock.period)
+            ticks, rest = self.clock.ticks_in(self.per)
             if rest or ticks < 1:
-                near = " or ".join(
-                    show_duration(n * self.clock.period) for n in (ticks, ticks + 1) if n > 0
-                )
+                near = " or ".join(self._shown(n) for n in (ticks, ticks + 1) if n > 0)
                 raise ConfigError(
                     "privacy.per",
                     show_duration(self.per),
                     f"must be a whole number of periods of the clock "
-                    f"({show_duration(self.clock.period)}): {near}.",
+                    f"({show_ticks(self.clock, 1)}): {near}.",
                 )
 
     def of(self, ticks: Ints) -> Ints:
@@ -66,7 +66,7 @@ class Periods:
         if self.per is None:
             return np.zeros_like(ticks)
         if isinstance(self.per, Months):
-            months = _months(self.clock.start + ticks * self.clock.period)
+            months = self._months(ticks)
             return np.asarray((months - self._month) // self.per.count, dtype=np.int64)
         return ticks // self._length
 
@@ -76,6 +76,8 @@ class Periods:
             return 0
         if isinstance(self.per, Months):
             month = self._month + period * self.per.count
+            if self.clock.calendar is not None:
+                return self._tick_of_month(month)
             start = int(np.datetime64(month, "M").astype("datetime64[us]").astype(np.int64))
             return -(-(start - self.clock.start) // self.clock.period)
         return period * self._length
@@ -94,7 +96,7 @@ class Periods:
         if self.per is None:
             return "at any time"
         if isinstance(self.per, Months):
-            return f"in one period ({self.per} of the calendar, in UTC)"
+            return f"in one period ({self.per} of the calendar, in {self._zone})"
         return f"in one period ({show_duration(self.per)}, counted from clock.start on)"
 
     @property
@@ -112,12 +114,12 @@ class Periods:
     def _length(self) -> int:
         """Ticks of a period of a fixed duration."""
         assert isinstance(self.per, int)
-        return self.per // self.clock.period
+        return self.clock.ticks_in(self.per)[0]
 
     @cached_property
     def _month(self) -> int:
         """The month of tick 0, counted from 1970."""
-        return int(_months(np.asarray([self.clock.start]))[0])
+        return int(self._months(np.zeros(1, dtype=np.int64))[0])
 
     @cached_property
     def _lengths(self) -> tuple[int | None, int | None]:
@@ -140,10 +142,19 @@ class Periods:
 
     def _check_months(self, per: Months) -> None:
         """Raises ConfigError unless every month begins with a tick."""
-        period, start = self.clock.period, self.clock.start
+        period, start, calendar = self.clock.period, self.clock.start, self.clock.calendar
         day = 86_400_000_000
         if per.count < 1:
             raise ConfigError("privacy.per", str(per), "must be 1 month or more.")
+        if calendar is not None:
+            if calendar.days > 1 or (calendar.months and per.count % calendar.months):
+                raise ConfigError(
+                    "privacy.per",
+                    str(per),
+                    f"must be a whole number of ticks, which are {show_ticks(self.clock, 1)}: "
+                    "every period begins with a tick. Take a clock.period of 1d or 1 month.",
+                )
+            return
         if day % period:
             raise ConfigError(
                 "privacy.per",
@@ -158,6 +169,38 @@ class Periods:
                 f"needs a clock whose ticks begin with the months of UTC: clock.start "
                 f"{show_timestamp(start)} is no whole number of periods after midnight.",
             )
+
+    @property
+    def _zone(self) -> str:
+        return "UTC" if self.clock.calendar is None else self.clock.calendar.zone
+
+    def _shown(self, ticks: int) -> str:
+        """So many ticks as privacy.per is written."""
+        calendar = self.clock.calendar
+        if calendar is None:
+            return show_duration(ticks * self.clock.period)
+        return (
+            str(Months(ticks * calendar.months)) if calendar.months else f"{ticks * calendar.days}d"
+        )
+
+    def _months(self, ticks: Ints) -> Ints:
+        """Months since 1970 in which ticks (n,) begin."""
+        if self.clock.calendar is not None:
+            return self.clock.calendar.months_of(ticks)
+        return _months(self.clock.start + ticks * self.clock.period)
+
+    def _tick_of_month(self, month: int) -> int:
+        """The first tick of a month of a calendar clock, or of a later one."""
+        calendar = self.clock.calendar
+        assert calendar is not None
+        if calendar.months:
+            return -(-(month - calendar.first) // calendar.months)
+        return int(np.searchsorted(self._known, month))
+
+    @cached_property
+    def _known(self) -> Ints:
+        """The month of each tick of a table, and of its end."""
+        return self._months(np.arange((self.clock.ticks or 0) + 1))
 
 
 def _months(micros: Ints) -> Ints:

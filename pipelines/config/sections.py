@@ -138,9 +138,10 @@ class Secret(SecretPlace):
         """
         found: list[int] = []
         for place, entry in enumerate(self.rotate):
-            tick, rest = divmod(durations.timestamp(entry.start) - clock.start, clock.period)
+            moment = durations.timestamp(entry.start)
+            tick = clock.tick_at(moment)
             field = f"secret.rotate[{place}].from"
-            if rest:
+            if moment != clock.tick_start(tick):
                 near = [durations.show_timestamp(clock.tick_start(tick + more)) for more in (0, 1)]
                 raise ConfigError(
                     field,

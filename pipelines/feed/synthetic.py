@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.config import durations
 from dpcore.config.event import Key, TimeColumn
+from dpcore.config.spans import show_ticks
 from dpcore.errors import ConfigError
 from dpcore.plan_config import PlanConfig
 from transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
@@ -77,7 +77,7 @@ def batches(
       first: number of the first event; no two events of a stream share a number.
     """
     clock = config.clock.to_clock()
-    length = (clock.ticks or OPEN_TICKS) * clock.period
+    length = clock.tick_start(clock.ticks or OPEN_TICKS) - clock.start
     keep: pa.RecordBatch | None = None
     for start in range(0, events, CHUNK):
         stop = min(events, start + CHUNK)
@@ -197,5 +197,5 @@ def write_times(moments: NDArray[np.int64], column: TimeColumn) -> pa.Array:
 def describe(config: PlanConfig, events: int) -> str:
     """One line about what is made."""
     clock = config.clock.to_clock()
-    ticks = clock.ticks or OPEN_TICKS
-    return f"{events:,} events over {durations.show_duration(ticks * clock.period)}"
+    over = show_ticks(clock, clock.ticks or OPEN_TICKS)
+    return f"{events:,} events over {over}"

@@ -78,7 +78,7 @@ class Truth:
         if self._where is not None:
             mask = self._where.mask(batch)
             batch, moments = batch.filter(mask), moments[mask.to_numpy(zero_copy_only=False)]
-        ticks = (moments - self._clock.start) // self._clock.period
+        ticks = self._clock.tick_of(moments)
         key = self._config.key
         names = pa.array([ALL] * len(ticks)) if key is None else batch.column(key.column)
         table = pa.table({"tick": ticks, "key": names})

@@ -12,6 +12,7 @@ from dpcore.accounting.scope import Scope, periods
 from dpcore.config import durations
 from dpcore.config.contributions import months_of
 from dpcore.errors import ConfigError
+from dpcore.leaves.calendar import UTC
 from dpcore.people.periods import Months
 from dpcore.plan import Plan
 from dpcore.pricing.together import loss_of_periods
@@ -133,7 +134,14 @@ def _unit(plan: Plan) -> Unit:
 
 def _own_grid(plan: Plan) -> Grid:
     assert plan.person is not None
-    per = plan.person.periods.per
+    per, calendar = plan.person.periods.per, plan.clock.calendar
+    if per is not None and calendar is not None and calendar.zone != UTC:
+        raise ConfigError(
+            "clock.zone",
+            calendar.zone,
+            "does not go with a ledger and privacy.per: periods of a ledger are of UTC. Remove the "
+            "zone, or take per: all.",
+        )
     if isinstance(per, Months):
         return Grid(months=per.count, origin=plan.clock.start)
     return Grid(per=per, origin=plan.clock.start)
@@ -159,6 +167,13 @@ def _horizon(ledger: Ledger, plan: Plan) -> int | None:
     if ledger.protect_for is not None:
         return _microseconds(ledger.protect_for)
     window = plan.guarantee.window
+    if window is not None and plan.clock.calendar is not None:
+        raise ConfigError(
+            "ledger.protect_for",
+            None,
+            f"is needed where ticks are of the calendar ({plan.clock.unit}), whose lengths differ: "
+            "write a duration, like 365d, or all.",
+        )
     return None if window is None else window * plan.clock.period
 
 

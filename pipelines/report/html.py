@@ -26,8 +26,11 @@ E_ = html.escape
 def page(data: ReportData, held: Holdout | None = None) -> str:
     """Draws everything. Returns the text of an HTML file."""
     run = data.run
-    axis = svg.TimeAxis(run.start, run.period, run.first_tick, run.last_tick)
-    settings = {"start": run.start, "period": run.period}
+    axis = svg.TimeAxis(run.ruler, run.first_tick, run.last_tick)
+    settings: dict[str, Any] = {"start": run.start, "period": run.period}
+    if run.ruler.calendar is not None:
+        ticks = range(run.first_tick, run.last_tick + 1)
+        settings |= {"first": run.first_tick, "starts": [run.tick_start(tick) for tick in ticks]}
     models = [panel for panel in data.panels if panel.output.is_model]
     others = [panel for panel in data.panels if not panel.output.is_model]
     drawings = [drawing for panel in others for drawing in _drawings(panel, data, axis)]

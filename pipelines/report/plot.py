@@ -155,9 +155,7 @@ def _time(axes: Axes, data: ReportData) -> None:
         axes.set_xticks([first], [words.when(run, first)])
         return
     marks = time_ticks(run.tick_start(first), run.tick_start(last), 6)
-    axes.set_xticks(
-        [(stamp - run.start) / run.period for stamp, _ in marks], [label for _, label in marks]
-    )
+    axes.set_xticks([run.ruler.place(stamp) for stamp, _ in marks], [label for _, label in marks])
 
 
 def _name(panel: Panel, data: ReportData) -> str:

@@ -9,7 +9,8 @@
 
   const whole = (us) => page.period % us === 0;
   function date(tick) {
-    const at = new Date((page.start + tick * page.period) / 1000);
+    const start = page.starts ? page.starts[tick - page.first] : page.start + tick * page.period;
+    const at = new Date(start / 1000);
     if (isNaN(at)) return `tick ${tick}`;
     const iso = at.toISOString();
     if (whole(86400e6) && iso.endsWith("T00:00:00.000Z")) return iso.slice(0, 10);

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pipelines.report.data import Series
 from pipelines.report.numbers import limits, number_ticks, show_numbers, time_ticks
+from pipelines.results.ruler import Ruler
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -23,16 +24,15 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 26
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """Where ticks are, in microseconds: start of tick 0, and the period."""
+    """Where ticks are in time, and which are drawn."""
 
-    start: int
-    period: int
+    ruler: Ruler
     first: int
     last: int
 
     def at(self, tick: int) -> int:
         """First microsecond of a tick."""
-        return self.start + int(tick) * self.period
+        return self.ruler.at(tick)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def time_labels(frame: Frame, axis: TimeAxis, about: int = 6, width: float = WID
         return text(x, frame.bottom + 17, f"tick {axis.first}", "tick")
     parts = []
     for stamp, label in time_ticks(begin, end, about):
-        x = float(frame.x((stamp - axis.start) / axis.period))
+        x = float(frame.x(axis.ruler.place(stamp)))
         parts.append(f'<path class="mark" d="M{x:.1f} {frame.bottom:.1f}v4"/>')
         half = 3.2 * len(label)
         anchor = "end" if x + half > width else "middle"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.leaves.calendar import UTC, shown_unit
 from pipelines.report.data import TICKS_LISTED, ReportData
 from pipelines.report.numbers import show_span, show_time
 from pipelines.results.run import Output, Run
@@ -34,23 +35,32 @@ def when(run: Run, tick: int) -> str:
     return show_time(run.tick_start(tick), run.period)
 
 
+def lasts(run: Run, ticks: int, zone: bool = False) -> str:
+    """How long so many ticks last: "7 days", "3 months". zone: whether to name that of a clock."""
+    calendar = run.ruler.calendar
+    if calendar is None:
+        return show_span(ticks * run.period)
+    named = calendar.zone if zone else UTC
+    return shown_unit(ticks * calendar.days, ticks * calendar.months, named)
+
+
 def duration(run: Run, ticks: int) -> str:
     """ "365 ticks (365 days)"."""
-    return f"{ticks:,} tick{'' if ticks == 1 else 's'} ({show_span(ticks * run.period)})"
+    return f"{ticks:,} tick{'' if ticks == 1 else 's'} ({lasts(run, ticks)})"
 
 
 def span(output: Output, run: Run) -> str:
     """ "since the start", "each tick alone (1 day)", "last 7 ticks (7 days)"."""
     if output.over is None:
         return output.span
-    return f"{output.span} ({show_span(output.over * run.period)})"
+    return f"{output.span} ({lasts(run, output.over)})"
 
 
 def facts(data: ReportData) -> str:
     """One line under the title."""
     run = data.run
     count = run.last_tick - run.first_tick + 1
-    ticks = f"{count:,} tick{'' if count == 1 else 's'} of {show_span(run.period)}"
+    ticks = f"{count:,} tick{'' if count == 1 else 's'} of {lasts(run, 1, zone=True)}"
     dates = f"{when(run, run.first_tick)} to {when(run, run.last_tick)}"
     keys = "1 key" if data.keys == 1 else f"{data.keys:,} keys"
     return f"Differentially private releases: {ticks}, {dates}; {keys}."
@@ -71,7 +81,7 @@ def numbers(run: Run) -> list[tuple[str, str]]:
     guarantee = run.plan.get("guarantee") or {}
     epsilon, delta, window = run.promise
     relation = guarantee.get("relation")
-    lasting = "always" if window is None else show_span(window * run.period)
+    lasting = "always" if window is None else lasts(run, window)
     label = "protected" if window is None else f"protected for ({window:,} ticks)"
     found = [(short(epsilon), "epsilon"), (short(delta), "delta"), (lasting, label)]
     found.append((f"one {unit(run)}", str(relation or "").replace("_", " or ") or "privacy unit"))

@@ -21,6 +21,7 @@ from dpcore.leaves.keys import shown_key
 from dpcore.pricing.band import band_of
 from pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
 from pipelines.results.packed import Sizes
+from pipelines.results.ruler import Ruler
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""
@@ -153,20 +154,35 @@ class Run:
         raise ConfigError("directory", str(self.directory), "holds files without a single row.")
 
     @cached_property
-    def period(self) -> int:
-        """Length of a tick in microseconds."""
+    def ruler(self) -> Ruler:
+        """Where ticks lie in time."""
+        calendar = Ruler.of_plan(self.plan)
+        if calendar is not None:
+            return calendar
         row = self._first_row
         start, end = (
             int(pc.cast(row[c], pa.int64())[0].as_py()) for c in ("tick_start", "tick_end")
         )
-        return max(1, end - start)
+        period = max(1, end - start)
+        ruler = Ruler(start - int(row["tick"][0].as_py()) * period, period)
+        if not self.plan and self._last_end != ruler.at(self.last_tick + 1):
+            raise ConfigError(
+                "directory",
+                str(self.directory),
+                "has no _plan.json, and its ticks differ in length: put that file back, which says "
+                "of what calendar they are.",
+            )
+        return ruler
 
-    @cached_property
+    @property
+    def period(self) -> int:
+        """Length of a tick in microseconds; about, where ticks are of the calendar."""
+        return self.ruler.period
+
+    @property
     def start(self) -> int:
-        """First microsecond of tick 0."""
-        row = self._first_row
-        first = int(pc.cast(row["tick_start"], pa.int64())[0].as_py())
-        return first - int(row["tick"][0].as_py()) * self.period
+        """First microsecond of tick 0, as ``tick_start``."""
+        return self.ruler.start
 
     @property
     def promise(self) -> tuple[float, float, int | None]:
@@ -208,8 +224,28 @@ class Run:
         )
 
     def tick_start(self, tick: int) -> int:
-        """First microsecond of a tick since 1970."""
-        return self.start + tick * self.period
+        """First microsecond of a tick since 1970; on the clocks of its zone, if it has one."""
+        return self.ruler.at(tick)
+
+    @property
+    def last_end(self) -> int:
+        """The moment at which the last tick ended, in microseconds since 1970Z."""
+        if self.ruler.calendar is None:
+            return self.tick_start(self.last_tick + 1)
+        return self._last_end
+
+    @cached_property
+    def _last_end(self) -> int:
+        """The same, from the rows."""
+        for file in reversed(self.files):
+            found = [
+                int(pc.max(pc.cast(batch["tick_end"], pa.int64())).as_py())
+                for batch in read_file(file, ["tick_end"])
+                if batch.num_rows
+            ]
+            if found:
+                return max(found)
+        raise ConfigError("directory", str(self.directory), "holds files without a single row.")
 
     @cached_property
     def outputs(self) -> tuple[Output, ...]:

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from dpcore.config import durations
+from dpcore.config.spans import show_ticks
 from dpcore.plan import Plan
 from pipelines.ledger.standing import Standing
 from pipelines.show import users
@@ -18,7 +18,7 @@ from pipelines.terminal import (
     bytes_text,
     count,
     heading,
-    long_time,
+    long_ticks,
     number,
     sentence,
     span,
@@ -89,8 +89,7 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
     window = (
         "for ever"
         if guarantee.window is None
-        else f"for {count(guarantee.window, 'tick')} "
-        f"({long_time(guarantee.window * plan.clock.period)})"
+        else f"for {count(guarantee.window, 'tick')} ({long_ticks(plan.clock, guarantee.window)})"
     )
     rows = table("", "")
     rows.show_header = False
@@ -103,11 +102,12 @@ def promise(plan: Plan) -> Iterator[RenderableType]:
             f"{row.count} copies that count have epsilon {number(row.epsilon)}"
             for row in guarantee.copies
         )
-        length = long_time(horizon * plan.clock.period)
+        length = long_ticks(plan.clock, horizon)
         rows.add_row("an id is remembered", f"for {count(horizon, 'tick')} ({length}); {told}")
     clock = plan.config.clock
     ends = f" to {clock.end}" if clock.end else ", without end"
-    rows.add_row("clock", f"a tick every {clock.period} from {clock.start}{ends}")
+    within = f", in {clock.zone}" if clock.zone else ""
+    rows.add_row("clock", f"a tick every {clock.period} from {clock.start}{ends}{within}")
     every = plan.config.release_every
     if every is not None:
         rows.add_row("releases", f"new every {count(every, 'tick')}, repeated in between")
@@ -133,7 +133,7 @@ def expiration(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
         shown = "none: no protection" if _unbounded(epsilon) else number(epsilon)
         rows.add_row(
             count(ticks, "tick"),
-            long_time(ticks * plan.clock.period),
+            long_ticks(plan.clock, ticks),
             shown,
             "" if _unbounded(epsilon) else f"{row['delta']:g}",
         )
@@ -278,7 +278,7 @@ def one_line(plan: Plan) -> str:
     window = (
         "for ever"
         if guarantee.window is None
-        else f"for {durations.show_duration(guarantee.window * plan.clock.period)}"
+        else f"for {show_ticks(plan.clock, guarantee.window)}"
     )
     horizon = plan.circumstances.id_horizon
     again = (

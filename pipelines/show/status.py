@@ -141,7 +141,7 @@ def of_folder(folder: Path) -> dict[str, Any]:
             **budget_in(plan),
         }
     run = Run.open(folder)
-    end = run.tick_start(run.last_tick + 1) / 1e6
+    end = run.last_end / 1e6
     return {
         "name": run.name,
         "folder": str(folder),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -153,7 +153,15 @@ def last_rows(run: Run, ticks: int, keys: int = KEYS) -> list[dict[str, Any]]:
         found.extend(batch.filter(mask).to_pylist())
     order = {(o.name, o.over): i for i, o in enumerate(run.outputs)}
     found.sort(key=lambda r: (r["key"], order.get((r["name"], r["over"]), 0), r["tick"]))
-    return [{**row, "key": run.shown(row["key"])} for row in found]
+    shown = [{**row, "key": run.shown(row["key"])} for row in found]
+    if run.ruler.calendar is None:
+        return shown
+    return [{**row, "tick_start": _wall(run, row["tick"])} for row in shown]
+
+
+def _wall(run: Run, tick: int) -> datetime:
+    """When a tick began, by the clocks of its zone."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=run.tick_start(tick))
 
 
 def first_keys(run: Run) -> list[str]:

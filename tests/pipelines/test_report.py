@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 import time
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,13 @@ def test_ten_thousand_keys_make_a_small_page_fast(tmp_path: Path) -> None:
         spread |= {
             "key": pa.array(names),
             "tick": pa.array(np.full(keys, tick)),
+            **{
+                name: pa.repeat(
+                    pa.scalar(first[name][0].as_py() + tick * timedelta(days=1), first[name].type),
+                    keys,
+                )
+                for name in ("tick_start", "tick_end")
+            },
             "value": pa.ListArray.from_arrays(offsets, pa.array(value)),
             "stddev": pa.ListArray.from_arrays(offsets, pa.array(np.full(keys, 14.0))),
         }

@@ -178,7 +178,7 @@ class ReleaseWriter:
 
 def tick_edges(clock: Clock, first_tick: int, ticks: int) -> pa.Array:
     """(ticks + 1,) timestamps: starts, and the end of the last."""
-    micros = clock.start + clock.period * np.arange(first_tick, first_tick + ticks + 1)
+    micros = clock.starts(np.arange(first_tick, first_tick + ticks + 1))
     return pa.array(micros.astype(np.int64)).view(UTC)
 
 

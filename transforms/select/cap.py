@@ -171,7 +171,7 @@ class CloseTicks(beam.DoFn):
     ) -> Iterator[pa.RecordBatch]:
         """Closes every announced tick that is over by the time the timer stands for."""
         far = Closed.decode(closed.read(), self._layout)
-        over = (fired.micros + self._early - self._clock.start) // self._clock.period
+        over = self._clock.tick_at(fired.micros + self._early)
         stop = min(over, far.announced + 1)
         if stop <= far.following:
             return

@@ -196,7 +196,7 @@ class DropSeen(beam.DoFn):
         ring = (slice_0, slice_1, slice_2, slice_3, slice_4, slice_5, slice_6, slice_7)
         cells = self._cells(shard, head, ring)
         self._take_over(cells, seen, shard, timer)
-        now = (fired.micros - self._clock.start) // self._clock.period
+        now = self._clock.tick_at(fired.micros)
         cells.drop(now, self._horizon)
 
     def _cells(self, shard: int, head: Any, ring: Any) -> TimedCells:

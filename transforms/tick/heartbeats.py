@@ -122,7 +122,7 @@ class Follow(beam.DoFn):
         if watch.drains() and tracker.try_claim(restriction.stop - 1):
             return
         present = self._stream.at(int(self._now() * 1e6)) - clock.delay
-        over = min((present - clock.start) // clock.period, restriction.stop)
+        over = min(clock.tick_at(present), restriction.stop)
         if over > restriction.start:
             if not tracker.try_claim(over - 1):
                 return

@@ -182,7 +182,7 @@ class TickDoFn(beam.DoFn):
         reached = cell.read()
         first = reached.following
         moment = fired.micros + self._early
-        over = (moment - self._clock.start) // self._clock.period
+        over = self._clock.tick_at(moment)
         stop = min(over, reached.announced + 1)
         if stop <= first:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpcore.config import durations
+from dpcore.config.spans import show_ticks
 from dpcore.errors import ConfigError
 from dpcore.models.blocks.cut import Blocks, ByCount, ByTicks
 from dpcore.models.fields import MOST_ROWS
@@ -26,9 +27,9 @@ def cut_for(block: int | str, cap: int | None, terms: Terms) -> Blocks:
         _check_count(terms)
         return ByCount(block)
     length = durations.duration(block)
-    ticks, rest = divmod(length, terms.clock.period)
+    ticks, rest = terms.clock.ticks_in(length)
     if rest or not ticks:
-        shown = durations.show_duration(terms.clock.period)
+        shown = show_ticks(terms.clock, 1)
         raise ConfigError(
             "model.block", block, f"must be a whole number of ticks, which are {shown}."
         )

@@ -138,22 +138,21 @@ class PullDoFn(beam.DoFn):
         Never within the last 2 ms of a tick, whose timer may be set early (see flink_quirks).
         """
         at = reader.reached()
-        start, period = self._clock.start, self._clock.period
-        if at is None or at - self._clock.delay <= start:
+        clock, start = self._clock, self._clock.start
+        if at is None or at - clock.delay <= start:
             return _floor(start)
-        past = at - self._clock.delay - start
-        if past % period >= period - 2000:
-            past = max(0, past - 2000)
-        return _floor(start + past)
+        reached = at - clock.delay
+        if clock.tick_start(clock.tick_at(reached) + 1) - reached <= 2000:
+            reached = max(start, reached - 2000)
+        return _floor(reached)
 
     def _ends_a_tick(self, reader: Reader, told: Timestamp) -> bool:
         """Whether a tick is over by now that was not by the watermark: its release waits for it.
 
         Where ticks follow each other faster than turns every turn ends some, and none is cut short.
         """
-        start, period = self._clock.start, self._clock.period
         reached = self._reached(reader).micros
-        return self._prompt and (reached - start) // period > (told.micros - start) // period
+        return self._prompt and self._clock.tick_at(reached) > self._clock.tick_at(told.micros)
 
     def _is_over(self, reader: Reader, told: Timestamp) -> bool:
         """Whether every tick of the clock is behind the reader and nothing is left to read.
