@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from dpcore.models.blocks.level import Level
 from dpcore.models.blocks.program import BlockProgram
+from dpcore.noise.key_ring import KeyRing
+from dpcore.noise.prf import KeyedNoise
 from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
+from dpcore.simulate import Bound, Events, bounded, leaves_for
 
 Floats = NDArray[np.float64]
 HOUR = 3_600_000_000
@@ -137,27 +139,45 @@ def with_noise(plan: Plan, noise: str, epsilon: float, seed: int) -> Plan:
     return replace(plan, program=replace(program, levels=tuple(levels)))
 
 
-def models(plan: Plan, data: Data, block: int, seed: int) -> Floats:
-    """(blocks, D): the newest model after each block; NaN before the first. Ticks are blocks."""
+def made_ready(plan: Plan, data: Data, block: int) -> Bound:
+    """Records of a stream, bounded; ticks are of ``block`` records each. No noise, no algorithm and
+    no block size of a plan has a say in it: plans of one setting share it."""
     place = np.arange(len(data.y))
     times = START + place // block * HOUR + place % block
-    secret = (seed + 1).to_bytes(32, "big")
     ids = [str(i) for i in place]
-    events = Events(times, None, data.columns, ids)
-    (found,) = simulate(plan, events, secret, ticks=len(data.y) // block)
-    return np.asarray(found.released[0].value).reshape(len(data.y) // block, -1)
+    return bounded(plan, Events(times, None, data.columns, ids), len(data.y) // block)
 
 
-def accuracies(plan: Plan, theta: Floats, test: Data) -> Floats:
-    """(blocks,) share of the test set that each model is right about; NaN where there is none."""
+def models(plan: Plan, bound: Bound, seed: int) -> Floats:
+    """(ticks, D): the newest model after each tick, as the plan releases it; NaN before the first.
+
+    Steps the plan's own program, as ``simulate`` does.
+    """
+    ticks, secret = int(bound.ticks.max()) + 1, (seed + 1).to_bytes(32, "big")
+    program, ring = plan.program, KeyRing.derive(secret, plan.name, bytes.fromhex(plan.digest), ())
+    assert isinstance(program, BlockProgram)
+    leaves = leaves_for(plan, bound, ticks, secret)([0])
+
+    def noise(part: int) -> KeyedNoise:
+        return KeyedNoise(ring.at(0), part, [b""], 0)
+
+    _, (theta, _) = program.step(program.init(1), leaves(0, ticks), noise)
+    return theta[:, 0]
+
+
+def points_of(plan: Plan, data: Data) -> Floats:
+    """(n, width) what models of a plan are multiplied with."""
     program = plan.program
     assert isinstance(program, BlockProgram)
-    rows = np.asarray(program.bound(test.columns, len(test.y)).rows)
-    points = program.objective.points(np.ascontiguousarray(rows[:, :-1]))
+    rows = np.asarray(program.bound(data.columns, len(data.y)).rows)
+    return program.objective.points(np.ascontiguousarray(rows[:, :-1]))
+
+
+def accuracies(theta: Floats, points: Floats, y: Floats) -> Floats:
+    """(ticks,) share of records that each model is right about; NaN where there is none."""
     found = np.full(len(theta), math.nan)
     for i, w in enumerate(theta):
         if not np.isnan(w).any():
-            scores = points @ w.reshape(program.objective.loss.outputs, -1).T
-            said = scores.argmax(axis=1) if scores.shape[1] > 1 else scores[:, 0] > 0
-            found[i] = np.mean(said == test.y)
+            scores = points @ w.reshape(-1, points.shape[1]).T
+            found[i] = np.mean(scores.argmax(axis=1) == y)
     return found

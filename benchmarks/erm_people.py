@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from benchmarks.blocks import Data, Setting, models, with_noise
-from dpcore.models.blocks.program import BlockProgram
+from benchmarks.blocks import Data, Setting, made_ready, models, points_of, with_noise
 from dpcore.plan import Plan
 from examples.shop import data as shop
 
@@ -74,10 +73,7 @@ def customers(cache: Path) -> Data:
 
 def auc(plan: Plan, theta: Floats, data: Data) -> Floats:
     """(blocks - 1,) of each model on the block after it; NaN where there is none."""
-    program = plan.program
-    assert isinstance(program, BlockProgram)
-    rows = np.asarray(program.bound(data.columns, len(data.y)).rows)
-    points = program.objective.points(np.ascontiguousarray(rows[:, :-1]))
+    points = points_of(plan, data)
     found = np.full(len(theta) - 1, np.nan)
     for i, w in enumerate(theta[:-1]):
         here = slice((i + 1) * BLOCK, (i + 2) * BLOCK)
@@ -100,6 +96,7 @@ def main() -> None:
     print(f"{n:,} customers, {data.y.mean():.1%} of whom buy again")
     high = np.array([4.0, 90.0, 120.0, 8.0])
     setting = Setting(0.1, 0 * high, high, 2, BLOCK, intercept=True)
+    bound = made_ready(setting.plan("algorithm: erm.independent_batches", 1.0), data, BLOCK)
     table: list[tuple[object, ...]] = []
 
     def add(algorithm: str, noise: str, epsilon: float, found: Floats) -> None:
@@ -115,14 +112,16 @@ def main() -> None:
         found = []
         for seed in range(1 if noise == "none" else options.runs):
             own = with_noise(plan, "none" if noise == "none" else "ours", epsilon, seed)
-            found.append(auc(plan, models(own, data, BLOCK, seed), data))
+            found.append(auc(plan, models(own, bound, seed), data))
         add(name, noise, epsilon, np.array(found))
     whole = replace(setting, regularise=0.001)
     best = np.full(n // BLOCK, np.nan)[:, None] * np.ones(5)
     for blocks in range(1, n // BLOCK):
         made = replace(whole, block=blocks * BLOCK).plan("algorithm: erm.output_perturbation", 1.0)
         some = data.part(slice(blocks * BLOCK))
-        best[blocks - 1] = models(with_noise(made, "none", 1.0, 0), some, BLOCK, 0)[-1]
+        best[blocks - 1] = models(
+            with_noise(made, "none", 1.0, 0), made_ready(made, some, BLOCK), 0
+        )[-1]
     add(
         "all before",
         "none",

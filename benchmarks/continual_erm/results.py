@@ -1,0 +1,168 @@
+"""What was measured of models of blocks: lines, table, picture, page."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Choice = tuple[float, bool, str, float]
+"""lambda, whether centred, map, mean accuracy."""
+
+RESULTS = Path(__file__).parents[1] / "results"
+PAGE = Path(__file__).parents[2] / "docs" / "which-learner.md"
+BEGIN, END = "<!-- python -m benchmarks.continual_erm -->\n", "<!-- end of continual_erm -->\n"
+BLOCK = 256
+ALGORITHMS = {
+    "output_perturbation": "algorithm: erm.output_perturbation",
+    "independent_batches": "algorithm: erm.independent_batches",
+    "independent_batches of 8 blocks": "algorithm: erm.independent_batches",
+    "sliding_window": "algorithm: erm.sliding_window\nwindow: 7",
+    "multi_resolution": "algorithm: erm.multi_resolution\ndoublings: 3",
+    "sampled": "algorithm: erm.sampled\ndoublings: 3",
+    "basic_continual": "algorithm: erm.basic_continual\nbase: 8\ndoublings: 2",
+    "continual": "algorithm: erm.continual\nbase: 8\ndoublings: 2",
+}
+OF_EIGHT = "independent_batches of 8 blocks"
+DRIFTING = ("independent_batches", OF_EIGHT, "sliding_window", "continual")
+NOISES = (
+    ("none", 1.0),
+    *(("gaussian", 1.0), ("gaussian", 0.1), ("printed", 1.0), ("printed", 0.1), ("pure", 1.0)),
+)
+LAMBDAS = (0.01, 0.03, 0.1, 1.0)
+BEST = (OF_EIGHT, "sliding_window", "continual")
+DRIFT_NOISES = (("none", 1.0), ("gaussian", 1.0), ("gaussian", 4.0))
+SETTINGS = ("paper", "chosen", "fourier")
+COLUMNS = (
+    *("experiment", "setting", "algorithm", "noise", "epsilon", "t"),
+    *("q25", "median", "q75", "runs"),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """Accuracy after each block: found (runs, blocks)."""
+
+    experiment: str
+    setting: str
+    algorithm: str
+    noise: str
+    epsilon: float
+    found: Floats
+
+    @property
+    def quartiles(self) -> Floats:
+        """(3, blocks)."""
+        return np.percentile(self.found, (25, 50, 75), axis=0)
+
+    @property
+    def late(self) -> float:
+        """Median over runs of the mean accuracy over the second half of the stream."""
+        return float(np.median(self.found[:, self.found.shape[1] // 2 :].mean(axis=1)))
+
+
+def recovery(line: Line) -> int | None:
+    """Blocks after the drift until the median is nine tenths of what it was before; None: never."""
+    median = line.quartiles[1]
+    half = len(median) // 2
+    back = np.flatnonzero(median[half:] >= 0.9 * np.nanmean(median[half - 4 : half]))
+    return int(back[0]) + 1 if len(back) else None
+
+
+def draw(found: list[Line], path: Path) -> None:
+    """Accuracy against t: a row a setting, a column a noise; drift below."""
+    shown = (("none", 1.0), ("gaussian", 1.0), ("printed", 1.0), ("gaussian", 0.1))
+    figure = Figure(figsize=(15, 13), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(4, len(shown), sharey=True, squeeze=False)
+    for (i, name), (j, (noise, epsilon)) in itertools.product(
+        enumerate((*SETTINGS, "drift")), enumerate(shown)
+    ):
+        if name == "drift" and noise == "printed":
+            noise, epsilon = "gaussian", 4.0
+        axes, title = grid[i][j], noise if noise == "none" else f"{noise}, epsilon = {epsilon:g}"
+        some = [
+            one
+            for one in found
+            if (one.noise, one.epsilon) == (noise, epsilon)
+            and name == (one.setting if one.experiment == "figure" else "drift")
+        ]
+        if not some:
+            axes.set_axis_off()
+            continue
+        for one in some:
+            t = BLOCK * np.arange(1, one.found.shape[1] + 1)
+            color = f"C{list(ALGORITHMS).index(one.algorithm)}"
+            low, middle, high = one.quartiles
+            axes.plot(t, middle, color=color, label=one.algorithm)
+            axes.fill_between(t, low, high, color=color, alpha=0.15)
+        axes.axhline(0.1, color="grey", linestyle=":")
+        axes.set(title=f"{name}: {title}", xlabel="t, records", ylim=(0, 1))
+        axes.grid(alpha=0.3)
+    for row in grid:
+        row[0].set_ylabel("accuracy")
+    named = grid[0][0].get_legend_handles_labels()
+    grid[3][3].legend(*named, loc="center", fontsize=10)
+    figure.savefig(path, dpi=80)
+
+
+def markdown(found: list[Line], choices: list[Choice]) -> str:
+    """The tables of the page."""
+    table = {(o.experiment, o.setting, o.algorithm, o.noise, o.epsilon): o for o in found}
+    heads = [noise if noise == "none" else f"{noise}, {epsilon:g}" for noise, epsilon in NOISES]
+    runs = sorted({len(one.found) for one in found})
+    out = [f"Medians of {' or '.join(map(str, runs))} runs; chance is about 0.1.", ""]
+    out += [f"| setting | `erm.` | {' | '.join(heads)} |", "|---|---|" + "---|" * len(heads)]
+    for name, algorithm in itertools.product(SETTINGS, ALGORITHMS):
+        if name == "fourier" and algorithm not in BEST:
+            continue
+        cells = (table.get(("figure", name, algorithm, *one)) for one in NOISES)
+        shown = " | ".join("-" if one is None else f"{one.late:.2f}" for one in cells)
+        out.append(f"| {name} | {algorithm} | {shown} |")
+    out += ["", "Blocks after the drift until accuracy is nine tenths of what it was:", ""]
+    out += ["| `erm.` | none | gaussian, 1 | gaussian, 4 |", "|---|---|---|---|"]
+    for algorithm in DRIFTING:
+        cells = (table.get(("drift", "chosen", algorithm, *one)) for one in DRIFT_NOISES)
+        shown = " | ".join("-" if o is None else str(recovery(o) or "never") for o in cells)
+        out.append(f"| {algorithm} | {shown} |")
+    ways = list(dict.fromkeys((centred, map_) for _, centred, map_, _ in choices))
+    of = {one[:3]: one[3] for one in choices}
+    out += [
+        "",
+        "What was chosen from: mean accuracy on the digits, at the noise of epsilon = 1:",
+        "",
+    ]
+    heads = [f"{'centred' if centred else 'plain'}{map_ and ', ' + map_}" for centred, map_ in ways]
+    out += [f"| lambda | {' | '.join(heads)} |", "|---|" + "---|" * len(heads)]
+    for regularise in LAMBDAS:
+        cells = (f"{of[(regularise, *way)]:.2f}" for way in ways)
+        out.append(f"| {regularise:g} | {' | '.join(cells)} |")
+    return "\n".join(out) + "\n"
+
+
+def write(found: list[Line], choices: list[Choice]) -> None:
+    """Results, picture and page."""
+    RESULTS.mkdir(exist_ok=True)
+    with (RESULTS / "continual_erm.csv").open("w", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(COLUMNS)
+        for regularise, centred, map_, mean in choices:
+            name = f"lambda {regularise:g}, centred {centred}, map {map_ or 'none'}"
+            out.writerow(("choice", name, "", "gaussian", 1.0, "", "", f"{mean:.4f}", "", ""))
+        for one in found:
+            head = (one.experiment, one.setting, one.algorithm, one.noise, one.epsilon)
+            for i, row in enumerate(one.quartiles.T):
+                if not np.isnan(row[1]) and (i % 2 == 0 or one.experiment == "drift"):
+                    shown = (f"{value:.4f}" for value in row)
+                    out.writerow((*head, BLOCK * (i + 1), *shown, len(one.found)))
+    draw(found, RESULTS / "continual_erm.png")
+    before, mark, rest = PAGE.read_text().partition(BEGIN)
+    if mark:
+        PAGE.write_text(before + mark + markdown(found, choices) + END + rest.partition(END)[2])
