@@ -158,4 +158,7 @@ class Folder(Sink):
         from transforms.sinks import place
         from transforms.sinks.transforms import parts_of
 
-        return place.parts_in(self.place) or parts_of(plan, self.every, self.layout)
+        needed = parts_of(plan, self.every, self.layout)
+        if needed == 1:  # then a folder that was begun has one too: nobody need connect to see
+            return needed
+        return place.parts_in(self.place) or needed
