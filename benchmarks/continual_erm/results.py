@@ -101,8 +101,9 @@ def draw(found: list[Line], path: Path) -> None:
             t = BLOCK * np.arange(1, one.found.shape[1] + 1)
             color = f"C{list(ALGORITHMS).index(one.algorithm)}"
             low, middle, high = one.quartiles
-            axes.plot(t, middle, color=color, label=one.algorithm)
-            axes.fill_between(t, low, high, color=color, alpha=0.15)
+            has = ~np.isnan(middle)
+            axes.plot(t[has], middle[has], color=color, label=one.algorithm)
+            axes.fill_between(t[has], low[has], high[has], color=color, alpha=0.15)
         axes.axhline(0.1, color="grey", linestyle=":")
         axes.set(title=f"{name}: {title}", xlabel="t, records", ylim=(0, 1))
         axes.grid(alpha=0.3)
