@@ -114,6 +114,8 @@ def _rows(
         )
         lines = pa.csv.ParseOptions(newlines_in_values=True)
         raw = iter(pa.csv.open_csv(file.path, parse_options=lines, convert_options=options))
+    elif not file.path.stat().st_size:
+        raw = iter(())  # no key was live: Arrow knows no NDJSON without a line
     else:
         schema = pa.schema([(name, types[name]) for name in names])
         options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")

@@ -145,13 +145,27 @@ class Run:
         return shown_key(key) if len(self.key_columns) > 1 else key
 
     @cached_property
+    def is_empty(self) -> bool:
+        """Whether there is not a single row: no key was live at any tick."""
+        return not any(batch.num_rows for file in self.files for batch in read_file(file, ["tick"]))
+
+    def _no_rows(self) -> ConfigError:
+        found = (self.plan.get("canonical") or {}).get("discovery") is not None
+        why = "; keys are found where enough users have them, as weir plan says" if found else ""
+        return ConfigError(
+            "directory",
+            str(self.directory),
+            f"holds no row to show: no key was live at any tick{why}.",
+        )
+
+    @cached_property
     def _first_row(self) -> pa.Table:
         columns = ["release", "tick", "tick_start", "tick_end", "epsilon", "delta", "window"]
         for file in self.files:
             for batch in read_file(file, columns):
                 if batch.num_rows:
                     return pa.table(batch.slice(0, 1).columns, names=batch.schema.names)
-        raise ConfigError("directory", str(self.directory), "holds files without a single row.")
+        raise self._no_rows()
 
     @cached_property
     def ruler(self) -> Ruler:
@@ -212,16 +226,20 @@ class Run:
                     last = max(last, int(pc.max(batch["tick"]).as_py()))
             if last >= 0:
                 return last
-        raise ConfigError("directory", str(self.directory), "holds files without a single row.")
+        return self.files[-1].last  # no key was live, and the tick was released
 
     @cached_property
     def first_tick(self) -> int:
-        """First tick that was released."""
-        return min(
-            int(pc.min(batch["tick"]).as_py())
-            for batch in read_file(self.files[0], ["tick"])
-            if batch.num_rows
-        )
+        """First tick of which there is a row: before it no key was live."""
+        for file in self.files:
+            found = [
+                int(pc.min(batch["tick"]).as_py())
+                for batch in read_file(file, ["tick"])
+                if batch.num_rows
+            ]
+            if found:
+                return min(found)
+        raise self._no_rows()
 
     def tick_start(self, tick: int) -> int:
         """First microsecond of a tick since 1970; on the clocks of its zone, if it has one."""
@@ -245,7 +263,7 @@ class Run:
             ]
             if found:
                 return max(found)
-        raise ConfigError("directory", str(self.directory), "holds files without a single row.")
+        raise self._no_rows()
 
     @cached_property
     def outputs(self) -> tuple[Output, ...]:

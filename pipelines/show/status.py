@@ -141,15 +141,17 @@ def of_folder(folder: Path) -> dict[str, Any]:
             **budget_in(plan),
         }
     run = Run.open(folder)
-    end = run.last_end / 1e6
+    # Without a row (no key was live yet) nothing says when its ticks end.
+    end = None if run.is_empty else run.last_end / 1e6
+    behind = None if end is None or run.complete else max(0.0, round(time.time() - end, 1))
     return {
         "name": run.name,
         "folder": str(folder),
         "last_tick": run.last_tick,
-        "last_tick_end": datetime.fromtimestamp(end, UTC).isoformat(),
+        "last_tick_end": None if end is None else datetime.fromtimestamp(end, UTC).isoformat(),
         "ticks": run.ticks_planned,
         "complete": run.complete,
-        "behind_seconds": None if run.complete else max(0.0, round(time.time() - end, 1)),
+        "behind_seconds": behind,
         **budget_in(run.plan),
     }
 

@@ -35,19 +35,17 @@ Labels = Mapping[tuple[str, int | None], Sequence[str]]
 
 def render(result: Result, out: Console, wide: bool = False) -> None:
     """Prints the summary; of a run that is held back no released value."""
+    drawn = result.state != HELD
     if result.state == HELD:
         held_back(result, out)
     elif result.folder is not None and result_files(result.folder):
         run = Run.open(result.folder)
         out.print(heading(f"Last releases of {result.plan.name} (value ± 95 % band of the noise)"))
-        rows = last_rows(run, WIDE_TICKS if wide else TICKS)
-        width = result.plan.band
-        labels = {(output.name, output.over): output.labels for output in run.outputs}
-        made = pivot(rows, width) if wide else long_table(rows, width, labels)
-        out.print(Padding(made, (0, 0, 0, 2), expand=False))
-        hidden = hidden_keys(run)
-        if hidden:
-            out.print(Text(f"  and {count(hidden, 'more key')}", style="dim"))
+        drawn = not run.is_empty
+        if drawn:
+            last_releases(result, run, out, wide)
+        else:
+            out.print(Text(f"  {none_live(result)}"))
     # A run that released something tells that it read nothing; one that published reads nothing.
     told = {"events": 0} if result.counters.get("ticks_released") else {}
     counts = {**told, **{name: n for name, n in result.counters.items() if n}}
@@ -91,8 +89,31 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
     out.print(Text(f"  {result.sink}  ({result.seconds:.1f} s{rate})"))
     if result.dead_letters:
         out.print(Text(f"  {result.dead_letters}  (refused: source, position, field, reason)"))
-    if result.folder is not None and result.folder.is_dir() and result.state != HELD:
+    if result.folder is not None and result.folder.is_dir() and drawn:
         out.print(Text(f"  weir report {result.folder}  draws them"))
+
+
+def last_releases(result: Result, run: Run, out: Console, wide: bool) -> None:
+    """The table of a run's last ticks."""
+    rows = last_rows(run, WIDE_TICKS if wide else TICKS)
+    width = result.plan.band
+    labels = {(output.name, output.over): output.labels for output in run.outputs}
+    made = pivot(rows, width) if wide else long_table(rows, width, labels)
+    out.print(Padding(made, (0, 0, 0, 2), expand=False))
+    hidden = hidden_keys(run)
+    if hidden:
+        out.print(Text(f"  and {count(hidden, 'more key')}", style="dim"))
+
+
+def none_live(result: Result) -> str:
+    """What is said where no key was live at any tick."""
+    if result.plan.discovery is None:
+        return "No key was live at any tick: nothing is released."
+    users = result.plan.discovery.discover.min_users
+    return (
+        f"No key was found: it takes {count(users, 'user')} of a key in a period, and as many by a "
+        "noisy count as weir plan tells."
+    )
 
 
 def refused_table(rows: Sequence[Refused], loss: tuple[str, str] | None = None) -> Any:
