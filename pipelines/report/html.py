@@ -71,8 +71,8 @@ def _promise(data: ReportData) -> str:
             for within, epsilon, delta in rows
         )
         table = (
-            "<div class=scroll><table><caption>What one event has against everything released "
-            "after it arrived</caption><thead><tr><th>released within</th>"
+            f"<div class=scroll><table><caption>{E_(words.against(data.run))}</caption>"
+            "<thead><tr><th>released within</th>"
             f"<th>epsilon</th><th>delta</th></tr></thead><tbody>{body}</tbody></table></div>"
         )
     statement = words.statement(data.run)

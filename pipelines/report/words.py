@@ -132,6 +132,16 @@ def expiration(run: Run) -> list[tuple[str, str, str]]:
     return rows
 
 
+def against(run: Run) -> str:
+    """What the table of `expiration` is about: whom it protects, and from when it counts."""
+    if (run.plan.get("guarantee") or {}).get("unit") != "user":
+        since = " after it arrived"
+    else:
+        per = (run.plan.get("user") or {}).get("per")
+        since = " from the last tick of its period on" if per else ""
+    return f"What one {unit(run)} has against everything released{since}"
+
+
 READING = {"lines": "Every line is what was released.", "banded": "", "bare": ""}
 """How a picture is read where no plan says it."""
 

@@ -361,15 +361,15 @@ def test_heat_scale_inverts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "user", "shown"),
+    ("unit", "user", "shown", "since"),
     [
-        ("event", None, "event"),
-        ("user", {"per": "3 months"}, "user in 3 months"),
-        ("user", {"per": None}, "user"),
+        ("event", None, "event", " after it arrived"),
+        ("user", {"per": "3 months"}, "user in 3 months", " from the last tick of its period on"),
+        ("user", {"per": None}, "user", ""),
     ],
 )
 def test_what_is_protected_is_named(
-    unit: str, user: dict[str, str] | None, shown: str, tmp_path: Path
+    unit: str, user: dict[str, str] | None, shown: str, since: str, tmp_path: Path
 ) -> None:
     folder = synthetic.folder(tmp_path / "out", [""], 9, synthetic.SHOP, synthetic.shop_values())
     run = Run.open(folder)
@@ -377,3 +377,4 @@ def test_what_is_protected_is_named(
     run = dataclasses.replace(run, plan=plan)
     assert words.unit(run) == shown
     assert (f"one {shown}", "add or remove") in words.numbers(run)
+    assert words.against(run) == f"What one {shown} has against everything released{since}"
