@@ -35,9 +35,11 @@ def lattice_variances(
 ) -> tuple[int, ...]:
     """sigma^2 of the discrete Gaussian per coordinate, rounded up; 0 where the scale is 0."""
     sigma = Fraction(noise_scale) * Fraction(multiplier)
-    return tuple(
-        0 if scale == 0 else max(1, math.ceil((sigma * Fraction(scale)) ** 2)) for scale in scales
-    )
+    # A model's d^2 moments share few scales; exact fractions are dear.
+    found = {0.0: 0}
+    for scale in set(scales) - {0.0}:
+        found[scale] = max(1, math.ceil((sigma * Fraction(scale)) ** 2))
+    return tuple(found[scale] for scale in scales)
 
 
 def draw_units(
