@@ -43,6 +43,10 @@ class ConstantNoise:
         """(m, K, dimension), all ``value``."""
         return self.gaussian(labels, digests, dimension)
 
+    def laplace(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
+        """(m, K, dimension), all ``value``."""
+        return self.gaussian(labels, digests, dimension)
+
     def discrete_gaussian(
         self, labels: Digests, digests: Digests, variances: Sequence[int]
     ) -> Ints:

@@ -43,6 +43,12 @@ class Noise(Protocol):
     ) -> Ints:
         """Exact discrete Gaussians, (m, K, d) int64: variances[i] is sigma^2 of coordinate i."""
 
+    def gumbel(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
+        """Standard Gumbel variables, for a selection: (m, K, dimension)."""
+
+    def laplace(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
+        """Standard Laplace variables, for a selection: (m, K, dimension)."""
+
 
 NoiseOf = Callable[[int], Noise]
 """Part index -> the keyed noise of that part for this stride (parts never share noise)."""

@@ -21,8 +21,16 @@ from dpcore.noise.aes import Aes, Words, block_buffer
 from dpcore.noise.discrete_gaussian import discrete_gaussian
 from dpcore.noise.gaussian import gaussian
 from dpcore.noise.knorm import k_norm
-from dpcore.noise.selection import gumbel
-from dpcore.noise.streams import DISCRETE_GAUSSIAN, GAUSSIAN, K_NORM, SAMPLE, SELECTION, Streams
+from dpcore.noise.selection import gumbel, laplace
+from dpcore.noise.streams import (
+    DISCRETE_GAUSSIAN,
+    GAUSSIAN,
+    K_NORM,
+    LAPLACE,
+    SAMPLE,
+    SELECTION,
+    Streams,
+)
 
 VERSION = 1
 """Raised whenever any draw changes its value: the version is part of the root key."""
@@ -234,6 +242,10 @@ class KeyedNoise:
     def gumbel(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Standard Gumbel variables, for selection. Shapes as in ``gaussian``."""
         return gumbel(self._streams(SELECTION, labels, digests), dimension)
+
+    def laplace(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
+        """Standard Laplace variables, for selection. Shapes as in ``gaussian``."""
+        return laplace(self._streams(LAPLACE, labels, digests), dimension)
 
     def bits(self, labels: Digests, digests: Digests, count: int) -> Words:
         """Uniform random words, for sampling: (m, K, count) uint64."""

@@ -1,4 +1,4 @@
-"""Private selection: the exponential mechanism by Gumbel noise."""
+"""Private selection: the least of noisy scores, by Gumbel noise or by Laplace noise."""
 
 from __future__ import annotations
 
@@ -19,6 +19,18 @@ def gumbel(streams: Streams, dimension: int) -> Floats:
     return out
 
 
+def laplace(streams: Streams, dimension: int) -> Floats:
+    """Standard Laplace variables, density exp(-|x|) / 2: (m, K, dimension) float64.
+
+    The lowest bit of a word is the sign, which the size does not read.
+    """
+    out = np.empty((*streams.shape, dimension))
+    for where, words in streams.words(dimension):
+        size = exponential_from_bits(words)
+        out[where] = np.where(words & np.uint64(1), -size, size).reshape(out[where].shape)
+    return out
+
+
 def select(scores: NDArray[np.floating], scale: float, noise: Floats) -> Ints:
     """Index of a candidate with a small score, chosen privately: argmin(scores - scale * noise).
 
@@ -29,6 +41,9 @@ def select(scores: NDArray[np.floating], scale: float, noise: Floats) -> Ints:
     min_v c_v), c_v the change of score v. One selection is pure eps = D / scale, and (D / scale)^2
     / 8 - zCDP. If each score moves by at most s, D <= 2 s; if all move the same way, D <= s. The
     expected score of the choice exceeds the best by at most scale * ln(candidates).
+    With standard Laplace variables in place of Gumbel ones, one selection is pure eps = D / scale
+    (as scores that move by D / 2 each way, and a shift of all, which chooses the same), and
+    no more is known of it: (D / scale)^2 / 2 - zCDP, four times as much.
 
     Args:
       scores: (..., J), finite.

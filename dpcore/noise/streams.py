@@ -13,6 +13,7 @@ K_NORM = 2
 DISCRETE_GAUSSIAN = 3
 SELECTION = 4
 SAMPLE = 5
+LAPLACE = 6
 
 WORK = 16384
 """Words made at once: what is worked on stays in the cache."""

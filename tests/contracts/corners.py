@@ -79,10 +79,10 @@ def weights(program: Any, columns: Mapping[str, Any]) -> Iterator[Any]:
             moved = descent.advance(np.repeat(x[None], n + 1, axis=0), leaf, 0)
             yield (moved - moved[-1]) / descent.sensitivity(np.zeros(1, np.int64))[0]
     elif isinstance(program, BlockProgram):
-        training, objective = program.training, program.objective
+        objective = program.objective
         points = objective.points(rows[:, :-1])
         void = np.isnan(rows[:, -1])
-        targets = training.targets_of(np.where(void, 0.0, rows[:, -1]))
+        targets = objective.targets_of(np.where(void, 0.0, rows[:, -1]))
         for level in program.levels:
             unit = 2 * objective.strength * level.divisor * level.sensitivity * level.resolution
             for x in (np.zeros(program.dimension), *_far(program.dimension)):

@@ -167,6 +167,11 @@ class Objective:
         out[:, : self.features] = features
         return out
 
+    def targets_of(self, stored: Floats) -> Floats:
+        """Targets as the loss takes them, of those that rows hold."""
+        classes = self.loss.outputs
+        return np.rint((stored + 1) * ((classes - 1) / 2)) if classes > 1 else stored
+
     def gradient(
         self, w: Floats, centre: Floats, points: Floats, targets: Floats, divisor: float
     ) -> Floats:

@@ -17,6 +17,7 @@ from dpcore.leaves.rows import RowLeaf
 from dpcore.models.blocks.cut import Blocks
 from dpcore.models.blocks.inputs import Inputs
 from dpcore.models.blocks.level import Level
+from dpcore.models.blocks.minimised import Minimised
 from dpcore.models.blocks.objective import Objective
 from dpcore.models.blocks.schedule import Schedule, spent, spread
 from dpcore.models.blocks.training import BlockTraining
@@ -95,7 +96,8 @@ class BlockProgram:
     @property
     def training(self) -> BlockTraining:
         """What Tick, Train and Assemble do."""
-        return BlockTraining(self.objective, self.schedule, self.cut, self.levels, self.width)
+        fitters = tuple(Minimised(self.objective, level) for level in self.levels)
+        return BlockTraining(fitters, self.schedule, self.cut, self.width)
 
     def init(self, n_keys: int) -> Whole:
         """No rows and no models."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +12,10 @@ from numpy.typing import NDArray
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.blocks.cut import Blocks
-from dpcore.models.blocks.level import Level, SampleNoise, noise_labels
-from dpcore.models.blocks.objective import Objective
+from dpcore.models.blocks.fitter import Draws, Fit, Fitter
 from dpcore.models.blocks.rows import BlockRows
-from dpcore.models.blocks.schedule import Fit, Schedule
+from dpcore.models.blocks.schedule import Fit as Planned
+from dpcore.models.blocks.schedule import Schedule
 from dpcore.models.erm.prefix import Prefix, row_digests
 from dpcore.noise.noise import NoiseOf
 from dpcore.training import Job, Models, Slice
@@ -50,7 +49,7 @@ class Carry(NamedTuple):
 
     Attributes:
       at: (4,) int64: key, complete blocks, place among the fits, iteration.
-      x, y: (D,), of the minimiser. slots, spans, shown: as in ``BlockTraining.models``.
+      x, y: of the fit: of public lengths. slots, spans, shown: as in ``BlockTraining.models``.
     """
 
     at: Ints
@@ -61,36 +60,25 @@ class Carry(NamedTuple):
     shown: Floats
 
 
-class _Task(NamedTuple):
-    """A fit with its rows in hand."""
-
-    fit: Fit
-    level: Level
-    centre: Floats
-    points: Floats
-    targets: Floats
-
-
 @dataclass(frozen=True)
 class BlockTraining:
     """Jobs at the ticks that may complete a block; each brings the rows of complete blocks.
 
-    **Formal guarantees**: those of ``Level`` for each fit, of ``Schedule`` for all of them, and of
-    the cut for which rows a neighbour moves. What a fit starts from and is pulled to are released
+    **Formal guarantees**: those of each level's fits, of ``Schedule`` for all of them, and of the
+    cut for which rows a neighbour moves. What a fit starts from and is pulled to are released
     models. Its noise is keyed with the number of complete blocks, its place among the fits that
     they allow, the user key, and the digest of all that the key had gathered by that tick: where
     data differ all noise is new. How many iterations there are, and how they are cut into slices,
     follows from public numbers.
 
     Attributes:
-      objective: F. schedule: which fits. cut: into blocks. levels: of the schedule.
+      fitters: of each level of the schedule. schedule: which fits. cut: into blocks.
       width: numbers in a row.
     """
 
-    objective: Objective
+    fitters: tuple[Fitter, ...]
     schedule: Schedule
     cut: Blocks
-    levels: tuple[Level, ...]
     width: int
 
     form: ClassVar[int] = 2
@@ -98,7 +86,7 @@ class BlockTraining:
     @property
     def dimension(self) -> int:
         """D."""
-        return self.objective.dimension
+        return self.fitters[0].dimension
 
     def due(self, first: int, stop: int) -> tuple[int, ...]:
         """See Training."""
@@ -154,14 +142,17 @@ class BlockTraining:
 
     def carry(self, n_keys: int) -> Carry:
         """See Training."""
-        nothing = np.zeros(self.dimension)
-        at = np.zeros(4, dtype=np.int64)
-        return Carry(at, nothing, nothing.copy(), *self.models(n_keys))
+        return Carry(*self._nothing(), *self.models(n_keys))
+
+    def _nothing(self) -> tuple[Ints, Floats, Floats]:
+        first, second = (
+            max(some) for some in zip(*(one.sizes for one in self.fitters), strict=True)
+        )
+        return np.zeros(4, dtype=np.int64), np.zeros(first), np.zeros(second)
 
     def begin(self, job: Job, kept: BlockRows, before: Models, noise: NoiseOf) -> Carry:
         """See Training."""
-        nothing, at = np.zeros(self.dimension), np.zeros(4, dtype=np.int64)
-        return Carry(at, nothing, nothing.copy(), *(array.copy() for array in before))
+        return Carry(*self._nothing(), *(array.copy() for array in before))
 
     def train_step(
         self, job: Job, kept: BlockRows, carry: Carry, noise: NoiseOf, iterations: int
@@ -174,25 +165,21 @@ class BlockTraining:
         for key, complete, place in self._todo(job, *carry.at[:3].tolist()):
             if left <= 0:
                 break
-            labels, digest = noise_labels(place, complete), job.digests[key]
+            fit = self.schedule.fits(complete)[place]
             keyed = noise(0).at(job.tick, slice(key, key + 1))
-            level = self.levels[self.schedule.fits(complete)[place].level]
-            sample = level.sample(cast(SampleNoise, keyed), labels, digest) if level.of else None
-            task = self._task(kept, key, complete, place, slots[key], sample)
+            draws = Draws(keyed, place, complete, job.digests[key])
+            total = self.fitters[fit.level].steps
+            run = self._run(kept, key, fit, slots[key], draws)
             if done == 0:
-                x, y = task.centre.copy(), task.centre.copy()
-            steps = min(left, level.minimiser.steps - done)
-            gradient = partial(self._gradient, task)
-            for _ in range(steps):
-                x, y = level.minimiser.step(x, y, gradient)
+                x, y = run.start()
+            steps = min(left, total - done)
+            x, y = run.advance(x, y, done, steps)
             left, done = left - steps, done + steps
-            if done < level.minimiser.steps or left <= 0:
+            if done < total or left <= 0:
                 break
             left -= 1
-            if not self.certified(task, x):
-                failed, x = failed + 1, task.centre.copy()
-            fit = task.fit
-            slots[key, fit.slot] = level.released(x, keyed, labels, digest)
+            slots[key, fit.slot], wrong = run.finish(x, y)
+            failed += wrong
             spans[key, fit.slot] = (fit.first, fit.last)
             self._show(key, complete, spans, shown)
             done = 0
@@ -213,37 +200,12 @@ class BlockTraining:
                 for i in range(skip, len(self.schedule.fits(t))):
                     yield k, t, i
 
-    def _task(
-        self,
-        kept: BlockRows,
-        key: int,
-        complete: int,
-        place: int,
-        slots: Floats,
-        sample: NDArray[np.bool_] | None,
-    ) -> _Task:
-        fit = self.schedule.fits(complete)[place]
-        level = self.levels[fit.level]
-        pulled = np.zeros(self.dimension) if fit.after is None else slots[fit.after]
-        features, targets = kept.of(key, fit.first, fit.last, sample)
-        points = self.objective.points(features)
-        return _Task(fit, level, level.centre(pulled), points, self.targets_of(targets))
-
-    def targets_of(self, stored: Floats) -> Floats:
-        """Targets as the loss takes them, of those that rows hold."""
-        classes = self.objective.loss.outputs
-        return np.rint((stored + 1) * ((classes - 1) / 2)) if classes > 1 else stored
-
-    def _gradient(self, task: _Task, w: Floats) -> Floats:
-        divisor = task.level.divisor
-        return self.objective.gradient(w, task.centre, task.points, task.targets, divisor)
-
-    def certified(self, task: _Task, w: Floats) -> bool:
-        """Whether a point is as near to the minimiser as is paid for: looked at afresh, whatever
-        the minimiser says of itself."""
-        gradient = self._gradient(task, w)
-        rounding = self.objective.rounding(w, len(task.points), task.level.divisor)
-        return task.level.certified(gradient, rounding)
+    def _run(self, kept: BlockRows, key: int, fit: Planned, slots: Floats, draws: Draws) -> Fit:
+        """The fit, with its rows in hand."""
+        fitter = self.fitters[fit.level]
+        after = np.zeros(self.dimension) if fit.after is None else slots[fit.after]
+        rows = kept.of(key, fit.first, fit.last, fitter.sample(draws))
+        return fitter.fit(*rows, after, draws)
 
     def _show(self, key: int, complete: int, spans: Floats, shown: Floats) -> None:
         """What is released once a fit is done; nothing before a slot was fitted for this key."""
@@ -253,8 +215,7 @@ class BlockTraining:
 
     def iterations(self, n_keys: int, blocks: int) -> int:
         """See Training. As if every fit were the largest."""
-        rows = max(level.most for level in self.levels)
-        each = 2 * rows * self.dimension + STEP
+        each = max(one.work for one in self.fitters) + STEP
         return max(FEWEST, WORK // (each * -(-blocks // ABREAST)))
 
     def assemble(

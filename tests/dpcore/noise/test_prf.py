@@ -20,6 +20,7 @@ METHODS = (
     ("gaussian", 5),
     ("k_norm", 3),
     ("gumbel", 4),
+    ("laplace", 3),
     ("bits", 3),
     ("discrete_gaussian", [1, 0, 50, 10**12]),
 )
@@ -165,6 +166,7 @@ def test_whatever_names_a_draw_makes_it_independent(root):
         "plan": draw(RootKey.derive(SECRET, "shop", bytes(32))),
         "K-norm": KeyedNoise(root, 0, keys, 0).k_norm(at, digests, 4).reshape(-1),
         "Gumbel": KeyedNoise(root, 0, keys, 0).gumbel(at, digests, 4).reshape(-1),
+        "Laplace": KeyedNoise(root, 0, keys, 0).laplace(at, digests, 4).reshape(-1),
     }
     sample = KeyedNoise(root, 0, keys, 0).bits(at, digests, 4).reshape(-1)
     others["sample"] = sample.astype(np.float64)

@@ -15,6 +15,30 @@ def test_gumbel(draw):
         assert stats.kstest(sample * wrong, "gumbel_r").pvalue < 1e-9
 
 
+def test_laplace(draw):
+    sample = draw("laplace", 4).reshape(-1)
+    assert stats.kstest(sample, "laplace").pvalue > 1e-3
+    for wrong in (1.05, 0.95):
+        assert stats.kstest(sample * wrong, "laplace").pvalue < 1e-6
+    assert abs(np.mean(sample > 0) - 0.5) < 4 * 0.5 / np.sqrt(sample.size)
+
+
+def test_laplace_selection_keeps_what_is_said_of_it(draw):
+    """Every score moves by D / 2 against every other: no choice is e^(D / b) times likelier."""
+    scale, moved = 1.0, 1.0
+    noise = draw("laplace", 4, rows=40).reshape(-1, 4)
+    scores = np.array([0.0, 0.2, 0.4, 0.9])
+    for which in range(4):
+        change = np.full(4, moved / 2)
+        change[which] = -moved / 2
+        counts = [
+            np.bincount(select(one, scale, noise), minlength=4)[which]
+            for one in (scores, scores + change)
+        ]
+        ratio = np.log(counts[1] / counts[0])
+        assert 0.4 < ratio < moved / scale + 4 * np.sqrt(1 / counts[0] + 1 / counts[1])
+
+
 def test_choices_follow_the_exponential_mechanism(draw):
     scores, scale = np.array([0.0, 1.0, 2.5, 0.3]), 0.8
     chosen = select(scores, scale, draw("gumbel", 4, rows=40)).reshape(-1)

@@ -1,0 +1,103 @@
+"""Fits by a certified minimiser, with noise on what it finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.arrays import Floats
+from dpcore.models.blocks.fitter import Draws, Made
+from dpcore.models.blocks.level import Level, SampleNoise, noise_labels
+from dpcore.models.blocks.objective import Objective
+
+
+@dataclass(frozen=True)
+class Minimised:
+    """Makes the fits of a level: see ``Level`` for what they cost.
+
+    Attributes:
+      objective: F. level: its public numbers.
+    """
+
+    objective: Objective
+    level: Level
+
+    @property
+    def dimension(self) -> int:
+        """See Fitter."""
+        return self.objective.dimension
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """See Fitter: an iterate, and what its minimiser carries beside it."""
+        return self.dimension, self.dimension
+
+    @property
+    def steps(self) -> int:
+        """See Fitter."""
+        return self.level.minimiser.steps
+
+    @property
+    def work(self) -> int:
+        """See Fitter."""
+        return 2 * self.level.most * self.dimension
+
+    def sample(self, draws: Draws) -> NDArray[np.bool_] | None:
+        """See Fitter."""
+        if not self.level.of:
+            return None
+        labels = noise_labels(draws.place, draws.complete)
+        return self.level.sample(cast(SampleNoise, draws.noise), labels, draws.digest)
+
+    def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> MinimisedFit:
+        """See Fitter."""
+        points = self.objective.points(features)
+        targets = self.objective.targets_of(targets)
+        return MinimisedFit(self, self.level.centre(after), points, targets, draws)
+
+
+@dataclass(frozen=True)
+class MinimisedFit:
+    """One fit: see Fit.
+
+    Attributes:
+      made: what made it. centre: (D,), what it is pulled to. points: (n, width). targets: (n,).
+      draws: of its noise.
+    """
+
+    made: Minimised
+    centre: Floats
+    points: Floats
+    targets: Floats
+    draws: Draws
+
+    def start(self) -> tuple[Floats, Floats]:
+        """See Fit."""
+        return self.centre.copy(), self.centre.copy()
+
+    def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
+        """See Fit."""
+        for _ in range(steps):
+            x, y = self.made.level.minimiser.step(x, y, self._gradient)
+        return x, y
+
+    def finish(self, x: Floats, y: Floats) -> Made:
+        """See Fit: a point without its certificate is not released, the centre is."""
+        level, draws, good = self.made.level, self.draws, self.certified(x)
+        labels = noise_labels(draws.place, draws.complete)
+        found = x if good else self.centre.copy()
+        return Made(level.released(found, draws.noise, labels, draws.digest), int(not good))
+
+    def certified(self, w: Floats) -> bool:
+        """Whether a point is as near to the minimiser as is paid for: looked at afresh, whatever
+        the minimiser says of itself."""
+        level, objective = self.made.level, self.made.objective
+        rounding = objective.rounding(w, len(self.points), level.divisor)
+        return level.certified(self._gradient(w), rounding)
+
+    def _gradient(self, w: Floats) -> Floats:
+        divisor = self.made.level.divisor
+        return self.made.objective.gradient(w, self.centre, self.points, self.targets, divisor)
