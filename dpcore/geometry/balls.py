@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from dpcore.errors import at_least_one, positive
 from dpcore.geometry.convex_set import (
     ConvexSet,
+    Corners,
     Floats,
     Scales,
     by_chunks,
+    check_exponent,
     l1_norms,
     l2_norms,
     rows,
@@ -68,6 +70,13 @@ class L1Ball(ConvexSet):
     @property
     def diameter(self) -> float:
         return 2 * self.radius
+
+    def diameter_in(self, p: float) -> float:
+        check_exponent(p)
+        return self.diameter
+
+    def corners(self) -> Corners:
+        return Corners(self.radius, signed=True)
 
     def farthest(self, centre: Floats) -> float:
         # At the vertex -sign(c_i) radius e_i of the largest |c_i|.

@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet, Floats, Scales, l2_norms, rows, scales_of
+from dpcore.geometry.convex_set import (
+    ConvexSet,
+    Floats,
+    Scales,
+    check_exponent,
+    l2_norms,
+    norm_of,
+    rows,
+    scales_of,
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,10 @@ class Box(ConvexSet):
     @property
     def diameter(self) -> float:
         return float(l2_norms((self.high - self.low)[None])[0])
+
+    def diameter_in(self, p: float) -> float:
+        check_exponent(p)
+        return norm_of(self.high - self.low, p)
 
     def farthest(self, centre: Floats) -> float:
         away = np.maximum(np.abs(self.low - centre), np.abs(self.high - centre))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import WeirError
+from dpcore.errors import ConfigError, WeirError
 
 Floats = NDArray[np.float64]
 
@@ -34,6 +35,19 @@ class Scales(NamedTuple):
 
     low: Floats
     high: Floats
+
+
+class Corners(NamedTuple):
+    """The vertices of a polytope with few enough of them to choose among.
+
+    Attributes:
+      radius: of vertices that are multiples of unit vectors. signed: whether both signs are there.
+      listed: (J, d), vertices that are none such; None: there are none of this kind.
+    """
+
+    radius: float = 1.0
+    signed: bool = False
+    listed: Floats | None = None
 
 
 class ConvexSet(ABC):
@@ -90,6 +104,29 @@ class ConvexSet(ABC):
     def diameter(self) -> float:
         """Largest l2 distance of two points of P, or a bound above it where a class says so."""
 
+    def diameter_in(self, p: float) -> float:
+        """Largest lp distance of two points of P, 1 <= p <= inf, or a bound above it: exact where
+        a class says nothing else. Here a bound that follows from the l2 diameter."""
+        check_exponent(p)
+        return self.diameter * self.dimension ** max(0.0, 1 / p - 0.5)
+
+    def support(self, costs: Floats) -> Floats:
+        """max over p in P of <p, c>, for each row c: (K, d) -> (K,)."""
+        best = self.linear_oracle(-rows(costs))
+        return np.asarray(np.add.reduce(rows(best * costs), axis=1))
+
+    def dual_norm(self, costs: Floats) -> Floats:
+        """Half of the width of P along each row c: (K, d) -> (K,).
+
+        It is dual to the norm whose unit ball is (P - P) / 2: of a ball of radius r, r times the
+        dual norm of that ball's.
+        """
+        return (self.support(costs) + self.support(-costs)) / 2
+
+    def corners(self) -> Corners | None:
+        """The vertices, where P is a polytope with few of them; None otherwise."""
+        return None
+
     @abstractmethod
     def farthest(self, centre: Floats) -> float:
         """Largest l2 distance of a point of P from ``centre`` (d,)."""
@@ -114,6 +151,12 @@ class ConvexSet(ABC):
     @abstractmethod
     def canonical(self) -> Mapping[str, Any]:
         """Every number that shapes the set, JSON-able; floats as hex strings."""
+
+
+def check_exponent(p: float) -> None:
+    """Raises ConfigError unless 1 <= p <= inf."""
+    if not p >= 1:
+        raise ConfigError("p", p, "must be 1 or more; inf is served too.")
 
 
 def rows(points: Floats) -> Floats:
@@ -144,6 +187,15 @@ def l2_norms(points: Floats) -> Floats:
     exponent = np.frexp(np.max(np.abs(points), axis=1, initial=0.0))[1]
     scaled = np.ldexp(points, -exponent[:, None])
     return np.asarray(np.ldexp(np.sqrt(np.add.reduce(scaled * scaled, axis=1)), exponent))
+
+
+def norm_of(vector: Floats, p: float) -> float:
+    """lp norm of one vector (d,), 1 <= p <= inf, without overflow."""
+    size = np.abs(np.asarray(vector, dtype=np.float64))
+    largest = float(np.max(size, initial=0.0))
+    if math.isinf(p) or largest == 0:
+        return largest
+    return largest * math.fsum((size / largest) ** p) ** (1 / p)
 
 
 def products(points: Floats, vectors: Floats) -> Floats:

@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError, at_least_one, positive
-from dpcore.geometry.convex_set import NO_LOCAL_ORACLE, ConvexSet, Floats, Scales, by_chunks, rows
+from dpcore.geometry.convex_set import (
+    NO_LOCAL_ORACLE,
+    ConvexSet,
+    Floats,
+    Scales,
+    by_chunks,
+    check_exponent,
+    rows,
+)
 from dpcore.geometry.order import to_simplex
 from dpcore.geometry.widths import largest_length_of
 
@@ -104,6 +112,10 @@ class GroupL1Ball(ConvexSet):
     @property
     def diameter(self) -> float:
         return 2 * self.radius
+
+    def diameter_in(self, p: float) -> float:
+        check_exponent(p)
+        return self.diameter * max(self.groups) ** max(0.0, 1 / p - 0.5)
 
     def farthest(self, centre: Floats) -> float:
         # Within one group, opposite to the centre's part there: the one of largest length.

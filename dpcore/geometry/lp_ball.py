@@ -11,11 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError, at_least_one, positive
-from dpcore.geometry.convex_set import NO_LOCAL_ORACLE, ConvexSet, Floats, Scales, by_chunks, rows
+from dpcore.geometry.convex_set import (
+    NO_LOCAL_ORACLE,
+    ConvexSet,
+    Floats,
+    Scales,
+    by_chunks,
+    check_exponent,
+    rows,
+)
 from dpcore.geometry.widths import norm_bound
 
 LEAST_P, MOST_P = 1.05, 40.0
-"""Closer to 1 or to infinity it is all but the l1 ball or the box."""
+"""Exponents between which the projection is exact to about 50 bits."""
 _ROUNDS, _STEPS = 100, 60
 _DONE = 2.0**-50
 
@@ -33,7 +41,9 @@ class _Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class LpBall(ConvexSet):
-    """{x : sum |x_i|^p <= radius^p}, 1.05 <= p <= 40.
+    """{x : sum |x_i|^p <= radius^p}, 1 < p < infinity; it projects for 1.05 <= p <= 40.
+
+    Closer to 1 or to infinity it is all but the l1 ball or the box, and known by its linear oracle.
 
     Powers are numpy's, which may differ in the last bit between kinds of CPU; the same row gives
     the same bits wherever it stands, on one kind.
@@ -50,14 +60,16 @@ class LpBall(ConvexSet):
     def __post_init__(self) -> None:
         positive(radius=self.radius)
         at_least_one(size=self.size)
-        if not LEAST_P <= self.p <= MOST_P:
-            raise ConfigError(
-                "p", self.p, f"must lie in [{LEAST_P:g}, {MOST_P:g}]; beyond, take l1_ball or box."
-            )
+        if not 1 < self.p < math.inf:
+            raise ConfigError("p", self.p, "must be above 1 and finite; else take l1_ball or box.")
 
     @property
     def dimension(self) -> int:
         return self.size
+
+    @property
+    def projects(self) -> bool:
+        return LEAST_P <= self.p <= MOST_P
 
     @property
     def dual(self) -> float:
@@ -75,6 +87,8 @@ class LpBall(ConvexSet):
         method on ||z||_p^-(p - 1), all but linear in c, with bisection where it would leave what is
         known. To about 50 bits.
         """
+        if not self.projects:
+            return super().project(points)
         return by_chunks(self._project, rows(points))
 
     def _project(self, points: Floats) -> Floats:
@@ -168,6 +182,11 @@ class LpBall(ConvexSet):
     @property
     def diameter(self) -> float:
         return 2 * self._longest
+
+    def diameter_in(self, p: float) -> float:
+        """Along an axis for p >= the ball's own exponent, else along a diagonal."""
+        check_exponent(p)
+        return 2 * self.radius * math.pow(self.size, max(0.0, 1 / p - 1 / self.p))
 
     def farthest(self, centre: Floats) -> float:
         """A bound above it, exact at the origin."""

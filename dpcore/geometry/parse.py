@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from dpcore.geometry.box import Box
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.geometry.flows import Flow
 from dpcore.geometry.group_l1 import GroupL1Ball
-from dpcore.geometry.lp_ball import LEAST_P, MOST_P, LpBall
+from dpcore.geometry.lp_ball import LpBall
 from dpcore.geometry.permutations import Permutations
 from dpcore.geometry.polytope import Polytope
 from dpcore.geometry.product import Product
@@ -102,12 +103,13 @@ def _l2_ball(value: Any, dimension: int, field: str) -> ConvexSet:
 
 def _lp_ball(value: Any, dimension: int, field: str) -> ConvexSet:
     radius, p = _fields(value, field, ("radius", "p"))
+    size = _size(radius, f"{field}.radius")
+    if p == math.inf:
+        return Box.uniform(-size, size, dimension)
     exponent = _number(p, f"{field}.p")
-    if not LEAST_P <= exponent <= MOST_P:
-        raise ConfigError(
-            f"{field}.p", p, f"must lie in [{LEAST_P:g}, {MOST_P:g}]; beyond, take l1_ball or box."
-        )
-    return LpBall(_size(radius, f"{field}.radius"), exponent, dimension)
+    if exponent < 1:
+        raise ConfigError(f"{field}.p", p, "must be 1 or more; .inf is served too.")
+    return L1Ball(size, dimension) if exponent == 1 else LpBall(size, exponent, dimension)
 
 
 def _group_l1_ball(value: Any, dimension: int, field: str) -> ConvexSet:

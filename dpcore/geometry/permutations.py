@@ -18,6 +18,7 @@ from dpcore.geometry.convex_set import (
     ConvexSet,
     Floats,
     Scales,
+    check_exponent,
     l2_norms,
     rows,
 )
@@ -64,6 +65,11 @@ class Permutations(ConvexSet):
     @property
     def diameter(self) -> float:
         return 0.0 if self.items == 1 else math.sqrt(2 * self.items)
+
+    def diameter_in(self, p: float) -> float:
+        """Of two permutations without a place in common, 2 n entries differ by 1."""
+        check_exponent(p)
+        return 0.0 if self.items == 1 else float((2 * self.items) ** (1 / p))
 
     def farthest(self, centre: Floats) -> float:
         """||P - C||^2 is n + ||C||^2 - 2 <P, C>: an assignment problem."""

@@ -16,9 +16,12 @@ from dpcore.errors import ConfigError
 from dpcore.geometry.convex_set import (
     NO_LOCAL_ORACLE,
     ConvexSet,
+    Corners,
     Floats,
     Scales,
+    check_exponent,
     l2_norms,
+    norm_of,
     products,
     rows,
 )
@@ -162,6 +165,14 @@ class Polytope(ConvexSet):
     def diameter(self) -> float:
         vertices = self.vertices
         return max(float(np.max(l2_norms(vertices - vertex))) for vertex in vertices)
+
+    def diameter_in(self, p: float) -> float:
+        check_exponent(p)
+        vertices = self.vertices
+        return max(norm_of(a - b, p) for a in vertices for b in vertices)
+
+    def corners(self) -> Corners:
+        return Corners(listed=self.vertices)
 
     def farthest(self, centre: Floats) -> float:
         return float(np.max(l2_norms(self.vertices - centre)))

@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet, Floats, Scales
+from dpcore.geometry.convex_set import (
+    ConvexSet,
+    Floats,
+    Scales,
+    check_exponent,
+    norm_of,
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,10 @@ class Product(ConvexSet):
     @property
     def diameter(self) -> float:
         return math.hypot(*(part.diameter for part in self.parts))
+
+    def diameter_in(self, p: float) -> float:
+        check_exponent(p)
+        return norm_of(np.array([part.diameter_in(p) for part in self.parts]), p)
 
     def farthest(self, centre: Floats) -> float:
         return math.hypot(*(part.farthest(centre[at]) for part, at in self.slices()))

@@ -14,9 +14,11 @@ from dpcore.errors import at_least_one, positive
 from dpcore.geometry.convex_set import (
     RELATIVE,
     ConvexSet,
+    Corners,
     Floats,
     Scales,
     by_chunks,
+    check_exponent,
     l1_norms,
     l2_norms,
     rows,
@@ -59,6 +61,13 @@ class Simplex(ConvexSet):
     @property
     def diameter(self) -> float:
         return 0.0 if self.size == 1 else math.sqrt(2) * self.total
+
+    def diameter_in(self, p: float) -> float:
+        check_exponent(p)
+        return 0.0 if self.size == 1 else 2.0 ** (1 / p) * self.total
+
+    def corners(self) -> Corners:
+        return Corners(self.total)
 
     def farthest(self, centre: Floats) -> float:
         # ||total e_i - c||^2 falls with c_i: the vertex of the smallest one.

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from dpcore.config.section import Section
-from dpcore.geometry.lp_ball import LEAST_P, MOST_P
 from dpcore.geometry.parse import FARTHEST, NEAREST
 
 Size = Annotated[float, Field(ge=NEAREST, le=FARTHEST)]
@@ -120,8 +119,8 @@ class Radius(Section):
     """Size and shape of a ball."""
 
     radius: Size = Field(description="Radius.", examples=[1.0])
-    p: Annotated[float, Field(ge=LEAST_P, le=MOST_P)] = Field(
-        description="The norm's exponent.", examples=[1.5]
+    p: Annotated[float, Field(ge=1)] = Field(
+        description="The norm's exponent, 1 or more; .inf is the box.", examples=[1.5]
     )
 
 

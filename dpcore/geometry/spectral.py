@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import at_least_one, positive
-from dpcore.geometry.convex_set import NO_LOCAL_ORACLE, ConvexSet, Floats, Scales, l2_norms, rows
+from dpcore.geometry.convex_set import (
+    NO_LOCAL_ORACLE,
+    ConvexSet,
+    Floats,
+    Scales,
+    check_exponent,
+    l2_norms,
+    rows,
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,11 @@ class TraceNormBall(ConvexSet):
     @property
     def diameter(self) -> float:
         return 2 * self.radius
+
+    def diameter_in(self, p: float) -> float:
+        """Between u v^T and -u v^T of norm ``radius``: ||u||_p ||v||_p is largest for even ones."""
+        check_exponent(p)
+        return self.diameter * self.dimension ** max(0.0, 1 / p - 0.5)
 
     def farthest(self, centre: Floats) -> float:
         """||C - radius u v^T||^2 is ||C||^2 + radius^2 - 2 radius <C, u v^T>: the oracle's pair."""

@@ -93,7 +93,7 @@ def test_every_name_is_the_sets_own() -> None:
         ),
         ({"permutations": 1.5}, "model.set.permutations", "whole number"),
         ({"lp_ball": 2}, "model.set.lp_ball", "radius, p"),
-        ({"lp_ball": {"radius": 2, "p": 1}}, "model.set.lp_ball.p", "take l1_ball"),
+        ({"lp_ball": {"radius": 2, "p": 0.5}}, "model.set.lp_ball.p", "1 or more"),
         ({"lp_ball": {"radius": 2, "p": float("nan")}}, "model.set.lp_ball.p", "finite"),
         ({"lp_ball": {"radius": 0, "p": 2}}, "model.set.lp_ball.radius", "above 0"),
         ({"lp_ball": {"radius": 2}}, "model.set.lp_ball.p", "missing"),
