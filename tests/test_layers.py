@@ -44,6 +44,7 @@ ROOMS = {
         "models.online",
         "models.erm",
         "models.blocks",
+        "models.optimize",
         "spaced",
         "plan_config",
         "plan_promise",

@@ -71,6 +71,10 @@ class L1Ball(ConvexSet):
     def diameter(self) -> float:
         return 2 * self.radius
 
+    @property
+    def symmetric(self) -> bool:
+        return True
+
     def diameter_in(self, p: float) -> float:
         check_exponent(p)
         return self.diameter
@@ -148,6 +152,10 @@ class L2Ball(ConvexSet):
     @property
     def diameter(self) -> float:
         return 2 * self.radius
+
+    @property
+    def symmetric(self) -> bool:
+        return True
 
     def farthest(self, centre: Floats) -> float:
         return float(l2_norms(centre[None])[0]) + self.radius

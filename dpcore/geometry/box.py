@@ -79,6 +79,13 @@ class Box(ConvexSet):
     def diameter(self) -> float:
         return float(l2_norms((self.high - self.low)[None])[0])
 
+    @property
+    def symmetric(self) -> bool:
+        return all(low == -high for low, high in zip(self.lowest, self.highest, strict=True))
+
+    def farthest_in(self, p: float) -> float:
+        return norm_of(np.maximum(np.abs(self.low), np.abs(self.high)), p)
+
     def diameter_in(self, p: float) -> float:
         check_exponent(p)
         return norm_of(self.high - self.low, p)

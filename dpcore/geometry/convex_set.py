@@ -108,7 +108,18 @@ class ConvexSet(ABC):
         """Largest lp distance of two points of P, 1 <= p <= inf, or a bound above it: exact where
         a class says nothing else. Here a bound that follows from the l2 diameter."""
         check_exponent(p)
-        return self.diameter * self.dimension ** max(0.0, 1 / p - 0.5)
+        return self.diameter * math.pow(self.dimension, max(0.0, 1 / p - 0.5))
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether -p lies in P wherever p does."""
+        return False
+
+    def farthest_in(self, p: float) -> float:
+        """Largest lp norm of a point of P, 1 <= p <= inf, or a bound above it, as of diameters."""
+        if self.symmetric:
+            return self.diameter_in(p) / 2
+        return norm_of(self.start(), p) + self.diameter_in(p)
 
     def support(self, costs: Floats) -> Floats:
         """max over p in P of <p, c>, for each row c: (K, d) -> (K,)."""
@@ -195,7 +206,7 @@ def norm_of(vector: Floats, p: float) -> float:
     largest = float(np.max(size, initial=0.0))
     if math.isinf(p) or largest == 0:
         return largest
-    return largest * math.fsum((size / largest) ** p) ** (1 / p)
+    return largest * math.pow(math.fsum((size / largest) ** p), 1 / p)
 
 
 def products(points: Floats, vectors: Floats) -> Floats:

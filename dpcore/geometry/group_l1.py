@@ -113,9 +113,13 @@ class GroupL1Ball(ConvexSet):
     def diameter(self) -> float:
         return 2 * self.radius
 
+    @property
+    def symmetric(self) -> bool:
+        return True
+
     def diameter_in(self, p: float) -> float:
         check_exponent(p)
-        return self.diameter * max(self.groups) ** max(0.0, 1 / p - 0.5)
+        return self.diameter * math.pow(max(self.groups), max(0.0, 1 / p - 0.5))
 
     def farthest(self, centre: Floats) -> float:
         # Within one group, opposite to the centre's part there: the one of largest length.

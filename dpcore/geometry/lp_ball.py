@@ -183,6 +183,10 @@ class LpBall(ConvexSet):
     def diameter(self) -> float:
         return 2 * self._longest
 
+    @property
+    def symmetric(self) -> bool:
+        return True
+
     def diameter_in(self, p: float) -> float:
         """Along an axis for p >= the ball's own exponent, else along a diagonal."""
         check_exponent(p)

@@ -166,6 +166,10 @@ class Polytope(ConvexSet):
         vertices = self.vertices
         return max(float(np.max(l2_norms(vertices - vertex))) for vertex in vertices)
 
+    def farthest_in(self, p: float) -> float:
+        check_exponent(p)
+        return max(norm_of(vertex, p) for vertex in self.vertices)
+
     def diameter_in(self, p: float) -> float:
         check_exponent(p)
         vertices = self.vertices

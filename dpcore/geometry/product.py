@@ -69,6 +69,13 @@ class Product(ConvexSet):
     def diameter(self) -> float:
         return math.hypot(*(part.diameter for part in self.parts))
 
+    @property
+    def symmetric(self) -> bool:
+        return all(part.symmetric for part in self.parts)
+
+    def farthest_in(self, p: float) -> float:
+        return norm_of(np.array([part.farthest_in(p) for part in self.parts]), p)
+
     def diameter_in(self, p: float) -> float:
         check_exponent(p)
         return norm_of(np.array([part.diameter_in(p) for part in self.parts]), p)

@@ -62,6 +62,10 @@ class Simplex(ConvexSet):
     def diameter(self) -> float:
         return 0.0 if self.size == 1 else math.sqrt(2) * self.total
 
+    def farthest_in(self, p: float) -> float:
+        check_exponent(p)
+        return self.total
+
     def diameter_in(self, p: float) -> float:
         check_exponent(p)
         return 0.0 if self.size == 1 else 2.0 ** (1 / p) * self.total

@@ -67,10 +67,14 @@ class TraceNormBall(ConvexSet):
     def diameter(self) -> float:
         return 2 * self.radius
 
+    @property
+    def symmetric(self) -> bool:
+        return True
+
     def diameter_in(self, p: float) -> float:
         """Between u v^T and -u v^T of norm ``radius``: ||u||_p ||v||_p is largest for even ones."""
         check_exponent(p)
-        return self.diameter * self.dimension ** max(0.0, 1 / p - 0.5)
+        return self.diameter * math.pow(self.dimension, max(0.0, 1 / p - 0.5))
 
     def farthest(self, centre: Floats) -> float:
         """||C - radius u v^T||^2 is ||C||^2 + radius^2 - 2 radius <C, u v^T>: the oracle's pair."""

@@ -40,6 +40,12 @@ def test_no_two_points_are_farther_apart(convex_set: ConvexSet, p: float) -> Non
     assert most <= said * (1 + 1e-9)
     if convex_set.name in EXACT:
         assert most >= said * (1 - 1e-9)
+    largest = float(np.max(np.linalg.norm(points, ord=p, axis=1)))
+    assert largest <= convex_set.farthest_in(p) * (1 + 1e-9)
+    if convex_set.name in EXACT:
+        assert largest >= convex_set.farthest_in(p) * (1 - 1e-9)
+    if convex_set.symmetric:
+        assert convex_set.contains(-points, 1e-9).all()
 
 
 @pytest.mark.parametrize("convex_set", ALL.values(), ids=ALL)
