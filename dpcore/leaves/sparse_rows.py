@@ -1,0 +1,194 @@
+"""Rows with few numbers that are not 0, packed: (n, width) without its zeros (compressed rows)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Ints = NDArray[np.int64]
+
+MOST_DENSE = 1 << 12
+"""Features of a list column up to which rows are dense arrays; of more they are packed."""
+
+
+class PackedRows(NamedTuple):
+    """The arrays of sparse rows, as states hold them: joining two groups of rows joins each array.
+
+    Attributes:
+      lengths: (n,) int32, numbers of each row that are not 0.
+      indices: (m,) int32, row after row; within a row they increase.
+      values: (m,) float32, whole multiples of 2^-20 of size 1 at most: exact.
+    """
+
+    lengths: NDArray[np.int32]
+    indices: NDArray[np.int32]
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """n rows of ``width`` numbers; those that are not 0 are there, with their places.
+
+    It stands where a dense (n, width) table of rows may stand: a bounded row is the features, then
+    the target, and a void row is 0 but for a NaN at its end. ``len(rows)``, ``rows[which]`` (slice,
+    mask or places) and ``rows.shape`` are those of the table. Equal rows are equal arrays: indices
+    increase, and no value is 0.
+
+    Attributes:
+      offsets: (n + 1,) int64; row i has entries offsets[i] .. offsets[i + 1] - 1.
+      indices: (m,) int32 in [0, width), increasing within a row.
+      values: (m,) float64, or float32 where they are whole multiples of 2^-20 of size 1 at most.
+      width: numbers in a row, at most 2^31.
+    """
+
+    offsets: Ints
+    indices: NDArray[np.int32]
+    values: NDArray[Any]
+    width: int
+
+    @classmethod
+    def empty(cls, width: int, n: int = 0) -> SparseRows:
+        """n rows of zeros."""
+        nothing = np.zeros(0, dtype=np.int32)
+        return cls(np.zeros(n + 1, dtype=np.int64), nothing, np.zeros(0, dtype=np.float32), width)
+
+    @classmethod
+    def from_dense(cls, table: NDArray[Any]) -> SparseRows:
+        """A table (n, width) of floats; -0 is 0."""
+        row, index = np.nonzero(table)
+        values = table[row, index]
+        lengths = np.bincount(row, minlength=len(table))
+        return cls(_offsets(lengths), index.astype(np.int32), values, int(table.shape[1]))
+
+    @classmethod
+    def from_packed(cls, packed: PackedRows, width: int) -> SparseRows:
+        """The rows whose arrays a state holds."""
+        return cls(_offsets(packed.lengths), packed.indices, packed.values, width)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[SparseRows]) -> SparseRows:
+        """Rows of one width, one part after the other.
+
+        Raises:
+          ValueError: no parts, or parts of several widths.
+        """
+        if len({part.width for part in parts}) != 1:
+            raise ValueError("sparse rows of one width are joined.")
+        return cls(
+            _offsets(np.concatenate([part.lengths for part in parts])),
+            np.concatenate([part.indices for part in parts]),
+            np.concatenate([part.values for part in parts]),
+            parts[0].width,
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, which: Any) -> SparseRows:
+        """Some of the rows: by slice, mask or places."""
+        if isinstance(which, slice):
+            start, stop, step = which.indices(len(self))
+            if step == 1:
+                stop = max(start, stop)
+                low, high = self.offsets[start], self.offsets[stop]
+                offsets = self.offsets[start : stop + 1] - low
+                return SparseRows(
+                    offsets, self.indices[low:high], self.values[low:high], self.width
+                )
+            which = np.arange(start, stop, step)
+        which = np.asarray(which)
+        if which.dtype == np.bool_:
+            which = np.flatnonzero(which)
+        starts, lengths = self.offsets[:-1][which], np.diff(self.offsets)[which]
+        offsets = _offsets(lengths)
+        at = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+        return SparseRows(offsets, self.indices[at], self.values[at], self.width)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, width)."""
+        return len(self), self.width
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the values."""
+        return self.values.dtype
+
+    @property
+    def lengths(self) -> Ints:
+        """(n,) numbers of each row that are there."""
+        return np.diff(self.offsets)
+
+    @property
+    def rows(self) -> Ints:
+        """(m,) the row of each number."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths)
+
+    @property
+    def last(self) -> NDArray[np.float64]:
+        """(n,) the number at the end of each row: its target; NaN where a row is void."""
+        out = np.zeros(len(self))
+        some = np.flatnonzero(self.lengths)
+        at = self.offsets[1:][some] - 1
+        ends = self.indices[at] == self.width - 1
+        out[some[ends]] = self.values[at[ends]]
+        return out
+
+    @property
+    def features(self) -> SparseRows:
+        """The rows without the number at their end: (n, width - 1)."""
+        kept = self.indices < self.width - 1
+        lengths = np.diff(np.concatenate([[0], np.cumsum(kept)])[self.offsets])
+        return SparseRows(_offsets(lengths), self.indices[kept], self.values[kept], self.width - 1)
+
+    def with_last(self, last: NDArray[np.float64]) -> SparseRows:
+        """Rows with one number more at their end: (n, width + 1). last: (n,)."""
+        some = np.flatnonzero(last)
+        ends = self.offsets[1:][some]
+        values = np.insert(self.values, ends, last[some].astype(self.values.dtype))
+        indices = np.insert(self.indices, ends, np.int32(self.width))
+        lengths = self.lengths
+        lengths[some] += 1
+        return SparseRows(_offsets(lengths), indices, values, self.width + 1)
+
+    @property
+    def packed(self) -> PackedRows:
+        """The arrays as a state holds them. Exact for bounded rows, whose values fit float32."""
+        values = np.ascontiguousarray(self.values, dtype=np.float32)
+        return PackedRows(self.lengths.astype(np.int32), self.indices, values)
+
+    @property
+    def csr(self) -> Any:
+        """The same as a scipy.sparse.csr_array of float64: products with it add the numbers of a
+        row in order, one after the other, on one thread."""
+        values = self.values.astype(np.float64)
+        return sparse.csr_array((values, self.indices, self.offsets), shape=self.shape)
+
+    def dense(self) -> NDArray[np.float64]:
+        """(n, width) float64, zeros and all: for few features only."""
+        out = np.zeros(self.shape)
+        out[self.rows, self.indices] = self.values
+        return out
+
+    def words(self) -> tuple[Ints, NDArray[np.uint64]]:
+        """The bytes of each row, the same however it came: places and bits of its numbers.
+
+        Returns:
+          offsets (n + 1,) into words, and 8-byte words: of each number its place, then the bits of
+          its value as float64.
+        """
+        out = np.empty((len(self.values), 2), dtype="<u8")
+        out[:, 0] = self.indices
+        out[:, 1] = self.values.astype("<f8").view("<u8")
+        return 2 * self.offsets, out.reshape(-1)
+
+
+def _offsets(lengths: NDArray[Any]) -> Ints:
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
