@@ -4,15 +4,19 @@
 
 Streams of 731 daily ticks: Capital Bikeshare's hourly demand by three and by twelve columns
 (``hour.csv`` of the UCI data set "Bike Sharing", or WEIR_BIKES says where it is), and made-up ones
-of 3 and 20 coefficients; early (tick 30) and late (the last). Epsilon 1, delta 1e-6, protection for
-ever, replace_one; every public number is a default or a range known beforehand. A cell is a stream,
-a tick and a set. Runs differ in noise alone: Gaussian of the plan's own deviation, drawn here, goes
-with the exact moments through the program's own ``solve``.
+of 3 and 20 coefficients: dense, or ``one``, where a coefficient of 0.9 is beside zeros, or ``two``
+of 0.45, with 100,000 or 20,000 events. Early (tick 30) and late (the last). Epsilon 1, delta 1e-6, protection for ever,
+replace_one; every public number is a default or a range known beforehand. A cell is a stream, a
+tick and a set. Runs differ in noise alone: Gaussian of the plan's own deviation, drawn here, goes
+with the exact moments through the program's own ``solve``. ``projected m`` is
+``regression.projected`` to m dimensions of some of the streams, and of 60 features of which five
+are not 0: there ``projected`` is what has bands.
 
 Columns: ``covered``, the share of coefficients (over all runs) whose band of 1.96 deviations holds
-that of the minimiser over the set, on the same events without noise or ridge; ``ratio``, the median
-of a band's width over the oracle's: 1.96 deviations by the true covariance, or half the set's width
-where that is less. ``excess``, the median over runs of (sum of squared errors less the least over
+that of the minimiser over the set, on the same events without noise or ridge, and ``least``, that
+of the coefficient with the fewest; ``ratio``, the median of a band's width, as far as it lies in
+the set, over the oracle's: 1.96 deviations by the true covariance, or half the set's width where
+that is less. ``excess``, the median over runs of (sum of squared errors less the least over
 the set) of events as they are, not shortened, beside ``least_squares_once``: one release of
 everything at the end with the whole budget and the ridge of AdaSSP (Wang 2018), of the same clip;
 and ``release_every_731``, the one release of a plan that makes no other.
@@ -31,8 +35,9 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +50,8 @@ from dpcore.continual.base import ContinualSum
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.models.regression.accelerated import solve
 from dpcore.models.regression.incremental import Incremental
+from dpcore.models.regression.lifting import solve_embedded
+from dpcore.models.regression.projected import Projected
 from dpcore.models.regression.quadratic import PrivateQuadratic
 from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
@@ -52,6 +59,7 @@ from dpcore.pricing.band import BAND
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Fitted = Incremental | Projected
 
 RESULTS = Path(__file__).parent / "results"
 TICKS = 731
@@ -64,13 +72,15 @@ SETS: Mapping[str, Any] = {
     "lp_ball 1.5": {"lp_ball": {"radius": 2, "p": 1.5}},
     "simplex": {"simplex": 1},
 }
+LIFTED = ("l2_ball 2", "l1_ball 1", "l1_ball 3", "simplex")
+"""Sets for projections: the others take a search a model to lift it, which no band sees."""
 RANGES: Mapping[str, tuple[float, float]] = {
     "season": (1, 4), "yr": (0, 1), "mnth": (1, 12), "hr": (0, 23), "holiday": (0, 1),
     "weekday": (0, 6), "workingday": (0, 1), "weathersit": (1, 4), "temp": (0, 1),
     "atemp": (0, 1), "hum": (0, 1), "windspeed": (0, 1), "cnt": (0, 1000),
 }  # fmt: skip
 COLUMNS = (
-    "stream", "tick", "set", "covered", "ratio", "excess", "release_every_731",
+    "stream", "tick", "set", "covered", "least", "ratio", "excess", "release_every_731",
     "least_squares_once", "mse", "mse_shown", "r2", "r2_shown", "r2_half",
 )  # fmt: skip
 
@@ -107,10 +117,31 @@ def synthetic(features: int, events: int, seed: int = 0) -> Stream:
     x = rng.uniform(-1, 1, (events, features))
     truth = rng.normal(size=features)
     truth /= 1.2 * np.linalg.norm(truth)
-    y = np.clip(x @ truth + 0.1 + rng.normal(0, 0.3, events), -1, 1)
-    columns = {**{f"x{i}": x[:, i] for i in range(features)}, "y": y}
-    tick = np.sort(rng.integers(0, TICKS, events))
-    return Stream(f"synthetic {features + 1}", columns, dict.fromkeys(columns, (-1.0, 1.0)), tick)
+    return _stream(f"synthetic {features + 1}", x, x @ truth + 0.1, rng)
+
+
+def sparse(coefficients: Sequence[float], features: int, events: int, seed: int = 0) -> Stream:
+    """The same with these coefficients, and 0 for all others."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (events, features))
+    name = f"{('one', 'two')[len(coefficients) - 1]} of {features + 1}, {events:,}"
+    return _stream(name, x, x[:, : len(coefficients)] @ np.asarray(coefficients), rng)
+
+
+def few(features: int, at_once: int, events: int, seed: int = 0) -> Stream:
+    """Of all features a few are not 0 in an event; three coefficients."""
+    rng = np.random.default_rng(seed)
+    chosen = np.argsort(rng.random((events, features)), axis=1)[:, :at_once]
+    x = np.zeros((events, features))
+    np.put_along_axis(x, chosen, rng.uniform(-1, 1, (events, at_once)), axis=1)
+    return _stream(f"few of {features}", x, x[:, :3] @ np.array([0.7, -0.6, 0.5]), rng)
+
+
+def _stream(name: str, x: Floats, mean: Floats, rng: np.random.Generator) -> Stream:
+    y = np.clip(mean + rng.normal(0, 0.3, len(x)), -1, 1)
+    columns = {**{f"x{i}": x[:, i] for i in range(x.shape[1])}, "y": y}
+    tick = np.sort(rng.integers(0, TICKS, len(x)))
+    return Stream(name, columns, dict.fromkeys(columns, (-1.0, 1.0)), tick)
 
 
 def program_of(
@@ -120,7 +151,7 @@ def program_of(
     version: int = PLAN_VERSION,
     release_every: int | None = None,
     **model: Any,
-) -> Incremental:
+) -> Any:
     """Of default settings but the set."""
     *features, target = stream.names
     config = {
@@ -145,11 +176,10 @@ def program_of(
             **model,
         },
     }  # fmt: skip
-    program: Any = Plan.from_config(PlanConfig.from_yaml(json.dumps(config))).program
-    return program
+    return Plan.from_config(PlanConfig.from_yaml(json.dumps(config))).program
 
 
-def exact(program: Incremental, stream: Stream, tick: int) -> Floats:
+def exact(program: Fitted, stream: Stream, tick: int) -> Floats:
     """(D,) the moments up to a tick, lattice units."""
     some = {name: column[stream.tick <= tick] for name, column in stream.columns.items()}
     n = len(next(iter(some.values())))
@@ -157,7 +187,7 @@ def exact(program: Incremental, stream: Stream, tick: int) -> Floats:
     return program.accumulate(rows, np.zeros(n, dtype=np.int64), 1)[0].astype(np.float64)
 
 
-def noisy(program: Incremental, moments: Floats, tick: int, runs: int, seed: int) -> list[Floats]:
+def noisy(program: Fitted, moments: Floats, tick: int, runs: int, seed: int) -> list[Floats]:
     """What ``step`` would put out: arrays (1, runs, D)."""
     rng, at, out = np.random.default_rng(seed), 0, []
 
@@ -165,34 +195,42 @@ def noisy(program: Incremental, moments: Floats, tick: int, runs: int, seed: int
         spread = part.stddev(np.array([tick]), program.over)[0]
         return np.asarray((mine + spread * rng.standard_normal((runs, part.dimension)))[None])
 
-    for part in program.parts:
+    scored = isinstance(program, Incremental) and program.scores is not None
+    for part in program.sums[: len(program.sums) - scored]:
         out.append(drawn(part, moments[at : at + part.dimension]))
         at += part.dimension
     whole = [np.concatenate(out, axis=2)]
-    return whole if program.scores is None else [*whole, drawn(program.scores, moments)]
+    return [*whole, drawn(program.sums[-1], moments)] if scored else whole
 
 
-def minimiser(program: Incremental, moments: Floats) -> Floats:
-    """(d,) of plain least squares over the set."""
+def minimiser(program: Fitted, moments: Floats) -> Floats:
+    """(d,) of plain least squares over the set; (m,) as a projection shows it."""
     found = program.rows.moments.unpack(moments[None])
-    return solve(PrivateQuadratic(found.matrix, found.right), program.set, 1e-11).theta[0, 0]
+    quadratic = PrivateQuadratic(found.matrix, found.right)
+    if isinstance(program, Incremental):
+        return solve(quadratic, program.set, 1e-11).theta[0, 0]
+    image = program.image
+    best = solve_embedded(quadratic, image.phi, image.spread, image.set, 1e-10, 20_000).theta
+    return np.asarray(image.phi @ best[0, 0])
 
 
-def oracle(program: Incremental, moments: Floats, tick: int, best: Floats) -> Floats:
+def oracle(program: Fitted, moments: Floats, tick: int, best: Floats) -> Floats:
     """(d,) half a band that knows the true covariance."""
     matrix = program.rows.moments.unpack(moments[None]).matrix[0]
     values, vectors = np.linalg.eigh(matrix)
     inverse = (vectors / np.maximum(values, 1e-9)) @ vectors.T
-    spread = float(program.stddev(np.array([tick]))[0])
+    part, resolution = program.sums[0], program.rows.moments.resolution
+    spread = float(part.stddev(np.array([tick]), program.over).max()) * resolution
     square = (1 + best @ best / 2) * np.sum(inverse**2, axis=0) + (inverse @ best) ** 2 / 2
-    low, high = ends(program.set)
+    low, high = ends(program)
     return np.minimum(BAND * spread * np.sqrt(square), (high - low) / 2)
 
 
-def ends(convex_set: ConvexSet) -> tuple[Floats, Floats]:
-    """(d,) least and largest of each coordinate in a set."""
-    unit = np.eye(convex_set.dimension)
-    return np.diag(convex_set.linear_oracle(unit)), np.diag(convex_set.linear_oracle(-unit))
+def ends(program: Fitted) -> tuple[Floats, Floats]:
+    """(d,) least and largest of each coordinate of what has bands."""
+    where: Any = program.set if isinstance(program, Incremental) else program.image
+    unit = np.eye(program.rows.moments.features)
+    return np.diag(where.linear_oracle(unit)), np.diag(where.linear_oracle(-unit))
 
 
 def cell(
@@ -204,17 +242,19 @@ def cell(
     best = minimiser(program, moments)
     drawn = noisy(program, moments, tick, runs, seed)
     released = {one.name: one for one in program.solve(tuple(drawn), np.array([tick]))}
-    theta = released["theta"].value[0]
-    stated = released["theta"].stddev
+    banded = released["projected" if isinstance(program, Projected) else "theta"]
+    point, stated = banded.value[0], banded.stddev
     assert stated is not None
     band = BAND * wrong * stated[0]
     slack = 1e-7 * max(1.0, float(np.abs(best).max()))
-    known = oracle(program, moments, tick, best)
-    wide = known > 0
+    held = np.mean(np.abs(point - best) <= band + slack, axis=0)
+    known, (low, high) = oracle(program, moments, tick, best), ends(program)
+    width, wide = np.minimum(point + band, high) - np.maximum(point - band, low), known > 0
     return {
-        "covered": float(np.mean(np.abs(theta - best) <= band + slack)),
-        "ratio": float(np.median(band[:, wide] / known[wide])),
-        "excess": _excess(stream, tick, program.set, theta),
+        "covered": float(held.mean()),
+        "least": float(held.min()),
+        "ratio": float(np.median(width[:, wide] / (2 * known[wide]))),
+        "excess": _excess(stream, tick, program.set, released["theta"].value[0]),
     }
 
 
@@ -303,6 +343,23 @@ def streams(path: Path | None) -> Iterator[Stream]:
         yield bikes(path, tuple(name for name in RANGES if name != "cnt"))
     yield synthetic(2, 100_000)
     yield synthetic(19, 100_000)
+    yield sparse([0.9], 2, 20_000)
+    yield sparse([0.9], 19, 100_000)
+    yield sparse([0.9], 19, 20_000)
+    yield sparse([0.45, -0.45], 19, 100_000)
+
+
+def projections(path: Path | None) -> Iterator[tuple[Stream, int, Mapping[str, Any]]]:
+    """Streams, dimensions, inputs, for ``regression.projected``."""
+    if path is not None:
+        yield bikes(path, tuple(name for name in RANGES if name != "cnt")), 5, {}
+    yield synthetic(19, 100_000), 8, {}
+    yield few(60, 5, 100_000), 20, {"inputs": {"k_sparse": 5}}
+
+
+def projected(m: int, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of ``model`` that project to m dimensions."""
+    return {"algorithm": "regression.projected", "projection": {"dimension": m}, **more}
 
 
 def main() -> None:
@@ -317,20 +374,27 @@ def main() -> None:
     if path is None:
         print("no bikes: name hour.csv with --bikes or WEIR_BIKES", file=sys.stderr)
     rows = []
-    for stream in streams(path):
-        for tick in (EARLY, LATE):
-            for name, spec in SETS.items():
-                found: dict[str, Any] = {"stream": stream.name, "tick": tick, "set": name}
-                found |= cell(stream, tick, spec, given.runs)
-                told = scores(stream, tick, spec, given.runs)
-                found |= {name: value for name, value in told.items() if name in COLUMNS}
-                if tick == LATE:
-                    found["release_every_731"] = at_once(stream, tick, spec, given.runs)
-                    found["least_squares_once"] = once(stream, tick, spec, given.runs)
-                rows.append(
-                    {key: f"{v:.4g}" if isinstance(v, float) else v for key, v in found.items()}
-                )
-                print(*(f"{key} {value}" for key, value in rows[-1].items()), sep="  ", flush=True)
+
+    def add(found: dict[str, Any]) -> None:
+        row = {key: f"{v:.4g}" if isinstance(v, float) else v for key, v in found.items()}
+        print(*(f"{key} {value}" for key, value in row.items()), sep="  ", flush=True)
+        rows.append(row)
+
+    for stream, (tick, name) in product(streams(path), product((EARLY, LATE), SETS)):
+        spec, runs = SETS[name], given.runs
+        found: dict[str, Any] = {"stream": stream.name, "tick": tick, "set": name}
+        found |= cell(stream, tick, spec, runs)
+        told = scores(stream, tick, spec, runs)
+        found |= {what: value for what, value in told.items() if what in COLUMNS}
+        if tick == LATE:
+            found["release_every_731"] = at_once(stream, tick, spec, runs)
+            found["least_squares_once"] = once(stream, tick, spec, runs)
+        add(found)
+    for (stream, m, more), (tick, name) in product(
+        projections(path), product((EARLY, LATE), LIFTED)
+    ):
+        found = {"stream": f"{stream.name}, projected {m}", "tick": tick, "set": name}
+        add(found | cell(stream, tick, SETS[name], given.runs, **projected(m, more)))
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / "regression_bands.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

@@ -6,9 +6,23 @@ from typing import Any
 
 import pytest
 
-from benchmarks.regression_bands import EARLY, LATE, SETS, at_once, cell, once, scores, synthetic
+from benchmarks.regression_bands import (
+    EARLY,
+    LATE,
+    LIFTED,
+    SETS,
+    at_once,
+    cell,
+    few,
+    once,
+    projected,
+    scores,
+    sparse,
+    synthetic,
+)
 
 RUNS = 400
+MIDDLE = 100
 STREAMS = {size: synthetic(size - 1, 20_000) for size in (3, 20)}
 
 
@@ -19,7 +33,42 @@ def test_bands_hold_and_are_narrow(size: int, tick: int, name: str) -> None:
     found = cell(STREAMS[size], tick, SETS[name], RUNS)
     # 400 runs of three coefficients that go together: a standard error of 1 % at most.
     assert found["covered"] >= 0.92
-    assert found["ratio"] <= 1.5
+    assert found["least"] >= 0.91  # of any of 20
+    hidden = size == 20 and tick == EARLY  # where noise hides everything, and an oracle sees
+    assert found["ratio"] <= (2.7 if hidden else 1.5)
+
+
+SPARSE = (sparse([0.9], 2, 20_000), sparse([0.9], 19, 50_000), sparse([0.45, -0.45], 19, 20_000))
+
+
+@pytest.mark.parametrize("stream", SPARSE, ids=lambda stream: stream.name)
+@pytest.mark.parametrize("tick", [8, EARLY, MIDDLE, LATE])
+@pytest.mark.parametrize("name", ["l1_ball 1", "l2_ball 2", "simplex"])
+def test_each_coefficient_is_held_a_large_one_among_zeros_too(
+    stream: Any, tick: int, name: str
+) -> None:
+    assert cell(stream, tick, SETS[name], RUNS)["least"] >= 0.91
+
+
+def test_a_band_that_is_too_narrow_for_a_large_coefficient_shows() -> None:
+    assert cell(SPARSE[1], LATE, SETS["l1_ball 1"], RUNS, wrong=0.7)["least"] < 0.88
+
+
+@pytest.mark.parametrize("name", LIFTED)
+@pytest.mark.parametrize("tick", [EARLY, LATE])
+@pytest.mark.parametrize("m", [8, 20])
+def test_bands_of_what_models_were_lifted_from_hold(name: str, tick: int, m: int) -> None:
+    """Over the projected problem, as the plan says: not of the coefficients themselves."""
+    stream = STREAMS[20] if m == 8 else few(40, 5, 20_000)
+    more = {} if m == 8 else {"inputs": {"k_sparse": 5}}
+    found = cell(stream, tick, SETS[name], 100, **projected(m, more))
+    assert found["least"] >= 0.87  # of 20, a standard error of 2.2 %
+    assert found["covered"] >= 0.93
+
+
+def test_bands_of_a_projection_that_are_too_narrow_show() -> None:
+    found = cell(STREAMS[20], LATE, SETS["l2_ball 2"], 200, wrong=0.6, **projected(8, {}))
+    assert found["covered"] < 0.88
 
 
 @pytest.mark.parametrize("more", [{"ridge": 0.0}, {"ridge": 300.0}, {"clip": {"features": 1.0}}])

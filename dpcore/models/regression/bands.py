@@ -1,4 +1,4 @@
-"""Error bands of a regression: what the known noise does to its model."""
+"""Error bands of a regression of version 1: what the known noise does to its model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import numpy as np
 from dpcore.arrays import Floats
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.pricing.band import BAND
 
 _CHUNK = 1 << 17
 
@@ -58,55 +57,4 @@ def stddev_along(
         quiet = stddev[at, None, None] == 0
         found = np.where(quiet, 0.0, np.where(np.isnan(found), np.inf, found))
         out[at] = np.minimum(found, widest)
-    return out
-
-
-def error_along(
-    quadratic: PrivateQuadratic,
-    theta: Floats,
-    stddev: Floats,
-    directions: Floats,
-    convex_set: ConvexSet,
-    prior: float,
-) -> Floats:
-    """Deviation of <a, theta - minimiser>, for rows a: (n, k, p). The minimiser is that of plain
-    least squares over the set on the same events, without noise and without a ridge.
-
-    Where the set does not bind, (Q + E) m = q + e + z for the minimiser m, z = E m - e of
-    covariance s^2 ((1 + |m|^2 / 2) I + m m' / 2) exactly. With A = Q + E + D, D what was added
-    (``PrivateQuadratic.added``), theta - m = - A^-1 (z + D m). The first part is noise, the second
-    is the ridge's pull, along an eigenvector D / A of m's coefficient there, which is taken to
-    vary by ``prior``. So 1.96 of these hold the minimiser in 95 of 100 cases taken over
-    coefficients, not for every one: a coefficient that is large among small ones is pulled by more
-    than theirs, where events are few.
-    Where the set binds, models of a convex set lie closer together than without it, and no band
-    reaches beyond the set's own ends.
-
-    Args:
-      quadratic: what was solved. theta: (n, k, d) its solution in the set.
-      stddev: (n,) s, of the noise of a coordinate of (svec(Q), q). directions: (p, d).
-      convex_set: that theta was kept in. prior: of ``ridge.prior_of``.
-    """
-    n, k, d = theta.shape
-    top = np.sum(convex_set.linear_oracle(-directions) * directions, axis=1)
-    bottom = np.sum(convex_set.linear_oracle(directions) * directions, axis=1)
-    out = np.empty((n, k, len(directions)))
-    values, vectors = quadratic.eigen
-    added = quadratic.added
-    most = max(1, _CHUNK // (d * max(d, len(directions))))
-    for first in range(0, n, most):
-        at = slice(first, first + most)
-        along = directions @ vectors[at]
-        scaled = along / np.maximum(values[at], np.finfo(float).tiny)[:, None, :]
-        with np.errstate(over="ignore", invalid="ignore"):
-            length = np.sum(scaled * scaled, axis=2)[:, None, :]
-            inner = (theta[at] @ vectors[at]) @ scaled.transpose(0, 2, 1)
-            size = np.sum(theta[at] * theta[at], axis=2)[:, :, None]
-            noise = (size / 2 + 1) * length + inner * inner / 2
-            pulled = np.sum((scaled * added[at, None, :]) ** 2, axis=2)[:, None, :]
-            found = np.sqrt(noise * stddev[at, None, None] ** 2 + pulled * (prior * prior))
-        found = np.where(np.isnan(found), np.inf, found)
-        point = theta[at] @ directions.T
-        reach = np.maximum(np.maximum(top - point, point - bottom), 0.0)
-        out[at] = np.minimum(found, reach * (1 + 2.0**-40) / BAND)
     return out

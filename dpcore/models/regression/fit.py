@@ -122,35 +122,23 @@ def _spread(statistics: Statistics) -> tuple[Floats, Floats]:
 
 
 def typical_band(
-    quadratic: PrivateQuadratic,
-    theta: Floats,
-    count: Floats,
-    stddev: Floats,
-    prior: float | None = None,
+    quadratic: PrivateQuadratic, theta: Floats, count: Floats, stddev: Floats
 ) -> Floats:
     """Root mean square over events of what the noise does to a prediction: (n, k), scaled units.
 
-    sqrt(tr(Q Cov) / N), Cov as in ``bands.stddev_along``; with a prior as in ``bands.error_along``,
-    the ridge's pull in it. Infinite where A has no inverse.
+    sqrt(tr(Q Cov) / N), Cov as in ``bands.stddev_along``: of version 1, which leaves the ridge out
+    (``Debiased.typical`` does not). Infinite where A has no inverse.
 
     Args:
       quadratic: what was solved. theta: (n, k, d). count: (n,) N, at least 1. stddev: (n,) s.
-      prior: of ``ridge.prior_of``; None: the noise alone.
     """
     values, vectors = quadratic.eigen
-    if prior is None:
-        own = np.maximum(values - quadratic.pull, 0.0)
-    else:
-        own = np.maximum(quadratic.released.values, 0.0)
+    own = np.maximum(values - quadratic.pull, 0.0)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         weight = np.where(own > 0, own / (values * values), np.where(values > 0, 0.0, np.inf))
         turned = theta @ vectors
         size = np.sum(theta * theta, axis=2)
         first = (size / 2 + 1) * np.sum(weight, axis=1)[:, None]
         found = first + np.sum(weight[:, None, :] * turned * turned, axis=2) / 2
-        if prior is not None:
-            pulled = np.sum(weight * quadratic.added**2, axis=1)[:, None] * (prior * prior)
-            found = np.sqrt((found * stddev[:, None] ** 2 + pulled) / count[:, None])
-            return np.where(np.isnan(found), np.inf, found)
         found = np.sqrt(found / count[:, None]) * stddev[:, None]
     return np.where(stddev[:, None] == 0, 0.0, np.where(np.isnan(found), np.inf, found))

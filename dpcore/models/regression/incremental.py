@@ -16,7 +16,8 @@ from dpcore.canonical import canonical_mechanism
 from dpcore.continual.base import ContinualSum
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.models.moments import Statistics
-from dpcore.models.regression.bands import error_along, stddev_along
+from dpcore.models.regression.bands import stddev_along
+from dpcore.models.regression.debiased import Debiased
 from dpcore.models.regression.fit import Fit, fit_of, score_of, typical_band
 from dpcore.models.regression.quadratic import PrivateQuadratic
 from dpcore.models.regression.ridge import canonical_ridge, lift_for, prior_of, ridge_for
@@ -49,7 +50,7 @@ class Incremental:
         None: by the size of the noise, see ``lift_for``, or ``ridge_for`` in version 1.
       solver: how models are found. error: whether mse and r2 are released. statistics: whether
         the moments are. algorithm: its name in the config. version: of the plan; from 2 on
-        bands hold the ridge's pull too. scores: another sum over the same leaves, with noise of its
+        bands are those of ``Debiased``. scores: another sum over the same leaves, with noise of its
         own, on which models are scored; None: on what they were made of.
     """
 
@@ -171,24 +172,20 @@ class Incremental:
 
     def _quadratic(self, found: Statistics, stddev: Floats) -> PrivateQuadratic:
         if self.ridge is None and self.version >= 2:
-            lift = lift_for(stddev, self.set)
+            lift = lift_for(stddev, prior_of(self.set), self.set.dimension)
             return PrivateQuadratic(found.matrix, found.right, 0.0, lift)
         ridge = ridge_for(self.ridge, stddev, self.set)
         return PrivateQuadratic(found.matrix, found.right, ridge)
-
-    @cached_property
-    def _prior(self) -> float | None:
-        return prior_of(self.set) if self.version >= 2 else None
 
     def _models(
         self, quadratic: PrivateQuadratic, theta: Floats, stddev: Floats, shape: tuple[int, int]
     ) -> list[Released]:
         d = theta.shape[2]
         directions = np.concatenate([np.eye(d), self._user_units])
-        if self._prior is None:
-            spread = stddev_along(quadratic, theta, stddev, directions, self.set)
+        if self.version >= 2:
+            spread = Debiased(quadratic, theta, stddev, self.set).along(directions)
         else:
-            spread = error_along(quadratic, theta, stddev, directions, self.set, self._prior)
+            spread = stddev_along(quadratic, theta, stddev, directions, self.set)
         users = spread[:, :, d:] * self._half[:, None]
         return [
             self._released("theta", theta, shape, spread[:, :, :d]),
@@ -205,7 +202,11 @@ class Incremental:
     ) -> Released:
         count = np.maximum(found.matrix[:, -1, -1], 1.0)
         widest = self.rows.moments.reach * self.set.diameter / 2
-        band = np.minimum(typical_band(quadratic, theta, count, stddev, self._prior), widest)
+        if self.version >= 2:
+            band = Debiased(quadratic, theta, stddev, self.set).typical(count)
+        else:
+            band = typical_band(quadratic, theta, count, stddev)
+        band = np.minimum(band, widest)
         return self._released("band", band * self._half, shape)
 
     def _errors(self, fit: Fit, shape: tuple[int, int]) -> tuple[Released, Released]:

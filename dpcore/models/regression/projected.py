@@ -16,10 +16,12 @@ from dpcore.arrays import Floats, Ints
 from dpcore.canonical import canonical_mechanism
 from dpcore.continual.base import ContinualSum, SumState
 from dpcore.geometry.convex_set import ConvexSet
+from dpcore.models.regression.debiased import Debiased
+from dpcore.models.regression.image import Image
 from dpcore.models.regression.lifting import Embedded, is_least, lift, solve_embedded
 from dpcore.models.regression.projected_rows import ProjectedRows
 from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.models.regression.ridge import canonical_ridge, ridge_for
+from dpcore.models.regression.ridge import canonical_ridge, lift_for, ridge_for
 from dpcore.models.regression.solver import Solver
 from dpcore.program import SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
 
@@ -49,8 +51,11 @@ class Projected:
 
     Attributes:
       rows: columns, ranges, Phi, bounds. mechanism: continual sum of the moments. set: where models
-        lie, in d dimensions. ridge: weight of |Phi theta|^2; None: as ``ridge_for``. solver:
-        tolerance and most steps. statistics: whether the moments are released. notes: for the plan.
+        lie, in d dimensions. ridge: weight of |Phi theta|^2; None: ``lift_for`` in m dimensions, or
+        ``ridge_for`` in version 1. solver: tolerance and most steps. statistics: whether the
+        moments are released. notes: for the plan. version: of the plan; from 2 on Phi theta is
+        released with bands, of which ``Debiased`` says what they cover in m dimensions: the image
+        of the set's best model for the moments of the projected events, without noise or ridge.
     """
 
     rows: ProjectedRows
@@ -60,6 +65,7 @@ class Projected:
     solver: Solver
     statistics: bool
     notes: tuple[str, ...] = ()
+    version: int = 1
 
     leaf: ClassVar[Literal["sum", "rows"]] = "sum"
     training: ClassVar[None] = None
@@ -143,35 +149,65 @@ class Projected:
         kept = {name: value for name, value in self.__dict__.items() if name not in _CACHED}
         return kept
 
+    @cached_property
+    def image(self) -> Image:
+        """Where Phi theta lies."""
+        return Image(self.set, self._phi, self._spread)
+
+    def _deviation(self, ticks: Ints) -> Floats:
+        """(m,) s, of the noise of a coordinate of (svec(Q), q), scaled units."""
+        return self.mechanism.stddev(ticks, self.over)[:, 0] * self.rows.moments.resolution
+
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
-        """Lifted models in scaled and user units, and the moments if asked."""
+        """Lifted models in scaled and user units; what they were lifted from, and what noise does
+        to a prediction, with bands; and the moments if asked."""
         n, n_keys, size = noisy[0].shape
         moments, over = self.rows.moments, self.over
         flat = noisy[0].reshape(n * n_keys, size)
         k, d = moments.targets, self.set.dimension
         theta = np.empty((len(flat), k, d))
+        shown = np.empty((len(flat), k, moments.features))
+        spread, band = np.empty_like(shown), np.empty((len(flat), k))
         most = max(1, _TOGETHER // (moments.features**2 + k * d))
-        noise = self.mechanism.stddev(ticks, over)[:, 0] * moments.resolution
-        deviation = np.repeat(noise, n_keys)
+        deviation = np.repeat(self._deviation(ticks), n_keys)
         for first in range(0, len(flat), most):
-            span = slice(first, first + most)
-            theta[span] = self._models(flat[span], deviation[span])
+            at = slice(first, first + most)
+            quadratic = self._quadratic(flat[at], deviation[at])
+            theta[at] = self._models(quadratic)
+            if self.version >= 2:
+                shown[at] = theta[at] @ self._phi.T
+                known = Debiased(quadratic, shown[at], deviation[at], self.image)
+                spread[at] = known.along(np.eye(moments.features))
+                band[at] = known.typical(np.maximum(quadratic.matrix[:, -1, -1], 1.0))
         shape = (n, n_keys, -1)
         found = [
             Released("theta", over, theta.reshape(shape), None),
             Released("coefficients", over, self.rows.coefficients(theta).reshape(shape), None),
         ]
+        if self.version >= 2:
+            found.append(Released("projected", over, shown.reshape(shape), spread.reshape(shape)))
+            if self.rows.events.intercept:
+                widest = moments.reach * self.image.diameter / 2
+                half = np.array([scaling.half[-1] for scaling in self.rows.events.scalings])
+                told = (np.minimum(band, widest) * half).reshape(shape)
+                found.append(Released("band", over, told, None))
         if self.statistics:
-            spread = self.mechanism.stddev(ticks, over)[:, None, :] * moments.resolution
+            whole = self.mechanism.stddev(ticks, over)[:, None, :] * moments.resolution
             value = noisy[0] * moments.resolution
-            found.append(Released("moments", over, value, np.broadcast_to(spread, value.shape)))
+            found.append(Released("moments", over, value, np.broadcast_to(whole, value.shape)))
         return tuple(found)
 
-    def _models(self, values: Floats, deviation: Floats) -> Floats:
-        """(n, D) lattice sums, and the noise of each -> (n, k, d)."""
+    def _quadratic(self, values: Floats, deviation: Floats) -> PrivateQuadratic:
+        """(n, D) lattice sums, and the noise of each -> the objective in m dimensions."""
         found = self.rows.moments.unpack(values)
+        if self.ridge is None and self.version >= 2:
+            lift = lift_for(deviation, self.image.prior, found.matrix.shape[-1])
+            return PrivateQuadratic(found.matrix, found.right, 0.0, lift)
         ridge = ridge_for(self.ridge, deviation, self.set)
-        quadratic = PrivateQuadratic(found.matrix, found.right, ridge)
+        return PrivateQuadratic(found.matrix, found.right, ridge)
+
+    def _models(self, quadratic: PrivateQuadratic) -> Floats:
+        """(n, k, d), solved for and lifted."""
         steps = STEPS if self.solver.steps is None else self.solver.steps
         theta = solve_embedded(
             quadratic, self._phi, self._spread, self.set, self.solver.tolerance, steps
@@ -207,10 +243,15 @@ class Projected:
             OutputInfo("theta", over, len(theta), moved, nan, theta, sparse),
             OutputInfo("coefficients", over, len(whole), moved, nan, whole, sparse),
         ]
+        names = tuple(f"phi_{i + 1}" for i in range(self.rows.projection.dimension))
+        if self.version >= 2:
+            image = self.labels((*names, *constant))
+            found.append(OutputInfo("projected", over, len(image), moved, nan, image))
+            if events.intercept:
+                targets = events.targets
+                found.append(OutputInfo("band", over, len(targets), moved, nan, targets))
         if self.statistics:
-            resolution = self.rows.moments.resolution
-            worst = float(self.mechanism.stddev(ticks, over).max()) * resolution
-            names = tuple(f"phi_{i + 1}" for i in range(self.rows.projection.dimension))
+            worst = float(self._deviation(ticks).max())
             named = self.rows.moments.labels((*names, *constant), events.targets)
             found.append(OutputInfo("moments", over, self.dimension, moved, worst, named))
         return tuple(found)
@@ -226,11 +267,11 @@ class Projected:
             "program": NAME,
             "rows": self.rows.canonical(),
             "set": self.set.canonical(),
-            "ridge": canonical_ridge(self.ridge),
+            "ridge": canonical_ridge(self.ridge, self.version >= 2),
             "solver": self.solver.canonical(),
             "statistics": self.statistics,
             "mechanism": {**part, "scales": self.mechanism.scales[0].hex()},
         }
 
 
-_CACHED = frozenset({"_phi", "_spread"})
+_CACHED = frozenset({"_phi", "_spread", "image"})

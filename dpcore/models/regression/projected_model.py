@@ -143,7 +143,7 @@ class ProjectedModel(MomentsModel):
         )
         notes = [
             f"{why}, of {p} features: noise falls on {rows.moments.dimension:,} sums a key. What "
-            "the projection leaves out is not in any band: models have none."
+            "the projection leaves out is not in any band: lifted models have none."
         ]
         if self.inputs is not None:
             notes.append(
@@ -161,6 +161,7 @@ class ProjectedModel(MomentsModel):
                 solver,
                 self.statistics,
                 tuple(notes),
+                terms.version,
             )
 
         return choose_moments(self._over(), terms, rows.moments, build)
@@ -246,6 +247,12 @@ class ProjectedModel(MomentsModel):
             "A model is lifted from what its features were projected to. It has no band: what the "
             "projection leaves out is no noise, and is not known."
         )
+        if isinstance(program, Projected) and program.version >= 2:
+            yield (
+                "What it was lifted from, projected, has bands: they cover the best model of the "
+                "set for the projected events, as the projection shows it. So does band cover what "
+                "noise does to its predictions."
+            )
 
     def refused(self) -> Iterator[str]:
         """See Algorithm."""

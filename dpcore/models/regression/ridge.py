@@ -49,7 +49,7 @@ def prior_of(convex_set: ConvexSet) -> float:
     return convex_set.farthest(np.zeros(d)) / math.sqrt(max(share, 2.0))
 
 
-def lift_for(stddev: Floats, convex_set: ConvexSet) -> Floats:
+def lift_for(stddev: Floats, prior: float, dimension: int) -> Floats:
     """(n,) k / t of ``quadratic.lifted``: the ridge of version 2, direction by direction.
 
     The noise along an eigenvector is k = s sqrt(1 + |theta|^2 / 2) at a model of that length, as
@@ -59,12 +59,12 @@ def lift_for(stddev: Floats, convex_set: ConvexSet) -> Floats:
     is as large as the worst of them needs.
 
     Args:
-      stddev: (n,) s, of the noise of a coordinate of (svec(Q), q). convex_set: where models lie.
+      stddev: (n,) s, of the noise of a coordinate of (svec(Q), q). prior: t, as of ``prior_of``.
+      dimension: of the matrix.
     """
-    prior = prior_of(convex_set)
     if not prior > 0:
         return np.zeros_like(stddev)
-    size = convex_set.dimension * prior * prior
+    size = dimension * prior * prior
     return np.asarray(stddev * (math.sqrt(1 + size / 2) / prior))
 
 

@@ -110,15 +110,17 @@ class MomentsModel(Model):
     reading: ClassVar[Reading] = Reading(
         FITTED,
         "Bands ({band} standard deviations on either side) cover the model that plain least "
-        "squares over the set finds on the same events, in 95 of 100 cases taken over "
-        "coefficients: what the known noise does, and how far a ridge pulls. They do not say how "
-        "well events tell the truth. (In version 1 they leave the ridge out.)",
+        "squares over the set finds on the same events, in 95 of 100 cases, each coefficient by "
+        "itself, large or small: what the known noise does, and what a ridge or the set took. Of "
+        "what noise still hides they say only that it lies in the set. They do not say how well "
+        "events tell the truth. (In version 1 they leave the ridge out.)",
         BARE,
     )
     outputs: ClassVar[Mapping[str, Shown]] = {
         "theta": SO_FAR,
         "coefficients": OWN_UNITS,
         "band": Shown("stddev of a prediction, from the noise"),
+        "projected": Shown("coefficients of the projected features, scaled units"),
         "mse": Shown("mean squared error on those events"),
         "r2": Shown("share of the variance explained"),
         "moments": Shown("noisy sums of products of columns"),

@@ -433,7 +433,7 @@ def test_without_a_number_each_direction_is_lifted_by_itself() -> None:
     program = program_of(model="set: {l2_ball: 2}\n  ridge:")
     assert program.canonical()["ridge"] == "lift"
     deviation = program.stddev(np.array([11]))
-    (lift,) = lift_for(deviation, program.set)
+    (lift,) = lift_for(deviation, prior_of(program.set), program.set.dimension)
     prior = 2 / math.sqrt(6)
     assert lift == pytest.approx(deviation[0] * math.sqrt(1 + 2 / 2) / prior)
     assert prior_of(L2Ball(3.0, 8)) == pytest.approx(3 / 4)
