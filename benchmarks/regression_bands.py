@@ -4,11 +4,11 @@
 
 Streams of 731 daily ticks: Capital Bikeshare's hourly demand by three and by twelve columns
 (``hour.csv`` of the UCI data set "Bike Sharing", or WEIR_BIKES says where it is), and made-up ones
-of 3 and 20 coefficients: dense, or ``one``, where a coefficient of 0.9 is beside zeros, or ``two``
-of 0.45, with 100,000 or 20,000 events. Early (tick 30) and late (the last). Epsilon 1, delta 1e-6, protection for ever,
-replace_one; every public number is a default or a range known beforehand. A cell is a stream, a
-tick and a set. Runs differ in noise alone: Gaussian of the plan's own deviation, drawn here, goes
-with the exact moments through the program's own ``solve``. ``projected m`` is
+of 3 and 20 coefficients: dense, or ``one``, a coefficient of 0.9 beside zeros, or ``two`` of 0.45.
+Early (tick 30) and late (the last). Epsilon 1, delta 1e-6, protection for ever, replace_one; every
+public number is a default or a range known beforehand. A cell is a stream, a tick and a set. Runs
+differ in noise alone: Gaussian of the plan's own deviation, drawn here, goes with the exact moments
+through the program's own ``solve``. ``projected m`` is
 ``regression.projected`` to m dimensions of some of the streams, and of 60 features of which five
 are not 0: there ``projected`` is what has bands.
 

@@ -276,6 +276,7 @@ class Incremental:
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release; scales follow from the moments."""
         scores = {} if self.scores is None else {"scores": _canonical(self.scores)}
+        bands = {} if self.version < 2 else {"bands": "debiased"}
         return {
             "program": self.algorithm,
             "rows": self.rows.canonical(),
@@ -286,6 +287,7 @@ class Incremental:
             "statistics": self.statistics,
             "parts": [_canonical(part) for part in self.parts],
             **scores,
+            **bands,
         }
 
 
