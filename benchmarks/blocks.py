@@ -114,9 +114,11 @@ class Other(Level):
 
 
 def printed(program: BlockProgram, level: int, epsilon: float) -> float:
-    """The paper's noise scale of a level: of its algorithms 2 and 4, C, PSWERM and PSGD."""
+    """The paper's noise scale of a level: of its algorithms 2 and 4, B, C, PSWERM and PSGD."""
     unit = program.objective.moves(program.cut.divisor) / epsilon
     name, sizes = program.schedule.name, program.schedule.sizes
+    if program.levels[level].of:  # sampled: as if all rows were in the fit
+        return 4 * unit / sizes[level]
     if name == "sliding_window":
         return 6 * unit / sizes[level] if level == len(sizes) - 1 else 4 * unit
     if name in ("continual", "basic_continual"):

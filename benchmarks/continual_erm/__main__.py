@@ -15,10 +15,13 @@ digits at epsilon = 1; ``fourier``, the same among random Fourier maps, which ne
 The length that rows are clipped to is no choice of its own: all are longer, and A with lambda is 1
 with lambda / A^2.
 
+``reach``: every lambda with and without the centre and a public projection to 50 directions, on the
+stream itself, to see what each costs; nothing is chosen by it.
+
 Noises: ``gaussian`` at delta = 1e-6 and ``pure``, both as the plan prices them; ``printed``,
 Laplace noise on each coordinate at the paper's own scales, which has no such epsilon in more than
-one dimension; ``none``. In ``drift`` every label moves by one in mid-stream, and models are tested
-on labels as they are.
+one dimension (and of the sampled form in none); ``none``. In ``drift`` every label moves by one in
+mid-stream, and models are tested on labels as they are.
 
 Medians and quartiles over runs, which differ in order, test set and noise; with ``--minutes`` a
 case has as many runs as there was time for, and the table says so. Writes
@@ -57,8 +60,11 @@ from benchmarks.continual_erm.results import (
     LAMBDAS,
     NOISES,
     OF_EIGHT,
+    REACH_NOISES,
+    WAYS,
     Choice,
     Line,
+    reach_name,
     write,
 )
 from dpcore.plan import Plan
@@ -68,9 +74,8 @@ Floats = NDArray[np.float64]
 
 BLOCKS, TEST = 33, 1500
 SMALL_BLOCK, SMALL_BLOCKS = 48, 31
-PROJECTION = "projection: 50"
-WAYS = (
-    *itertools.product((False, True), ("", PROJECTION)),
+TRIED = (
+    *WAYS,
     *((False, f"random_fourier: 500, scale: {scale}") for scale in (3.0, 4.0, 6.0)),
 )
 """Centred, map: what is tried with each lambda."""
@@ -154,7 +159,7 @@ def planned(setting: Setting, algorithm: str, noise: str, epsilon: float) -> Pla
 def choose(data: Data, runs: int = 1) -> Iterator[Choice]:
     """Mean accuracies on a public stream at the noise of epsilon = 1."""
     centres = (np.zeros(784), data.x.mean(axis=0))
-    for regularise, (centred, map_) in itertools.product(LAMBDAS, WAYS):
+    for regularise, (centred, map_) in itertools.product(LAMBDAS, TRIED):
         made = setting(regularise, centres[centred], map_, SMALL_BLOCK)
         epsilon, found = BLOCK / SMALL_BLOCK, []
         some = [Run.of(data, made, seed) for seed in range(runs)]
@@ -169,12 +174,14 @@ def cases(quick: bool) -> Iterator[tuple[str, str, str, str, float]]:
     noises = NOISES[:2] if quick else NOISES
     for (noise, epsilon), name in itertools.product(noises, ("paper", "chosen")):
         for algorithm in ALGORITHMS:
-            # The sampled form is pure alone; as printed it is not private at all.
-            if algorithm != "sampled" or noise in ("none", "pure"):
+            if algorithm != "sampled" or noise != "gaussian":  # the sampled form is pure alone
                 yield "figure", name, algorithm, noise, epsilon
         if (noise, epsilon) == NOISES[1] and name == "chosen":
             for algorithm, drifts in itertools.product(DRIFTING, DRIFT_NOISES):
                 yield "drift", name, algorithm, *drifts
+    for regularise, way in itertools.product(LAMBDAS, WAYS):
+        for one in REACH_NOISES:
+            yield "reach", reach_name(regularise, *way), OF_EIGHT, *one
     for one in itertools.product(("figure",), ("fourier",), BEST, noises):
         yield *one[:3], *one[3]
 
@@ -224,6 +231,10 @@ def main() -> None:
         centre = public.x.mean(axis=0) if centred else zero
         settings[name] = setting(regularise, centre, map_, BLOCK)
         print(name, regularise, centred, map_, flush=True)
+    centres = (zero, public.x.mean(axis=0))
+    for regularise, (centred, map_) in itertools.product(LAMBDAS, WAYS):
+        name = reach_name(regularise, centred, map_)
+        settings[name] = setting(regularise, centres[centred], map_, BLOCK)
     until = began + 60 * options.minutes
     found = lines(mnist(Path(options.mnist)), settings, options.runs, options.quick, until)
     write(found, choices)

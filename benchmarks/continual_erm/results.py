@@ -34,10 +34,15 @@ OF_EIGHT = "independent_batches of 8 blocks"
 DRIFTING = ("independent_batches", OF_EIGHT, "sliding_window", "continual")
 NOISES = (
     ("none", 1.0),
-    *(("gaussian", 1.0), ("gaussian", 0.1), ("printed", 1.0), ("printed", 0.1), ("pure", 1.0)),
+    *(("gaussian", 1.0), ("gaussian", 0.1), ("pure", 1.0), ("pure", 0.1)),
+    *(("printed", 1.0), ("printed", 0.1)),
 )
 LAMBDAS = (0.01, 0.03, 0.1, 1.0)
+PROJECTION = "projection: 50"
+WAYS = tuple(itertools.product((False, True), ("", PROJECTION)))
+"""Centred, map."""
 BEST = (OF_EIGHT, "sliding_window", "continual")
+REACH_NOISES = NOISES[:2]
 DRIFT_NOISES = (("none", 1.0), ("gaussian", 1.0), ("gaussian", 4.0))
 SETTINGS = ("paper", "chosen", "fourier")
 COLUMNS = (
@@ -63,9 +68,15 @@ class Line:
         return np.percentile(self.found, (25, 50, 75), axis=0)
 
     @property
+    def lates(self) -> Floats:
+        """(3,) quartiles over runs of the mean accuracy over the second half of the stream."""
+        means = self.found[:, self.found.shape[1] // 2 :].mean(axis=1)
+        return np.asarray(np.percentile(means, (25, 50, 75)))
+
+    @property
     def late(self) -> float:
-        """Median over runs of the mean accuracy over the second half of the stream."""
-        return float(np.median(self.found[:, self.found.shape[1] // 2 :].mean(axis=1)))
+        """The median of them."""
+        return float(self.lates[1])
 
 
 def recovery(line: Line) -> int | None:
@@ -114,6 +125,34 @@ def draw(found: list[Line], path: Path) -> None:
     figure.savefig(path, dpi=80)
 
 
+def shown_as(one: Line | None, algorithm: str, noise: str) -> str:
+    """A cell of the table."""
+    if one is None:
+        return "pure only" if algorithm == "sampled" and noise == "gaussian" else "-"
+    return f"{one.late:.2f}"
+
+
+def reach(table: dict[tuple[str, str, str, str, float], Line]) -> list[str]:
+    """What lambda, a public centre and a projection leave and cost, on the stream itself."""
+    names = [
+        f"{'centred' if centred else 'plain'}{', 50' if map_ else ''}" for centred, map_ in WAYS
+    ]
+    out = ["", f"| lambda | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+    for regularise in LAMBDAS:
+        cells = []
+        for centred, map_ in WAYS:
+            name = reach_name(regularise, centred, map_)
+            two = (table.get(("reach", name, OF_EIGHT, *one)) for one in REACH_NOISES)
+            cells.append(" / ".join("-" if one is None else f"{one.late:.2f}" for one in two))
+        out.append(f"| {regularise:g} | {' | '.join(cells)} |")
+    return out
+
+
+def reach_name(regularise: float, centred: bool, map_: str) -> str:
+    """Of a setting that is tried on the stream itself."""
+    return f"lambda {regularise:g}, centred {centred}, map {map_ or 'none'}"
+
+
 def markdown(found: list[Line], choices: list[Choice]) -> str:
     """The tables of the page."""
     table = {(o.experiment, o.setting, o.algorithm, o.noise, o.epsilon): o for o in found}
@@ -124,15 +163,25 @@ def markdown(found: list[Line], choices: list[Choice]) -> str:
     for name, algorithm in itertools.product(SETTINGS, ALGORITHMS):
         if name == "fourier" and algorithm not in BEST:
             continue
-        cells = (table.get(("figure", name, algorithm, *one)) for one in NOISES)
-        shown = " | ".join("-" if one is None else f"{one.late:.2f}" for one in cells)
-        out.append(f"| {name} | {algorithm} | {shown} |")
+        cells = (
+            shown_as(table.get(("figure", name, algorithm, *one)), algorithm, one[0])
+            for one in NOISES
+        )
+        out.append(f"| {name} | {algorithm} | {' | '.join(cells)} |")
+    apart = max(one.lates[2] - one.lates[0] for one in found if one.experiment == "figure")
+    out += ["", f"The quartiles of a case are at most {apart:.2f} apart."]
     out += ["", "Blocks after the drift until accuracy is nine tenths of what it was:", ""]
     out += ["| `erm.` | none | gaussian, 1 | gaussian, 4 |", "|---|---|---|---|"]
     for algorithm in DRIFTING:
         cells = (table.get(("drift", "chosen", algorithm, *one)) for one in DRIFT_NOISES)
         shown = " | ".join("-" if o is None else str(recovery(o) or "never") for o in cells)
         out.append(f"| {algorithm} | {shown} |")
+    out += [
+        "",
+        f"How lambda, a public centre and a projection to 50 directions change it ({OF_EIGHT}, "
+        "none / gaussian at 1):",
+        *reach(table),
+    ]
     ways = list(dict.fromkeys((centred, map_) for _, centred, map_, _ in choices))
     of = {one[:3]: one[3] for one in choices}
     out += [
@@ -155,7 +204,7 @@ def write(found: list[Line], choices: list[Choice]) -> None:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(COLUMNS)
         for regularise, centred, map_, mean in choices:
-            name = f"lambda {regularise:g}, centred {centred}, map {map_ or 'none'}"
+            name = reach_name(regularise, centred, map_)
             out.writerow(("choice", name, "", "gaussian", 1.0, "", "", f"{mean:.4f}", "", ""))
         for one in found:
             head = (one.experiment, one.setting, one.algorithm, one.noise, one.epsilon)

@@ -192,7 +192,7 @@ def level_for(
     smoothness = round_up(weight * objective.smoothness + convexity)
     distance = weight * objective.lipschitz / convexity
     minimiser = accelerated(smoothness, convexity, distance, tau)
-    allowed = tau / (64 * math.sqrt(smoothness / convexity))  # errors of steps add up to a root
+    allowed = tau * convexity / (64 * smoothness)  # errors of steps add up: see Accelerated
     room = _room(objective, most, weight, allowed, distance)
     dimension = objective.dimension
     resolution = math.ldexp(1.0, math.frexp(moved * FINENESS / 4 / math.sqrt(dimension))[1] - 1)

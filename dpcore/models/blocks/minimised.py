@@ -80,8 +80,8 @@ class MinimisedFit:
 
     def advance(self, x: Floats, y: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
         """See Fit."""
-        for _ in range(steps):
-            x, y = self.made.level.minimiser.step(x, y, self._gradient)
+        for at in range(done, done + steps):
+            x, y = self.made.level.minimiser.step(at, x, y, self._gradient)
         return x, y
 
     def finish(self, x: Floats, y: Floats) -> Made:

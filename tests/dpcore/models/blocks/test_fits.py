@@ -59,8 +59,8 @@ def solved(made: Objective, at: Level, points: Any, targets: Any, centre: Any = 
         return made.gradient(w, centre, points, targets, at.divisor)
 
     x = y = centre.copy()
-    for _ in range(at.minimiser.steps):
-        x, y = at.minimiser.step(x, y, gradient)
+    for k in range(at.minimiser.steps):
+        x, y = at.minimiser.step(k, x, y, gradient)
     assert at.certified(gradient(x), made.rounding(x, len(points), at.divisor))
     return x
 
@@ -147,23 +147,43 @@ def test_the_certified_point_is_as_near_to_the_minimiser_as_it_says(name: str) -
     at = level(made, 50)
     points, targets = rows(made, 50, 6)
     found = solved(made, at, points, targets)
-    x = y = found
+    x = found
     for _ in range(5000):
-        gradient = lambda w: made.gradient(w, np.zeros_like(w), points, targets, 50.0)  # noqa: E731
-        x, y = at.minimiser.step(x, y, gradient)
+        gradient = made.gradient(x, np.zeros_like(x), points, targets, 50.0)
+        x = x - gradient / at.minimiser.smoothness  # type: ignore[attr-defined]
     assert np.linalg.norm(found - x) <= at.tau / (2 * made.strength)
 
 
 def test_steps_are_enough_for_the_worst_start_and_too_many_are_refused() -> None:
+    """Every curvature between the two, and corners at every place: the bound is attained."""
     for smoothness, convexity in ((1.0, 1.0), (1.0, 0.5), (1.0, 1e-3)):
         made = accelerated(smoothness, convexity, 3.0, 1e-8)
-        curves = np.geomspace(convexity, smoothness, 50)
-        x = y = np.full(50, 3.0 / math.sqrt(50))
-        for _ in range(made.steps):
-            x, y = made.step(x, y, lambda w, curves=curves: curves * w)
-        assert np.linalg.norm(curves * x) <= 0.5e-8
+        curves, corners = np.geomspace(convexity, smoothness, 50), np.geomspace(1e-9, 3.0, 300)
+        for gradient in (
+            lambda w, c=curves: c * w,
+            lambda w, c=corners, a=convexity, b=smoothness: a * w + (b - a) * np.clip(w, -c, c),
+            lambda w, c=corners, a=convexity, b=smoothness: b * w - (b - a) * np.clip(w, -c, c),
+        ):
+            x = y = np.full(len(gradient(0.0)), 3.0)
+            for k in range(made.steps):
+                x, y = made.step(k, x, y, gradient)
+            assert np.abs(gradient(x)).max() <= 0.5e-8
+            assert made.steps < 3 or np.abs(x).max() * smoothness > 1e-9
     with pytest.raises(ConfigError, match=r"model\.regularise"):
         accelerated(1.0, 1e-10, 3.0, 1e-8)
+
+
+def test_errors_in_gradients_add_up_to_no_more_than_is_allowed_for() -> None:
+    for convexity in (0.5, 0.1, 1e-3):
+        made = accelerated(1.0, convexity, 3.0, 1e-8)
+        curves = np.linspace(convexity, 1.0, 200)
+        total = np.zeros(200)
+        for wrong in range(made.steps):
+            x = y = np.zeros(200)
+            for k in range(wrong, made.steps):
+                x, y = made.step(k, x, y, lambda w, c=curves, e=k == wrong: c * w + e)
+            total += np.abs(curves * x)
+        assert 1 < total.max() <= 2 / convexity
 
 
 @pytest.mark.parametrize("loss", [Squared(), Absolute()])

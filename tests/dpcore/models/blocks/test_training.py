@@ -178,7 +178,7 @@ class Liar:
 
     steps: int
 
-    def step(self, x: Any, y: Any, gradient: Any) -> tuple[Any, Any]:
+    def step(self, at: int, x: Any, y: Any, gradient: Any) -> tuple[Any, Any]:
         return x + 1.0, y
 
 
