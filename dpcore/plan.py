@@ -31,7 +31,7 @@ from dpcore.plan_warnings import warnings_for
 from dpcore.pricing.band import band_of
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import FAR, LAST, Terms
-from dpcore.pricing.together import CapPrice, cap_prices
+from dpcore.pricing.together import CapPrice, KnowsNoise, cap_prices
 from dpcore.program import CAPACITY, OutputInfo, Program
 from dpcore.spaced import compiled
 
@@ -188,6 +188,11 @@ class Plan:
         chosen = next((one for one in self.alternatives if one.chosen), None)
 
         def of_events(other: Terms) -> float:
+            if isinstance(self.program, KnowsNoise):
+                other = replace(other, noise=None if chosen is None else chosen.noise)
+                program, _ = compiled(self.config.algorithm, other, self.config.release_every)
+                assert isinstance(program, KnowsNoise)
+                return program.stddev() / self.program.stddev()
             if chosen is not None:
                 other = replace(other, continual_sum=chosen.mechanism, noise=chosen.noise)
             program, _ = compiled(self.config.algorithm, other, self.config.release_every)
@@ -198,6 +203,8 @@ class Plan:
         sums = self.program.sums
         if isinstance(self.program, Aggregates):
             sums = tuple(part.mechanism for part in self.program.parts if not part.hidden)
+        if not sums and not isinstance(self.program, KnowsNoise):
+            return ()
         return cap_prices(sums, terms, of_events)
 
     @cached_property

@@ -377,6 +377,7 @@ class PlanConfig(Section):
             events=self.events,
             version=self.plan_version,
             person=self.person(clock),
+            users=None if self.expect is None else self.expect.users,
             delta_sel=finding,
             discover=discover,
         )

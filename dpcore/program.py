@@ -183,6 +183,12 @@ def by_users(program: Program) -> bool:
     return getattr(program, "most_users", None) is not None  # other packages need not say
 
 
+def hash_ticks(program: Program, ticks: Ints) -> Ints:
+    """What is laid over the hash of a user in some ticks (n,): its ticks, or spans of several in
+    which the same users stay (``user_ticks`` of the program)."""
+    return ticks // int(getattr(program, "user_ticks", 1))
+
+
 def within_cap(program: RowProgram, leaf: RowLeaf) -> Capped:
     """A leaf within the cap of its program."""
     if not by_users(program):

@@ -27,6 +27,7 @@ from dpcore.program import (
     NoiseOf,
     Released,
     by_users,
+    hash_ticks,
     needs_ids,
     places_of,
     takes_rows,
@@ -188,7 +189,7 @@ def within_caps(
         columns_of_cells |= {"@unit_high": who_high, "@unit_low": who_low}
     hashes = rows[kept.rows]
     if by_users(plan.program):
-        hashes = hashes_of_users(who_high, who_low, ticks[kept.rows])
+        hashes = hashes_of_users(who_high, who_low, hash_ticks(plan.program, ticks[kept.rows]))
     return live[kept.rows], columns_of_cells, hashes
 
 

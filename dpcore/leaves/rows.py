@@ -160,7 +160,7 @@ class RowLeaf:
     def by_user(self) -> tuple[Ints, Ints]:
         """Where hashes are of users: an order in which rows of a key and user lie together, and the
         first place of each: (N,), (u,)."""
-        return _grouped(self.keys, self.id_hash)
+        return grouped(self.keys, self.id_hash)
 
     def capped_users(self, users: int) -> Capped:
         """Keeps all rows of at most so many users of each key: those of the smallest hashes."""
@@ -261,8 +261,8 @@ class Capped(NamedTuple):
     dropped: int
 
 
-def _grouped(keys: Ints, hashes: Digests) -> tuple[Ints, Ints]:
-    """Order by (key, hash), and where each pair of them begins in it."""
+def grouped(keys: Ints, hashes: Digests) -> tuple[Ints, Ints]:
+    """Order by (key, hash), and where each pair of them begins in it: (N,), (u,)."""
     order = np.lexsort((hashes[:, 1], hashes[:, 0], keys))
     own, ranked = keys[order], hashes[order]
     other = np.ones(len(order), dtype=bool)

@@ -38,6 +38,7 @@ class Terms:
       events: that a key is expected to have in a tick; None: nobody said. No bound follows from it.
       version: of the plan. A default that differs between versions is chosen by it.
       person: the user as privacy unit: caps and periods; None: the unit is an event.
+      users: the same of users, where they are the unit.
       delta_sel: what finding keys spends of the promise's delta besides ``delta``, for one unit and
         under the relation; 0: no key is found in private.
       discover: how keys are found in private; None: they are not.
@@ -57,6 +58,7 @@ class Terms:
     events: float | None = None
     version: int = PLAN_VERSION
     person: Person | None = None
+    users: float | None = None
     delta_sel: float = 0.0
     discover: Discover | None = None
 

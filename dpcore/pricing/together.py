@@ -36,6 +36,14 @@ class KnowsUsers(Protocol):
         """Of a single cell of a user."""
 
 
+@runtime_checkable
+class KnowsNoise(Protocol):
+    """A program whose noise comes from no continual sum, and is told as one number."""
+
+    def stddev(self) -> float:
+        """Of what it releases."""
+
+
 def one_event(program: Program, window: int | None) -> PrivacyLoss:
     """Loss of a single cell of a user, and so of an event in it that moves no cap."""
     if isinstance(program, KnowsUsers):
@@ -133,20 +141,25 @@ def cap_prices(
     a cell adds, which the algorithm knows.
 
     Args:
-      sums: of the plan. of_events: terms with other events a cell -> noise over what it is now.
+      sums: of the plan; empty: its noise comes from none.
+      of_events: terms with other caps (with sums: other events a cell) -> noise over what it is
+        now.
     """
     person = terms.person
-    if person is None or not sums:
+    if person is None:
         return ()
-    now = compose(tuple(part.loss(terms.lasting) for part in sums))
+    now = compose(tuple(part.loss(terms.lasting) for part in sums)) if sums else None
     found = []
     for cap, value, other, caps in _others(person.caps):
         try:
             changed = Person(caps, person.periods)
         except ConfigError:
             continue
-        if cap == "events":
-            ratio = of_events(replace(terms, person=changed))
+        if cap == "events" or now is None:
+            try:
+                ratio = of_events(replace(terms, person=changed))
+            except ConfigError:
+                continue
         else:
             moved = [_under(part, person.pattern, changed.pattern) for part in sums]
             then = compose(tuple(part.loss(terms.lasting) for part in moved))

@@ -66,7 +66,7 @@ def sections(
     yield _indent(releases(plan))
     for note in algorithm.notes(plan.program):
         yield _indent(Text(note, style="dim"))
-    if facts["user"] is not None:
+    if facts["user"] is not None and facts["user"]["cap_prices"]:
         yield heading("What caps on users cost")
         yield _indent(users.caps(facts))
     yield heading("Mechanisms, priced for the same promise")

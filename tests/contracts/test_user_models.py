@@ -29,33 +29,31 @@ REFUSED = {
     "online.pocg": "online.follow_the_leader",
     "regression.two_trees": "regression.incremental",
     "regression.naive": "regression.erm",
-    "erm.output_perturbation": "online.follow_the_leader",
-    "erm.independent_batches": "online.follow_the_leader",
-    "erm.sliding_window": "online.follow_the_leader",
-    "erm.basic_continual": "online.follow_the_leader",
-    "erm.continual": "online.follow_the_leader",
-    "erm.multi_resolution": "online.follow_the_leader",
-    "erm.sampled": "online.follow_the_leader",
+    "erm.sampled": "erm.multi_resolution",
 }
+BLOCKS = tuple(name for name in MODELS.own if name.startswith("erm.") and name not in REFUSED)
 RANGES = {"u": (0.0, 1.0), "v": (-1.0, 1.0), "y": (0.0, 4.0)}
 EVENTS = CAPS["events"]
 
 
-def program_of(name: str, caps: Any = None, promise: Any = None, **more: Any) -> Any:
+def program_of(
+    name: str, caps: Any = None, promise: Any = None, sections: Any = None, **more: Any
+) -> Any:
     model = {
         "algorithm": name,
         "features": ["u", "v"],
         "target": "y",
         "ranges": {column: list(ends) for column, ends in RANGES.items()},
         **(
-            {"block": "2d"}
+            {"block": "2d", "users": 20}
             if name.startswith("erm.")
             else {"set": {"l1_ball" if name == "online.conditional_gradient" else "l2_ball": 2}}
         ),
         **({"projection": {"dimension": 1}} if name == "regression.projected" else {}),
         **more,
     }
-    config = config_of({"model": model}, caps, **(promise or {}))
+    model = {field: value for field, value in model.items() if value is not None}
+    config = config_of({"model": model, **(sections or {})}, caps, **(promise or {}))
     return served(config)
 
 
@@ -65,7 +63,7 @@ def served(config: Any) -> Any:
 
 
 def test_every_model_is_priced_for_users_or_refused() -> None:
-    assert {*LEARNERS, *MOMENTS, *KEPT, *REFUSED} == set(MODELS.own)
+    assert {*LEARNERS, *MOMENTS, *KEPT, *BLOCKS, *REFUSED} == set(MODELS.own)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -98,7 +96,7 @@ def test_a_model_that_compiles_in_another_way_inherits_no_promise_to_users() -> 
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("name", [*LEARNERS, *MOMENTS, *KEPT])
+@pytest.mark.parametrize("name", [*LEARNERS, *MOMENTS, *KEPT, *BLOCKS])
 def test_the_budget_is_kept_and_used(name: str, relation: str) -> None:
     program = program_of(name, promise={"relation": relation})
     spent = program.loss(8).epsilon(1e-6)

@@ -119,6 +119,8 @@ def of_people() -> Iterator[tuple[str, str]]:
             text = PEOPLE + MODEL.replace("NAME", name).replace("SET", "l2_ball")
             if name == "online.conditional_gradient":
                 text = text.replace("l2_ball", "l1_ball")
+            if name.startswith("erm."):
+                text = text.replace("  set: {l2_ball: 2}\n", "  block: 2h\n  users: 9\n")
             yield f"users/{name}", text + MORE.get(name, "")
     found = PEOPLE.replace("declared: [east, north, west]", "discover: {min_users: 3}")
     found = found.replace("epsilon: 2.0", "epsilon: 90.0")  # so that there is a key

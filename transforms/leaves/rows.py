@@ -19,7 +19,7 @@ from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
 from dpcore.leaves.row_hash import content_hashes, hashes_of_users, row_key
 from dpcore.leaves.rows import RowLeaf
-from dpcore.program import RowProgram, by_users, within_cap
+from dpcore.program import RowProgram, by_users, hash_ticks, within_cap
 from transforms.leaves.bound import bound
 from transforms.leaves.columns import HIGH, LOW, UNIT_HIGH, UNIT_LOW
 from transforms.leaves.sums import KeyIndex
@@ -90,7 +90,9 @@ class RowLeafDoFn(beam.DoFn):
         times = batch.column("@time").view(pa.int64()).to_numpy()
         if by_users(self._program):
             high, low = (batch.column(name).to_numpy() for name in (UNIT_HIGH, UNIT_LOW))
-            hashes = hashes_of_users(high, low, batch.column("@tick").to_numpy())
+            hashes = hashes_of_users(
+                high, low, hash_ticks(self._program, batch.column("@tick").to_numpy())
+            )
         elif HIGH in batch.schema.names:
             hashes = np.stack([batch.column(HIGH).to_numpy(), batch.column(LOW).to_numpy()], axis=1)
         else:

@@ -36,6 +36,7 @@ class Blocks(Protocol):
 
     Attributes:
       divisor: N of one block. most: rows of a block, at most.
+      users: whose rows weigh as much as one together, of a block, at most; 0: each row by itself.
     """
 
     @property
@@ -43,6 +44,9 @@ class Blocks(Protocol):
 
     @property
     def most(self) -> int: ...
+
+    @property
+    def users(self) -> int: ...
 
     @property
     def by_count(self) -> bool:
@@ -82,6 +86,7 @@ class ByTicks:
     most: int
 
     by_count: ClassVar[bool] = False
+    users: ClassVar[int] = 0
 
     def due(self, first: int, stop: int) -> tuple[int, ...]:
         """See Blocks."""
@@ -121,6 +126,7 @@ class ByCount:
     records: int
 
     by_count: ClassVar[bool] = True
+    users: ClassVar[int] = 0
 
     @property
     def divisor(self) -> float:

@@ -6,23 +6,28 @@ from dpcore.config import durations
 from dpcore.config.spans import show_ticks
 from dpcore.errors import ConfigError
 from dpcore.models.blocks.cut import Blocks, ByCount, ByTicks
+from dpcore.models.blocks.cut_users import ByUsers
 from dpcore.models.fields import MOST_ROWS
+from dpcore.people.person import Person
 from dpcore.pricing.terms import Terms
 
 SPARE = 16
 """Rows of a block of ticks beyond twice those that are expected, where no cap is given."""
 
 
-def cut_for(block: int | str, cap: int | None, terms: Terms) -> Blocks:
+def cut_for(block: int | str, cap: int | None, users: float | None, terms: Terms) -> Blocks:
     """The cut into blocks.
 
     Args:
-      block: a number of records, or a duration. cap: rows of a block of ticks; None: a default.
+      block: a number of records, or a duration. cap: rows (where they are the unit, users) of a
+        block of ticks; None: a default. users: that are expected in a block; None: nobody said.
 
     Raises:
       ConfigError: blocks of records where a record could vanish, or has no place of its own; blocks
         of ticks that are no whole number, or of which nobody says how many events they have.
     """
+    if terms.person is None and users is not None:
+        raise ConfigError("model.users", users, "belongs to privacy.unit: user; remove it.")
     if isinstance(block, int):
         _check_count(terms)
         return ByCount(block)
@@ -33,6 +38,8 @@ def cut_for(block: int | str, cap: int | None, terms: Terms) -> Blocks:
         raise ConfigError(
             "model.block", block, f"must be a whole number of ticks, which are {shown}."
         )
+    if terms.person is not None:
+        return _of_users(ticks, cap, users, terms.person, terms.users)
     if terms.events is None:
         raise ConfigError(
             "expect.events",
@@ -44,7 +51,34 @@ def cut_for(block: int | str, cap: int | None, terms: Terms) -> Blocks:
     return ByTicks(ticks, divisor, cap or min(MOST_ROWS, int(2 * divisor) + SPARE))
 
 
+def _of_users(
+    ticks: int, cap: int | None, users: float | None, person: Person, in_a_tick: float | None
+) -> ByUsers:
+    if users is None and in_a_tick is None:
+        raise ConfigError(
+            "model.users",
+            None,
+            "is needed where blocks are of users: how many a block has, about. Sums over a block "
+            "are divided by it, as how many came is private. (Or expect.users, of a tick; that "
+            "takes users to come once a block.)",
+        )
+    divisor = max(1.0, float(users) if users is not None else (in_a_tick or 0.0) * ticks)
+    caps, shortest = person.caps, person.periods.shortest
+    met = 1 if shortest is None else (ticks - 1) // shortest + 2
+    each = caps.events * min(ticks, caps.key_ticks * met)
+    most = cap or max(1, min(MOST_ROWS // each, int(2 * divisor) + SPARE))
+    return ByUsers(ticks, divisor, most, each)
+
+
 def _check_count(terms: Terms) -> None:
+    if terms.person is not None:
+        raise ConfigError(
+            "privacy.unit",
+            terms.unit,
+            "must be event: a user who was not there would move every later record into another "
+            "block. That is for blocks of a number of records; or write a duration, like "
+            "model.block: 7d.",
+        )
     asked = {
         "privacy.relation": (
             terms.relation != "replace_one",

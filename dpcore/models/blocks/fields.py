@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from dpcore.config import durations
+from dpcore.config.expect import MOST_EVENTS
 from dpcore.config.numbers import Positive
 from dpcore.config.promise import DurationText
 from dpcore.config.section import Says, Section, as_tuple, refusal
@@ -89,6 +90,11 @@ ClassList = Annotated[
 Split = Annotated[Literal["best", "even", "paper"], Says(f"must be one of {', '.join(SPLITS)}.")]
 
 
+Users = Annotated[
+    float,
+    Field(ge=1, le=MOST_EVENTS, allow_inf_nan=False),
+    Says("must be a number of users, 1 or more, like 2000."),
+]
 Outputs = Annotated[
     int, Field(ge=2, le=MOST_INPUTS), Says(f"must be a whole number from 2 to {MOST_INPUTS:,}.")
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,3 +78,13 @@ class Fitter(Protocol):
 
     def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> Fit:
         """A fit of rows (n, p), (n,) that is pulled to a released model ``after`` (D,)."""
+
+
+@runtime_checkable
+class Weighing(Protocol):
+    """A fitter that knows rows of different weights: where the unit is a user."""
+
+    def weighed(
+        self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
+    ) -> Fit:
+        """As ``Fitter.fit``. weights: (n,), those of a user and block add up to 1 at most."""

@@ -50,7 +50,8 @@ class Level:
     **Formal guarantees**
       Unit: one event. A neighbour swaps at most ``changes`` rows of what is fitted for others (a
         void one among them), or adds or removes as many: the gradients of the two F differ by at
-        most 2 L ``changes`` / N.
+        most 2 L ``changes`` / N. Or a user in one block, whose rows have a mean (``ByUsers``); in
+        j blocks of the fit, j times as much (``Presence``).
       Certificate: a point with ||grad F|| <= tau is within tau / (2 lambda) of the minimiser, as F
         is 2 lambda strongly convex; so two of them are at most s + tau / lambda apart, s that of
         exact minimisers. ``minimiser`` takes a public number of steps after which that holds for
@@ -71,6 +72,7 @@ class Level:
       tau: of the certificate. minimiser: what finds the point. room: most of the centre's norm.
       resolution: step of the lattice. sensitivity, scale: see above. kind: of the noise.
       of: rows that N are drawn from; 0: all are taken.
+      users: whose rows have a weight of 1 together, at most; 0: each row has it.
     """
 
     size: int
@@ -84,6 +86,12 @@ class Level:
     kind: str
     scale: float
     of: int = 0
+    users: int = 0
+
+    @property
+    def share(self) -> float:
+        """Of the weights of all rows together in N, at most."""
+        return (self.users or self.most) / self.divisor
 
     def sample(self, noise: SampleNoise, labels: Digests, digest: Digests) -> NDArray[np.bool_]:
         """Which of the rows are in the sample: (of,); those of the N smallest random words."""
@@ -141,6 +149,7 @@ class Level:
             "sensitivity": self.sensitivity.hex(),
             "noise": [self.kind, self.scale.hex()],
             **({"of": self.of} if self.of else {}),
+            **({"users": self.users} if self.users else {}),
         }
 
 
@@ -176,23 +185,24 @@ def level_for(
     changes: int,
     budget: PrivacyLoss,
     share: Fraction,
+    users: int = 0,
 ) -> Level:
     """A level whose fits cost at most a share of a budget each.
 
     Args:
-      objective: F. size, divisor, most: see ``Level``. changes: rows that a neighbour swaps.
+      objective: F. size, divisor, most, users: see ``Level``. changes: rows that a neighbour swaps.
 
     Raises:
       ConfigError: noise, steps or numbers that cannot be served.
     """
     moved = changes * objective.moves(divisor)
     tau = round_up(FINENESS * moved * objective.strength)
-    weight = most / divisor
+    weight = (users or most) / divisor
     convexity = 2 * objective.strength
     smoothness = round_up(weight * objective.smoothness + convexity)
     distance = weight * objective.lipschitz / convexity
     minimiser = accelerated(smoothness, convexity, distance, tau)
-    allowed = tau * convexity / (64 * smoothness)  # errors of steps add up: see Accelerated
+    allowed = tau * convexity / (16 * smoothness)  # errors of steps add up: see Accelerated
     room = _room(objective, most, weight, allowed, distance)
     dimension = objective.dimension
     resolution = math.ldexp(1.0, math.frexp(moved * FINENESS / 4 / math.sqrt(dimension))[1] - 1)
@@ -205,7 +215,8 @@ def level_for(
     exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
     if exact[0] > MAX_VARIANCE or not scale < ROOM / (64 + dimension):
         raise ConfigError("privacy.epsilon", budget.value, "leaves too little; raise it.")
-    return Level(size, divisor, most, tau, minimiser, room, resolution, sensitivity, kind, scale)
+    found = Level(size, divisor, most, tau, minimiser, room, resolution, sensitivity, kind, scale)
+    return replace(found, users=users)
 
 
 def _room(objective: Objective, most: int, weight: float, allowed: float, distance: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -58,6 +58,12 @@ class Minimised:
         targets = self.objective.targets_of(targets)
         return MinimisedFit(self, self.level.centre(after), points, targets, draws)
 
+    def weighed(
+        self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
+    ) -> MinimisedFit:
+        """See Weighing."""
+        return replace(self.fit(features, targets, after, draws), weights=weights)
+
 
 @dataclass(frozen=True)
 class MinimisedFit:
@@ -65,7 +71,7 @@ class MinimisedFit:
 
     Attributes:
       made: what made it. centre: (D,), what it is pulled to. points: (n, width). targets: (n,).
-      draws: of its noise.
+      draws: of its noise. weights: (n,), of rows; None: 1 each.
     """
 
     made: Minimised
@@ -73,6 +79,7 @@ class MinimisedFit:
     points: Floats
     targets: Floats
     draws: Draws
+    weights: Floats | None = None
 
     def start(self) -> tuple[Floats, Floats]:
         """See Fit."""
@@ -95,9 +102,11 @@ class MinimisedFit:
         """Whether a point is as near to the minimiser as is paid for: looked at afresh, whatever
         the minimiser says of itself."""
         level, objective = self.made.level, self.made.objective
-        rounding = objective.rounding(w, len(self.points), level.divisor)
+        total = len(self.points) if self.weights is None else float(self.weights.sum())
+        rounding = objective.rounding(w, len(self.points), total / level.divisor)
         return level.certified(self._gradient(w), rounding)
 
     def _gradient(self, w: Floats) -> Floats:
-        divisor = self.made.level.divisor
-        return self.made.objective.gradient(w, self.centre, self.points, self.targets, divisor)
+        objective, divisor = self.made.objective, self.made.level.divisor
+        rows = (self.points, self.targets, divisor, self.weights)
+        return objective.gradient(w, self.centre, *rows)

@@ -100,14 +100,15 @@ class Softmax:
         shares = np.exp(scores - scores.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
         shares[np.arange(len(shares)), targets.astype(np.int64)] -= 1.0
-        return shares
+        return np.asarray(shares)
 
 
 @dataclass(frozen=True)
 class Objective:
-    """F(w) = (1/N) sum over rows of loss(W (x, 1); y) + lambda ||w - w_g||^2, w the stacked W.
+    """F(w) = (1/N) sum over rows of v loss(W (x, 1); y) + lambda ||w - w_g||^2, w the stacked W.
 
-    2 lambda strongly convex, and smooth with (rows/N) curve A^2 + 2 lambda. A row's gradient has
+    A row's weight v is 1, or what its user's rows of a block share. F is 2 lambda strongly convex,
+    and smooth with (sum of v / N) curve A^2 + 2 lambda. A row's gradient has
     l2 norm at most L = slope A over the stacked weights, as ||(x, 1)||_2 <= A.
 
     **Formal guarantees**: of two blocks that differ in one row swapped for another, the minimisers
@@ -177,33 +178,44 @@ class Objective:
         return np.rint((stored + 1) * ((classes - 1) / 2)) if classes > 1 else stored
 
     def gradient(
-        self, w: Floats, centre: Floats, points: Floats, targets: Floats, divisor: float
+        self,
+        w: Floats,
+        centre: Floats,
+        points: Floats,
+        targets: Floats,
+        divisor: float,
+        weights: Floats | None = None,
     ) -> Floats:
         """Gradient of F: (D,).
 
         Args:
           w, centre: (D,), the model and w_g. points: (n, width). targets: (n,).
-          divisor: N.
+          divisor: N. weights: (n,), of rows; None: 1 each.
         """
-        weights, total = w.reshape(self.loss.outputs, self.width).T, np.zeros(len(w))
+        matrix, total = w.reshape(self.loss.outputs, self.width).T, np.zeros(len(w))
         chunk = self.chunk
         for first in range(0, len(points), ABREAST * chunk):  # still in the cache when read again
             some = points[first : first + ABREAST * chunk]
             pieces = [slice(at, at + chunk) for at in range(0, len(some), chunk)]
             scores = np.empty((len(some), self.loss.outputs))
             for piece in pieces:
-                np.matmul(some[piece], weights, out=scores[piece])
+                np.matmul(some[piece], matrix, out=scores[piece])
             slopes = self.loss.derivatives(scores, targets[first : first + len(some)])
+            if weights is not None:
+                slopes *= weights[first : first + len(some), None]
             for piece in pieces:
                 total += (slopes[piece].T @ some[piece]).reshape(-1)
         return np.asarray(total / divisor + 2 * self.strength * (w - centre))
 
-    def rounding(self, w: Floats, rows: int, divisor: float) -> float:
+    def rounding(self, w: Floats, rows: int, share: float) -> float:
         """Bound on what double precision does to the norm of a gradient over at most so many rows:
-        sums over rows, then the scores that slopes are taken at, and the pull."""
+        sums over rows, then the scores that slopes are taken at, and the pull.
+
+        share: of all weights together in N, at most.
+        """
         size = float(np.sqrt(np.dot(w, w))) + 1.0
         sums = self.added(rows) * self.lipschitz + self.smoothness * self.width * size
-        return 2.0**-50 * (rows / divisor * sums + 4 * self.strength * size)
+        return 2.0**-50 * (share * sums + 4 * self.strength * size)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -9,8 +10,9 @@ from functools import partial
 
 from dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from dpcore.errors import ConfigError
+from dpcore.models.blocks.presence import ALONE, Presence
 from dpcore.models.blocks.program import BlockProgram
-from dpcore.models.blocks.schedule import Schedule, spent
+from dpcore.models.blocks.schedule import Schedule
 from dpcore.pricing.best import Offer, pick, tries
 from dpcore.pricing.noises import noises_for
 from dpcore.pricing.price import Alternative
@@ -21,27 +23,36 @@ SPLITS = ("best", "even", "paper")
 _BITS = 20
 
 
-def shares(schedule: Schedule, split: str, kind: LossKind) -> tuple[Fraction, ...]:
-    """What a fit of each level may cost, of the whole budget: so that the record that pays most
-    pays all of it.
+def shares(
+    schedule: Schedule, split: str, kind: LossKind, presence: Presence = ALONE
+) -> tuple[Fraction, ...]:
+    """What a fit of each level may cost a record, of the whole budget: so that the unit that pays
+    most pays all of it.
 
     paper: noises in the proportions of the paper. even: every level alike, but where a base is
     half of a window, half for it. best: the least variance in a chain of one fit of each level, of
     noise with standard deviation D / share (pure; D / sqrt(share) otherwise), where D falls as
-    1 / size: shares in proportion to D^(2/3), or to D.
+    1 / size: shares in proportion to D^(2/3), or to D; where a fit costs a user v times what it
+    costs a record, to D / sqrt(v).
     """
-    raw = [_weight(schedule, level, split, kind) for level in range(len(schedule.sizes))]
-    total = spent(schedule, raw)
+    levels = range(len(schedule.sizes))
+    raw = [_weight(schedule, level, split, kind, presence) for level in levels]
+    total = presence.spent(schedule, raw, kind)
     return tuple(one / total for one in raw)
 
 
-def _weight(schedule: Schedule, level: int, split: str, kind: LossKind) -> Fraction:
+def _weight(
+    schedule: Schedule, level: int, split: str, kind: LossKind, presence: Presence
+) -> Fraction:
     size = schedule.sizes[level]
     if split == "paper":
         weight = schedule.weights[level]
         return weight if kind == "pure" else weight * weight
     if split == "best":
-        return two_thirds(size) if kind == "pure" else Fraction(1, size)
+        if kind == "pure":
+            return two_thirds(size)
+        worth = presence.worth(size, kind)
+        return Fraction(1, size) * Fraction(1 << _BITS, math.isqrt(worth << 2 * _BITS))
     return schedule.even[level]
 
 
@@ -58,6 +69,7 @@ def two_thirds(size: int) -> Fraction:
 def choose(
     terms: Terms,
     schedule: Schedule,
+    presence: Presence,
     split: str | None,
     noises: tuple[str, ...],
     build: Callable[[PrivacyLoss, tuple[Fraction, ...]], BlockProgram],
@@ -65,7 +77,8 @@ def choose(
     """The program with the least noise in what it releases; every split and noise is priced.
 
     Args:
-      split: the one that was named; None: the best. noises: that the algorithm can use.
+      presence: of the unit. split: the one that was named; None: the best.
+      noises: that the algorithm can use.
       build: budget and shares -> the program.
 
     Raises:
@@ -78,7 +91,7 @@ def choose(
         )
 
     def offer(name: str, budget: PrivacyLoss) -> Offer[BlockProgram]:
-        program = build(budget, shares(schedule, name, budget.kind))
+        program = build(budget, shares(schedule, name, budget.kind, presence))
         error = program.stddev()
         return Offer(program, error**2, {"theta over=all": error})
 

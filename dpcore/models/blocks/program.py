@@ -15,11 +15,13 @@ from dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from dpcore.arrays import Floats, Ints
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.blocks.cut import Blocks
+from dpcore.models.blocks.cut_users import ByUsers
 from dpcore.models.blocks.inputs import Inputs
 from dpcore.models.blocks.level import Level
 from dpcore.models.blocks.minimised import Minimised
 from dpcore.models.blocks.objective import Objective
-from dpcore.models.blocks.schedule import Schedule, spent, spread
+from dpcore.models.blocks.presence import ALONE, Presence
+from dpcore.models.blocks.schedule import Schedule, spread
 from dpcore.models.blocks.training import BlockTraining
 from dpcore.noise.noise import kind_of
 from dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
@@ -34,16 +36,18 @@ class BlockProgram:
     """A model per key, of blocks of its records, on a public schedule.
 
     Formal guarantees:
-      Unit: one event. Relation: as the cut says (``ByCount``, ``ByTicks``).
+      Unit: one event, or a user in a period. Relation: as the cut says (``ByCount``, ``ByTicks``,
+        ``ByUsers``); of a user's period in place of another twice as much is paid for.
       Sensitivity: of a fit, ``Level``. Guarantee: what a record pays is the sum of what the fits
         cost that its block is in, at most over all blocks of a period, found by brute force
         (``schedule.spent``): mu^2 of Gaussian noise, rho of discrete Gaussian, eps of K-norm noise
         all add up, adaptively. It does not grow with time: a record's block leaves the last fit.
+        A user is in several blocks (``Presence``).
       Source: Watson, Kulkarni, Schmidt, Raskar (2021), with totals from the schedule.
 
     Attributes:
       inputs: from columns to rows. objective: F. schedule, cut, levels: see there.
-      cap: rows a key and tick. algorithm: its name in the config.
+      cap: rows a key and tick. algorithm: its name in the config. presence: of the unit.
     """
 
     inputs: Inputs
@@ -53,6 +57,7 @@ class BlockProgram:
     levels: tuple[Level, ...]
     cap: int
     algorithm: str
+    presence: Presence = ALONE
 
     leaf: ClassVar[Literal["sum", "rows"]] = "rows"
     dtype: ClassVar[Any] = np.float64
@@ -81,6 +86,16 @@ class BlockProgram:
         return self.inputs.texts
 
     @property
+    def most_users(self) -> int | None:
+        """See RowProgram: of a tick as many as of a block."""
+        return self.cut.users or None
+
+    @property
+    def user_ticks(self) -> int:
+        """See ``dpcore.program.hash_ticks``: in all ticks of a block the same users stay."""
+        return self.cut.ticks if isinstance(self.cut, ByUsers) else 1
+
+    @property
     def by_id(self) -> bool:
         """Whether a record without an id has no place: see ``dpcore.program.needs_ids``."""
         return self.cut.by_count
@@ -97,7 +112,7 @@ class BlockProgram:
     def training(self) -> BlockTraining:
         """What Tick, Train and Assemble do."""
         fitters = tuple(Minimised(self.objective, level) for level in self.levels)
-        return BlockTraining(fitters, self.schedule, self.cut, self.width)
+        return BlockTraining(fitters, self.schedule, self.cut, self.width, self.cut.users > 0)
 
     def init(self, n_keys: int) -> Whole:
         """No rows and no models."""
@@ -121,17 +136,37 @@ class BlockProgram:
 
     @property
     def total(self) -> Fraction:
-        """What a record pays in its life, at most: mu^2, rho or eps."""
-        return spent(self.schedule, [level.cost for level in self.levels])
+        """What the unit pays in its life, at most: mu^2, rho or eps."""
+        return self._total(self.presence)
+
+    def _total(self, presence: Presence) -> Fraction:
+        costs = [level.cost for level in self.levels]
+        return presence.spent(self.schedule, costs, self._kind)
+
+    @property
+    def _kind(self) -> LossKind:
+        return kind_of(self.levels[0].kind)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
-        """Loss of one record against everything released within ``ticks`` of its arrival: at most
-        that of its life."""
-        kind: LossKind = kind_of(self.levels[0].kind)
+        """Loss of one record against everything released within ``ticks`` of its arrival, or of a
+        user in a period, from its last tick on and before it: at most that of its life."""
+        return self._loss_of(self.presence, ticks)
+
+    def loss_of_event(self, ticks: int | None) -> PrivacyLoss:
+        """Of a single cell of a user."""
+        return self._loss_of(ALONE, ticks)
+
+    def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
+        """Of a user in so many periods: at most that of a group of as many."""
+        group = self.loss(ticks).of_group(periods)
+        whole = self._loss_of(self.presence.of_periods(periods), ticks)
+        return min(group, whole, key=lambda one: one.value)
+
+    def _loss_of(self, presence: Presence, ticks: int | None) -> PrivacyLoss:
         if ticks is not None and ticks <= 0:
-            return PrivacyLoss(kind, 0.0)
-        value = float(self.total)
-        return PrivacyLoss(kind, math.sqrt(value) if kind == "gdp" else value)
+            return PrivacyLoss(self._kind, 0.0)
+        value = float(self._total(presence))
+        return PrivacyLoss(self._kind, math.sqrt(value) if self._kind == "gdp" else value)
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. A model's error is not additive: NaN."""
@@ -146,7 +181,7 @@ class BlockProgram:
     @property
     def row_bytes(self) -> int:
         """Bytes of state that a row takes: its numbers, and its block or hash."""
-        return 4 * self.width + 16
+        return 4 * (self.width + (self.cut.users > 0)) + 16
 
     @property
     def reach(self) -> int:
@@ -175,4 +210,5 @@ class BlockProgram:
             "cut": self.cut.canonical(),
             "levels": [level.canonical() for level in self.levels],
             "cap": self.cap,
+            **({} if self.presence == ALONE else {"presence": self.presence.canonical()}),
         }

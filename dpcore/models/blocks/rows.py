@@ -18,6 +18,7 @@ class BlockRows(NamedTuple):
     Attributes:
       counts: (K,) int64, rows of each key.
       rows: (N, width) int32, key after key and block after block, in units of ``STEP``: exact.
+        Where users are the unit, one number more, before them: how many rows share a weight of 1.
       blocks: (N,) int64, the block of its key that each row is in.
     """
 
@@ -55,6 +56,18 @@ class BlockRows(NamedTuple):
 
         sample: which of the rows, void ones among them; None: all.
         """
+        found = np.multiply(self._said(key, first, last, sample), STEP, dtype=np.float64)
+        return found[:, :-1], found[:, -1]
+
+    def weighed(
+        self, key: int, first: int, last: int, sample: NDArray[np.bool_] | None = None
+    ) -> tuple[Floats, Floats, Floats]:
+        """The same where rows begin with how many share their weight; and their weights (n,)."""
+        said = self._said(key, first, last, sample)
+        found = np.multiply(said[:, 1:], STEP, dtype=np.float64)
+        return found[:, :-1], found[:, -1], 1.0 / said[:, 0]
+
+    def _said(self, key: int, first: int, last: int, sample: NDArray[np.bool_] | None) -> Packed:
         start = int(self.counts[:key].sum())
         mine = slice(start, start + int(self.counts[key]))
         blocks, rows = self.blocks[mine], self.rows[mine]
@@ -62,5 +75,4 @@ class BlockRows(NamedTuple):
         if sample is not None:
             some[some] = sample
         some &= rows[:, -1] != VOID
-        found = np.multiply(rows[some], STEP, dtype=np.float64)
-        return found[:, :-1], found[:, -1]
+        return rows[some]

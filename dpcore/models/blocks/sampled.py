@@ -43,6 +43,10 @@ class SampledModel(ScaledModel):
         "Watson, Kulkarni, Schmidt & Raskar 2021 (Appendix B), corrected; Balle, Barthe & Gaboardi "
         "2018"
     )
+    event_only: ClassVar[str] = (
+        "a sample of a public size needs blocks of a number of records, which one user who was not "
+        "there would move; take erm.multi_resolution"
+    )
     noises: ClassVar[tuple[str, ...]] = ("k_norm",)
 
     def cut(self, terms: Terms) -> Blocks:

@@ -14,8 +14,10 @@ from dpcore.algorithm import ModelColumns, Reading, Shown
 from dpcore.arrays import Floats
 from dpcore.config.numbers import Positive
 from dpcore.errors import ConfigError
-from dpcore.models.blocks.cut import Blocks, ByCount
+from dpcore.models.blocks import words
+from dpcore.models.blocks.cut import Blocks
 from dpcore.models.blocks.cut_for import cut_for
+from dpcore.models.blocks.cut_users import ByUsers
 from dpcore.models.blocks.fields import (
     Block,
     BlockClip,
@@ -24,12 +26,14 @@ from dpcore.models.blocks.fields import (
     FourierMap,
     ProjectionMap,
     Split,
+    Users,
     made_map,
 )
 from dpcore.models.blocks.inputs import Classes, Inputs
 from dpcore.models.blocks.level import Level, level_for
 from dpcore.models.blocks.objective import Objective, row_loss
 from dpcore.models.blocks.predict import predict
+from dpcore.models.blocks.presence import presence_of
 from dpcore.models.blocks.price import choose
 from dpcore.models.blocks.program import BlockProgram
 from dpcore.models.blocks.schedule import Schedule
@@ -42,7 +46,6 @@ from dpcore.models.words import OWN_UNITS
 from dpcore.pricing.price import MOST_STATE, Alternative
 from dpcore.pricing.terms import Terms
 from dpcore.program import Program
-from dpcore.words import bytes_text, number
 
 BARE = (
     "Models have no band: how noise moves a fit that follows a noisy model depends on the events."
@@ -89,8 +92,15 @@ class BlockModel(Predictor):
         default=None,
         description="Most events that count, of more a keyed hash chooses: of a key and tick where "
         "blocks are of records (without it 65,536, fewer of very wide rows), of a block where they "
-        "are of ticks (without it twice those that are expected, and a few).",
+        "are of ticks (without it twice those that are expected, and a few); with privacy.unit: "
+        "user most users of a block.",
         examples=[5000],
+    )
+    users: Users | None = Field(
+        default=None,
+        description="Users that a key has in a block, about, with privacy.unit: user: what sums "
+        "are divided by. Public. Without it expect.users times the ticks of a block.",
+        examples=[2000],
     )
     map: FourierMap | ProjectionMap | None = Field(
         default=None,
@@ -121,10 +131,7 @@ class BlockModel(Predictor):
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
     grows: ClassVar[bool] = True
     predicts_by: ClassVar[str] = "theta"
-    event_only: ClassVar[str] = (
-        "a record is in one block, and a user's are in many, which are not charged together; take "
-        "online.follow_the_leader"
-    )
+    event_only: ClassVar[str] = ""
 
     # ---- what it is
 
@@ -194,7 +201,7 @@ class BlockModel(Predictor):
 
     def cut(self, terms: Terms) -> Blocks:
         """The cut into blocks; see ``cut_for``."""
-        return cut_for(self.block, self.cap, terms)
+        return cut_for(self.block, self.cap, self.users, terms)
 
     def level(
         self,
@@ -207,7 +214,8 @@ class BlockModel(Predictor):
     ) -> Level:
         """Fits of so many blocks; see ``level_for``."""
         divisor, most = cut.divisor * size, cut.most * size
-        return level_for(objective, size, divisor, most, changes, budget, share)
+        users = cut.users * size
+        return level_for(objective, size, divisor, most, changes, budget, share, users)
 
     def compile(self, terms: Terms) -> tuple[BlockProgram, tuple[Alternative, ...]]:
         """The schedule with the split and noise that serve best, and every one that could.
@@ -216,12 +224,9 @@ class BlockModel(Predictor):
           ConfigError: what it cannot serve.
         """
         refuse_sums(terms, self.name)
-        if terms.unit != "event":
-            raise ConfigError(
-                "privacy.unit", terms.unit, f"must be event: {self.name} protects single events."
-            )
         schedule, objective, cut = self.schedule(), self.objective, self.cut(terms)
-        changes = 2 if terms.relation == "replace_anywhere" else 1
+        changes = 2 if terms.relation == "replace_anywhere" else terms.factor
+        presence = presence_of(terms.person, cut.ticks if isinstance(cut, ByUsers) else 1)
         fitting = MOST_STATE // 4 // (4 * self.inputs.width + 16)
         cap = (self.cap or min(1 << 16, fitting)) if cut.by_count else min(cut.most, MOST_ROWS)
 
@@ -230,7 +235,8 @@ class BlockModel(Predictor):
                 self.level(objective, size, cut, changes, budget, part)
                 for size, part in zip(schedule.sizes, parts, strict=True)
             )
-            return BlockProgram(self.inputs, objective, schedule, cut, levels, cap, self.name)
+            shape = (self.inputs, objective, schedule, cut, levels, cap)
+            return BlockProgram(*shape, self.name, presence)
 
         if objective.dimension > MOST_COEFFICIENTS:
             raise ConfigError(
@@ -239,7 +245,7 @@ class BlockModel(Predictor):
                 f"coefficients are more than {MOST_COEFFICIENTS:,}; take fewer, or model.map: "
                 "{projection: 50}.",
             )
-        program, alternatives = choose(terms, schedule, self.split, self.noises, build)
+        program, alternatives = choose(terms, schedule, presence, self.split, self.noises, build)
         state = program.state_bytes()
         if state > MOST_STATE:
             raise ConfigError(
@@ -263,63 +269,29 @@ class BlockModel(Predictor):
     def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         """See Algorithm."""
         yield from super().facts(program, noise)
-        for name, worst in noise.items():
-            if name == "theta":
-                yield (
-                    "noise of a model",
-                    f"at most {number(worst)} (std of a scaled coefficient, on average)",
-                )
+        if "theta" in noise:
+            yield words.noise_fact(noise["theta"])
 
     def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
-        """What one event may add."""
-        shown = number(self.objective.lipschitz)
-        yield "one event adds", f"a gradient of l2 norm at most {shown} (scaled units)"
+        """What one event, or one user, may add."""
+        yield words.bound_fact(program, self.objective)
 
     def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
         """What is fitted, and what is kept."""
-        if not isinstance(program, BlockProgram):
-            return
-        cut = program.cut
-        what = "records" if cut.by_count else f"ticks ({number(cut.divisor)} events expected)"
-        count = getattr(cut, "records", getattr(cut, "ticks", 0))
-        yield "blocks", f"of {count:,} {what}"
-        for level in program.levels:
-            yield (
-                f"a fit of {level.size:,} block{'s' if level.size > 1 else ''}",
-                f"{level.minimiser.steps:,} steps; costs {number(level.loss.value)} "
-                f"({level.loss.kind}); noise {number(level.variance(program.dimension) ** 0.5)}",
-            )
-        yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
+        if isinstance(program, BlockProgram):
+            yield from words.facts(program)
 
     def notes(self, program: Program) -> Iterator[str]:
         """See Algorithm."""
-        yield (
-            "A model is fitted once, when its last block is complete, and released until the next; "
-            "before the first there is none (null). Noise is predicted as if events said nothing "
-            "against that of the models that a fit follows: at most."
-        )
+        if isinstance(program, BlockProgram):
+            yield from words.notes(program)
 
     def refused(self) -> Iterator[str]:
         """See Algorithm."""
         yield from super().refused()
-        if self.classes is not None:
-            yield "a target that is none of the classes counts as missing"
-        yield (
-            f"features of a scaled l2 norm above {self.clip.features:g} are shortened to it, and "
-            "counted as clipped"
-        )
+        yield from words.refused(self.classes is not None, float(self.clip.features))
 
     def warnings(self, program: Program) -> Iterator[str]:
         """See Algorithm."""
-        if not isinstance(program, BlockProgram):
-            return
-        mebibytes = program.state_bytes() / 2**20
-        yield (
-            f"Rows are kept while a fit may read them: {program.row_bytes} bytes each, up to "
-            f"{mebibytes:,.1f} MiB a key."
-        )
-        if isinstance(program.cut, ByCount):
-            yield (
-                "Blocks are of records, in the order of tick and id: how many events a key has so "
-                "far is told by model_of. Events without an id are refused."
-            )
+        if isinstance(program, BlockProgram):
+            yield from words.warnings(program)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.blocks.cut import Blocks
-from dpcore.models.blocks.fitter import Draws, Fit, Fitter
+from dpcore.models.blocks.fitter import Draws, Fit, Fitter, Weighing
 from dpcore.models.blocks.rows import BlockRows
 from dpcore.models.blocks.schedule import Fit as Planned
 from dpcore.models.blocks.schedule import Schedule
@@ -73,15 +73,20 @@ class BlockTraining:
 
     Attributes:
       fitters: of each level of the schedule. schedule: which fits. cut: into blocks.
-      width: numbers in a row.
+      width: numbers in a row. shared: whether rows say how many share their weight; then fitters
+        are ``Weighing``.
     """
 
     fitters: tuple[Fitter, ...]
     schedule: Schedule
     cut: Blocks
     width: int
+    shared: bool = False
 
-    form: ClassVar[int] = 2
+    @property
+    def form(self) -> int:
+        """See Training."""
+        return 3 if self.shared else 2
 
     @property
     def dimension(self) -> int:
@@ -121,7 +126,7 @@ class BlockTraining:
 
     def no_rows(self, n_keys: int) -> BlockRows:
         """See Training."""
-        return BlockRows.empty(n_keys, self.width)
+        return BlockRows.empty(n_keys, self.width + self.shared)
 
     def admit(self, kept: BlockRows, job: Job) -> BlockRows:
         """See Training: without blocks that no fit reads from here on."""
@@ -204,8 +209,11 @@ class BlockTraining:
         """The fit, with its rows in hand."""
         fitter = self.fitters[fit.level]
         after = np.zeros(self.dimension) if fit.after is None else slots[fit.after]
-        rows = kept.of(key, fit.first, fit.last, fitter.sample(draws))
-        return fitter.fit(*rows, after, draws)
+        chosen = fitter.sample(draws)
+        if not self.shared:
+            return fitter.fit(*kept.of(key, fit.first, fit.last, chosen), after, draws)
+        assert isinstance(fitter, Weighing)
+        return fitter.weighed(*kept.weighed(key, fit.first, fit.last, chosen), after, draws)
 
     def _show(self, key: int, complete: int, spans: Floats, shown: Floats) -> None:
         """What is released once a fit is done; nothing before a slot was fitted for this key."""

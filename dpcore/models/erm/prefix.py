@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.arrays import Digests, Ints
-from dpcore.leaves.rows import RowLeaf
+from dpcore.leaves.rows import RowLeaf, grouped
 from dpcore.models.gradients import Gradients
 from dpcore.models.scaling import STEP, is_void
 from dpcore.models.solvers.design import Design
@@ -56,8 +56,9 @@ class Prefix(NamedTuple):
         """(N,), key of each row."""
         return np.repeat(np.arange(len(self.counts), dtype=np.int64), self.counts)
 
-    def with_rows(self, leaves: Sequence[RowLeaf], limit: int) -> Prefix:
-        """These rows and those of later ticks, in order, each key within the limit."""
+    def with_rows(self, leaves: Sequence[RowLeaf], limit: int, users: bool = False) -> Prefix:
+        """These rows and those of later ticks, in order, each key within the limit: of rows, or of
+        users, whose hash all rows of theirs have."""
         leaves = [leaf for leaf in leaves if len(leaf.rows)]
         if not leaves:
             return self
@@ -66,6 +67,7 @@ class Prefix(NamedTuple):
             np.concatenate([self.rows, *(packed(leaf) for leaf in leaves)]),
             np.concatenate([self.hashes, *(leaf.id_hash for leaf in leaves)]),
             limit,
+            users,
         )
 
     def joined(self, later: Prefix, limit: int) -> Prefix:
@@ -79,13 +81,18 @@ class Prefix(NamedTuple):
             limit,
         )
 
-    def _with(self, keys: Ints, rows: Packed, hashes: Digests, limit: int) -> Prefix:
+    def _with(
+        self, keys: Ints, rows: Packed, hashes: Digests, limit: int, users: bool = False
+    ) -> Prefix:
         """Rows in order of arrival, as a prefix of the same keys."""
         order = np.argsort(keys, kind="stable")
         counts = np.bincount(keys, minlength=len(self.counts))
         if (counts > limit).any():
-            order = order[smallest(keys[order], hashes[order], counts, limit)]
-            counts = np.minimum(counts, limit)
+            if users:
+                order = order[of_smallest(keys[order], hashes[order], limit)]
+            else:
+                order = order[smallest(keys[order], hashes[order], counts, limit)]
+            counts = np.bincount(keys[order], minlength=len(self.counts))
         return Prefix(counts, rows[order], hashes[order])
 
     def design(self, gradients: Gradients) -> Design:
@@ -116,6 +123,17 @@ def smallest(keys: Ints, hashes: Digests, counts: Ints, limit: int) -> NDArray[n
     rank = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)
     keep = np.ones(len(keys), dtype=bool)
     keep[crowded[order[rank >= limit]]] = False
+    return keep
+
+
+def of_smallest(keys: Ints, hashes: Digests, limit: int) -> NDArray[np.bool_]:
+    """Which rows stay: all rows of the ``limit`` smallest hashes of each key. keys, hashes: (N,),
+    (N, 2) -> (N,)."""
+    order, starts = grouped(keys, hashes)
+    own = keys[order[starts]]
+    rank = np.arange(len(own)) - np.searchsorted(own, own)
+    keep = np.empty(len(order), dtype=bool)
+    keep[order] = np.repeat(rank < limit, np.diff(starts, append=len(order)))
     return keep
 
 

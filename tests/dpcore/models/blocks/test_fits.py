@@ -61,7 +61,7 @@ def solved(made: Objective, at: Level, points: Any, targets: Any, centre: Any = 
     x = y = centre.copy()
     for k in range(at.minimiser.steps):
         x, y = at.minimiser.step(k, x, y, gradient)
-    assert at.certified(gradient(x), made.rounding(x, len(points), at.divisor))
+    assert at.certified(gradient(x), made.rounding(x, len(points), len(points) / at.divisor))
     return x
 
 
@@ -259,4 +259,4 @@ def test_wide_models_are_multiplied_in_small_pieces_that_change_nothing_but_roun
     found = made.gradient(w, np.zeros_like(w), points, targets, 300.0)
     slopes = made.loss.derivatives(points @ w.reshape(10, 785).T, targets)
     whole = (slopes.T @ points).reshape(-1) / 300 + 0.2 * w
-    assert np.linalg.norm(found - whole) <= 2 * made.rounding(w, 300, 300.0)
+    assert np.linalg.norm(found - whole) <= 2 * made.rounding(w, 300, 1.0)

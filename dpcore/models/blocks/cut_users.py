@@ -1,0 +1,85 @@
+"""Blocks of ticks in which the records of a user weigh as much as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpcore.arrays import Ints
+from dpcore.leaves.rows import RowLeaf, grouped
+from dpcore.models.blocks.cut import Cut
+from dpcore.models.blocks.rows import BlockRows
+from dpcore.models.erm.prefix import VOID, Packed, Prefix
+
+
+@dataclass(frozen=True)
+class ByUsers:
+    """Blocks of a number of ticks. Each row has the weight 1 / (rows of its user in its block).
+
+    **Formal guarantees**
+      Unit: a user in a period. The rows of a user in a block add the mean of their gradients, of
+      norm at most L, to N grad F, and nothing if they are all void. The hash of a row is its
+      user's, the same in all ticks of a block; of more than ``users`` users of a key and block
+      those of the smallest hashes stay, with all of their rows. A cap on users in a tick, by the
+      same hashes and the same number, drops nobody who stays: who is among the smallest of a block
+      is so among those of each of its ticks. So a user-period that is there or not either changes
+      the mean of one user, or lets in one user for another, or adds one: N grad F moves by at
+      most 2 L, as where one record is swapped. N is a public constant.
+
+    Attributes:
+      ticks: of a block. divisor: N. users: that are kept of a block, at most.
+      each: rows of one of them, at most, by the caps on what a user adds.
+    """
+
+    ticks: int
+    divisor: float
+    users: int
+    each: int
+
+    by_count: ClassVar[bool] = False
+
+    @property
+    def most(self) -> int:
+        """See Blocks."""
+        return self.users * self.each
+
+    def due(self, first: int, stop: int) -> tuple[int, ...]:
+        """See Blocks."""
+        return tuple(t for t in range(first, stop) if (t + 1) % self.ticks == 0)
+
+    def take(self, waiting: Prefix, leaves: Sequence[RowLeaf], tick: int, seen: Ints) -> Cut:
+        """See Blocks. Rows begin with how many share their weight."""
+        rows, block = self.wait(waiting, leaves), tick // self.ticks
+        n_keys, width = len(rows.counts), rows.rows.shape[1]
+        before = np.full(n_keys, block, dtype=np.int64)
+        shared = np.concatenate([sharing(rows)[:, None], rows.rows], axis=1)
+        complete = BlockRows(rows.counts, shared, np.full(len(shared), block, dtype=np.int64))
+        return Cut(complete, Prefix.empty(n_keys, width), before, before + 1)
+
+    def wait(self, waiting: Prefix, leaves: Sequence[RowLeaf]) -> Prefix:
+        """See Blocks."""
+        return waiting.with_rows(leaves, self.users, users=True)
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+        return {
+            "ticks": self.ticks,
+            "divisor": self.divisor.hex(),
+            "users": self.users,
+            "each": self.each,
+        }
+
+
+def sharing(rows: Prefix) -> Packed:
+    """(N,) rows of each one's user that are not void; 1 where there is none."""
+    order, starts = grouped(rows.keys, rows.hashes)
+    if not len(order):
+        return np.zeros(0, dtype=np.int32)
+    said = (rows.rows[order, -1] != VOID).astype(np.int64)
+    counts = np.maximum(np.add.reduceat(said, starts), 1)
+    found = np.empty(len(order), dtype=np.int32)
+    found[order] = np.repeat(counts, np.diff(starts, append=len(order)))
+    return found

@@ -1,0 +1,87 @@
+"""What models of blocks say to people: facts, notes and warnings of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dpcore.models.blocks.cut import ByCount
+from dpcore.models.blocks.cut_users import ByUsers
+from dpcore.models.blocks.objective import Objective
+from dpcore.models.blocks.program import BlockProgram
+from dpcore.program import Program
+from dpcore.words import bytes_text, number
+
+
+def noise_fact(worst: float) -> tuple[str, str]:
+    """Of what is released."""
+    return (
+        "noise of a model",
+        f"at most {number(worst)} (std of a scaled coefficient, on average)",
+    )
+
+
+def bound_fact(program: Program, objective: Objective) -> tuple[str, str]:
+    """What one event, or one user, may add."""
+    gradient = f"a gradient of l2 norm at most {number(objective.lipschitz)} (scaled units)"
+    if isinstance(program, BlockProgram) and program.cut.users:
+        return "one user adds", f"to a block, all events together, {gradient}: their mean"
+    return "one event adds", gradient
+
+
+def facts(program: BlockProgram) -> Iterator[tuple[str, str]]:
+    """What is fitted, and what is kept."""
+    cut = program.cut
+    if isinstance(cut, ByUsers):
+        yield "blocks", f"of {cut.ticks:,} ticks ({number(cut.divisor)} users expected)"
+    elif cut.by_count:
+        yield "blocks", f"of {cut.most:,} records"
+    else:
+        ticks = int(cut.canonical()["ticks"])
+        yield "blocks", f"of {ticks:,} ticks ({number(cut.divisor)} events expected)"
+    for level in program.levels:
+        yield (
+            f"a fit of {level.size:,} block{'s' if level.size > 1 else ''}",
+            f"{level.minimiser.steps:,} steps; costs {number(level.loss.value)} "
+            f"({level.loss.kind}); noise {number(level.variance(program.dimension) ** 0.5)}",
+        )
+    yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
+
+
+def notes(program: BlockProgram) -> Iterator[str]:
+    """How releases are to be read."""
+    yield (
+        "A model is fitted once, when its last block is complete, and released until the next; "
+        "before the first there is none (null). Noise is predicted as if events said nothing "
+        "against that of the models that a fit follows: at most."
+    )
+    if program.cut.users:
+        presence = program.presence
+        blocks = f"{presence.blocks:,} block{'s' if presence.blocks > 1 else ''}"
+        yield (
+            "All events of a user in a block weigh as much as one: their mean. A user in a period "
+            f"is in {blocks} of a key at most, and in {presence.cells:,} of all keys, which noise "
+            "is for; fewer ticks a user, or longer blocks, take less of it."
+        )
+
+
+def refused(classes: bool, norm: float) -> Iterator[str]:
+    """What of an event does not count."""
+    if classes:
+        yield "a target that is none of the classes counts as missing"
+    yield (
+        f"features of a scaled l2 norm above {norm:g} are shortened to it, and counted as clipped"
+    )
+
+
+def warnings(program: BlockProgram) -> Iterator[str]:
+    """What to know before running it."""
+    mebibytes = program.state_bytes() / 2**20
+    yield (
+        f"Rows are kept while a fit may read them: {program.row_bytes} bytes each, up to "
+        f"{mebibytes:,.1f} MiB a key."
+    )
+    if isinstance(program.cut, ByCount):
+        yield (
+            "Blocks are of records, in the order of tick and id: how many events a key has so "
+            "far is told by model_of. Events without an id are refused."
+        )
