@@ -77,9 +77,10 @@ class MechanismConfig(Section):
         examples=["blt"],
         json_schema_extra=_sums,
     )
-    noise: Literal["gaussian", "discrete_gaussian", "k_norm"] | None = Field(
+    noise: Literal["gaussian", "discrete_gaussian", "k_norm", "gumbel", "laplace"] | None = Field(
         default=None,
-        description="gaussian (default), discrete_gaussian (integers, zCDP), k_norm (delta = 0).",
+        description="gaussian (default), discrete_gaussian (integers, zCDP), k_norm (delta = 0); "
+        "of models that choose vertices gumbel or laplace.",
         examples=["gaussian"],
     )
     buffers: Buffers | None = Field(

@@ -154,6 +154,7 @@ MODELS = Registry(
         "erm.continual": "dpcore.models.blocks.continual:ContinualModel",
         "erm.basic_continual": "dpcore.models.blocks.continual:BasicContinualModel",
         "erm.sampled": "dpcore.models.blocks.sampled:SampledModel",
+        "optimize.frank_wolfe": "dpcore.models.optimize.frank_wolfe:FrankWolfeModel",
     },
     "weir.algorithms.models",
 )

@@ -7,7 +7,7 @@ the ones that weigh most, and the sums are those that get noise.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from dpcore.models.erm.incremental import IncrementalErm
 from dpcore.models.online.pocg import Pocg
 from dpcore.models.online.pqftl import Pqftl
 from dpcore.models.online.program import Learner
+from dpcore.models.optimize.program import WindowProgram
+from dpcore.models.optimize.width import Width
 from dpcore.models.regression.incremental import Incremental
 from dpcore.models.regression.projected import Projected
 from dpcore.models.solvers.design import Design
@@ -92,6 +94,24 @@ def weights(program: Any, columns: Mapping[str, Any]) -> Iterator[Any]:
                 slopes[void] = 0.0
                 added = (slopes[:, :, None] * points[:, None, :]).reshape(n, -1) / unit
                 yield np.concatenate([added, np.zeros((1, program.dimension))])
+    elif isinstance(program, WindowProgram):
+        way, linear = program.way, program.way.linear
+        points, targets = linear.points(rows[:, :-1]), rows[:, -1].copy()
+        void = np.isnan(targets)
+        targets[void] = 0.0
+        most = way.steepest * way.unit
+        for x in (np.zeros(program.dimension), *_models(linear.set)):
+            slopes = np.clip(linear.loss.derivative(points @ x, targets), -most, most)
+            slopes[void] = 0.0
+            added = slopes[:, None] * points
+            if isinstance(way, Width):
+                added = added / (way.sensitivity * way.lattice)
+                yield np.concatenate([added, np.zeros((1, program.dimension))])
+                continue
+            scores = added @ _vertices(linear.set).T / (way.sensitivity * way.divisor)
+            for one, two in combinations(range(scores.shape[1]), 2):  # the range, pair by pair
+                apart = scores[:, one] - scores[:, two]
+                yield np.concatenate([apart, [0.0]])[:, None]
     else:
         raise TypeError(f"say here what an event adds to the sums of {type(program).__name__}.")
 
@@ -101,6 +121,15 @@ def _in_units(added: Any, scales: Any, sensitivity: float) -> Any:
     assert (public == public[:1]).all(), "a public coordinate depends on what an event holds"
     found = np.divide(added, scales * sensitivity, out=np.zeros(added.shape), where=scales > 0)
     return np.concatenate([found, np.zeros((1, found.shape[1]))])
+
+
+def _vertices(convex_set: Any) -> Any:
+    """(J, d): all of a polytope."""
+    found = convex_set.corners()
+    if found.listed is not None:
+        return found.listed
+    axes = found.radius * np.eye(convex_set.dimension)
+    return np.concatenate([axes, -axes]) if found.signed else axes
 
 
 def _far(dimension: int) -> Any:

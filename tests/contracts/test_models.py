@@ -45,7 +45,9 @@ FADING = "online.follow_the_leader, fading"
 SAMPLED = "erm.sampled"
 """Of blocks of records alone, where void rows take places: tests/dpcore/models/blocks has it."""
 NAMES = (*(name for name in MODELS if name != SAMPLED), FADING)
-BLOCKS = tuple(name for name in MODELS if name.startswith("erm."))
+L1 = ("online.conditional_gradient", "optimize.frank_wolfe")
+"""Models over the l1 ball here."""
+BLOCKS = tuple(name for name in MODELS if name.startswith(("erm.", "optimize.frank_wolfe")))
 """Models of blocks of records: of ticks here, so that every relation is served."""
 PACKED = ("regression.erm", "regression.naive", *BLOCKS)
 """Models that keep the rows of a block in one array, key after key."""
@@ -53,7 +55,7 @@ PACKED = ("regression.erm", "regression.naive", *BLOCKS)
 
 def config_of(name: str, relation: str, keys: tuple[str, ...]) -> str:
     """A config of a model, or of a variant of one."""
-    ball = "l1_ball" if name == "online.conditional_gradient" else "l2_ball"
+    ball = "l1_ball" if name in L1 else "l2_ball"
     text = CONFIG.format(
         algorithm=name.partition(",")[0], relation=relation, keys=", ".join(keys), set=ball
     )
@@ -62,7 +64,8 @@ def config_of(name: str, relation: str, keys: tuple[str, ...]) -> str:
         text = text.replace(f"  set: {{{ball}: 2}}\n", "  block: 5\n")
         text = text.replace("{time: t}", "{time: t, id: i}")
     elif name in BLOCKS:
-        text = text.replace(f"  set: {{{ball}: 2}}\n", "  block: 2h\n")
+        own = f"  set: {{{ball}: 2}}\n"
+        text = text.replace(own, "  block: 2h\n" + (own if ball == "l1_ball" else ""))
         text = text.replace("model:", "expect: {events: 4}\nmodel:")
     return text + MORE.get(name, "")
 

@@ -24,6 +24,7 @@ CLIPS = (2.0**-8, 0.5, 1.0, 1.5, 2.0, 4.0, None)
 RANGES = ((0.0, 1.0), (-1.0, 1.0), (1e6, 1e6 + 1))
 SHAPES = ((1, False), (1, True), (3, False), (3, True))
 MOMENTS = ("regression.incremental", "regression.two_trees", "regression.projected")
+L1 = ("online.conditional_gradient", "optimize.frank_wolfe")
 WITH_ERROR = {"regression.incremental": {"error": True}}
 SLOW = ("online.pocg",)
 SLACK = 1 + 1e-9
@@ -42,7 +43,7 @@ def model_of(
     """A compiled model, and the ranges of its columns."""
     names = [f"x{i}" for i in range(features)]
     columns = {**dict.fromkeys(names, ranges), "y": ranges}
-    of_blocks = name.startswith("erm.")
+    of_blocks = name.startswith(("erm.", "optimize.frank_wolfe"))
     field = {"clip": {"features" if name in MOMENTS or of_blocks else "gradient": clip}}
     model = {
         "algorithm": name,
@@ -56,11 +57,13 @@ def model_of(
     if name == "erm.sampled":
         model = {**model, "block": 9, "doublings": 1}
         return plan_of({"model": model, "schema": {"time": "t", "id": "i"}}, relation), columns
+    if name in L1:
+        model["set"] = {"l1_ball": 2}
     if of_blocks:
         return plan_of(
             {"model": {**model, "block": "1d"}, "expect": {"events": 9}}, relation
         ), columns
-    model["set"] = {"l1_ball" if name == "online.conditional_gradient" else "l2_ball": 2}
+    model.setdefault("set", {"l2_ball": 2})
     return plan_of({"model": model}, relation), columns
 
 

@@ -30,6 +30,7 @@ REFUSED = {
     "regression.two_trees": "regression.incremental",
     "regression.naive": "regression.erm",
     "erm.sampled": "erm.multi_resolution",
+    "optimize.frank_wolfe": "erm.sliding_window",
 }
 BLOCKS = tuple(name for name in MODELS.own if name.startswith("erm.") and name not in REFUSED)
 RANGES = {"u": (0.0, 1.0), "v": (-1.0, 1.0), "y": (0.0, 4.0)}
@@ -49,6 +50,7 @@ def program_of(
             if name.startswith("erm.")
             else {"set": {"l1_ball" if name == "online.conditional_gradient" else "l2_ball": 2}}
         ),
+        **({"block": "2d"} if name == "optimize.frank_wolfe" else {}),
         **({"projection": {"dimension": 1}} if name == "regression.projected" else {}),
         **more,
     }

@@ -68,6 +68,7 @@ aggregates:
 COUNTED = """  people: {count: users, over: 1}
   newcomers: {count: users, per: period}
 """
+L1 = ("online.conditional_gradient", "optimize.frank_wolfe")
 MORE = {"regression.projected": "  projection: {dimension: 1}\n"}
 
 
@@ -86,7 +87,7 @@ def configs() -> Iterator[tuple[str, str]]:
                 text = text.replace("delta: 1e-5", "delta: 0")
             yield f"{name}/{noise}", text
     for name in MODELS.own:
-        ball = "l1_ball" if name == "online.conditional_gradient" else "l2_ball"
+        ball = "l1_ball" if name in L1 else "l2_ball"
         text = HEAD.replace("protect_for: 16", "protect_for: all") + MODEL.replace("NAME", name)
         text = text.replace("SET", ball) + MORE.get(name, "")
         if name == "erm.sampled":
@@ -95,6 +96,13 @@ def configs() -> Iterator[tuple[str, str]]:
         elif name.startswith("erm."):
             text = text.replace("  set: {l2_ball: 2}\n", "  block: 2h\n")
             text = text.replace("model:", "expect: {events: 4}\nmodel:")
+        elif name == "optimize.frank_wolfe":
+            text = text.replace("model:", "expect: {events: 4}\nmodel:") + "  block: 2h\n"
+            for noise in ("laplace", "gaussian", "discrete_gaussian"):
+                yield f"{name}/{noise}", f"{text}mechanism: {{noise: {noise}}}\n"
+            pure = text.replace("delta: 1e-5", "delta: 0")
+            yield f"{name}/k_norm", f"{pure}mechanism: {{noise: k_norm}}\n"
+            yield f"{name}/sliding", f"{text}  window: 3\n  loss: {{huber: 0.5}}\n"
         yield name, text
         if name == "regression.erm":
             for solver in SOLVERS.own:

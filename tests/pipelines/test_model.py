@@ -61,6 +61,8 @@ def chosen(name: str) -> list[str]:
         fields += ["model.block=20"]
     elif name.startswith("erm."):
         fields += ["model.block=3h", "expect={events: 10}"]
+    elif name == "optimize.frank_wolfe":
+        fields += ["model.block=3h", "expect={events: 10}", "model.set={l1_ball: 1}"]
     return [part for field in fields for part in ("--set", field)]
 
 

@@ -99,6 +99,9 @@ def learned(algorithm: str, **changed: Any) -> dict[str, Any]:
     if algorithm.startswith("erm."):
         model = {"algorithm": algorithm, **MODEL, "block": "7h", **changed}
         return config(model=model, expect={"events": 9})
+    if algorithm == "optimize.frank_wolfe":
+        model = {"algorithm": algorithm, **MODEL, "block": "7h", "set": {"l1_ball": 1}, **changed}
+        return config(model=model, expect={"events": 9})
     return config(model={"algorithm": algorithm, **MODEL, **changed})
 
 
@@ -151,6 +154,8 @@ GOOD = [
     ),
     learned("regression.incremental", target=["y", "u"], features=["v"], over=3, ridge=0),
     learned("regression.projected", inputs={"k_sparse": 1}, projection={"dimension": 1}),
+    learned("optimize.frank_wolfe", loss={"huber": 0.5}, window=3, iterations=7),
+    learned("optimize.frank_wolfe", set={"simplex": 1}, clip={"features": 1.0}),
     learned("regression.erm", every="convex", solver="noisy_sgd", rows=10),
     *(
         learned("erm.sliding_window", ranges={"u": [-2, 2], "v": [-1, 1]}, **more)
@@ -171,7 +176,7 @@ BAD = [
     promised(protect_for="some"),
     promised(relation="neighbours"),
     {**counted(), "mechanism": {"buffers": 9}},
-    {**counted(), "mechanism": {"noise": "laplace"}},
+    {**counted(), "mechanism": {"noise": "cauchy"}},
     {**counted(), "mechanism": {"continual_sum": "forest"}},
     {**counted(), "blocks": 0},
     {**counted(), "blocks": 1 << 20},
@@ -198,6 +203,9 @@ BAD = [
     learned("regression.erm", solver="accelerated"),
     learned("regression.erm", every=0),
     learned("regression.erm", loss="cubic"),
+    learned("optimize.frank_wolfe", iterations=0),
+    learned("optimize.frank_wolfe", window=0),
+    learned("optimize.frank_wolfe", loss="cubic"),
     learned("erm.sliding_window", block=0),
     learned("erm.sliding_window", block="1 week"),
     learned("erm.sliding_window", split="worst"),

@@ -109,6 +109,21 @@ CASES: dict[str, dict[str, Any]] = {
     "continual": {"algorithm": "erm.continual", "block": 20, "more": "base: 2\n  doublings: 2"},
     "sampled": {"algorithm": "erm.sampled", "block": 20, "more": "doublings: 2", "delta": "0.0"},
     "batches": {"algorithm": "erm.independent_batches", "block": 20, "more": "cap: 2"},
+    "windows": {
+        "algorithm": "optimize.frank_wolfe",
+        "target": NUMBERS,
+        "more": "window: 2\n  set: {l1_ball: 1}",
+    },
+    "labels": {
+        "algorithm": "optimize.frank_wolfe",
+        "more": "set: {polytope: {vertices: [[0, 1, 0], [1, 0, 0], [-1, -1, 1]]}}",
+        "delta": "0.0",
+    },
+    "any set": {
+        "algorithm": "optimize.frank_wolfe",
+        "target": NUMBERS,
+        "more": "set: {l2_ball: 1}\n  loss: {huber: 0.5}",
+    },
     "first": {"algorithm": "erm.output_perturbation", "more": "loss: hinge"},
 }
 

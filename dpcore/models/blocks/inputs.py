@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcore.arrays import Floats
 from dpcore.models.blocks.feature_map import FeatureMap
-from dpcore.models.blocks.objective import Objective
+from dpcore.models.blocks.objective import Scored
 from dpcore.models.gradients import shorten
 from dpcore.models.scaling import STEP, Scaling, is_void
 from dpcore.program import Bounded
@@ -108,16 +108,16 @@ class Inputs:
         at = np.minimum(np.searchsorted(known[order], values), len(known) - 1)
         return np.where(known[order][at] == values, order[at].astype(np.float64), np.nan)
 
-    def coefficients(self, theta: Floats, objective: Objective) -> Floats:
+    def coefficients(self, theta: Floats, objective: Scored) -> Floats:
         """(..., D) -> (..., m (p + 1)), in the user's units: of each class in turn, where softmax
         has several. Of an event whose scaled features are longer than ``norm`` the model sees a
         shortened one, which these do not."""
-        shape = (*theta.shape[:-1], objective.loss.outputs, objective.width)
+        shape = (*theta.shape[:-1], objective.outputs, objective.width)
         labels = bool(self.classes)
         own = self.scaling.coefficients(theta.reshape(shape), objective.intercept, labels)
         return own.reshape(*theta.shape[:-1], -1)
 
-    def labels(self, objective: Objective) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def labels(self, objective: Scored) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of the numbers of theta and of coefficients: of each class in turn, where there
         are several outputs, else those of the score (of the second class, or the prediction)."""
         constant = ("intercept",) if objective.intercept else ()
@@ -125,7 +125,7 @@ class Inputs:
         if self.map is not None:
             names = tuple(f"map.{i}" for i in range(self.map.outputs))
         theta, own = (*names, *constant), (*names, "intercept")
-        if objective.loss.outputs == 1:
+        if objective.outputs == 1:
             return theta, own
         classes = [class_text(one) for one in self.classes]
         return (

@@ -47,6 +47,30 @@ class RowLoss(Protocol):
         """(n, m), (n,) -> (n, m), each row of l2 norm at most ``slope``."""
 
 
+class Scored(Protocol):
+    """What a model is of, as far as names, units and predictions go.
+
+    Attributes:
+      outputs: scores of a row. intercept: whether a 1 follows its features. width: numbers of both.
+      loss_name: as in the config.
+    """
+
+    @property
+    def outputs(self) -> int: ...
+
+    @property
+    def intercept(self) -> bool: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def loss_name(self) -> str: ...
+
+    def points(self, features: Floats) -> Floats:
+        """(n, features) -> (n, width)."""
+
+
 @dataclass(frozen=True)
 class OneScore:
     """A loss of one linear prediction: logistic, hinge with a smoothed corner, or Huber's.
@@ -126,6 +150,16 @@ class Objective:
     intercept: bool
     norm: float
     strength: float
+
+    @property
+    def outputs(self) -> int:
+        """See Scored."""
+        return self.loss.outputs
+
+    @property
+    def loss_name(self) -> str:
+        """See Scored."""
+        return self.loss.name
 
     @property
     def width(self) -> int:

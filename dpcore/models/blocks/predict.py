@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from dpcore.arrays import Floats
 from dpcore.models.blocks.inputs import Inputs, class_text
-from dpcore.models.blocks.objective import Objective
+from dpcore.models.blocks.objective import Scored
 from dpcore.models.prediction import Given, Predicted, shares
 from dpcore.models.scaling import is_void
 
 
-def predict(inputs: Inputs, objective: Objective, given: Given, theta: Floats) -> Predicted:
+def predict(inputs: Inputs, objective: Scored, given: Given, theta: Floats) -> Predicted:
     """Predictions for events that are clipped, mapped and shortened as those it learned from.
 
     Args:
@@ -31,7 +31,7 @@ def predict(inputs: Inputs, objective: Objective, given: Given, theta: Floats) -
     # Rows have a target: any that is none of theirs to see.
     rows = np.asarray(inputs.bound({**given, inputs.target: np.full(n, middle)}, n).rows)
     void = is_void(rows)
-    weights = theta.reshape(objective.loss.outputs, objective.width)
+    weights = theta.reshape(objective.outputs, objective.width)
     scores = objective.points(rows[:, :-1]) @ weights.T
     scores[void] = np.nan
     name = f"predicted.{inputs.target}"
@@ -42,7 +42,7 @@ def predict(inputs: Inputs, objective: Objective, given: Given, theta: Floats) -
     columns: dict[str, NDArray[Any]] = {
         name: np.where(void, -1, np.nan_to_num(likely, nan=-1.0).argmax(axis=1))
     }
-    if objective.loss.name in ("logistic", "softmax"):
+    if objective.loss_name in ("logistic", "softmax"):
         classes: Any = inputs.classes
         names = [f"share.{class_text(one)}" for one in classes]
         columns |= {name: likely[:, place] for place, name in enumerate(names)}

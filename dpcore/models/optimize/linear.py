@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from dpcore.canonical import canonical_value
 from dpcore.errors import ConfigError
 from dpcore.geometry.convex_set import ConvexSet
@@ -50,6 +52,34 @@ class Linear:
         """d, numbers of theta."""
         return self.features + self.intercept
 
+    @property
+    def outputs(self) -> int:
+        """See ``Scored``."""
+        return 1
+
+    @property
+    def width(self) -> int:
+        """See ``Scored``."""
+        return self.dimension
+
+    @property
+    def loss_name(self) -> str:
+        """See ``Scored``."""
+        return self.loss.name
+
+    def points(self, features: Any) -> Any:
+        """See ``Scored``; of the same kind as they are, dense or sparse."""
+        if not self.intercept:
+            return features
+        if isinstance(features, np.ndarray):
+            out = np.ones((len(features), self.dimension), dtype=features.dtype)
+            out[:, : self.features] = features
+            return out
+        from scipy import sparse
+
+        ones = sparse.csr_array(np.ones((features.shape[0], 1)))
+        return sparse.hstack([features, ones], format="csr")
+
     def size_in(self, q: float) -> float:
         """Most that the lq norm of (x, 1) is, 1 <= q <= inf: from entries of at most 1, and a
         length of at most ``norm``."""
@@ -86,12 +116,15 @@ class Linear:
         return round_up(self.slope * self.size_in(q))
 
     @cached_property
-    def curvature(self) -> float:
-        """Gamma: a bound on the curvature constant of every mean of such losses over the set: of
-        the squares of how far two points of it move a prediction."""
+    def moved(self) -> float:
+        """Most that the predictions of two points of the set differ for one row."""
         pairs = ((1.0, math.inf), (2.0, 2.0))
-        moved = min(self.set.diameter_in(p) * self.size_in(q) for p, q in pairs)
-        return round_up(self.curve * moved * moved)
+        return round_up(min(self.set.diameter_in(p) * self.size_in(q) for p, q in pairs))
+
+    @cached_property
+    def curvature(self) -> float:
+        """Gamma: a bound on the curvature constant of every mean of such losses over the set."""
+        return round_up(self.curve * self.moved * self.moved)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""

@@ -61,7 +61,7 @@ class OptimizeModel(Predictor):
 
     target: OneTarget = Field(
         description="Column that is predicted: one of two classes, or a number where there are "
-        "none; losses of labels then read its sign once scaled.",
+        "none.",
         examples=["sales"],
     )
     classes: ClassList | None = Field(
@@ -142,6 +142,12 @@ class OptimizeModel(Predictor):
                 list(self.classes),
                 "must be two, under loss: logistic or hinge; for more take erm.*, for numbers "
                 "leave them out.",
+            )
+        if self.classes is None and loss.labels:
+            raise ConfigError(
+                "model.loss",
+                loss.name,
+                "is for two classes; list them: model.classes: [no, yes].",
             )
         features = len(self.features)
         convex_set = parse_set(self.set, self.dimension)

@@ -1,0 +1,214 @@
+"""``optimize.frank_wolfe`` in a config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.algorithm import ModelColumns, Reading, Shown
+from dpcore.arrays import Floats
+from dpcore.config.section import Says
+from dpcore.errors import ConfigError
+from dpcore.models.blocks.cut_for import cut_for
+from dpcore.models.blocks.fields import Block
+from dpcore.models.blocks.predict import predict
+from dpcore.models.erm.price import refuse_sums
+from dpcore.models.fields import ALGORITHM, MOST_ROWS, Cap
+from dpcore.models.optimize.price import SELECTIONS, choose
+from dpcore.models.optimize.program import Way, WindowProgram
+from dpcore.models.optimize.section import OptimizeModel
+from dpcore.models.optimize.selection import Selection
+from dpcore.models.optimize.steps import MOST_STEPS
+from dpcore.models.optimize.way import way_for
+from dpcore.models.optimize.windows import Windows
+from dpcore.models.prediction import Given, Predicted
+from dpcore.models.words import OWN_UNITS
+from dpcore.pricing.price import MOST_STATE, Alternative
+from dpcore.pricing.terms import Terms
+from dpcore.program import Program
+from dpcore.words import bytes_text, number
+
+BARE = "Models have no band: how far a private model is from the best one depends on the events."
+
+Iterations = Annotated[
+    int,
+    Field(ge=1, le=MOST_STEPS),
+    Says(f"must be a whole number from 1 to {MOST_STEPS:,}."),
+]
+Span = Annotated[int, Field(ge=1, le=4096), Says("must be a number of blocks from 1 to 4,096.")]
+
+
+class FrankWolfeModel(OptimizeModel):
+    """A model of each window of records, by private Frank-Wolfe steps: the private LASSO."""
+
+    algorithm: Literal["optimize.frank_wolfe"] = Field(
+        description=ALGORITHM, examples=["optimize.frank_wolfe"]
+    )
+    block: Block = Field(
+        description="Records of a block, in the order of tick and id (under replace_one, with "
+        "schema.id), or a duration of whole ticks.",
+        examples=[1000, "7d"],
+    )
+    window: Span = Field(
+        default=1,
+        description="Blocks of the window that a model is fitted to. 1: tumbling windows; more: "
+        "windows that slide by a block, each with its share of the budget of a record. Nothing is "
+        "released before the first is full.",
+        examples=[4],
+    )
+    iterations: Iterations | None = Field(
+        default=None,
+        description="Steps of a fit. Without it: as many as a public rule finds best for the size "
+        "of the window and the noise.",
+        examples=[30],
+    )
+    cap: Cap | None = Field(
+        default=None,
+        description="Most events that count, of more a keyed hash chooses: of a key and tick where "
+        "blocks are of records (without it 65,536, fewer of very wide rows), of a block where they "
+        "are of ticks (without it twice those that are expected, and a few).",
+        examples=[5000],
+    )
+
+    title: ClassVar[str] = "a sparse or otherwise bound model of each window: the private LASSO"
+    about: ClassVar[str] = (
+        "Frank-Wolfe steps over a set, each towards a vertex that is chosen in private (or where a "
+        "noisy gradient points): error grows with the logarithm of the number of features."
+    )
+    source: ClassVar[str] = (
+        "Talwar, Thakurta & Zhang 2015, Gumbel noise, scales from the exact sensitivity"
+    )
+    noises: ClassVar[tuple[str, ...]] = (*SELECTIONS, "gaussian", "discrete_gaussian", "k_norm")
+    reading: ClassVar[Reading] = Reading(
+        "Every line is what was released; the events are not in this page. theta is the newest "
+        "model, of features scaled to the public ranges; model_of says which blocks are behind it.",
+        BARE,
+        BARE,
+    )
+    outputs: ClassVar[Mapping[str, Shown]] = {
+        "theta": Shown("coefficients in scaled units, of the newest window", role="scaled_model"),
+        "coefficients": OWN_UNITS,
+        "model_of": Shown("first and last block behind the newest model"),
+    }
+    told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
+    grows: ClassVar[bool] = True
+    event_only: ClassVar[str] = (
+        "its windows know records, not all that a user adds to one; take erm.sliding_window"
+    )
+
+    # ---- what it does
+
+    def compile(self, terms: Terms) -> tuple[WindowProgram, tuple[Alternative, ...]]:
+        """The noise with the least bound on its error, and every one that could serve.
+
+        Raises:
+          ConfigError: what it cannot serve.
+        """
+        refuse_sums(terms, self.name)
+        if terms.unit != "event":
+            raise ConfigError(
+                "privacy.unit", terms.unit, f"must be event: {self.name} protects single events."
+            )
+        linear, inputs = self.linear, self.inputs
+        cut, schedule = cut_for(self.block, self.cap, None, terms), Windows(self.window)
+        changes = 2 if terms.relation == "replace_anywhere" else 1
+        fitting = MOST_STATE // 4 // (4 * inputs.width + 16)
+        cap = (self.cap or min(1 << 16, fitting)) if cut.by_count else min(cut.most, MOST_ROWS)
+        size, share = self.window, Fraction(1, self.window)
+
+        def build(noise: str, budget: PrivacyLoss) -> Way:
+            return way_for(
+                linear,
+                size,
+                cut.divisor * size,
+                cut.most * size,
+                changes,
+                share,
+                self.iterations,
+                noise,
+                budget,
+            )
+
+        def program(way: Way) -> WindowProgram:
+            return WindowProgram(inputs, schedule, cut, way, cap, self.name)
+
+        made, alternatives = choose(terms, linear, build, program)
+        state = made.state_bytes()
+        if state > MOST_STATE:
+            raise ConfigError(
+                "model.block",
+                self.block,
+                f"would let a key's state grow to {state / 2**20:,.0f} MiB ({made.row_bytes} "
+                f"bytes a row), above {MOST_STATE >> 20} MiB; take smaller blocks, or fewer.",
+            )
+        return made, alternatives
+
+    def predict(self, given: Given, model: Floats) -> Predicted:
+        """See Predictor."""
+        return predict(self.inputs, self.linear, given, model)
+
+    # ---- what it says
+
+    def columns_read(self) -> ModelColumns | None:
+        """See Algorithm; a class is no number that a report could score."""
+        return super().columns_read() if self.classes is None else None
+
+    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+        """What is fitted, by which steps, and what is kept."""
+        if not isinstance(program, WindowProgram):
+            return
+        cut, way = program.cut, program.way
+        what = "records" if cut.by_count else f"ticks ({number(cut.divisor)} events expected)"
+        count = getattr(cut, "records", getattr(cut, "ticks", 0))
+        slides = "tumbling" if way.size == 1 else f"the last {way.size:,}, sliding by one"
+        yield "windows", f"of blocks of {count:,} {what}: {slides}"
+        if isinstance(way, Selection):
+            chosen = f"of {way.candidates.count:,} vertices, {way.noise} noise {number(way.scale)}"
+            yield "a step", f"chooses one {chosen} on the mean's scores"
+        else:
+            yield "a step", f"{way.noise} noise {number(way.stddev)} on the mean's gradient"
+        yield (
+            "a fit",
+            f"{way.steps:,} steps; costs {number(way.loss.value)} ({way.loss.kind}) of "
+            f"{number(float(program.total))} that a record pays",
+        )
+        yield "error bound", f"{number(way.error)} above the least mean loss (scaled units)"
+        yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
+
+    def notes(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        yield (
+            "A model is fitted once, when its last block is complete, and released until the next; "
+            "before the first there is none (null)."
+        )
+        if isinstance(program, WindowProgram) and isinstance(program.way, Selection):
+            yield (
+                f"A model has at most {program.way.steps:,} vertices of the set: those that its "
+                "steps chose. Which they are is what is released."
+            )
+
+    def warnings(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        if not isinstance(program, WindowProgram):
+            return
+        mebibytes, way = program.state_bytes() / 2**20, program.way
+        yield (
+            f"Rows are kept while a fit may read them: {program.row_bytes} bytes each, up to "
+            f"{mebibytes:,.1f} MiB a key."
+        )
+        if program.cut.by_count:
+            yield (
+                "Blocks are of records, in the order of tick and id: how many events a key has so "
+                "far is told by model_of. Events without an id are refused."
+            )
+        everything = way.linear.slope * way.linear.moved
+        if way.error >= everything:
+            yield (
+                f"The error bound {number(way.error)} is no less than what any model of the set "
+                f"keeps to ({number(everything)}): take larger windows, a smaller set, or more "
+                "budget."
+            )

@@ -1,0 +1,177 @@
+"""Arrays of a user as rows on the lattice: ranges are applied, each row is read alone."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.arrays import Floats
+from dpcore.errors import ConfigError
+from dpcore.models.scaling import STEP
+
+PIECE = 1 << 22
+"""Numbers that are worked on at once."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Public ends of columns, each mapped onto [-1, 1].
+
+    Attributes:
+      low, high: of each column, or one number each for all.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @classmethod
+    def of(cls, ends: Any, columns: int, name: str) -> Range:
+        """(low, high), numbers or arrays of one for each column.
+
+        Raises:
+          ConfigError: no such pair, or ends that are not finite or not in order.
+        """
+        try:
+            low, high = (np.atleast_1d(np.asarray(end, dtype=np.float64)) for end in ends)
+        except (TypeError, ValueError):
+            raise ConfigError(name, ends, "must be a pair (low, high). Public.") from None
+        for end in (low, high):
+            if end.shape not in ((1,), (columns,)):
+                raise ConfigError(name, end.shape, f"must be a number, or {columns:,} of them.")
+        good = np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()
+        if not good:
+            raise ConfigError(name, ends, "must be finite numbers, low below high.")
+        return cls(tuple(low.tolist()), tuple(high.tolist()))
+
+    @cached_property
+    def half(self) -> Floats:
+        """(1,) or (columns,)."""
+        return np.asarray((np.asarray(self.high) - np.asarray(self.low)) / 2)
+
+    @cached_property
+    def middle(self) -> Floats:
+        """What becomes 0."""
+        return np.asarray(np.asarray(self.low) + self.half)
+
+    def scaled(self, values: Floats) -> Floats:
+        """(n, columns) -> [-1, 1], whole multiples of ``STEP``; NaN stays."""
+        inside = np.clip((values - self.middle) * (1.0 / self.half), -1.0, 1.0)
+        return np.asarray(np.rint(inside * (1.0 / STEP)) * STEP + 0.0)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Rows that teach something, on the lattice.
+
+    Attributes:
+      features: (m, p), dense float64 or float32, or sparse; targets: (m,).
+      shape: of X as it was given. digest: 32 bytes of all that is in them.
+    """
+
+    features: Any
+    targets: Floats
+    shape: tuple[int, int]
+    digest: bytes
+
+
+def pack(X: Any, y: Any, features: Range, target: Range, norm: float) -> Packed:  # noqa: N803
+    """Clips and scales each row by itself; leaves out those with a number that is not finite.
+
+    float32 stays float32, which holds the lattice exactly; other numbers become float64.
+
+    Raises:
+      ConfigError: shapes that do not fit, or sparse features whose 0 is not their range's middle.
+    """
+    sparse = hasattr(X, "tocsr")
+    values = X.tocsr() if sparse else np.asarray(X)
+    targets = np.asarray(y, dtype=np.float64)
+    if values.ndim != 2 or targets.shape != (values.shape[0],):
+        raise ConfigError("X", values.shape, f"must be (n, features), with y {targets.shape}.")
+    shape = (int(values.shape[0]), int(values.shape[1]))
+    if len(features.low) not in (1, shape[1]):
+        raise ConfigError("X", shape, f"must have {len(features.low):,} features.")
+    good = np.isfinite(targets)
+    packed, finite = (_sparse if sparse else _dense)(values, features, norm)
+    keep = good & finite
+    scaled = target.scaled(np.where(keep, targets, target.middle)[:, None])[:, 0]
+    if not keep.all():
+        packed, scaled = packed[keep], scaled[keep]
+    return Packed(packed, scaled, shape, _digest(packed, scaled, keep))
+
+
+def _dense(values: NDArray[Any], ranges: Range, norm: float) -> tuple[Any, NDArray[np.bool_]]:
+    kind = np.float32 if values.dtype in (np.float32, np.float16, np.int8) else np.float64
+    out = np.empty(values.shape, dtype=kind)
+    finite = np.ones(len(values), dtype=bool)
+    step = max(1, PIECE // max(1, values.shape[1]))
+    for start in range(0, len(values), step):
+        at = slice(start, start + step)
+        piece = values[at].astype(np.float64)
+        bad = ~np.isfinite(piece).all(axis=1)
+        finite[at] = ~bad
+        piece[bad] = ranges.middle
+        scaled = ranges.scaled(piece)
+        if np.isfinite(norm):
+            scaled = _shorten(scaled, np.einsum("ij,ij->i", scaled, scaled), norm)
+        out[at] = scaled
+    return out, finite
+
+
+def _sparse(values: Any, ranges: Range, norm: float) -> tuple[Any, NDArray[np.bool_]]:
+    if ranges.middle.any():
+        raise ConfigError(
+            "feature_range",
+            [ranges.low[0], ranges.high[0]],
+            "must lie around 0 for sparse features, so that what is not stored stays 0.",
+        )
+    values = values.copy()
+    values.sum_duplicates()
+    data = values.data.astype(np.float64)
+    rows = np.repeat(np.arange(values.shape[0]), np.diff(values.indptr))
+    finite = np.ones(values.shape[0], dtype=bool)
+    finite[rows[~np.isfinite(data)]] = False
+    half = ranges.half if len(ranges.half) == 1 else ranges.half[values.indices]
+    inside = np.clip(np.where(np.isfinite(data), data, 0.0) * (1.0 / half), -1.0, 1.0)
+    scaled = np.rint(inside * (1.0 / STEP)) * STEP + 0.0
+    if np.isfinite(norm):
+        squares = np.bincount(rows, scaled * scaled, minlength=values.shape[0]).astype(np.float64)
+        factor = _factors(squares, norm)
+        scaled = np.trunc(scaled * factor[rows] * (1.0 / STEP)) * STEP + 0.0
+    values.data = scaled
+    return values, finite
+
+
+def _shorten(rows: Floats, squares: Floats, norm: float) -> Floats:
+    """Rows of at most so large an l2 norm, truncated toward 0, which lengthens none."""
+    factor = _factors(squares, norm)
+    return np.asarray(np.trunc(rows * factor[:, None] * (1.0 / STEP)) * STEP + 0.0)
+
+
+def _factors(squares: Floats, norm: float) -> Floats:
+    """1, or what brings a row below its norm by more than all rounding."""
+    length = np.sqrt(squares * (1 + 2.0**-30))
+    return np.where(length <= norm, 1.0, norm * (1 - 2.0**-30) / np.maximum(length, norm))
+
+
+def _digest(features: Any, targets: Floats, keep: NDArray[np.bool_]) -> bytes:
+    """Of every number, dense and sparse forms of the same matrix alike only by chance."""
+    state = hashlib.blake2b(digest_size=32)
+    parts = (
+        [features]
+        if isinstance(features, np.ndarray)
+        else [
+            features.indptr,
+            features.indices,
+            features.data,
+        ]
+    )
+    for part in (*parts, targets, keep):
+        array = np.ascontiguousarray(part)
+        state.update(f"{array.dtype.str}{array.shape}".encode())
+        state.update(array.data.cast("B") if array.size else b"")
+    return state.digest()

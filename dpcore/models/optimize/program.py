@@ -1,0 +1,91 @@
+"""The program: rows are gathered into windows, each is fitted once, models are released."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpcore.accounting.guarantee import LossKind
+from dpcore.arrays import Ints
+from dpcore.models.blocks.cut import Blocks
+from dpcore.models.blocks.inputs import Inputs
+from dpcore.models.blocks.kept import KeptBlocks
+from dpcore.models.blocks.presence import ALONE, Presence
+from dpcore.models.blocks.schedule import Schedule
+from dpcore.models.optimize.linear import Linear
+from dpcore.models.optimize.selection import Selection
+from dpcore.models.optimize.width import Width
+from dpcore.program import SPARSE_FROM, OutputInfo
+
+Way = Selection | Width
+"""How windows are fitted."""
+
+
+@dataclass(frozen=True)
+class WindowProgram(KeptBlocks):
+    """A model per key of a window of its records, by private steps over a set.
+
+    Formal guarantees:
+      Unit: one event. Relation: as the cut says (``ByCount``, ``ByTicks``).
+      Sensitivity: of a fit, ``Selection`` or ``Width``. Guarantee: what a record pays is the sum of
+        what the fits cost that its block is in, found by brute force (``schedule.spent``); costs
+        of one currency add up, adaptively. It does not grow with time.
+      Source: Talwar, Thakurta, Zhang (2015), for each window.
+
+    Attributes:
+      inputs: from columns to rows. schedule, cut: see there. way: how windows are fitted.
+      cap: rows a key and tick. algorithm: its name in the config. presence: of the unit.
+    """
+
+    inputs: Inputs
+    schedule: Schedule
+    cut: Blocks
+    way: Way
+    cap: int
+    algorithm: str
+    presence: Presence = ALONE
+
+    @property
+    def fitters(self) -> tuple[Way]:
+        """See KeptBlocks."""
+        return (self.way,)
+
+    @property
+    def scored(self) -> Linear:
+        """See KeptBlocks."""
+        return self.way.linear
+
+    @property
+    def kind(self) -> LossKind:
+        """See KeptBlocks."""
+        return self.way.kind
+
+    @property
+    def costs(self) -> list[Fraction]:
+        """See KeptBlocks."""
+        return [self.way.cost]
+
+    def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
+        """What is released. A model's error is not additive: NaN."""
+        nan, convex_set = float("nan"), self.way.linear.set
+        moved = convex_set.diameter
+        theta, own = self.inputs.labels(self.scored)
+        sparse = convex_set.sparse and len(theta) >= SPARSE_FROM
+        found = [OutputInfo("theta", None, len(theta), moved, nan, theta, sparse)]
+        if self.inputs.plain:
+            found.append(OutputInfo("coefficients", None, len(own), moved, nan, own, sparse))
+        return (*found, OutputInfo("model_of", None, 2, 0.0, nan, ("first", "last")))
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release, and all that a prediction needs."""
+        return {
+            "program": self.algorithm,
+            "inputs": self.inputs.canonical(),
+            "linear": self.way.linear.canonical(),
+            "schedule": self.schedule.canonical(),
+            "cut": self.cut.canonical(),
+            "way": self.way.canonical(),
+            "cap": self.cap,
+        }

@@ -1,0 +1,175 @@
+"""One fit by private selections, with its rows in hand."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from dpcore.arrays import Floats
+from dpcore.models.blocks.fitter import Draws, Made
+from dpcore.models.optimize.candidates import Candidates
+from dpcore.models.optimize.linear import Linear
+from dpcore.models.optimize.rows import Rows
+from dpcore.models.optimize.steps import total
+from dpcore.models.scaling import STEP
+from dpcore.noise.noise import label
+from dpcore.noise.selection import select
+
+AT_ONCE = 1 << 16
+"""Numbers of noise that are drawn at once, where steps need fewer."""
+TOGETHER = 1 << 10
+"""Columns up to which all moments are made at once: as many would be asked for one by one."""
+KEPT = 1 << 23
+"""Numbers of moments that are kept of more columns than that."""
+STEP_BITS = 20
+"""Bits of a noise label's level that tell the steps of a fit apart."""
+
+
+class Selects(Protocol):
+    """Public numbers of a fit, as ``Selection`` has them."""
+
+    @property
+    def linear(self) -> Linear: ...
+
+    @property
+    def candidates(self) -> Candidates: ...
+
+    @property
+    def sizes(self) -> tuple[int, int]: ...
+
+    @property
+    def quadratic(self) -> bool: ...
+
+    @property
+    def divisor(self) -> float: ...
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def noise(self) -> str: ...
+
+    @property
+    def scale(self) -> float: ...
+
+    @property
+    def unit(self) -> float: ...
+
+    @property
+    def steepest(self) -> int: ...
+
+
+class Selecting:
+    """See ``Fit`` and ``Selection``.
+
+    Slices carry z, the sum of the weights t + 1 of what step t chose (whole numbers, negative for a
+    negative sign), and of a squared loss h, the same sum of columns of X^T X. From z the sums of
+    what is predicted follow exactly, whether added up step by step or made again: so a fit gives
+    the same bits however it is cut.
+
+    Gradients: of a squared loss from h, a column of X^T X a step (one product with the rows, none
+    where a vertex is chosen again or all moments are there); of others from all slopes, one
+    product a step. Either way a step costs one pass over the rows, and no (d, d) array is made
+    unless d is small.
+    """
+
+    def __init__(self, made: Selects, rows: Rows, targets: Floats, draws: Draws) -> None:
+        self._made, self._rows, self._targets, self._draws = made, rows, targets, draws
+        self._columns: dict[int, Floats] = {}
+        self._against: Floats | None = None
+        self._sums: Floats | None = None
+
+    def start(self) -> tuple[Floats, Floats]:
+        """Nothing is chosen yet: the first step is taken from 0, or where that is no point of the
+        set from the first vertex, and leaves nothing of it (mu_0 = 1)."""
+        first, second = self._made.sizes
+        return np.zeros(first), np.zeros(second)
+
+    def advance(self, z: Floats, h: Floats, done: int, steps: int) -> tuple[Floats, Floats]:
+        """See Fit."""
+        z, h = z.copy(), h.copy()
+        made, columns = self._made, self._made.candidates.columns
+        ahead = max(1, AT_ONCE // made.candidates.count)
+        for first in range(done, done + steps, ahead):
+            count = min(ahead, done + steps - first)
+            noise = self._noise(first, count)
+            for t in range(first, first + count):
+                scores = self.gradient(z, h, t) * made.candidates.radius
+                if made.candidates.signed:
+                    scores = np.concatenate([scores, -scores])
+                chosen = int(select(scores, made.scale, noise[t - first]))
+                self._take(z, h, t, chosen % columns, -1.0 if chosen >= columns else 1.0)
+        return z, h
+
+    def finish(self, z: Floats, h: Floats) -> Made:
+        """See Fit."""
+        return Made(self._made.candidates.model(z / total(self._made.steps)))
+
+    def gradient(self, z: Floats, h: Floats, t: int) -> Floats:
+        """Of the mean loss along each column, at the model of step t: (J,)."""
+        if t == 0:
+            z, h = self._from(z, h)
+        weight, radius = 1.0 / total(max(t, 1)), self._made.candidates.radius
+        if self._made.quadratic:
+            if self._against is None:
+                self._against = self._rows.down(self._targets, STEP).astype(np.float64)
+            sums = h * (radius * weight) - self._against
+            return np.asarray(sums * (STEP * STEP / self._made.divisor))
+        if self._sums is None or t == 0:
+            self._sums = self._made_sums(z)
+        predicted = self._sums * (radius * weight)
+        slopes = self._made.linear.loss.derivative(predicted, self._targets)
+        slopes = np.where(np.isfinite(slopes), slopes, 0.0)
+        unit, most = self._made.unit, float(self._made.steepest)
+        slopes = np.clip(np.rint(slopes * (1.0 / unit)), -most, most) * unit
+        exact = self._rows.down(slopes, unit)
+        return np.asarray(exact * (STEP * unit / self._made.divisor))
+
+    def _from(self, z: Floats, h: Floats) -> tuple[Floats, Floats]:
+        """Where the first gradient is taken."""
+        if self._made.candidates.signed:
+            return z, h
+        z, h = z.copy(), h.copy()
+        z[0] = 1.0
+        if self._made.quadratic:
+            h += self._column(0)
+        return z, h
+
+    def _take(self, z: Floats, h: Floats, t: int, j: int, sign: float) -> None:
+        """A step to a vertex."""
+        weight = sign * (t + 1)
+        z[j] += weight
+        if self._made.quadratic:
+            h += weight * self._column(j)
+        elif t == 0:
+            self._sums = weight * self._rows.column(j)
+        elif self._sums is not None:
+            self._sums += weight * self._rows.column(j)
+
+    def _made_sums(self, z: Floats) -> Floats:
+        """Sum of the chosen columns by their weights: (n,), exact."""
+        out = np.zeros(self._rows.n)
+        for j in np.flatnonzero(z).tolist():
+            out += z[j] * self._rows.column(j)
+        return out
+
+    def _column(self, j: int) -> Floats:
+        """Column j of X^T X: (J,) float64, in steps of ``STEP``^2."""
+        if self._rows.p <= TOGETHER:
+            return np.asarray(self._rows.moments[j])
+        if j not in self._columns:
+            if len(self._columns) * self._rows.p > KEPT:
+                self._columns.clear()
+            found = self._rows.down(self._rows.column(j), STEP)
+            self._columns[j] = found.astype(np.float64)
+        return self._columns[j]
+
+    def _noise(self, first: int, count: int) -> Floats:
+        """(count, candidates), of steps from one on: named by fit and step, keyed by the data."""
+        draws, size = self._draws, self._made.candidates.count
+        level = (draws.place << STEP_BITS) + np.arange(first + 1, first + count + 1)
+        labels = np.concatenate([label(int(one), draws.complete) for one in level])
+        digests = np.broadcast_to(draws.digest, (count, 1, 2)).astype(np.uint64)
+        drawn = draws.noise.gumbel if self._made.noise == "gumbel" else draws.noise.laplace
+        return np.asarray(drawn(labels, digests, size)[:, 0])

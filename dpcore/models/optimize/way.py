@@ -1,0 +1,29 @@
+"""How windows are fitted under a noise: by selections, or by noisy gradients."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.models.optimize.linear import Linear
+from dpcore.models.optimize.price import SELECTIONS
+from dpcore.models.optimize.program import Way
+from dpcore.models.optimize.selection import selection_for
+from dpcore.models.optimize.width import width_for
+
+
+def way_for(
+    linear: Linear,
+    size: int,
+    divisor: float,
+    most: int,
+    changes: int,
+    share: Fraction,
+    steps: int | None,
+    noise: str,
+    budget: PrivacyLoss,
+) -> Way:
+    """See ``selection_for`` and ``width_for``."""
+    if noise in SELECTIONS:
+        return selection_for(linear, size, divisor, most, changes, noise, budget, share, steps)
+    return width_for(linear, size, divisor, most, changes, budget, share, steps)
