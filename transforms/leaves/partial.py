@@ -49,24 +49,37 @@ class PartialLeaf(NamedTuple):
 
 
 def encode(leaf: PartialLeaf) -> bytes:
-    """To bytes; starts with the range of ticks so that ``tick_range`` need not read the rest."""
+    """To bytes; starts with the range of ticks so that ``tick_range`` need not read the rest.
+
+    Whole numbers are as narrow as they can be: cells of few events are many.
+    """
     span = np.array([leaf.ticks[0], leaf.ticks[-1]] if len(leaf.ticks) else [0, -1], dtype=np.int64)
-    return pack(
-        KIND if leaf.is_summed else UNSUMMED,
-        [
-            *(span, leaf.ticks, leaf.rows.astype(np.int32), leaf.counts, leaf.values),
-            *pack_names(leaf.names),
-        ],
-    )
+    cells = [narrow(leaf.ticks), narrow(leaf.rows), narrow(leaf.counts)]
+    offsets, joined = pack_names(leaf.names)
+    if leaf.is_summed:
+        return pack(KIND, [span, *cells, narrow(leaf.values), narrow(offsets), joined])
+    return pack(UNSUMMED, [span, *cells, leaf.values, narrow(offsets), joined])
+
+
+def narrow(numbers: NDArray[Any]) -> NDArray[Any]:
+    """The same in the narrowest type of whole numbers that holds them all."""
+    if not numbers.size:
+        return numbers
+    low, high = int(numbers.min()), int(numbers.max())
+    for kind in (np.int8, np.int16, np.int32):
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return numbers.astype(kind)
+    return numbers
 
 
 def decode(data: bytes) -> PartialLeaf:
     """The inverse of ``encode``."""
     kind = UNSUMMED if kind_of(data) == UNSUMMED else KIND
-    _, ticks, rows, counts, values, offsets, joined = unpack(kind, data)
-    return PartialLeaf(
-        ticks, rows.astype(np.int64), counts, values, tuple(unpack_names(offsets, joined))
-    )
+    _, *cells, values, offsets, joined = unpack(kind, data)
+    ticks, rows, counts = (numbers.astype(np.int64, copy=False) for numbers in cells)
+    if kind == KIND:
+        values = values.astype(np.int64, copy=False)
+    return PartialLeaf(ticks, rows, counts, values, tuple(unpack_names(offsets, joined)))
 
 
 def tick_range(data: bytes) -> tuple[int, int]:

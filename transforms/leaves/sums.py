@@ -47,6 +47,7 @@ class KeyIndex:
             self.rows = np.concatenate([np.arange(len(block)) for block in held])
         self._place = {name: index for index, name in enumerate(self.names)}
         self._only = not keys.columns
+        self._known: tuple[Any, Ints] | None = None
 
     def of(self, batch: pa.RecordBatch) -> Ints | None:
         """(n,) global row of each event's key; None where there is a single key."""
@@ -55,13 +56,20 @@ class KeyIndex:
         column = batch.column("@key")
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
-        names = [b"" if key is None else key.encode() for key in column.dictionary.to_pylist()]
+        rows: Ints = self._rows_of(column.dictionary)[column.indices.to_numpy(zero_copy_only=False)]
+        return rows
+
+    def _rows_of(self, dictionary: Any) -> Ints:
+        """Global rows of the keys of a dictionary; batches cut of one batch share theirs."""
+        if self._known is not None and self._known[0].equals(dictionary):
+            return self._known[1]
+        names = [b"" if key is None else key.encode() for key in dictionary.to_pylist()]
         fresh = [name for name in names if name not in self._place]
         if fresh:
             self._add(fresh)
         lookup = np.array([self._place[name] for name in names], dtype=np.int64)
-        rows: Ints = lookup[column.indices.to_numpy(zero_copy_only=False)]
-        return rows
+        self._known = dictionary, lookup
+        return lookup
 
     def _add(self, fresh: Sequence[bytes]) -> None:
         if not self._keys.observed:

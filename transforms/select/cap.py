@@ -39,12 +39,13 @@ from dpcore.plan import Plan
 from dpcore.program import reads_new, takes_rows
 from transforms.leaves.columns import CELL, HIGH, LOW, NEW, UNIT_HIGH, UNIT_LOW
 from transforms.runtime import counters, heartbeat
+from transforms.runtime.aside import Aside, in_one_process
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from transforms.runtime.flink_quirks import AT_ONCE, on_flink
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.windowing import to_timestamp
 from transforms.select.user_state import BAGS, Closed, Shelves, SpentCells, WaitingRows
-from transforms.select.users import HAS_ID, PAIR_HIGH, PAIR_LOW, PLACE, ToUsers, decode, hashes_of
+from transforms.select.users import HAS_ID, PAIR_HIGH, PAIR_LOW, PLACE, ToUsers, Way, hashes_of
 
 STEP_NAME = "Cap"
 CLOSED_STATE = "closed"
@@ -70,6 +71,7 @@ class CloseTicks(beam.DoFn):
       bounded: all data is there before the first timer: ticks are closed together.
       early: microseconds by which a timer is set before the end that it stands for, where the
         runner fires it later than at its time.
+      aside: name of a run whose events this process keeps aside; None: they come as bytes.
     """
 
     CLOSED = userstate.ReadModifyWriteStateSpec(CLOSED_STATE, coders.BytesCoder())
@@ -89,11 +91,14 @@ class CloseTicks(beam.DoFn):
     WAITING_9 = userstate.BagStateSpec(WAITING_STATES[9], coders.BytesCoder())
     CLOSE = userstate.TimerSpec(TIMER, TimeDomain.WATERMARK)
 
-    def __init__(self, plan: Plan, shards: int, bounded: bool, early: int = 0) -> None:
+    def __init__(
+        self, plan: Plan, shards: int, bounded: bool, early: int = 0, aside: str | None = None
+    ) -> None:
         assert plan.person is not None
         self._person, self._clock = plan.person, plan.clock
         self._program = plan.program
         self._layout = bytes.fromhex(plan.layout)
+        self._way = Way(self._layout, aside)
         self._shards, self._bounded, self._early = shards, bounded, early
         self._run = uuid.uuid4().hex
         self._shelves: Shelves | None = None
@@ -104,6 +109,7 @@ class CloseTicks(beam.DoFn):
     def setup(self) -> None:
         """Finds what this process has at hand."""
         self._shelves = Shelves.of(self._run)
+        self._way.open()
 
     def process(
         self,
@@ -130,7 +136,7 @@ class CloseTicks(beam.DoFn):
                 closed.write(far.encode(self._layout))
                 self._remind(far, timer)
             return
-        batch = decode(element[1], self._layout)
+        batch = self._way.decode(element[1])
         overdue = batch.column("@tick").to_numpy() < far.following
         if overdue.any():
             late = batch.select(PLACE).filter(pa.array(overdue))
@@ -142,7 +148,7 @@ class CloseTicks(beam.DoFn):
             batch = batch.filter(pa.array(~overdue))
         bags = [waiting_0, waiting_1, waiting_2, waiting_3, waiting_4]
         bags += [waiting_5, waiting_6, waiting_7, waiting_8, waiting_9]
-        waiting = WaitingRows(bags, self._layout, not self._bounded)
+        waiting = WaitingRows(bags, self._way, not self._bounded)
         batch = batch.drop_columns(list(PLACE))
         # Over files nothing is gained: what comes is in memory already, and is gathered again soon.
         waiting.add(batch if self._bounded else self._pruned(batch), far.following)
@@ -177,7 +183,7 @@ class CloseTicks(beam.DoFn):
             return
         bags = [waiting_0, waiting_1, waiting_2, waiting_3, waiting_4]
         bags += [waiting_5, waiting_6, waiting_7, waiting_8, waiting_9]
-        due = WaitingRows(bags, self._layout, not self._bounded).take(far.following, stop)
+        due = WaitingRows(bags, self._way, not self._bounded).take(far.following, stop)
         period = int(self._person.periods.of(np.array([stop], dtype=np.int64))[0])
         if due is not None or period != far.period:
             assert self._shelves is not None
@@ -266,12 +272,17 @@ class Cap(beam.PTransform[Any, Any]):
         super().__init__()
         self._plan, self._secret = plan, secret
         self._shards, self._bounded = shards, bounded
+        self._aside: Aside[Any] | None = None
 
     def expand(self, inputs: Any) -> Any:
         """Re-windows to the global window: state is per shard and window."""
         events, beats = inputs
+        aside = None
+        if self._bounded and in_one_process(events.pipeline):
+            aside = uuid.uuid4().hex
+            self._aside = Aside.of(aside)  # held here, as long as the pipeline is
         spread = events | "ToShards" >> beam.ParDo(
-            ToUsers(self._secret, self._plan, self._shards)
+            ToUsers(self._secret, self._plan, self._shards, aside)
         ).with_output_types(tuple[int, bytes], dead=pa.RecordBatch).with_outputs(
             DEAD, main="shards"
         )
@@ -281,7 +292,7 @@ class Cap(beam.PTransform[Any, Any]):
             | "Pieces" >> beam.Flatten()
             | "Global" >> beam.WindowInto(GlobalWindows())
             | "Close"
-            >> beam.ParDo(CloseTicks(self._plan, self._shards, self._bounded, early))
+            >> beam.ParDo(CloseTicks(self._plan, self._shards, self._bounded, early, aside))
             .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
             .with_outputs(DEAD, main="kept")
         )

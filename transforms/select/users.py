@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -19,6 +18,7 @@ from dpcore.plan import Plan
 from dpcore.program import Program
 from transforms.leaves.bound import columns_of
 from transforms.leaves.columns import HIGH, LOW, UNIT_HIGH, UNIT_LOW
+from transforms.runtime.aside import Aside
 from transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from transforms.runtime.secret import SecretRef
@@ -40,11 +40,13 @@ class ToUsers(beam.DoFn):
     nobody's.
     """
 
-    def __init__(self, secret: SecretRef, plan: Plan, shards: int) -> None:
+    def __init__(
+        self, secret: SecretRef, plan: Plan, shards: int, aside: str | None = None
+    ) -> None:
         assert plan.person is not None
         self._secret, self._digest, self._shards = secret, plan.digest, shards
         self._person, self._program = plan.person, plan.program
-        self._layout = bytes.fromhex(plan.layout)
+        self._way = Way(bytes.fromhex(plan.layout), aside)
         self._keys: CapKeys | None = None
         self._spread = self._empty()
 
@@ -54,13 +56,14 @@ class ToUsers(beam.DoFn):
     def setup(self) -> None:
         """Derives the keys."""
         self._keys = CapKeys.derive(self._secret.resolve(), self._digest)
+        self._way.open()
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
         self._spread = self._empty()
 
     def _empty(self) -> Spread:
-        return Spread(self._shards, UNIT_LOW, partial(encode, layout=self._layout), weight=2)
+        return Spread(self._shards, UNIT_LOW, self._way.encode, weight=2)
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
@@ -136,6 +139,38 @@ def hashes_of(batch: pa.RecordBatch, program: Program) -> Hashed:
         batch.column(HAS_ID).to_numpy(zero_copy_only=False),
         contents(batch, program),
     )
+
+
+class Way:
+    """How prepared events travel and wait: as bytes, or where every step is in this process (see
+    ``transforms.runtime.aside``) as a name of them.
+
+    Args:
+      layout: the plan's. aside: name of the run; None: as bytes.
+    """
+
+    def __init__(self, layout: bytes, aside: str | None = None) -> None:
+        self._layout, self._name = layout, aside
+        self._aside: Aside[pa.RecordBatch] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_aside": None}
+
+    def open(self) -> None:
+        """Finds what this process keeps aside."""
+        self._aside = None if self._name is None else Aside.of(self._name)
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        """A batch -> what stands for it."""
+        return encode(batch, self._layout) if self._aside is None else self._aside.put(batch)
+
+    def decode(self, data: bytes) -> pa.RecordBatch:
+        """The inverse; what is kept aside is read once.
+
+        Raises:
+          CodecError: damaged bytes, or of another plan; not there.
+        """
+        return decode(data, self._layout) if self._aside is None else self._aside.take(data)
 
 
 def encode(batch: pa.RecordBatch, layout: bytes) -> bytes:
