@@ -30,6 +30,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.leaves.order import order_of
+
 Words = NDArray[np.uint64]
 Ticks = NDArray[Any]
 Notes = NDArray[np.uint32]
@@ -164,12 +166,8 @@ def _length(run: Entries) -> int:
 
 
 def sort_hashes(high: Words, low: Words) -> NDArray[np.int64]:
-    """Order by (high, low); ties on high alone are next to impossible but handled."""
-    order = np.argsort(high)
-    ties = np.flatnonzero(high[order][1:] == high[order][:-1])
-    if len(ties) and np.any(low[order[ties]] != low[order[ties + 1]]):
-        return np.lexsort((low, high))
-    return order
+    """Order by (high, low)."""
+    return order_of((high, low))
 
 
 def places(run: Entries, high: Words, low: Words) -> NDArray[np.int64]:

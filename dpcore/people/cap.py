@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from dpcore.arrays import Ints
 from dpcore.leaves.id_hash import Digests
+from dpcore.leaves.order import changes
 from dpcore.leaves.timed_set import Entries, TimedSet, sort_hashes
 from dpcore.people.caps import Caps
 from dpcore.people.cells import Cells, Hashed, gather, ranges, ranks
@@ -169,8 +170,7 @@ class _Run:
     def __init__(self, spent: Spent, cells: Cells, person: Person) -> None:
         self._caps, ticks = person.caps, cells.ticks
         periods = person.periods.of(ticks)
-        other = np.ones(len(ticks), dtype=bool)
-        other[1:] = (cells.users[1:] != cells.users[:-1]).any(axis=1)
+        other = changes(cells.users)
         other[1:] |= periods[1:] != periods[:-1]
         self._users, self._periods = cells.users[other], periods[other]
         owner = np.cumsum(other) - 1
@@ -202,8 +202,7 @@ class _Run:
     def _recall_pairs(self, spent: Spent, pairs: Digests, periods: Ints) -> None:
         order = sort_hashes(pairs[:, 0], pairs[:, 1])
         ordered = pairs[order]
-        other = np.ones(len(order), dtype=bool)
-        other[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+        other = changes(ordered)
         self._pair = np.empty(len(order), dtype=np.int64)
         self._pair[order] = np.cumsum(other) - 1
         self._pairs, self._pair_periods = ordered[other], periods[order[other]]

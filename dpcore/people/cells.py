@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpcore.arrays import Ints
 from dpcore.leaves.id_hash import Digests
-from dpcore.leaves.timed_set import sort_hashes
+from dpcore.leaves.order import changes, order_of
 
 Rows = NDArray[np.int64]
 
@@ -74,28 +74,43 @@ def gather(events: Hashed, most: int) -> Gathered:
         words = np.zeros((0, 2), dtype=np.uint64)
         nothing = np.zeros(0, dtype=np.int64)
         return Gathered(Cells(words, words, nothing, nothing), nothing, 0, 0)
-    base = int(events.ticks.min())
-    span = int(events.ticks.max()) - base + 1
-    order = sort_hashes(events.pairs[:, 0], events.pairs[:, 1])
-    pair = _numbers(events.pairs[order])
-    if span > 1:
-        codes = pair * span + (events.ticks[order] - base)
-        by_tick = np.argsort(codes, kind="stable")
-        order, pair = order[by_tick], codes[by_tick]
-    cell = _numbers(pair)
+    order, code = _ordered(events)
+    cell = np.zeros(n, dtype=np.int64)
+    same = np.flatnonzero(code[1:] == code[:-1])
+    new = np.ones(n - 1, dtype=bool)
+    new[same] = (events.pairs[order[same]] != events.pairs[order[same + 1]]).any(axis=1)
+    np.cumsum(new, out=cell[1:])
     order, kept, copies, beyond = _pruned(events, order, cell, most)
-    order, cell = order[kept], cell[kept]
+    if copies or beyond:
+        order, cell = order[kept], cell[kept]
     starts = np.flatnonzero(np.diff(cell, prepend=-1))
-    sizes = np.diff(starts, append=len(order))
     first = order[starts]
-    users, ticks = events.users[first], events.ticks[first]
-    by_user = sort_hashes(users[:, 0], users[:, 1])
-    user = np.empty(len(first), dtype=np.int64)
-    user[by_user] = _numbers(users[by_user])
-    # Stable: cells of a user and tick stay in the order of their pairs.
-    place = np.argsort(user * span + (ticks - base), kind="stable")
-    cells = Cells(users[place], events.pairs[first[place]], ticks[place], sizes[place])
-    return Gathered(cells, order[ranges(starts[place], sizes[place])], copies, beyond)
+    sizes = np.diff(starts, append=len(order))
+    cells = Cells(events.users[first], events.pairs[first], events.ticks[first], sizes)
+    return Gathered(cells, order, copies, beyond)
+
+
+def _ordered(events: Hashed) -> tuple[Rows, NDArray[np.uint64]]:
+    """Events by (user, tick, hash of user, period and key), and a number of each one's (user, tick)
+    in that order."""
+    users = events.users
+    order = order_of((users[:, 0], users[:, 1]))
+    ticks = events.ticks - events.ticks.min()
+    span = int(ticks.max()) + 1
+    if span.bit_length() + len(ticks).bit_length() > 62:  # numbers of ticks, not ticks, fit
+        found, ticks = np.unique(ticks, return_inverse=True)
+        span = len(found)
+    code = np.cumsum(changes(users[order])) - 1
+    code *= span
+    code += ticks[order]
+    # The first bits of the hash of a pair stand behind the number of its user and tick: with them
+    # next to nothing is left to be told apart.
+    bits = np.uint64(max(1, int(code[-1] + span).bit_length()))
+    pairs = events.pairs[order]
+    packed = code.view(np.uint64) << (np.uint64(64) - bits)
+    packed |= pairs[:, 0] >> bits
+    within = order_of((packed, pairs[:, 0], pairs[:, 1]))
+    return order[within], code[within].view(np.uint64)
 
 
 def _pruned(
@@ -146,12 +161,3 @@ def ranges(starts: Ints, sizes: Ints) -> Ints:
     steps[0] = starts[0]
     steps[ends] = starts[1:] - (starts[:-1] + sizes[:-1] - 1)
     return np.cumsum(steps)
-
-
-def _numbers(ordered: Any) -> Ints:
-    """(n,) 0, 1, ... of the distinct values of (n,) or (n, 2) ordered ones."""
-    new = np.zeros(len(ordered), dtype=bool)
-    changed = ordered[1:] != ordered[:-1]
-    new[1:] = changed.any(axis=1) if ordered.ndim == 2 else changed
-    found: Ints = np.cumsum(new)
-    return found

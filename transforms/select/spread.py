@@ -55,7 +55,9 @@ class Spread:
         spread = whole.take(pa.array(order))
         for place, (low, high) in enumerate(itertools.pairwise(bounds.tolist())):
             if low < high:
-                self._held.setdefault(place, []).append(spread.slice(low, high - low))
+                # A part needs few of the names: what is joined later compares all of them.
+                part = compact_batch(spread.slice(low, high - low))
+                self._held.setdefault(place, []).append(part)
         self._rows += len(order)
 
     def flush(self) -> Iterator[tuple[int, bytes]]:
