@@ -142,13 +142,15 @@ def test_a_table_keeps_what_was_not_run_again(tmp_path: Path) -> None:
     rows = results.read(tmp_path)
     assert rows == results.published()
     for keys, who in ((1.0, "Weir, a"), (2.0, "Weir, b"), (3.0, "Weir, a")):
-        rows = results.merged(rows, results.Row(1.0, "whole", 100, who, keys, 2, 3, 4, 60, 2.5, 20))
+        rows = results.merged(rows, results.Row(
+            1.0, "whole", 100, who, keys, 2, 3, 4, 60, 2.5, 20, 50, 10, 25
+        ))
     results.write(rows, tmp_path)
     again = results.read(tmp_path)
     assert again == rows and len(rows) == len(LINES) + 2
     assert [row.keys for row in rows if row.who.startswith("Weir")] == [3, 2]
     text = (tmp_path / "dp_sqlp.md").read_text()
-    assert "| Weir, a | 3 | 2 | 3 | 4 | 60 s | 2.5 GB | 3.0 |" in text
+    assert "| Weir, a | 3 | 2 | 3 | 4 | 60 s | 50 s | 2.5 GB | 3.0 | 5.0 | 2.0 |" in text
     assert (tmp_path / "dp_sqlp.png").stat().st_size > 10_000
 
 
@@ -180,6 +182,13 @@ def test_a_whole_run_finds_and_counts_keys(tmp_path: Path) -> None:
     users = np.bincount(data.firsts(setting, drawn)[0], minlength=setting.keys)
     assert (users > 230).sum() <= ran.errors.keys <= (users > 90).sum(), "thresholds are near 150"
     assert ran.errors.l_inf < 5 * 130 and ran.errors.keys > 50
-    assert ran.rows > 100 and ran.seconds > 0 and 0.05 < ran.gigabytes < 5
-    assert bound.seconds(tmp_path / "bound.parquet", setting.keys, 100, ran.rows) < ran.seconds
+    assert ran.rows > 100 and ran.seconds.processor > 0 and 0.05 < ran.gigabytes < 5
+    least = bound.noise(tmp_path / "bound.parquet", setting.keys, 100, ran.rows)
+    assert 0 < least.processor < ran.seconds.processor and least.wall < ran.seconds.wall
+    pairs = len(data.firsts(setting, drawn)[0])
+    found = bound.counted(tmp_path / "events.parquet", data.CAP)
+    assert 0.99 * pairs < found.sum() <= pairs and found.min() == 1
+    assert len(bound.counted(tmp_path / "events.parquet", 1)) < setting.users == (
+        bound.counted(tmp_path / "events.parquet", 1).sum()
+    )
     assert pq.read_metadata(tmp_path / "bound.parquet").num_rows == ran.rows // 100 * 100

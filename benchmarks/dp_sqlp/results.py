@@ -22,7 +22,11 @@ DATA = {
 
 
 class Row(NamedTuple):
-    """A line: who, on what, how far off, and what it took (empty where nobody said)."""
+    """A line: who, on what, how far off, and what it took (empty where nobody said).
+
+    ``seconds`` and ``bound_seconds`` are by the clock, the others of processors; ``read_processor``
+    is of the bound that reads and sorts events too.
+    """
 
     scale: float
     reading: str
@@ -35,6 +39,9 @@ class Row(NamedTuple):
     seconds: float | None = None
     gigabytes: float | None = None
     bound_seconds: float | None = None
+    processor: float | None = None
+    bound_processor: float | None = None
+    read_processor: float | None = None
 
     @property
     def place(self) -> tuple[float, str, int]:
@@ -88,8 +95,9 @@ def markdown(rows: list[Row]) -> str:
         lines += [
             f"**{ticks:,} ticks, {DATA[reading]}{share}**",
             "",
-            "| | keys | l_inf | l1 | l2 | time | memory | times the bound |",
-            "|---|---|---|---|---|---|---|---|",
+            "| | keys | l_inf | l1 | l2 | time | of processors | memory | times the bound: by the "
+            "clock | of processors | that reads and sorts |",
+            "|---|---|---|---|---|---|---|---|---|---|---|",
         ]
         for row in rows:
             if row.place == place:
@@ -133,12 +141,18 @@ def _bars(axes: Axes, rows: list[Row], who: list[str], name: str) -> None:
 def shown(row: Row) -> list[str]:
     """A line of the table, as words."""
     took = "" if row.seconds is None else f"{row.seconds:,.0f} s"
+    worked = "" if row.processor is None else f"{row.processor:,.0f} s"
     memory = "" if row.gigabytes is None else f"{row.gigabytes:.1f} GB"
-    times = ""
-    if row.seconds is not None and row.bound_seconds:
-        times = f"{row.seconds / row.bound_seconds:.1f}"
+    times = [
+        f"{mine / least:.1f}" if mine is not None and least else ""
+        for mine, least in (
+            (row.seconds, row.bound_seconds),
+            (row.processor, row.bound_processor),
+            (row.processor, row.read_processor),
+        )
+    ]
     figures = [f"{value:,.0f}" for value in (row.keys, row.l_inf, row.l1, row.l2)]
-    return [row.who, *figures, took, memory, times]
+    return [row.who, *figures, took, worked, memory, *times]
 
 
 def _cell(value: object) -> object:

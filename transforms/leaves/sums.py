@@ -26,10 +26,14 @@ Ints = NDArray[np.int64]
 
 GRID = 1 << 22
 """Most int64 numbers a dense accumulator may hold (32 MB)."""
-CELLS = 1 << 20
+CELLS = 1 << 22
 """Sparse cells gathered before they are added up; twice as many are sent on at once."""
 ELEMENT = 1 << 22
 """Most int64 numbers in one element that is sent on (32 MB)."""
+
+
+INDEX = 1 << 20
+"""Names that are remembered from bundle to bundle, at most; what is found does not hang on it."""
 
 
 class KeyIndex:
@@ -89,9 +93,9 @@ class KeyIndex:
 class Gatherer:
     """Adds up bounded events of one bundle by (tick, key)."""
 
-    def __init__(self, program: Program, keys: Keys) -> None:
+    def __init__(self, program: Program, keys: Keys, index: KeyIndex | None = None) -> None:
         self._program = program
-        self._index = KeyIndex(keys)
+        self._index = KeyIndex(keys) if index is None else index
         self._dense_keys = 0 if keys.observed else self._index.size
         self._width = program.dimension + 1
         self._first = 0
@@ -305,9 +309,10 @@ class LeafDoFn(beam.DoFn):
         self._keys = keys
         self._clock = clock
         self._gatherer: Gatherer | None = None
+        self._index: KeyIndex | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_gatherer": None}
+        return {**self.__dict__, "_gatherer": None, "_index": None}
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
@@ -316,7 +321,9 @@ class LeafDoFn(beam.DoFn):
     def process(self, batch: pa.RecordBatch) -> Iterator[WindowedValue]:
         """Adds a batch; sends on early when memory asks for it."""
         if self._gatherer is None:
-            self._gatherer = Gatherer(self._program, self._keys)
+            if self._index is None or self._index.size > INDEX:
+                self._index = KeyIndex(self._keys)
+            self._gatherer = Gatherer(self._program, self._keys, self._index)
         self._gatherer.add(batch)
         if self._gatherer.is_full:
             yield from self.finish_bundle()
