@@ -142,9 +142,9 @@ def test_a_table_keeps_what_was_not_run_again(tmp_path: Path) -> None:
     rows = results.read(tmp_path)
     assert rows == results.published()
     for keys, who in ((1.0, "Weir, a"), (2.0, "Weir, b"), (3.0, "Weir, a")):
-        rows = results.merged(rows, results.Row(
-            1.0, "whole", 100, who, keys, 2, 3, 4, 60, 2.5, 20, 50, 10, 25
-        ))
+        rows = results.merged(
+            rows, results.Row(1.0, "whole", 100, who, keys, 2, 3, 4, 60, 2.5, 20, 50, 10, 25)
+        )
     results.write(rows, tmp_path)
     again = results.read(tmp_path)
     assert again == rows and len(rows) == len(LINES) + 2
@@ -188,7 +188,9 @@ def test_a_whole_run_finds_and_counts_keys(tmp_path: Path) -> None:
     pairs = len(data.firsts(setting, drawn)[0])
     found = bound.counted(tmp_path / "events.parquet", data.CAP)
     assert 0.99 * pairs < found.sum() <= pairs and found.min() == 1
-    assert len(bound.counted(tmp_path / "events.parquet", 1)) < setting.users == (
-        bound.counted(tmp_path / "events.parquet", 1).sum()
+    assert (
+        len(bound.counted(tmp_path / "events.parquet", 1))
+        < setting.users
+        == (bound.counted(tmp_path / "events.parquet", 1).sum())
     )
     assert pq.read_metadata(tmp_path / "bound.parquet").num_rows == ran.rows // 100 * 100

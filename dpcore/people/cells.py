@@ -10,7 +10,7 @@ period is set, a key dropped early may be the one that the rule keeps.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray

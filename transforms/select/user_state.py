@@ -111,7 +111,8 @@ class WaitingRows:
     (``transforms.runtime.waiting``).
 
     Args:
-      bags: ``BAGS`` of them. way: how they lie there. ordered: False where all ticks are closed together: one bag will do.
+      bags: ``BAGS`` of them. way: how events lie there.
+      ordered: False where all ticks are closed together: one bag will do.
     """
 
     def __init__(self, bags: Sequence[Bag], way: Way, ordered: bool) -> None:
