@@ -300,6 +300,13 @@ class PlanConfig(Section):
                 "cannot stand beside key.discover, which looks at every tick; remove it, or take a "
                 "longer clock.period.",
             )
+        if self.key.discover.retire is not None and self.privacy.per == "all":
+            raise refusal(
+                "key.discover.retire",
+                self.key.discover.retire.model_dump(),
+                "is for the end of a period, and privacy.per: all has one without end; say a "
+                "shorter one, like 30d, or leave it out.",
+            )
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -388,7 +395,7 @@ class PlanConfig(Section):
         """How keys are found in private; None: they are not."""
         if self.key is None or self.key.discover is None:
             return None
-        return Discover(**self.key.discover.model_dump())
+        return Discover.of(self.key.discover.model_dump())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that give the same config again; fields at their defaults are left out."""

@@ -45,9 +45,10 @@ class Part:
         return self.mechanism.loss(ticks)
 
     def loss_of_periods(self, periods: int, ticks: int | None, among: int) -> PrivacyLoss:
-        """Of a user in several periods; those of a hidden part share no row."""
+        """Of a user in several periods; those of a hidden part share no row, and its noise begins
+        anew with each: they compose."""
         if self.hidden:
-            return self.loss(ticks).of_group(periods)
+            return compose((self.loss(ticks),) * periods)
         return self.mechanism.loss_of_periods(periods, ticks, among)
 
     def loss_of_event(self, ticks: int | None) -> PrivacyLoss:

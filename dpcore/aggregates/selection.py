@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.aggregates.channel import Channel
@@ -33,7 +33,8 @@ def found_by(program: Aggregates, terms: Terms) -> Rule | None:
     """The rule of a program that carries the count; None where no key is found in private.
 
     Raises:
-      ConfigError: threshold and noise leave the integers of the lattice.
+      ConfigError: threshold and noise leave the integers of the lattice; or keys are to be retired
+        by a count that is released nowhere.
     """
     discover, person = terms.discover, terms.person
     if discover is None or person is None:
@@ -41,6 +42,13 @@ def found_by(program: Aggregates, terms: Terms) -> Rule | None:
     where = _where(program)
     assert where is not None
     part, channel, array = where
+    if part.hidden and discover.retire is not None:
+        raise ConfigError(
+            "key.discover.retire",
+            asdict(discover.retire),
+            "is a rule on what a key releases, and no output releases its users; add an aggregate "
+            "{count: users, per: period}, or leave it out.",
+        )
     before = part.channels[: part.channels.index(channel)]
     coordinate = sum(program.channels[one].size for one in before)
     return Rule(

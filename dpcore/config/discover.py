@@ -39,6 +39,25 @@ MaxTracked = Annotated[
 ]
 
 
+Below = Annotated[
+    int, Field(ge=1, le=MOST_USERS), Says(f"must be a whole number from 1 to {MOST_USERS:,}.")
+]
+After = Annotated[
+    int, Field(ge=1, le=1 << 20), Says("must be a whole number of periods, 1 or more.")
+]
+
+
+class RetireConfig(Section):
+    """Which keys go again: a public rule on what they release themselves, so it costs nothing."""
+
+    below: Below = Field(
+        description="A key goes at the end of a period (privacy.per) in which fewer users than "
+        "these were new to it, by its released count.",
+        examples=[20],
+    )
+    after: After = Field(default=1, description="So many such periods in a row.", examples=[1])
+
+
 class DiscoverConfig(Section):
     """Which keys are found: those that enough users of a period have, by a noisy count of them.
 
@@ -74,4 +93,11 @@ class DiscoverConfig(Section):
         description="Keys that may wait to be found in each of the plan's blocks; where there are "
         "more the job stops, which the promise does not cover.",
         examples=[MAX_TRACKED],
+    )
+    retire: RetireConfig | None = Field(
+        default=None,
+        description="When a key that was found goes again. It may be found anew, its totals from "
+        "the start of that period on. Needs an aggregate {count: users, per: period}; without it "
+        "keys stay for the life of the job.",
+        examples=["{below: 20, after: 2}"],
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.arrays import Floats, Ints
 from dpcore.continual.base import ContinualSum
@@ -45,7 +46,9 @@ class Rule:
       The rows must be what they would be were every key stepped from the period's start on: noise
       begins there, every tick is tested whether data came or not, nothing is forgotten before the
       period ends, and ``touched`` counts the keys of a user in the *period*.
-      What is found in a period stays, and its totals begin with that period.
+      What is found in a period stays, and its totals begin with that period; or it goes when one
+      ends, by a rule on its own releases (``quiet``), and is found anew as any other key: its noise
+      then begins with a period whose ticks its earlier noise never reached.
       Source: derived in this project; compare Korolova, Kenthapadi, Mishra, Ntoulas (2009), whose
       histograms are released once.
 
@@ -96,6 +99,24 @@ class Rule:
         found = reach(self.mechanism, self.coordinate, where, self.chances(ages))
         return np.minimum(self.users + found, ROOM)
 
+    def quiet(self, gained: Floats, before: Ints) -> Ints:
+        """Periods in a row in which keys had too few users, once another one is over.
+
+        Formal guarantees: it sees nothing but differences of what the keys release, so it is
+        post-processing.
+
+        Args:
+          gained: (K,) noisy users of the period, lattice steps. before: (K,) periods so far.
+        """
+        retire = self.discover.retire
+        assert retire is not None
+        return np.where(gained < retire.below * self.step, before + 1, 0)
+
+    def retired(self, quiet: Ints) -> NDArray[np.bool_]:
+        """(K,) which keys go, now that a period is over."""
+        retire = self.discover.retire
+        return np.zeros(len(quiet), dtype=bool) if retire is None else quiet >= retire.after
+
     def start(self, tick: int) -> int:
         """First tick of the period of a tick."""
         return self.periods.first(int(self.periods.of(np.asarray([tick]))[0]))
@@ -122,6 +143,7 @@ class Rule:
             "sample": self.discover.sample,
             "max_bytes": self.discover.max_bytes,
             "max_tracked": self.discover.max_tracked,
+            **({} if self.discover.retire is None else {"retire": asdict(self.discover.retire)}),
         }
 
     def canonical(self) -> Mapping[str, Any]:

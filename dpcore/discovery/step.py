@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpcore.arrays import Floats, Ints, State, accumulate, concatenate, take
 from dpcore.discovery.rule import Rule
-from dpcore.discovery.waiting import Block, Cells, Tested
+from dpcore.discovery.waiting import Block, Cells, Tested, Watched
 from dpcore.errors import WeirError
 from dpcore.program import NoiseOf, Program
 
@@ -87,6 +87,9 @@ def step(
     """
     if rule.start(low) == low:
         block = block.anew()
+        gone = rule.retired(block.watched.quiet)
+        if gone.any():
+            block = block.without(gone)
     elif SWEPT * np.count_nonzero(block.tested.gone) > len(block.tested.names):
         block = block._replace(tested=block.tested.swept())
     block, live_cells, tested_cells = _placed(rule, noises, block, names, cells, low)
@@ -108,7 +111,14 @@ def step(
     if entered.names:
         state = entered.state if state is None else concatenate([state, entered.state])
     live = block.live + entered.names
-    return Block(live, state, tested, block.faint), pieces
+    watched = block.watched
+    if rule.discover.retire is not None:
+        watched = watched.joined(len(entered.names))
+        if live and rule.start(high) == high:
+            shown = [group[rule.array][-1] for group in (arrays, entered.arrays) if group]
+            totals = np.concatenate(shown)[:, rule.coordinate]
+            watched = Watched(totals, rule.quiet(totals - watched.totals, watched.quiet))
+    return Block(live, state, tested, block.faint, watched), pieces
 
 
 def _placed(

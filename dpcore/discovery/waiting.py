@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Ints, State, concatenate, take
+from dpcore.arrays import Floats, Ints, State, concatenate, take
 
 
 class Cells(NamedTuple):
@@ -134,18 +134,44 @@ class Tested(NamedTuple):
         return Tested(names, self.users[stay], self.gone[stay], state)
 
 
+class Watched(NamedTuple):
+    """What the rule by which keys are retired knows of live ones.
+
+    Attributes:
+      totals: (K,) float64, noisy count of users when the last period ended, lattice steps; 0 before
+        the first end. quiet: (K,) int64, periods in a row that had too few.
+    """
+
+    totals: Floats
+    quiet: Ints
+
+    @classmethod
+    def none(cls) -> Watched:
+        """No key."""
+        return cls(np.zeros(0), np.zeros(0, dtype=np.int64))
+
+    def joined(self, keys: int) -> Watched:
+        """With so many new keys behind."""
+        return Watched(
+            np.concatenate([self.totals, np.zeros(keys)]),
+            np.concatenate([self.quiet, np.zeros(keys, dtype=np.int64)]),
+        )
+
+
 class Block(NamedTuple):
     """All keys of a block.
 
     Attributes:
       live: names in order of discovery. state: the program's, of the live keys; None without.
       tested, faint: those that wait.
+      watched: of the live keys, in their order, where keys are retired; else of none.
     """
 
     live: tuple[bytes, ...]
     state: State | None
     tested: Tested
     faint: Faint
+    watched: Watched = Watched.none()
 
     @classmethod
     def empty(cls, dimension: int) -> Block:
@@ -160,5 +186,15 @@ class Block(NamedTuple):
     def anew(self) -> Block:
         """At the start of a period: whatever waited is forgotten."""
         return Block.empty(self.faint.cells.values.shape[1])._replace(
-            live=self.live, state=self.state
+            live=self.live, state=self.state, watched=self.watched
+        )
+
+    def without(self, retired: NDArray[np.bool_]) -> Block:
+        """Without some of the live keys, (K,) bool: like others that were never found."""
+        stay = ~retired
+        names = tuple(name for name, kept in zip(self.live, stay.tolist(), strict=True) if kept)
+        return self._replace(
+            live=names,
+            state=take(self.state, stay) if names else None,
+            watched=Watched(self.watched.totals[stay], self.watched.quiet[stay]),
         )

@@ -21,7 +21,8 @@ class Life(NamedTuple):
     """What a key releases once it is found.
 
     Attributes:
-      key: its place among the names. birth: the tick. strides: (first tick, arrays (n, 1, ...)).
+      key: its place among the names. birth: the tick. strides: (first tick, arrays (n, 1, ...)), to
+        the end, or until the key is retired; it may have several lives.
     """
 
     key: int
@@ -42,9 +43,12 @@ def lives(
     Args:
       names: (K,) of all keys with data. leaves: (T, K, D) int64 from tick 0 on.
     """
-    ticks, live = len(leaves), ~np.asarray(noises.sampled(names, rule.discover.sample), dtype=bool)
+    ticks = len(leaves)
+    # The tick until which a key lives; of those that are never looked at: for ever.
+    inside = np.asarray(noises.sampled(names, rule.discover.sample), dtype=bool)
+    until = np.where(inside, 0, ticks)
     for start, end in pairwise([0, *rule.edges(0, ticks), ticks]):
-        some = np.flatnonzero(leaves[start:end].any(axis=(0, 2)) & ~live)
+        some = np.flatnonzero(leaves[start:end].any(axis=(0, 2)) & (until <= start))
         if not some.size:
             continue
         mine, here = leaves[:, some], tuple(names[key] for key in some.tolist())
@@ -55,9 +59,11 @@ def lives(
         over &= users >= rule.users
         for row in np.flatnonzero(over.any(axis=0)).tolist():
             birth = start + int(over[:, row].argmax())
-            shown = [_from(rule, birth, row, *one) for one in strides if birth < _stop(*one)]
+            death = _death(rule, start, ticks, np.concatenate(noisy)[:, row])
+            lived = [one for one in strides if birth < _stop(*one) and one[0] < death]
+            shown = [_from(rule, birth, death, row, *one) for one in lived]
+            until[some[row]] = death
             yield Life(int(some[row]), birth, tuple(shown))
-        live[some] |= over.any(axis=0)
 
 
 def _walk(
@@ -76,16 +82,31 @@ def _walk(
         yield first, arrays
 
 
+def _death(rule: Rule, start: int, ticks: int, noisy: Floats) -> int:
+    """The tick at which a key is gone that was found in the period from ``start`` on.
+
+    noisy: (ticks - start,) its count.
+    """
+    before, quiet = 0.0, np.zeros(1, dtype=np.int64)
+    for end in rule.edges(start, ticks) if rule.discover.retire is not None else ():
+        total = float(noisy[end - start - 1])
+        quiet = rule.quiet(np.array([total - before]), quiet)
+        if rule.retired(quiet)[0]:
+            return end
+        before = total
+    return ticks
+
+
 def _stop(first: int, arrays: tuple[Floats, ...]) -> int:
     return first + len(arrays[0])
 
 
 def _from(
-    rule: Rule, birth: int, row: int, first: int, arrays: tuple[Floats, ...]
+    rule: Rule, birth: int, death: int, row: int, first: int, arrays: tuple[Floats, ...]
 ) -> tuple[int, tuple[Floats, ...]]:
     """The part of a stride that is released of a key."""
     skip = max(0, birth - first)
-    kept = [array[skip:, row : row + 1] for array in arrays]
+    kept = [array[skip : death - first, row : row + 1] for array in arrays]
     if rule.hidden:
         del kept[rule.array]
     return first + skip, tuple(kept)

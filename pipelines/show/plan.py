@@ -227,7 +227,15 @@ def private_keys(found: Mapping[str, Any]) -> str:
     until = "" if first == last else f" at its first tick, {last} at its last,"
     paid = "" if found["released"] else "; that count takes its share of the budget"
     some = "" if found["sample"] == 1 else f"; {100 * found['sample']:g} % of all keys can be"
-    return f"found with {least}a noisy count of them of {first}{until} or more{paid}{some}"
+    goes = "" if "retire" not in found else f"; {going(found['retire'])}"
+    return f"found with {least}a noisy count of them of {first}{until} or more{paid}{some}{goes}"
+
+
+def going(retire: Mapping[str, int]) -> str:
+    """When a key goes again."""
+    below, after = retire["below"], retire["after"]
+    row = "a period" if after == 1 else f"{after:,} periods in a row"
+    return f"gone after {row} of fewer than {below:,}"
 
 
 def growth(plan: Plan) -> str:

@@ -202,3 +202,23 @@ def test_what_counts_is_all_events_and_not_one_bundle() -> None:
         }
     )
     assert run(plan(), [wrong, decoded], kind=Any).rows
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_records_of_nobody_are_told_where_the_unit_is_a_user(named: bool) -> None:
+    users = TEXT.replace("schema: {", "schema: {unit: who, ", 1)
+    protects = users.replace(
+        "privacy: {",
+        "privacy: {unit: user, per: all, contributions: {ticks: 1, keys: 1, events: 1}, ",
+        1,
+    )
+    texts = (protects, users.replace("privacy: {", "privacy: {unit: event, ", 1))
+    made, of_events = (
+        Plan.from_yaml(text.replace("TIME", "at").replace("COLUMN", "rating")) for text in texts
+    )
+    nobody = [RECORD | {"who": ""}, RECORD | {"who": None}]
+    doubts, said, _ = looked(made, nobody, named)
+    assert doubts[0] == Doubt("absent", "who", "@unit")
+    assert "schema.unit" in said and "no event would be anybody's" in said
+    assert looked(made, [*nobody, RECORD | {"who": "ann"}], named)[0] == ()
+    assert not looked(of_events, nobody, named)[0], "an event needs nobody"

@@ -18,6 +18,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpcore.errors import CodecError, WeirError
 from dpcore.leaves.keys import Keys
+from dpcore.people.discover import Retire
 from dpcore.plan import Plan
 from tests.dpcore.discovery.world import rule_of
 from tests.transforms.blocks import bytes_of, copied, no_cells
@@ -208,11 +209,14 @@ def test_a_stream_finds_keys_tick_by_tick(secret: SecretRef) -> None:
     assert flat(strides) == flat(walk(Block(plan, secret, False), [0, TICKS], leaves))
 
 
-def test_every_moment_can_be_gone_on_from(secret: SecretRef) -> None:
+@pytest.mark.parametrize("retire", [None, Retire(90)])
+def test_every_moment_can_be_gone_on_from(retire: Retire | None, secret: SecretRef) -> None:
     """A worker that is lost after any batch, and one whose batch is lost: the same bytes."""
-    plan, leaves = plan_of(), payloads(4)
+    plan, leaves = plan_of(retire=retire), payloads(4)
     first = Block(plan, secret, False)
     expected = flat(walk(first, [0, TICKS], leaves))
+    lived = {key for key, tick in expected if (key, tick + 1) not in expected}
+    assert (lived != {key for key, tick in expected if tick == TICKS - 1}) is (retire is not None)
     for stop in range(7, TICKS, 7):
         cells = no_cells()
         walked = Block(plan, secret, True, cells)

@@ -101,6 +101,40 @@ def test_what_is_piped_is_what_is_simulated(users, more, mechanism, secret) -> N
     assert simulated(plan_of(users, more, 1, mechanism), rows) == expected
 
 
+def test_keys_go_and_come_again_in_a_pipeline_as_simulated(secret) -> None:
+    text = "discover: {min_users: 2, max_bytes: 12}"
+    config = CONFIG.format(
+        users=2, longest=12, more=FREE, blocks=2, mechanism="", key="column: k"
+    ).replace(text, "discover: {min_users: 2, max_bytes: 12, retire: {below: 26}}")
+    plan = Plan.from_yaml(config.replace("per: 12m", "per: 4m"))
+    rows = [row for row in events_of(6) if row["k"] != "key 2" or row["t"].minute // 4 % 2 == 0]
+    expected = simulated(plan, rows)
+    ticks: dict[str, set[int]] = {}
+    for key, tick, *_ in expected:
+        ticks.setdefault(key, set()).add(tick)
+    assert any(max(t) < TICKS - 1 for t in ticks.values()), "some are gone at the end"
+    assert any(max(t) - min(t) + 1 > len(t) for t in ticks.values()), "some came again"
+    assert piped(plan, rows, secret) == expected
+    assert plan.canonical["discovery"]["retire"] == {"below": 26, "after": 1}
+    assert plan.digest != Plan.from_yaml(config.replace("below: 26", "below: 27")).digest
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (CONFIG.replace("per: 12m", "per: all"), "per: all has one without end"),
+        (CONFIG, "no output releases its users"),
+        (CONFIG.replace("min_users: {users}", "retire: {{below: 0}}"), "from 1"),
+    ],
+)
+def test_a_rule_that_nothing_could_follow_is_refused(config: str, said: str) -> None:
+    asked = config.replace("min_users: {users}", "retire: {{below: 20}}")
+    given = {"more": "", "blocks": 2, "mechanism": "", "key": "column: k", "longest": 12}
+    with pytest.raises(ConfigError, match=said) as refused:
+        Plan.from_yaml(asked.format(**given))
+    assert refused.value.field.startswith("key.discover.retire")
+
+
 def test_other_users_do_not_move_a_key(secret) -> None:
     """Without one user, keys that the user never met keep every bit and their order."""
     plan, rows = plan_of(3), events_of(8)

@@ -98,6 +98,7 @@ class FirstLook:
         self.schema, self.named, self.off, self.clock = schema, named, off, plan.clock
         self._where = None if plan.where is None else Predicate.parse(plan.where)
         self._declared = declared_keys(plan)
+        self._user = None if plan.person is None else "@unit"
         known = [] if self._declared is None else self._declared.to_pylist()
         self._several = len(schema.keys) > 1
         self._folded = {folded(key, self._several) for key in known}
@@ -127,7 +128,8 @@ class FirstLook:
         if self._declared is not None and self.schema.keys:
             self._of_keys(keys_of(events, self.schema.keys).keys, counts)
         for name in [*self._roles, *self.schema.columns]:
-            counts["has", name] += _there(events.column(name))
+            column = events.column(name)
+            counts["has", name] += _named(column) if name == self._user else _there(column)
 
     @cached_property
     def _roles(self) -> dict[str, str]:
@@ -198,7 +200,8 @@ class FirstLook:
             return []
         if any(name[:2] == ("letter", column) for name in seen.counts):
             return [Doubt("kind", column, role)]
-        named = self.named and not is_key(role)
+        # Without a key, or a user where the unit is one, no event counts: told, named or not.
+        named = self.named and not is_key(role) and role != self._user
         return [] if named else [Doubt("absent", column, role)]
 
     def tried(self, doubts: Iterable[Doubt], read: Read) -> Evidence:
@@ -245,6 +248,12 @@ class FirstLook:
 
 def _true(mask: Any) -> int:
     return int(pc.sum(mask).as_py() or 0)
+
+
+def _named(column: Any) -> int:
+    """Users: an empty text is nobody."""
+    length = pc.binary_length(column.cast(pa.large_binary()))
+    return _true(pc.fill_null(pc.greater(length, 0), False))
 
 
 def _there(column: Any) -> int:

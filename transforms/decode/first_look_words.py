@@ -92,6 +92,7 @@ def _absent(look: FirstLook, seen: Evidence, doubt: Doubt, of: str) -> ConfigErr
     field = _field(schema, doubt)
     effect = {
         "where": "`where` would leave out every event",
+        "schema.unit": "no event would be anybody's, and none would count",
         "schema.id": "nothing would be told from its copies",
         "key.column": "no event would count",
         "key.columns": "no event would count",

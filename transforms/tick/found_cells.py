@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.arrays import State, arrays_of
-from dpcore.discovery.waiting import Block, Cells, Faint, Tested
+from dpcore.discovery.waiting import Block, Cells, Faint, Tested, Watched
 from dpcore.program import Program
 from transforms.runtime.coders import pack, pack_names, restore, unpack, unpack_names
 from transforms.select.shelf import Shelf
@@ -89,27 +89,34 @@ class FoundStored:
             self._cells.names.write(cell)
             names = past.link_of(cell)
         states = [_arrays(state) for state in (content.state, content.tested.state)]
-        head = np.array([len(states[0]), names], dtype=np.int64)
-        moved = [head, *states[0], content.tested.users, content.tested.gone, *states[1]]
+        # Where keys may be retired, what the rule knows of them lies behind the tested ones.
+        head, watched = [len(states[0]), names], list[NDArray[Any]]()
+        if len(content.watched.quiet):
+            head, watched = [*head, len(content.watched)], list(content.watched)
+        first = [np.array(head, dtype=np.int64), *states[0]]
+        moved = [*first, content.tested.users, content.tested.gone, *watched, *states[1]]
         data = pack(KIND, moved, self._layout, self._noise.mark(stop), stop)
         self._cells.machine.write(data)
         self._shelf.put(self._block, data, Held(content, stop, names), size_of(content))
 
     def _decode(self, data: bytes, first: int) -> Held:
         head, *arrays = unpack(KIND, data, self._layout, first)
-        n_live, named = head.tolist()
+        n_live, named, *watches = head.tolist()
         cell = self._cells.names.read()
         if cell is None or past.link_of(cell) != named:
             raise block_cells.damaged(self._block)
         slow = unpack(NAMES, cell, self._layout)
         live, tested, faint = (tuple(unpack_names(*slow[i : i + 2])) for i in (0, 2, 4))
         users, gone, *rest = arrays[n_live:]
+        watched = Watched(*rest[: watches[0]]) if watches else Watched.none()
+        rest = rest[watches[0] :] if watches else rest
         state = self._restored(arrays[:n_live])
         content = Block(
             live,
             state,
             Tested(tested, users, gone, self._restored(rest)),
             Faint(faint, slow[6], Cells(*slow[7:])),
+            watched,
         )
         return Held(content, first, named)
 

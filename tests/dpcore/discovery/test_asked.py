@@ -91,7 +91,7 @@ def test_delta_is_halved_and_pure_noise_leaves_all_of_it() -> None:
         (("min_users: 20", "min_users: 0"), "key.discover.min_users", "from 1"),
         (("min_users: 20", "sample: 1.5"), "key.discover.sample", "at most 1"),
         (("min_users: 20", "max_bytes: 0"), "key.discover.max_bytes", "from 1"),
-        (("min_users: 20", "retire: 7"), "key.discover.retire", "not a field"),
+        (("min_users: 20", "forget: 7"), "key.discover.forget", "not a field"),
         (("aggregates:", "release_every: 4\naggregates:"), "release_every", "every tick"),
     ],
 )
