@@ -73,7 +73,7 @@ class DiscoverConfig(Section):
         default=SHARE,
         description="Of the budget (mu^2, rho or epsilon), for the count of users that keys are "
         "found by. Nothing is spent where an aggregate {count: users, per: period} over all "
-        "releases that count anyway.",
+        "releases that count anyway; else `weir plan` prices other shares.",
         examples=[SHARE],
     )
     sample: Sample = Field(

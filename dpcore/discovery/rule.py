@@ -19,6 +19,8 @@ FAR = (1 << 20) - 1
 """Tick whose threshold is told where periods have no end."""
 ROOM = 1 << 61
 """Thresholds end here, where sums do."""
+SPLITS = (0.1, 0.3, 0.6, 0.8, 0.9)
+"""Shares of the budget that are priced beside the one that is taken."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,26 @@ class Rule:
             "max_bytes": self.discover.max_bytes,
             "max_tracked": self.discover.max_tracked,
             **({} if self.discover.retire is None else {"retire": asdict(self.discover.retire)}),
+            **({"splits": self._splits(needed[1])} if self.hidden else {}),
         }
+
+    def _splits(self, needed: float) -> list[dict[str, float]]:
+        """What other shares of the budget would do: users that a key then needs at a period's last
+        tick, and how many times the noise all other releases then have.
+
+        Noise is as one over the share of epsilon, of the others over its root.
+        """
+        share, least = self.discover.share, self.discover.min_users
+        power = 1.0 if self.mechanism.real_noise[0] == "k_norm" else 0.5
+        return [
+            {
+                "share": other,
+                "needed_last": least + (needed - least) * (share / other) ** power,
+                "noise": ((1 - share) / (1 - other)) ** power,
+            }
+            for other in SPLITS
+            if other != share
+        ]
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release, JSON-able."""

@@ -208,6 +208,8 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
     found = facts.get("discovery")
     if found is not None:
         rows.add_row("keys", private_keys(found))
+        if "splits" in found:
+            rows.add_row("share", splits(found["splits"]))
     else:
         rows.add_row("keys", f"{keys:,}" if keys is not None else "as they are observed")
     rows.add_row("ticks", f"{ticks:,}" if ticks is not None else "without end")
@@ -229,6 +231,15 @@ def private_keys(found: Mapping[str, Any]) -> str:
     some = "" if found["sample"] == 1 else f"; {100 * found['sample']:g} % of all keys can be"
     goes = "" if "retire" not in found else f"; {going(found['retire'])}"
     return f"found with {least}a noisy count of them of {first}{until} or more{paid}{some}{goes}"
+
+
+def splits(priced: Iterable[Mapping[str, float]]) -> str:
+    """What other shares of the budget for that count would do."""
+    each = (
+        f"{one['share']:g}: {number(one['needed_last'])} users, {one['noise']:.2f} x the noise"
+        for one in priced
+    )
+    return f"of the budget, for finding keys (key.discover.share); with {'; '.join(each)}"
 
 
 def going(retire: Mapping[str, int]) -> str:

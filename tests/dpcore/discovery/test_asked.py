@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from dpcore.aggregates.program import Aggregates
@@ -58,6 +59,22 @@ def test_a_count_that_is_released_costs_nothing(noise) -> None:
     channel = program.channels[0]
     assert channel.takes == "newcomers" and rule.leaf == 0 and rule.step * channel.resolution == 1
     assert program.loss(168).epsilon(terms.delta) <= 2 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete_gaussian", "k_norm"])
+def test_other_shares_are_priced_as_their_own_plans_have_them(noise) -> None:
+    made = CONFIG + f"mechanism: {{noise: {noise}}}\n"
+    (_, program, rule), ticks = compiled(made), np.arange(168)
+    told = rule.told()["splits"]
+    assert [one["share"] for one in told] == [0.1, 0.3, 0.8, 0.9]
+    for one in told:
+        asked = made.replace("min_users: 20", f"min_users: 20, share: {one['share']}")
+        _, other, theirs = compiled(asked)
+        assert one["needed_last"] == pytest.approx(theirs.told()["needed_last"], rel=0.01)
+        ratio = max(other.parts[0].mechanism.stddev(ticks, None)[:, 0])
+        ratio /= max(program.parts[0].mechanism.stddev(ticks, None)[:, 0])
+        assert one["noise"] == pytest.approx(ratio, rel=0.01)
+    assert "splits" not in compiled(released(CONFIG))[2].told()
 
 
 def test_a_count_of_single_ticks_is_no_count_of_the_period() -> None:
