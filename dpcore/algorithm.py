@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, Self
 
 from dpcore.arrays import Ints
 from dpcore.pricing.price import Alternative
@@ -86,6 +86,13 @@ class Algorithm(Protocol):
     @property
     def only_events(self) -> str:
         """Why a plan of users cannot take it, and what to take instead; "": it can."""
+
+    def in_spans(self, every: int) -> Self:
+        """The same with every ``over: N`` in spans of so many ticks.
+
+        Raises:
+          ConfigError: an N that is no whole number of spans.
+        """
 
     def columns_read(self) -> ModelColumns | None:
         """What a linear model reads and predicts; None: it makes no model."""

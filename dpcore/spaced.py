@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -55,7 +56,8 @@ class Spaced:
     """A program that is stepped at every n-th tick with the sum of n leaves.
 
     At ticks n - 1, 2 n - 1, ... it releases what it would with ticks n times as long; in between
-    the last release is repeated, and before the first there is none (NaN).
+    the last release is repeated, and before the first there is none (NaN). Sums over the last N
+    ticks, N a multiple of n, are the program's over the last N / n of its steps.
 
     Formal guarantees:
       Unit, relation, sensitivity: those of ``program``: an event is in one sum of n leaves, and
@@ -158,7 +160,9 @@ class Spaced:
 
         return tuple(
             one._replace(
-                value=told(one.value), stddev=None if one.stddev is None else told(one.stddev)
+                over=self._ticks_of(one.over),
+                value=told(one.value),
+                stddev=None if one.stddev is None else told(one.stddev),
             )
             for one in found
         )
@@ -169,7 +173,12 @@ class Spaced:
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released."""
-        return self.program.describe(np.unique(self._steps(ticks)))
+        told = self.program.describe(np.unique(self._steps(ticks)))
+        return tuple(one._replace(over=self._ticks_of(one.over)) for one in told)
+
+    def _ticks_of(self, spans: int | None) -> int | None:
+        """Of what was asked for in spans."""
+        return None if spans is None else spans * self.every
 
     def _steps(self, ticks: Ints) -> Ints:
         """The step whose release is shown at a tick, or the first."""
@@ -230,7 +239,7 @@ def compiled(
             every,
             f"must divide the {terms.horizon:,} ticks of the clock, so that the last is released.",
         )
-    program, alternatives = algorithm.compile(coarse(terms, every))
+    program, alternatives = algorithm.in_spans(every).compile(coarse(terms, every))
     if not hasattr(program, "widths"):
         raise ConfigError(
             "release_every",
@@ -238,15 +247,19 @@ def compiled(
             f"is for aggregates and regressions from running sums: {algorithm.name} meets events "
             "one tick at a time; remove it, or take a longer clock.period.",
         )
-    if any(info.over is not None for info in program.describe(np.zeros(1, dtype=np.int64))):
-        raise ConfigError(
-            "release_every",
-            every,
-            "is for sums since the start; leave `over` at all, or take a longer clock.period.",
-        )
     spaceable: Any = program
     made = SpacedMoments if hasattr(program, "stddev") else Spaced
-    return made(spaceable, every), alternatives
+    return made(spaceable, every), tuple(_in_ticks(one, every) for one in alternatives)
+
+
+def _in_ticks(priced: Alternative, every: int) -> Alternative:
+    """What it says of N spans, said of ticks."""
+
+    def ticks(found: re.Match[str]) -> str:
+        return f"over={int(found[1]) * every}"
+
+    told = {re.sub(r"over=(\d+)$", ticks, name): value for name, value in priced.stddev.items()}
+    return replace(priced, stddev=told)
 
 
 def coarse(terms: Terms, every: int) -> Terms:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from dpcore.aggregates.aggregate import Aggregate
 from dpcore.aggregates.compile import compile_aggregates
 from dpcore.aggregates.program import Aggregates
 from dpcore.algorithm import Error, Reading, Shown
 from dpcore.arrays import Ints
+from dpcore.config.spans import spans_of
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
 from dpcore.program import OutputInfo, Program
@@ -43,6 +44,15 @@ class AggregatesAlgorithm:
         "events that never arrived. Noise may take a count below 0.",
         "",
     )
+
+    def in_spans(self, every: int) -> Self:
+        """See Algorithm."""
+        found = {}
+        for name, one in self.aggregates.items():
+            field = f"aggregates.{name}.over"
+            overs = tuple(n if n == "all" else spans_of(field, n, every) for n in one.over)
+            found[name] = one.model_copy(update={"over": overs})
+        return replace(self, aggregates=found)
 
     def columns_read(self) -> None:
         """See Algorithm."""

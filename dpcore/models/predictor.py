@@ -20,6 +20,7 @@ from dpcore.arrays import Floats, Ints
 from dpcore.config.limits import FARTHEST, NEAREST
 from dpcore.config.numbers import Pair
 from dpcore.config.section import Section, nearest, refusal
+from dpcore.config.spans import spans_of
 from dpcore.models.advice import advice
 from dpcore.models.fields import MOST_COEFFICIENTS, Columns, Target
 from dpcore.models.losses import parse_loss
@@ -236,6 +237,13 @@ class Predictor(Section):
         return linear(given, self.features, self.targets, self.public_ranges, model, name)
 
     # ---- what it says
+
+    def in_spans(self, every: int) -> Self:
+        """See Algorithm."""
+        over = getattr(self, "over", None)
+        if not isinstance(over, int):
+            return self
+        return self.model_copy(update={"over": spans_of("model.over", over, every)})
 
     def columns_read(self) -> ModelColumns | None:
         """See Algorithm."""

@@ -44,6 +44,12 @@ model: {algorithm: regression.projected, features: [u, v], target: y, projection
   ranges: {u: [0, 2], v: [-1, 3], y: [0, 16]}}
 """,
 }
+SLIDING = {
+    "aggregates": "aggregates: {s: {sum: u, clip: [0, 2], over: [OVER]}, "
+    "m: {mean: u, clip: [0, 2], over: [OVER]}}\n",
+    "incremental": BODIES["incremental"].replace("error: true", "error: true, over: OVER"),
+    "projected": BODIES["projected"].replace("target: y,", "target: y, over: OVER,"),
+}
 TICKS = 60
 
 
@@ -76,6 +82,68 @@ def test_it_is_what_longer_ticks_release_repeated_in_between(name: str) -> None:
             for tick in range(11, TICKS):
                 expected = b.value[(tick + 1) // 12 - 1]
                 assert a.value[tick].tobytes() == expected.tobytes(), (a.name, tick)
+
+
+def sliding(name: str, over: str, every: int | None, period: str = "1d") -> Plan:
+    text = HEAD.replace("PERIOD", period).replace("WINDOW", "all")
+    text = text.replace("KEYS", "declared: [a, b]") + SLIDING[name].replace("OVER", over)
+    return Plan.from_yaml(text + ("" if every is None else f"release_every: {every}\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "over", "spans"),
+    [
+        ("aggregates", "24", "2"),
+        ("aggregates", "all, 36, 12", "all, 3, 1"),
+        ("incremental", "24", "2"),
+        ("projected", "12", "1"),
+    ],
+)
+def test_the_last_ticks_are_the_last_spans(name: str, over: str, spans: str) -> None:
+    """Without noise, bit for bit what longer ticks release; and under the same mechanism."""
+    made, longer = sliding(name, over, 12), sliding(name, spans, None, "12d")
+    given = events()
+    found = simulate(made, given, SECRET, noise=NoNoise(), stride=TICKS)
+    wanted = simulate(longer, given, SECRET, noise=NoNoise(), stride=TICKS)
+    own: Any = made.program
+    assert [info.over for info in made.outputs] == [
+        None if info.over is None else info.over * 12 for info in longer.outputs
+    ]
+    assert own.program.canonical() == longer.program.canonical()
+    assert own.loss(25) == longer.program.loss(3)
+    for one, two in zip(found, wanted, strict=True):
+        for a, b in zip(one.released, two.released, strict=True):
+            assert a.over == (None if b.over is None else 12 * b.over)
+            for tick in range(11, TICKS):
+                expected = b.value[(tick + 1) // 12 - 1]
+                assert a.value[tick].tobytes() == expected.tobytes(), (a.name, tick)
+    priced = {key for one in made.alternatives for key in one.stddev}
+    assert all(key.endswith(tuple(f"over={n.strip()}" for n in over.split(","))) for key in priced)
+
+
+@pytest.mark.parametrize("name", SLIDING)
+def test_a_window_that_is_released_once_costs_what_one_release_costs(name: str) -> None:
+    """The last 60 ticks once at their end: the noise of a single release of everything, where a
+    window that is released at every tick has more."""
+    whole, once = sliding(name, str(TICKS), TICKS), plan(name, None, f"{TICKS}d")
+    each = sliding(name, str(TICKS), None)
+
+    def noise(made: Plan, over: int | None, tick: int) -> np.ndarray:
+        return made.program.sums[0].stddev(np.array([tick]), over)[0]
+
+    mine, single = noise(whole, 1, 0), noise(once, None, 0)
+    np.testing.assert_allclose(mine, single, rtol=1e-6)
+    assert (noise(each, TICKS, TICKS - 1) > 1.3 * single)[single > 0].all()
+    weekly = sliding(name, "30", 15)
+    rare, often = noise(weekly, 2, 3), noise(sliding(name, "30", None), 30, TICKS - 1)
+    assert (rare < often)[often > 0].all()
+
+
+@pytest.mark.parametrize("name", SLIDING)
+def test_a_window_of_no_whole_spans_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="must be a multiple of release_every: 12.*write 36") as e:
+        sliding(name, "30", 12)
+    assert e.value.field == ("aggregates.s.over" if name == "aggregates" else "model.over")
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -166,18 +234,17 @@ def test_sums_that_wait_stay_within_their_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "every", "more", "words"),
+    ("name", "every", "words"),
     [
-        ("aggregates", 7, "", "must divide the 60 ticks"),
-        ("aggregates", 12, "aggregates: {s: {sum: u, clip: [0, 2], over: 5}}\n", "leave `over`"),
-        ("erm", 12, "", "is for aggregates and regressions from running sums"),
-        ("pftal", 12, "", "meets events one tick at a time"),
+        ("aggregates", 7, "must divide the 60 ticks"),
+        ("erm", 12, "is for aggregates and regressions from running sums"),
+        ("pftal", 12, "meets events one tick at a time"),
     ],
 )
-def test_what_is_no_schedule_is_refused(name: str, every: int, more: str, words: str) -> None:
+def test_what_is_no_schedule_is_refused(name: str, every: int, words: str) -> None:
     model = BODIES["two_trees"].replace("regression.two_trees", f"regression.{name}")
     bodies = {
-        "aggregates": more or BODIES["aggregates"],
+        "aggregates": BODIES["aggregates"],
         "erm": model,
         "pftal": model.replace("regression.", "online."),
     }
