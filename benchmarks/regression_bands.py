@@ -16,10 +16,11 @@ Columns: ``covered``, the share of coefficients (over all runs) whose band of 1.
 that of the minimiser over the set, on the same events without noise or ridge, and ``least``, that
 of the coefficient with the fewest; ``ratio``, the median of a band's width, as far as it lies in
 the set, over the oracle's: 1.96 deviations by the true covariance, or half the set's width where
-that is less. ``excess``, the median over runs of (sum of squared errors less the least over
-the set) of events as they are, not shortened, beside ``least_squares_once``: one release of
-everything at the end with the whole budget and the ridge of AdaSSP (Wang 2018), of the same clip;
-and ``release_every_731``, the one release of a plan that makes no other.
+that is less. ``excess``, the median over runs of (sum of squared errors less the least over the
+set) of events as they are, not shortened; ``adassp``, the same with that ridge. Beside them
+``least_squares_once``: one release of everything at the end with the whole budget and the ridge of
+AdaSSP (Wang 2018), of the same clip; and ``release_every_731``, the one release of a plan that
+makes no other.
 ``mse`` and ``r2``: the share of runs whose band holds that of the released model on the same
 events, rows without a value not counted; ``shown`` the share with a value, ``r2_half`` half the
 median band.
@@ -80,7 +81,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "atemp": (0, 1), "hum": (0, 1), "windspeed": (0, 1), "cnt": (0, 1000),
 }  # fmt: skip
 COLUMNS = (
-    "stream", "tick", "set", "covered", "least", "ratio", "excess", "release_every_731",
+    "stream", "tick", "set", "covered", "least", "ratio", "excess", "adassp", "release_every_731",
     "least_squares_once", "mse", "mse_shown", "r2", "r2_shown", "r2_half",
 )  # fmt: skip
 
@@ -386,6 +387,7 @@ def main() -> None:
         found |= cell(stream, tick, spec, runs)
         told = scores(stream, tick, spec, runs)
         found |= {what: value for what, value in told.items() if what in COLUMNS}
+        found["adassp"] = cell(stream, tick, spec, runs, ridge="adassp")["excess"]
         if tick == LATE:
             found["release_every_731"] = at_once(stream, tick, spec, runs)
             found["least_squares_once"] = once(stream, tick, spec, runs)

@@ -171,9 +171,9 @@ class PlanConfig(Section):
     )
     release_every: Ticks | None = Field(
         default=None,
-        description="n: sums, and models of them, are released at every n-th tick, with less noise, "
-        "and repeated in between; before the first of them there is none (null). It must divide "
-        "the ticks of the clock, and the N of every over. Without it: at every tick.",
+        description="n: sums, and models of them, are released at every n-th tick, with less "
+        "noise, and repeated in between; before the first of them there is none (null). It must "
+        "divide the ticks of the clock, and the N of every over. Without it: at every tick.",
         examples=[7],
     )
     mechanism: MechanismConfig = Field(

@@ -20,7 +20,14 @@ from dpcore.models.regression.bands import stddev_along
 from dpcore.models.regression.debiased import Debiased
 from dpcore.models.regression.fit import Fit, fit_of, score_of, typical_band
 from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.models.regression.ridge import canonical_ridge, lift_for, prior_of, ridge_for
+from dpcore.models.regression.ridge import (
+    ADASSP,
+    Ridge,
+    canonical_ridge,
+    prior_of,
+    quadratic_for,
+    ridge_for,
+)
 from dpcore.models.regression.rows import EventRows
 from dpcore.models.regression.solver import Solver
 from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
@@ -57,7 +64,7 @@ class Incremental:
     rows: EventRows
     parts: tuple[ContinualSum, ...]
     set: ConvexSet
-    ridge: float | None
+    ridge: Ridge
     solver: Solver
     error: bool
     statistics: bool
@@ -171,11 +178,9 @@ class Incremental:
         return tuple(out)
 
     def _quadratic(self, found: Statistics, stddev: Floats) -> PrivateQuadratic:
-        if self.ridge is None and self.version >= 2:
-            lift = lift_for(stddev, prior_of(self.set), self.set.dimension)
-            return PrivateQuadratic(found.matrix, found.right, 0.0, lift)
-        ridge = ridge_for(self.ridge, stddev, self.set)
-        return PrivateQuadratic(found.matrix, found.right, ridge)
+        if self.version >= 2 or self.ridge == ADASSP:
+            return quadratic_for(self.ridge, found, stddev, prior_of(self.set))
+        return PrivateQuadratic(found.matrix, found.right, ridge_for(self.ridge, stddev, self.set))
 
     def _models(
         self, quadratic: PrivateQuadratic, theta: Floats, stddev: Floats, shape: tuple[int, int]

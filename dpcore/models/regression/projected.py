@@ -21,7 +21,13 @@ from dpcore.models.regression.image import Image
 from dpcore.models.regression.lifting import Embedded, is_least, lift, solve_embedded
 from dpcore.models.regression.projected_rows import ProjectedRows
 from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.models.regression.ridge import canonical_ridge, lift_for, ridge_for
+from dpcore.models.regression.ridge import (
+    ADASSP,
+    Ridge,
+    canonical_ridge,
+    quadratic_for,
+    ridge_for,
+)
 from dpcore.models.regression.solver import Solver
 from dpcore.program import SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
 
@@ -61,7 +67,7 @@ class Projected:
     rows: ProjectedRows
     mechanism: ContinualSum
     set: ConvexSet
-    ridge: float | None
+    ridge: Ridge
     solver: Solver
     statistics: bool
     notes: tuple[str, ...] = ()
@@ -200,9 +206,8 @@ class Projected:
     def _quadratic(self, values: Floats, deviation: Floats) -> PrivateQuadratic:
         """(n, D) lattice sums, and the noise of each -> the objective in m dimensions."""
         found = self.rows.moments.unpack(values)
-        if self.ridge is None and self.version >= 2:
-            lift = lift_for(deviation, self.image.prior, found.matrix.shape[-1])
-            return PrivateQuadratic(found.matrix, found.right, 0.0, lift)
+        if self.version >= 2 or self.ridge == ADASSP:
+            return quadratic_for(self.ridge, found, deviation, self.image.prior)
         ridge = ridge_for(self.ridge, deviation, self.set)
         return PrivateQuadratic(found.matrix, found.right, ridge)
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 
 from dpcore.arrays import Floats
 from dpcore.geometry.convex_set import ConvexSet
+from dpcore.models.moments import Statistics
+from dpcore.models.regression.quadratic import PrivateQuadratic
+
+ADASSP: Literal["adassp"] = "adassp"
+Ridge = float | Literal["adassp"] | None
+"""A weight; a rule; None: the default."""
 
 
 def ridge_for(ridge: float | None, stddev: Floats, convex_set: ConvexSet) -> float | Floats:
@@ -68,8 +75,65 @@ def lift_for(stddev: Floats, prior: float, dimension: int) -> Floats:
     return np.asarray(stddev * (math.sqrt(1 + size / 2) / prior))
 
 
-def canonical_ridge(ridge: float | None, lifts: bool = False) -> str:
+def adassp_for(stddev: Floats, least: Floats, dimension: int) -> Floats:
+    """(n,) weight of |theta|^2 by the rule of AdaSSP, from what is released already.
+
+    s sqrt(d ln(2 d^2 / 0.05)), which the noise of a matrix exceeds in one of twenty, less what is
+    certain of its least eigenvalue: the released one less s sqrt(2 d), about the largest that the
+    noise has. There it spends a third of the budget on that eigenvalue; the matrix tells it too.
+
+    Args:
+      stddev: (n,) s, of the noise of a coordinate of (svec(Q), q). least: (n,) least eigenvalue of
+        the released matrix. dimension: d.
+
+    Source: Wang (2018), "Revisiting differentially private linear regression", Algorithm 2.
+    """
+    wanted = math.sqrt(dimension * math.log(2 * dimension**2 / 0.05))
+    certain = np.maximum(least - stddev * math.sqrt(2 * dimension), 0.0)
+    return np.maximum(stddev * wanted - certain, 0.0)
+
+
+def quadratic_for(
+    rule: Ridge, statistics: Statistics, stddev: Floats, prior: float
+) -> PrivateQuadratic:
+    """The objective of noisy moments in d dimensions under a rule of version 2.
+
+    Args:
+      rule: None: ``lift_for``. statistics: n systems. stddev: (n,). prior: see ``lift_for``.
+    """
+    matrix, right = statistics.matrix, statistics.right
+    d = matrix.shape[-1]
+    if rule is None:
+        return PrivateQuadratic(matrix, right, 0.0, lift_for(stddev, prior, d))
+    if rule == ADASSP:
+        least = PrivateQuadratic(matrix, right).released.values[:, 0]
+        return PrivateQuadratic(matrix, right, adassp_for(stddev, least, d))
+    return PrivateQuadratic(matrix, right, float(rule))
+
+
+def predicted(rule: Ridge, events: float, stddev: float, prior: float, dimension: int) -> float:
+    """Expected excess of the mean squared error, scaled units, of a model of so many events that
+    are spread evenly over their ranges, whose coefficients vary by ``prior``.
+
+    Along an eigenvector of eigenvalue l a ridge of D leaves l ((D t)^2 + k^2) / (l + D)^2, k^2 the
+    noise of its normal equation. The set does not bind, and the constant counts as a feature.
+    """
+    eigenvalue = events / 3
+    square = stddev**2 * (1 + dimension * prior**2 / 2)
+    if rule is None:
+        pull = square / (prior**2 * eigenvalue)
+    elif rule == ADASSP:
+        pull = float(adassp_for(np.array(stddev), np.array(eigenvalue), dimension))
+    else:
+        pull = float(rule)
+    left = ((pull * prior) ** 2 + square) * eigenvalue / (eigenvalue + pull) ** 2
+    return dimension * left / events
+
+
+def canonical_ridge(ridge: Ridge, lifts: bool = False) -> str:
     """For the plan."""
+    if ridge == ADASSP:
+        return ADASSP
     if ridge is not None:
-        return ridge.hex()
+        return float(ridge).hex()
     return "lift" if lifts else "noise"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import Field
@@ -13,14 +13,16 @@ from pydantic import Field
 from dpcore.algorithm import Error, Reading, Shown
 from dpcore.arrays import Floats, Ints
 from dpcore.config.numbers import NotNegative
-from dpcore.config.section import Section
+from dpcore.config.section import Says, Section
 from dpcore.errors import ConfigError
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.geometry.parse import parse_set
 from dpcore.models.fields import Count, Length, SquaredLoss, Tolerance
 from dpcore.models.model import Model
 from dpcore.models.moments import Moments
+from dpcore.models.regression import compared
 from dpcore.models.regression.price import SLACK
+from dpcore.models.regression.ridge import ADASSP, Ridge
 from dpcore.models.words import OWN_UNITS
 from dpcore.pricing.terms import Terms
 from dpcore.program import OutputInfo, Program
@@ -66,6 +68,11 @@ class MomentsClip(Section):
     )
 
 
+RidgeRule = Annotated[
+    Literal["default", "adassp"], Says("must be a number, 0 or more, or default or adassp.")
+]
+
+
 @runtime_checkable
 class Banded(Protocol):
     """A program that knows the noise of its moments."""
@@ -83,13 +90,15 @@ class MomentsModel(Model):
         description="Bounds of the length of one event's features and target.",
         examples=["{features: 1.0}"],
     )
-    ridge: NotNegative | None = Field(
+    ridge: NotNegative | RidgeRule | None = Field(
         default=None,
         description="Weight of the |x|^2 that is added to the sum of squared errors, in events of "
         "scaled units: what noise does to directions that few events show fades with it. Without "
         "it: for each direction by itself as much as the noise is worth there, which fades as "
-        "events come (in version 1 one weight for all, the size of the noise); 0 adds none.",
-        examples=[10.0],
+        "events come (in version 1 one weight for all, the size of the noise), as default says "
+        "too; adassp: one weight for all, less what is certain of the least eigenvalue (Wang "
+        "2018); 0 adds none.",
+        examples=[10.0, "adassp"],
     )
     tolerance: Tolerance = Field(
         default=1e-9,
@@ -138,9 +147,11 @@ class MomentsModel(Model):
         return found
 
     @property
-    def weight_of_ridge(self) -> float | None:
-        """The ridge; None: the size of the noise."""
-        return None if self.ridge is None else float(self.ridge)
+    def weight_of_ridge(self) -> Ridge:
+        """The ridge; None: the default."""
+        if self.ridge is None or self.ridge == "default":
+            return None
+        return ADASSP if self.ridge == ADASSP else float(self.ridge)
 
     def moments(self, squares: bool = False, typical: bool = False) -> Moments:
         """What a leaf holds, within its bounds; ``squares``: with the sum of squared targets.
@@ -197,6 +208,20 @@ class MomentsModel(Model):
         """How models are solved for, and what is kept."""
         yield "solved", self.solver_words()
         yield "kept", f"{program.dimension:,} running sums a key; no row"
+
+    def facts(self, program: Program, noise: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+        """See Algorithm; and other ridges and clips beside its own."""
+        yield from super().facts(program, noise)
+        own: Any = getattr(program, "program", program)
+        std = max((one for one in noise.values() if math.isfinite(one)), default=0.0)
+        if not (isinstance(program, Banded) and std > 0 and own.version >= 2):
+            return
+        chosen = self.weight_of_ridge
+        told = compared.ridges(chosen, EVENTS, std, self.projectable_set())
+        yield "ridges", f"{told} (predicted excess of the mean squared error, scaled units*)"
+        moments = own.rows.moments
+        told = compared.clips(moments, len(self.features), self.intercept, EVENTS, std)
+        yield "clips", f"{told} (clip.features, predicted std of a coefficient of theta*)"
 
     def solver_words(self) -> str:
         """How far, or by what."""

@@ -15,6 +15,7 @@ from dpcore.errors import ConfigError
 from dpcore.models.fields import ALGORITHM, OneTarget
 from dpcore.models.moments import Moments
 from dpcore.models.regression.incremental import Incremental
+from dpcore.models.regression.ridge import Ridge
 from dpcore.models.regression.rows import EventRows
 from dpcore.models.regression.solved import SolvedModel
 from dpcore.pricing.calibrate import FixedLeaf, calibrated
@@ -43,6 +44,11 @@ class TwoTreesModel(SolvedModel):
         "it is the paper's own calibration, to compare with, of one event; take "
         "regression.incremental"
     )
+
+    @property
+    def weight_of_ridge(self) -> Ridge:
+        """The ridge; without a word on it there is none, as in the paper."""
+        return super().weight_of_ridge or 0.0
 
     def compile(self, terms: Terms) -> tuple[Incremental, tuple[Alternative, ...]]:
         """Incremental regression over one tree for x x^T and another for x y; there is one way to
@@ -73,7 +79,7 @@ class TwoTreesModel(SolvedModel):
             EventRows.of(self, moments),
             trees(terms, moments),
             convex_set,
-            float(self.ridge or 0.0),
+            self.weight_of_ridge,
             self.made_solver(),
             False,
             self.statistics,

@@ -12,7 +12,7 @@ from benchmarks.least_squares import least_squares
 from dpcore.errors import ConfigError
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.models.regression.ridge import lift_for, prior_of
+from dpcore.models.regression.ridge import adassp_for, lift_for, predicted, prior_of
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
@@ -454,3 +454,34 @@ def test_an_event_spread_evenly_over_its_ranges_is_as_long_as_the_clip() -> None
     assert before.rows.moments.reach == pytest.approx(math.sqrt(3))
     said = [text for text in plan.warnings if "Without model.clip.features" in text]
     assert len(said) == 1 and "of 1.73, which no event exceeds" in said[0]
+
+
+def test_adassp_pulls_by_what_is_not_certain_of_the_least_eigenvalue() -> None:
+    stddev, d = np.array([2.0, 2.0, 2.0, 0.0]), 4
+    wanted = 2 * math.sqrt(4 * math.log(2 * 16 / 0.05))
+    noise = 2 * math.sqrt(8)
+    least = np.array([-3.0, noise + 1, 1000.0, 0.0])
+    np.testing.assert_allclose(adassp_for(stddev, least, d), [wanted, wanted - 1, 0, 0])
+    program = program_of(model="set: {l2_ball: 2}\n  ridge: adassp")
+    assert program.canonical()["ridge"] == "adassp"
+    lattice = np.zeros((1, 1, program.dimension))
+    assert np.isfinite(program.solve((lattice,), np.array([3]))[0].value).all()
+    same = program_of(model="set: {l2_ball: 2}\n  ridge: default").canonical()
+    assert same == program_of(model="set: {l2_ball: 2}\n  ridge:").canonical()
+
+
+def test_predicted_risks_are_those_of_the_model_they_state() -> None:
+    """Coefficients drawn as the prior says, moments spread evenly, noise as known."""
+    rng = np.random.default_rng(5)
+    events, s, t, d, runs = 3000.0, 40.0, 0.3, 4, 4000
+    eigenvalue = events / 3
+    truth = t * rng.standard_normal((runs, d))
+    noise = s * math.sqrt(1 + d * t * t / 2) * rng.standard_normal((runs, d))
+    lift = s**2 * (1 + d * t * t / 2) / (t * t * eigenvalue)
+    adassp = float(adassp_for(np.array([s]), np.array([eigenvalue]), d)[0])
+    for rule, pull in ((None, lift), ("adassp", adassp), (500.0, 500.0), (0.0, 0.0)):
+        model = (eigenvalue * truth + noise) / (eigenvalue + pull)
+        seen = np.mean(np.sum((model - truth) ** 2, axis=1)) * eigenvalue / events
+        assert predicted(rule, events, s, t, d) == pytest.approx(seen, rel=0.06)
+    risks = [predicted(rule, events, s, t, d) for rule in (None, "adassp", 500.0, 0.0)]
+    assert min(risks) == risks[0]
