@@ -47,6 +47,12 @@ class ConstantNoise:
         """(m, K, dimension), all ``value``."""
         return self.gaussian(labels, digests, dimension)
 
+    def generalised_gaussian(
+        self, labels: Digests, digests: Digests, dimension: int, exponent: float
+    ) -> Floats:
+        """(m, K, dimension), all ``value``."""
+        return self.gaussian(labels, digests, dimension)
+
     def discrete_gaussian(
         self, labels: Digests, digests: Digests, variances: Sequence[int]
     ) -> Ints:

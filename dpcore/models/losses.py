@@ -16,6 +16,7 @@ import numpy as np
 from dpcore.arrays import Floats
 from dpcore.errors import ConfigError
 from dpcore.noise.inverse_normal import exact_log
+from dpcore.noise.powers import exact_exp as exact_exp
 
 
 @runtime_checkable
@@ -198,26 +199,6 @@ class Hinge:
 def sign_of(target: Floats) -> Floats:
     """Labels in {-1, 1}; 0 counts as +1."""
     return np.where(target < 0, -1.0, 1.0)
-
-
-_LN2_HIGH = float.fromhex("0x1.62e42fefa0000p-1")  # 37 bits: exact times any exponent
-_LN2_LOW = float.fromhex("0x1.cf79abc9e3b3ap-40")
-_SERIES = tuple(1.0 / math.factorial(k) for k in range(14, -1, -1))
-
-
-def exact_exp(x: Floats) -> Floats:
-    """exp(x) for x <= 0 to about 2^-51, the same bits on every CPU (which is what is exact here).
-
-    x = k ln 2 + r, |r| <= 0.35: a Taylor polynomial in r, then an exact shift. Below -745: 0.
-    """
-    x = np.maximum(x, -800.0)
-    power = np.rint(x * (1.0 / math.log(2.0)))
-    rest = (x - power * _LN2_HIGH) - power * _LN2_LOW
-    out = np.full_like(rest, _SERIES[0])
-    for coefficient in _SERIES[1:]:
-        out *= rest
-        out += coefficient
-    return np.asarray(np.ldexp(out, power.astype(np.int64)))
 
 
 def _check_positive(name: str, value: float) -> None:

@@ -49,6 +49,11 @@ class Noise(Protocol):
     def laplace(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Standard Laplace variables, for a selection: (m, K, dimension)."""
 
+    def generalised_gaussian(
+        self, labels: Digests, digests: Digests, dimension: int, exponent: float
+    ) -> Floats:
+        """Density proportional to exp(-||x||_r^2 / 2), r the exponent: (m, K, dimension)."""
+
 
 NoiseOf = Callable[[int], Noise]
 """Part index -> the keyed noise of that part for this stride (parts never share noise)."""

@@ -20,11 +20,13 @@ from dpcore.errors import ConfigError
 from dpcore.noise.aes import Aes, Words, block_buffer
 from dpcore.noise.discrete_gaussian import discrete_gaussian
 from dpcore.noise.gaussian import gaussian
+from dpcore.noise.generalised_gaussian import generalised_gaussian
 from dpcore.noise.knorm import k_norm
 from dpcore.noise.selection import gumbel, laplace
 from dpcore.noise.streams import (
     DISCRETE_GAUSSIAN,
     GAUSSIAN,
+    GENERALISED_GAUSSIAN,
     K_NORM,
     LAPLACE,
     SAMPLE,
@@ -246,6 +248,13 @@ class KeyedNoise:
     def laplace(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Standard Laplace variables, for selection. Shapes as in ``gaussian``."""
         return laplace(self._streams(LAPLACE, labels, digests), dimension)
+
+    def generalised_gaussian(
+        self, labels: Digests, digests: Digests, dimension: int, exponent: float
+    ) -> Floats:
+        """Density proportional to exp(-||x||_r^2 / 2), r the exponent. Shapes as ``gaussian``."""
+        streams = self._streams(GENERALISED_GAUSSIAN, labels, digests)
+        return generalised_gaussian(streams, dimension, exponent)
 
     def bits(self, labels: Digests, digests: Digests, count: int) -> Words:
         """Uniform random words, for sampling: (m, K, count) uint64."""

@@ -14,6 +14,7 @@ DISCRETE_GAUSSIAN = 3
 SELECTION = 4
 SAMPLE = 5
 LAPLACE = 6
+GENERALISED_GAUSSIAN = 7
 
 WORK = 16384
 """Words made at once: what is worked on stays in the cache."""
