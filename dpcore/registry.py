@@ -155,6 +155,9 @@ MODELS = Registry(
         "erm.basic_continual": "dpcore.models.blocks.continual:BasicContinualModel",
         "erm.sampled": "dpcore.models.blocks.sampled:SampledModel",
         "optimize.frank_wolfe": "dpcore.models.optimize.frank_wolfe:FrankWolfeModel",
+        "optimize.sfw_tree": "dpcore.models.optimize.sfw_tree:SfwTreeModel",
+        "optimize.sfw_polyhedral": "dpcore.models.optimize.sfw_polyhedral:SfwPolyhedralModel",
+        "optimize.phased_sgd": "dpcore.models.optimize.phased_sgd:PhasedSgdModel",
     },
     "weir.algorithms.models",
 )

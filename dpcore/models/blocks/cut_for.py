@@ -29,7 +29,9 @@ def cut_for(block: int | str, cap: int | None, users: float | None, terms: Terms
     if terms.person is None and users is not None:
         raise ConfigError("model.users", users, "belongs to privacy.unit: user; remove it.")
     if isinstance(block, int):
-        _check_count(terms)
+        check_places(
+            terms, "blocks of a number of records; or write a duration, like model.block: 7d."
+        )
         return ByCount(block)
     length = durations.duration(block)
     ticks, rest = terms.clock.ticks_in(length)
@@ -70,14 +72,21 @@ def _of_users(
     return ByUsers(ticks, divisor, most, each)
 
 
-def _check_count(terms: Terms) -> None:
+def check_places(terms: Terms, what: str) -> None:
+    """Where each record has a place of its own, no other may vanish or be added.
+
+    Args:
+      what: that is for, and what else there is.
+
+    Raises:
+      ConfigError: a record could, or has no place.
+    """
     if terms.person is not None:
         raise ConfigError(
             "privacy.unit",
             terms.unit,
             "must be event: a user who was not there would move every later record into another "
-            "block. That is for blocks of a number of records; or write a duration, like "
-            "model.block: 7d.",
+            f"block. That is for {what}",
         )
     asked = {
         "privacy.relation": (
@@ -101,6 +110,5 @@ def _check_count(terms: Terms) -> None:
             raise ConfigError(
                 name,
                 value,
-                f"{why}. That is for blocks of a number of records; or write a duration, like "
-                "model.block: 7d.",
+                f"{why}. That is for {what}",
             )

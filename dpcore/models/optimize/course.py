@@ -1,0 +1,127 @@
+"""What a one-pass algorithm does with the records of a key, in their public order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.arrays import Digests, Floats, State
+from dpcore.noise.noise import Noise
+
+WHOLE = 1 << 62
+"""More rows than any key has."""
+
+
+class Drawn(NamedTuple):
+    """Where a key's noise comes from at a tick.
+
+    Attributes:
+      noise: keyed, of the tick and of this key alone. digest: (2,), of all data of the key so far.
+    """
+
+    noise: Noise
+    digest: Digests
+
+
+class Finished(NamedTuple):
+    """A model that is released.
+
+    Attributes:
+      run: which run is complete. records: of it that were read, the first ones. model: (d,).
+    """
+
+    run: int
+    records: int
+    model: Floats
+
+
+class Course(Protocol):
+    """An algorithm over runs of doubling length; each record of a key is in one run, once.
+
+    Pure but for the arrays of one key that ``read`` is given, which it writes.
+    """
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+
+    @property
+    def features(self) -> int:
+        """Numbers in a row before the target."""
+
+    @property
+    def intercept(self) -> bool:
+        """Whether a model ends with a constant term."""
+
+    @property
+    def labels(self) -> bool:
+        """Whether the loss reads the sign of the target only."""
+
+    @property
+    def moved(self) -> float:
+        """Most that a record moves a mean, or an average, of the first run."""
+
+    @property
+    def adds(self) -> str:
+        """What one event may add, for people."""
+
+    @property
+    def first(self) -> int:
+        """Records of the first run."""
+
+    @property
+    def kind(self) -> str:
+        """Of the noise."""
+
+    def init(self, n_keys: int) -> State:
+        """State of keys before their first record: a NamedTuple of arrays (K, ...)."""
+
+    def read(
+        self, own: Mapping[str, Any], rows: Floats, place: int, drawn: Drawn
+    ) -> tuple[Finished, ...]:
+        """Reads the next rows of a key.
+
+        Args:
+          own: the key's part of the state, arrays by name: written.
+          rows: (n, features + 1), the records from ``place`` (from 0) on.
+        """
+
+    def loss(self) -> PrivacyLoss:
+        """The most that a record pays, whichever run it is in."""
+
+    def predicted(self, run: int) -> float:
+        """Bound on the excess risk of a run's model, in scaled units."""
+
+    def words(self, run: int) -> str:
+        """What a run does, for people."""
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+
+
+def pieces(
+    n: int, place: int, at: Callable[[int], tuple[int, int, int]]
+) -> list[tuple[int, int, int, slice]]:
+    """Cuts n rows from a place on at the public ends of stages.
+
+    at: place -> (run, offset in the run, rows until the next end).
+
+    Returns:
+      (run, offset, rows until the end before these, rows) of each piece.
+    """
+    found = []
+    done = 0
+    while done < n:
+        run, offset, left = at(place + done)
+        size = min(left, n - done)
+        found.append((run, offset, left, slice(done, done + size)))
+        done += size
+    return found
+
+
+def lattice_sum(values: Floats, resolution: float) -> Any:
+    """Sum of rows, each truncated toward zero to the lattice: exact. (n, d) -> (d,) int64."""
+    return (values * (1.0 / resolution)).astype(np.int64).sum(axis=0)

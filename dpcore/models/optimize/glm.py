@@ -1,0 +1,215 @@
+"""Losses of a linear prediction over a bounded set, with the constants that their privacy needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.arrays import Floats
+from dpcore.canonical import canonical_value
+from dpcore.errors import ConfigError, positive
+from dpcore.geometry.lp_ball import lp_norms
+from dpcore.models.grid import row_dot
+from dpcore.models.losses import Absolute, Hinge, Huber, PredictionLoss, Quantile, Squared
+from dpcore.models.scaling import STEP, is_void
+from dpcore.pricing.price import round_up
+
+_UP = 1 + 2.0**-40
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """The Moreau envelope of a pinball or absolute loss: its corner is a parabola ``smoothing``
+    wide. It lies below the loss, by at most smoothing slope^2 / 2.
+
+    Attributes:
+      below, above: slopes of the loss left (as a size) and right of the target. smoothing: g.
+    """
+
+    below: float
+    above: float
+    smoothing: float
+    name: str = field(default="envelope", init=False)
+    labels: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        positive(smoothing=self.smoothing)
+
+    @property
+    def smoothness(self) -> float:
+        """See PredictionLoss."""
+        return 1 / self.smoothing
+
+    def value(self, prediction: Floats, target: Floats) -> Floats:
+        """See PredictionLoss."""
+        slope = self.derivative(prediction, target)
+        return slope * (prediction - target) - 0.5 * self.smoothing * slope * slope
+
+    def derivative(self, prediction: Floats, target: Floats) -> Floats:
+        """See PredictionLoss."""
+        return np.clip((prediction - target) / self.smoothing, -self.below, self.above)
+
+
+def cornered(loss: PredictionLoss) -> bool:
+    """Whether a loss has a corner, which needs smoothing before it may be stepped along."""
+    return math.isinf(loss.smoothness)
+
+
+def smoothed(loss: PredictionLoss, smoothing: float) -> PredictionLoss:
+    """The Moreau envelope of a loss with a corner; of the hinge that is the Huberised hinge."""
+    if isinstance(loss, Hinge):
+        return Hinge(smoothing)
+    if isinstance(loss, Absolute):
+        return Envelope(1.0, 1.0, smoothing)
+    if isinstance(loss, Quantile):
+        return Envelope(loss.tau, 1 - loss.tau, smoothing)
+    raise ConfigError("model.loss", loss.name, "has no corner that could be smoothed.")
+
+
+def slope_of(loss: PredictionLoss, span: float) -> float:
+    """Lipschitz constant in predictions from -span to span, targets within [-1, 1]: rounded up.
+
+    Raises:
+      ConfigError: a loss of which none is known here.
+    """
+    if isinstance(loss, Squared):
+        return (span + 1.0) * _UP
+    if isinstance(loss, Huber):
+        return min(loss.width, (span + 1.0) * _UP)
+    if isinstance(loss, Quantile):
+        return max(loss.tau, 1 - loss.tau)
+    if isinstance(loss, Envelope):
+        return max(loss.below, loss.above)
+    if loss.labels or isinstance(loss, Absolute):
+        return 1.0
+    raise ConfigError("model.loss", loss.name, "has no slope that is known here; take another.")
+
+
+@dataclass(frozen=True)
+class Glm:
+    """loss(<(x, 1), w>; y) for x with ||(x, 1)||_q <= A and w of lp norm at most B, 1/p + 1/q = 1.
+
+    **Formal guarantees**: every gradient that is summed is c (x, 1) with a number c: |c| <= the
+    loss' slope for a gradient, so that its lq norm is at most L0 = slope A; for a difference of two
+    gradients |c| <= bound / A, so that its norm is at most the bound. Numbers c that are not finite
+    become 0 before they are clipped, and void rows have c = 0. Clipping c, and not the vector,
+    leaves the derivative of another convex loss, no less smooth: L1 = curve A^2.
+
+    Attributes:
+      loss: of one prediction, without corners. features: numbers of x. intercept: whether a 1
+      follows it. dual: q. norm: most that ||x||_q is. radius: B.
+    """
+
+    loss: PredictionLoss
+    features: int
+    intercept: bool
+    dual: float
+    norm: float
+    radius: float
+
+    @property
+    def dimension(self) -> int:
+        """d, numbers of w."""
+        return self.features + self.intercept
+
+    @property
+    def reach(self) -> float:
+        """A, rounded up."""
+        if not self.intercept:
+            return self.norm
+        if math.isinf(self.dual):
+            return max(self.norm, 1.0)
+        largest = max(self.norm, 1.0)
+        q, least = self.dual, min(self.norm, 1.0) / largest
+        # Powers are the platform's: rounded up, their last bits shape no plan.
+        return round_up(largest * math.pow(1.0 + math.pow(least, q), 1 / q) * _UP)
+
+    @property
+    def span(self) -> float:
+        """Largest prediction."""
+        return self.reach * self.radius * _UP
+
+    @property
+    def slope(self) -> float:
+        """Of the loss in the prediction."""
+        return slope_of(self.loss, self.span)
+
+    @property
+    def lipschitz(self) -> float:
+        """L0."""
+        return self.slope * self.reach * _UP
+
+    @property
+    def smoothness(self) -> float:
+        """L1."""
+        return self.loss.smoothness * self.reach * self.reach * _UP
+
+    def split(self, rows: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Rows (n, features + 1) -> points (n, d), targets (n,), and which rows are void (n,)."""
+        void = is_void(rows)
+        points = np.ones((len(rows), self.dimension))
+        points[:, : self.features] = rows[:, : self.features]
+        return points, np.where(void, 0.0, rows[:, self.features]), void
+
+    def slopes(self, points: Floats, targets: Floats, void: NDArray[np.bool_], w: Floats) -> Floats:
+        """Derivatives at w (d,): (n,), within +-slope."""
+        scores = row_dot(points, np.broadcast_to(w, points.shape))
+        found = self.loss.derivative(scores, targets)
+        found = np.where(np.isfinite(found) & ~void, found, 0.0)
+        return np.clip(found, -self.slope, self.slope)
+
+    def gradients(
+        self,
+        points: Floats,
+        targets: Floats,
+        void: NDArray[np.bool_],
+        w: Floats,
+        before: Floats | None,
+        bound: float,
+    ) -> Floats:
+        """Clipped gradients at w, less those at ``before`` where that is given: (n, d), each of
+        lq norm at most ``bound``."""
+        factor = self.slopes(points, targets, void, w)
+        if before is not None:
+            factor = factor - self.slopes(points, targets, void, before)
+        most = bound / self.reach * (1 - 2.0**-40)
+        return np.asarray(points * np.clip(factor, -most, most)[:, None])
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+        return {
+            "loss": [self.loss.name, canonical_value(self.loss)],
+            "features": self.features,
+            "intercept": self.intercept,
+            "dual": self.dual.hex(),
+            "norm": self.norm.hex(),
+            "radius": self.radius.hex(),
+        }
+
+
+def norms(rows: Floats, q: float) -> Floats:
+    """lq norms, 1 <= q <= inf: (n, m) -> (n,)."""
+    if math.isinf(q):
+        return np.asarray(np.max(np.abs(rows), axis=1, initial=0.0))
+    return lp_norms(rows, q)
+
+
+def shortened(features: Floats, q: float, bound: float) -> tuple[Floats, int]:
+    """Features on the lattice of ``STEP``, each row of lq norm at most ``bound``; and how many were
+    longer. A row by itself; truncation toward zero lengthens nothing.
+
+    The target of the shortening lies below the bound by more than what powers round.
+    """
+    size = norms(features, q)
+    target = bound * (1 - 2.0**-30)
+    long = np.flatnonzero(~(size <= target))
+    out = np.ascontiguousarray(features, dtype=np.float64).copy()
+    if long.size:
+        out[long] *= (target / size[long])[:, None]
+    out = np.trunc(out * (1.0 / STEP)) * STEP + 0.0
+    return out, int(np.count_nonzero(size > bound))

@@ -1,0 +1,197 @@
+"""The program: records in their public order, each read once; a model at every doubling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.arrays import Digests, Floats, Ints, State, arrays_of
+from dpcore.leaves.rows import RowLeaf
+from dpcore.models.blocks.cut import by_hash
+from dpcore.models.erm.prefix import row_digests
+from dpcore.models.optimize.course import Course, Drawn
+from dpcore.models.optimize.glm import shortened
+from dpcore.models.optimize.runs import start_of_run
+from dpcore.models.scaling import Scaling, is_void
+from dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
+
+FIXED = 64
+"""Bytes of state of a key beside what its course keeps."""
+
+
+class OnePassState(NamedTuple):
+    """State of K keys: as large after a billion records as after one.
+
+    Attributes:
+      seen: (K,) int64, records so far. chain: (K, 2) uint64, XOR of the digests of all of them.
+      model: (K, d), the newest one. behind: (K, 2), places of the first and the last record of its
+      run, from 1; -1 before the first. own: of the course.
+    """
+
+    seen: Ints
+    chain: Digests
+    model: Floats
+    behind: Floats
+    own: Any
+
+
+@dataclass(frozen=True)
+class OnePass:
+    """A linear model per key that reads each record once, and is released anew when the records
+    have doubled.
+
+    Formal guarantees:
+      Unit: one event. Relation: replace_one. The place of a record follows from its tick and the
+        keyed hash of its id: content moves none (a void row keeps its place). So a neighbour
+        exchanges one row at one place, which lies in one run of records, and pays for that one.
+      Sensitivity, guarantee: of the run (``TreeRun``, ``OneSampleRun``, ``PhasedRun``), at most
+        over all runs. The models of earlier runs, which later ones start from, are releases.
+      Noise is keyed with the run, the step, the user key and the digest of all that the key had
+        gathered by that tick: where data differ all noise is new.
+
+    Attributes:
+      scaling: the public ranges. dual, norm: features have an lq norm of at most ``norm``, q =
+      ``dual``. course: the algorithm. cap: rows a key and tick. algorithm: its name in the config.
+    """
+
+    scaling: Scaling
+    dual: float
+    norm: float
+    course: Course
+    cap: int
+    algorithm: str
+
+    leaf: ClassVar[Literal["sum", "rows"]] = "rows"
+    training: ClassVar[None] = None
+    sums: ClassVar[tuple[()]] = ()
+    capacity: ClassVar[int] = CAPACITY
+    row_width: ClassVar[int] = 0
+    most_users: ClassVar[None] = None
+    by_id: ClassVar[bool] = True
+    dtype: ClassVar[Any] = np.float64
+
+    @property
+    def dimension(self) -> int:
+        """d, length of theta."""
+        return self.course.dimension
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row: the features, then the target."""
+        return len(self.scaling.columns)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Numeric columns that are read."""
+        return tuple(dict.fromkeys(self.scaling.columns))
+
+    def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
+        """Rows (n_events, width) float64 in [-1, 1], features clipped in the lq norm."""
+        found = self.scaling.bound(columns, n_events)
+        rows = np.asarray(found.rows)
+        void = is_void(rows)
+        rows[:, :-1], longer = shortened(rows[:, :-1], self.dual, self.norm)
+        rows[void, :-1] = 0.0
+        return Bounded(rows, found.clipped + longer, found.non_finite)
+
+    def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
+        """Rows are read in order, not summed."""
+        raise TypeError(f"{self.algorithm} takes rows, not sums.")
+
+    def init(self, n_keys: int) -> OnePassState:
+        """Before the first record."""
+        return OnePassState(
+            np.zeros(n_keys, dtype=np.int64),
+            np.zeros((n_keys, 2), dtype=np.uint64),
+            np.zeros((n_keys, self.dimension)),
+            np.full((n_keys, 2), -1.0),
+            self.course.init(n_keys),
+        )
+
+    def step(
+        self, state: OnePassState, leaves: tuple[RowLeaf, ...], noise: NoiseOf
+    ) -> tuple[OnePassState, tuple[Floats, ...]]:
+        """A stride -> new state, theta (n, K, d) and the records behind it (n, K, 2) at each
+        tick, which the tick's own records are among; NaN where there is no model yet."""
+        keyed, n_keys = noise(0), len(state.seen)
+        new = _copied(state)
+        theta = np.empty((len(leaves), n_keys, self.dimension))
+        behind = np.empty((len(leaves), n_keys, 2))
+        for i, digests in enumerate(row_digests(leaves, keyed)):
+            new.chain[:] ^= digests
+            leaf = by_hash(leaves[i]) if len(leaves[i].rows) else leaves[i]
+            for key in np.flatnonzero(leaf.counts).tolist():
+                here = keyed.at(keyed.first_tick + i, slice(key, key + 1))
+                self._read(new, key, np.asarray(leaf.of(key), dtype=np.float64), here)
+            told = new.behind[:, :1] >= 0
+            theta[i] = np.where(told, new.model, np.nan)
+            behind[i] = np.where(told, new.behind, np.nan)
+        return new, (theta, behind)
+
+    def _read(self, state: OnePassState, key: int, rows: Floats, noise: Any) -> None:
+        """The rows of a key at a tick, in their order: into its part of the state."""
+        own = {name: getattr(state.own, name)[key] for name in state.own._fields}
+        place = int(state.seen[key])
+        drawn = Drawn(noise, state.chain[key])
+        for run, records, model in self.course.read(own, rows, place, drawn):
+            first = start_of_run(self.course.first, run)
+            state.model[key] = model
+            state.behind[key] = (first + 1, first + records)
+        state.seen[key] += len(rows)
+
+    def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
+        """The model in scaled and in the user's units, and the records behind it."""
+        theta, behind = noisy
+        labels = self.course.labels
+        own = self.scaling.coefficients(theta, self.course.intercept, labels)
+        return (
+            Released("theta", None, theta, None),
+            Released("coefficients", None, own, None),
+            Released("model_of", None, behind, None),
+        )
+
+    def loss(self, ticks: int | None) -> PrivacyLoss:
+        """Loss of one record against everything released within ``ticks`` of its arrival: at most
+        that of its life."""
+        whole = self.course.loss()
+        return PrivacyLoss(whole.kind, 0.0) if ticks is not None and ticks <= 0 else whole
+
+    def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
+        """What is released. A model's error is not additive: NaN."""
+        *features, _ = self.scaling.columns
+        nan, moved = float("nan"), self.course.moved
+        names = (*features, "intercept")[: self.dimension]
+        return (
+            OutputInfo("theta", None, len(names), moved, nan, names),
+            OutputInfo(
+                "coefficients", None, len(features) + 1, moved, nan, (*features, "intercept")
+            ),
+            OutputInfo("model_of", None, 2, 0.0, nan, ("first", "last")),
+        )
+
+    def state_bytes(self) -> int:
+        """Bytes of state per key."""
+        return sum(array.nbytes for array in arrays_of(self.init(1))) + FIXED
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number that shapes a release."""
+        return {
+            "program": self.algorithm,
+            "scaling": self.scaling.canonical(),
+            "dual": self.dual.hex(),
+            "norm": self.norm.hex(),
+            "cap": self.cap,
+            "course": self.course.canonical(),
+        }
+
+
+def _copied(state: State) -> Any:
+    """A state that may be written."""
+    if isinstance(state, np.ndarray):
+        return state.copy()
+    return type(state)(*(_copied(part) for part in state))

@@ -1,0 +1,306 @@
+"""What one-pass models have in common in a config, and what they say."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+
+from pydantic import Field
+
+from dpcore.algorithm import Reading, Shown
+from dpcore.config.numbers import Positive
+from dpcore.config.section import Says, Section
+from dpcore.errors import ConfigError
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.geometry.parse import parse_set
+from dpcore.models.blocks.cut_for import check_places
+from dpcore.models.erm.price import refuse_sums
+from dpcore.models.fields import AnyLoss, Cap, OneTarget
+from dpcore.models.losses import PredictionLoss, parse_loss
+from dpcore.models.model import Model
+from dpcore.models.optimize.course import Course
+from dpcore.models.optimize.glm import Glm, cornered, smoothed
+from dpcore.models.optimize.one_pass import OnePass
+from dpcore.models.optimize.runs import MOST_RUNS
+from dpcore.models.optimize.tree import MOST_PHASES
+from dpcore.models.scaling import Scaling
+from dpcore.models.words import OWN_UNITS
+from dpcore.pricing.price import MOST_STATE, Alternative
+from dpcore.pricing.terms import Terms
+from dpcore.program import Program
+from dpcore.words import bytes_text, number
+
+SHOWN_RUNS = 4
+"""Runs that a plan tells of."""
+COMPARED = 12
+"""Runs over which noises are compared."""
+MOST_RECORDS = 1 << 31
+
+BARE = "Models have no band: what noise does to a model depends on the events."
+
+Records = Annotated[
+    int,
+    Field(ge=3, le=MOST_RECORDS),
+    Says(f"must be a whole number from 3 to {MOST_RECORDS:,}."),
+]
+Phases = Annotated[
+    int,
+    Field(ge=1, le=MOST_PHASES),
+    Says(f"must be a whole number from 1 to {MOST_PHASES}."),
+]
+WIDTHS = tuple(2.0**-k for k in range(-1, 12))
+"""Widths of a smoothed corner that are tried."""
+
+
+class Planned(Protocol):
+    """A run, as far as the choice of a smoothing looks at it."""
+
+    @property
+    def glm(self) -> Glm: ...
+
+    @property
+    def predicted(self) -> float: ...
+
+
+R = TypeVar("R", bound=Planned)
+
+
+class OnePassClip(Section):
+    """Bounds of what one event may contribute, in scaled units. Public: never from the data."""
+
+    features: Positive = Field(
+        default=1.0,
+        description="An event whose scaled features have a larger norm is shortened to it: the "
+        "norm that is dual to the set's (of an lp_ball the lq norm, 1/p + 1/q = 1; of an l1_ball "
+        "or simplex the largest entry), l2 for optimize.phased_sgd. Noise grows with it.",
+        examples=[1.0],
+    )
+
+
+class OnePassModel(Model):
+    """A model that reads each record once and is released when the records have doubled."""
+
+    target: OneTarget = Field(
+        description="Numeric column that is predicted; losses of labels read its sign once scaled.",
+        examples=["arrival_delay"],
+    )
+    loss: AnyLoss = Field(
+        default="squared",
+        description="squared, absolute, {quantile: tau}, {huber: width}, logistic or hinge. The "
+        "corner of absolute, quantile and plain hinge is smoothed as far as serves best, less in "
+        "every run; {hinge: 0.5} keeps its width.",
+        examples=["logistic"],
+    )
+    records: Records = Field(
+        default=1024,
+        description="Records of the first run; every next run has twice as many. The first model "
+        "is released when it is complete.",
+        examples=[1024],
+    )
+    clip: OnePassClip = Field(
+        default=OnePassClip(),
+        description="Bound of the norm of one event's features.",
+        examples=["{features: 1.0}"],
+    )
+    cap: Cap = Field(
+        default=1 << 16,
+        description="Most events of a key and tick that are learned from; of more, a keyed hash "
+        "chooses, and the others are counted as over capacity.",
+        examples=[65536],
+    )
+
+    reading: ClassVar[Reading] = Reading(
+        "Every line is what was released; the events are not in this page. theta is the newest "
+        "model, of features scaled to the public ranges; model_of says which records, by their "
+        "place, its run read.",
+        BARE,
+        BARE,
+    )
+    outputs: ClassVar[Mapping[str, Shown]] = {
+        "theta": Shown("coefficients in scaled units, of the newest model", role="scaled_model"),
+        "coefficients": OWN_UNITS,
+        "model_of": Shown("first and last record of the newest model's run"),
+    }
+    told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
+    event_only: ClassVar[str] = (
+        "a record is read once, and what several records of a user do together is not derived; "
+        "take online.follow_the_leader"
+    )
+
+    @property
+    def loss_spec(self) -> str | Mapping[str, Any]:
+        """The loss as the config writes it."""
+        return self.loss
+
+    @property
+    def bounded_set(self) -> ConvexSet:
+        """Where models lie."""
+        return parse_set(self.set, self.dimension)
+
+    @property
+    def scaling(self) -> Scaling:
+        """The public ranges."""
+        return Scaling.of(self.features, self.targets[0], self.public_ranges)
+
+    @property
+    def dual(self) -> float:
+        """q, of the norm of features."""
+        return 2.0
+
+    @abstractmethod
+    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
+        """(form, noise) -> the course of it, for every one that could serve.
+
+        Raises:
+          ConfigError: what no form can serve.
+        """
+
+    def glms(self, convex_set: ConvexSet, radius: float) -> Callable[[float], Glm]:
+        """smoothing -> the loss with its constants, of a loss with corners; else of any number."""
+        loss: PredictionLoss = parse_loss(self.loss)
+        rough = self.smooths
+
+        def made(smoothing: float) -> Glm:
+            return Glm(
+                smoothed(loss, smoothing) if rough else loss,
+                len(self.features),
+                self.intercept,
+                self.dual,
+                float(self.clip.features),
+                radius,
+            )
+
+        return made
+
+    @property
+    def smooths(self) -> bool:
+        """Whether the loss has a corner whose smoothing nobody gave."""
+        return self.loss == "hinge" or cornered(parse_loss(self.loss))
+
+    def noises_asked(self, terms: Terms, own: str | None = None) -> tuple[str, ...]:
+        """The noises to try: what mechanism.noise names, or the model's own field, or all.
+
+        Raises:
+          ConfigError: one that is not for it, or two that differ.
+        """
+        if terms.noise is None:
+            return self.noises if own is None else (own,)
+        if own is not None and own != terms.noise:
+            raise ConfigError("model.noise", own, f"is not mechanism.noise: {terms.noise}.")
+        if terms.noise not in self.noises:
+            raise ConfigError(
+                "mechanism.noise", terms.noise, f"is not for it: {', '.join(self.noises)} only."
+            )
+        return (terms.noise,)
+
+    def best_width(self, run: Callable[[float], R]) -> R:
+        """The run of the least predicted error over all widths of a smoothed corner, g slope^2 / 2
+        of which the smoothing itself adds; of a loss that is smooth the only one there is."""
+        if not self.smooths:
+            return run(1.0)
+        found = [(run(width), width) for width in WIDTHS]
+        return min(found, key=lambda one: one[0].predicted + one[1] * one[0].glm.slope ** 2 / 2)[0]
+
+    def compile(self, terms: Terms) -> tuple[OnePass, tuple[Alternative, ...]]:
+        """The form and noise of the least predicted error, and every one that could be.
+
+        Raises:
+          ConfigError: what it cannot serve.
+        """
+        refuse_sums(terms, self.name)
+        check_places(terms, f"{self.name}, which reads records in the order of tick and id.")
+        offers = []
+        refused: list[ConfigError] = []
+        for (form, noise), make in self.courses(terms).items():
+            try:
+                course = make()
+            except ConfigError as error:
+                refused.append(error)
+                continue
+            runs = range(min(COMPARED, MOST_RUNS))
+            score = math.exp(sum(math.log(course.predicted(run)) for run in runs) / len(runs))
+            offers.append((score, form, noise, course))
+        if not offers:
+            raise refused[0]
+        offers.sort(key=lambda one: one[0])
+        best = offers[0][0]
+        program = self._program(offers[0][3])
+        state = program.state_bytes()
+        if state > MOST_STATE:
+            raise ConfigError(
+                "model.features",
+                self.dimension,
+                f"coefficients take {state / 2**20:,.0f} MiB of state a key, above "
+                f"{MOST_STATE >> 20} MiB; take fewer, or model.phases: 2.",
+            )
+        return program, tuple(
+            Alternative(
+                form,
+                noise,
+                i == 0,
+                score / best,
+                self._program(course).state_bytes(),
+                course.loss().epsilon(terms.delta),
+                {},
+            )
+            for i, (score, form, noise, course) in enumerate(offers)
+        )
+
+    def _program(self, course: Course) -> OnePass:
+        norm = float(self.clip.features)
+        return OnePass(self.scaling, self.dual, norm, course, self.cap, self.name)
+
+    # ---- what it says
+
+    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+        """What one event may add."""
+        if isinstance(program, OnePass):
+            yield "one event adds", program.course.adds
+
+    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+        """What runs do."""
+        if not isinstance(program, OnePass):
+            return
+        yield "noise", program.course.kind.replace("_", " ")
+        for run in range(SHOWN_RUNS):
+            yield f"run {run + 1}", program.course.words(run)
+        yield "state", f"{bytes_text(program.state_bytes())} a key, however many records"
+
+    def notes(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        yield (
+            "Each record is read once, in the run that its place is in; the model of a run is "
+            "released when the last record that it reads is there, and until the next one is. "
+            "Before the first there is none (null). Excess risks are bounds, in scaled units, "
+            "over the best model of the set: what is measured lies below."
+        )
+
+    def refused(self) -> Iterator[str]:
+        """See Algorithm."""
+        yield from super().refused()
+        norm = "largest entry" if math.isinf(self.dual) else f"l{self.dual:g} norm"
+        yield (
+            f"features of a scaled {norm} above {self.clip.features:g} are shortened to it, and "
+            "counted as clipped"
+        )
+        yield (
+            f"of more than {self.cap:,} events of a key and tick, a keyed hash chooses {self.cap:,}"
+        )
+
+    def warnings(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        yield from super().warnings(program)
+        if not isinstance(program, OnePass):
+            return
+        yield (
+            "Runs are of records, in the order of tick and id: how many events a key has so far "
+            "is told by model_of. Events without an id are refused."
+        )
+        first = program.course.predicted(0)
+        if first > 1:
+            yield (
+                f"The first model may be no better than none: its excess risk is bounded by "
+                f"{number(first)} only. Give the first run more records (model.records)."
+            )

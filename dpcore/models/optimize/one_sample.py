@@ -1,0 +1,298 @@
+"""Polyhedral stochastic Frank-Wolfe that takes a step at every record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.arrays import Floats, Ints
+from dpcore.errors import ConfigError
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.leaves.lattice import Lattice
+from dpcore.models.grid import grid_of, to_grid
+from dpcore.models.optimize.course import WHOLE, Drawn, Finished, lattice_sum, pieces
+from dpcore.models.optimize.glm import Glm
+from dpcore.models.optimize.predicted import one_sample_error
+from dpcore.models.optimize.runs import at_place
+from dpcore.models.optimize.vertices import Vertices
+from dpcore.noise.noise import label
+from dpcore.pricing.price import round_up
+from dpcore.words import number
+
+_DRAWS = 1 << 19
+"""Gumbel variables that are made at once."""
+_UP = 1 + 2.0**-30
+
+
+class OneSampleState(NamedTuple):
+    """State of K keys (total and gradient are clean: to be protected).
+
+    Attributes:
+      x, before: (K, d), the iterate and the one before it. gradient: (K, d), d_t.
+      total: (K, d) int64, the first batch.
+    """
+
+    x: Floats
+    before: Floats
+    gradient: Floats
+    total: Ints
+
+
+@dataclass(frozen=True)
+class OneSampleRun:
+    """What is public about a run of n records.
+
+    d_0 is the mean gradient over the first n/2 records, at x_0; then at each record d_t = (1 - eta)
+    (d_(t-1) + grad f(x_t) - grad f(x_(t-1))) + eta grad f(x_t), v_t = argmin <v, d_t> - b Gumbel,
+    x_(t+1) = (1 - eta) x_t + eta v_t.
+
+    **Formal guarantees**
+      Unit: one event; relation: replace_one. A record is in one place.
+      Sensitivity: gradients are clipped to L0, differences to L1 eta M in the dual norm. A record
+        of the first batch moves d_t by (1 - eta)^t 2 L0 / (n/2), record j by (1 - eta)^(t - j) 2
+        eta (L0 + L1 M). The d_t are not private, only the vertices are: a score moves by at most M
+        times that, as a range.
+      Guarantee: sum over t of (range / b)^2 / 8 <= (first range / b)^2 / (8 eta (2 - eta)) = rho;
+        in pure epsilon the sum of range / b is at most first range / (b eta).
+      Source: Bassily, Guzman, Nandi (2022), Algorithm 2, with the exact scale.
+
+    Attributes:
+      glm: loss and its constants. diameter: M. records: n. eta: of a step. scale: b.
+      pure: whether it is paid for in pure epsilon. predicted: bound on the excess risk.
+    """
+
+    glm: Glm
+    diameter: float
+    records: int
+    eta: float
+    scale: float
+    pure: bool
+    predicted: float
+
+    @classmethod
+    def calibrated(
+        cls, glm: Glm, diameter: float, vertices: int, records: int, pure: bool, budget: float
+    ) -> OneSampleRun:
+        """The least scale within rho, or epsilon.
+
+        Raises:
+          ConfigError: too few records for a step.
+        """
+        if records < 4:
+            raise ConfigError("model.records", records, "must be 4 or more.")
+        log = math.log(max(3, vertices))
+        # Bits of a logarithm must not shape a plan.
+        eta = min(1.0, round_up(math.log(max(math.e, records / log)) / records))
+        made = cls(glm, diameter, records, eta, 1.0, pure, 0.0)
+        if pure:
+            scale = made._range / (eta * budget)
+        else:
+            scale = made._range / math.sqrt(8 * budget * eta * (2 - eta))
+        scale = round_up(scale * _UP)
+        predicted = one_sample_error(
+            records=records,
+            eta=eta,
+            vertices=vertices,
+            lipschitz=glm.lipschitz,
+            smoothness=glm.smoothness,
+            diameter=diameter,
+            scale=scale,
+        )
+        return cls(glm, diameter, records, eta, scale, pure, predicted)
+
+    @property
+    def batch(self) -> int:
+        """Records of d_0."""
+        return self.records // 2
+
+    @property
+    def difference(self) -> float:
+        """Clip of a difference of two gradients."""
+        return self.glm.smoothness * self.eta * self.diameter
+
+    @property
+    def _range(self) -> float:
+        """Of the score that a record moves most, at the first vertex after it."""
+        first = 2 * self.glm.lipschitz / self.batch
+        later = 2 * self.eta * (self.glm.lipschitz + self.glm.smoothness * self.diameter)
+        return self.diameter * max(first, later) * _UP
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """The most that a record pays, however long its trace is."""
+        ratio, eta = self._range / self.scale, self.eta
+        if self.pure:
+            return PrivacyLoss("pure", ratio / eta)
+        return PrivacyLoss("zcdp", ratio * ratio / (8 * eta * (2 - eta)))
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+        return {
+            "glm": self.glm.canonical(),
+            "diameter": self.diameter.hex(),
+            "records": self.records,
+            "eta": self.eta.hex(),
+            "scale": self.scale.hex(),
+            "pure": self.pure,
+        }
+
+
+@dataclass(frozen=True)
+class OneSample:
+    """A vertex a record, in runs of doubling length.
+
+    **Formal guarantees**: those of ``OneSampleRun``; a record is in one run.
+
+    Attributes:
+      set: where models lie. runs: all of them. first: records of the first. vertices: of the set.
+    """
+
+    set: ConvexSet
+    runs: tuple[OneSampleRun, ...]
+    first: int
+    vertices: Vertices
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return self.set.dimension
+
+    @property
+    def features(self) -> int:
+        """See Course."""
+        return self.runs[0].glm.features
+
+    @property
+    def intercept(self) -> bool:
+        """See Course."""
+        return self.runs[0].glm.intercept
+
+    @property
+    def labels(self) -> bool:
+        """See Course."""
+        return self.runs[0].glm.loss.labels
+
+    @property
+    def kind(self) -> str:
+        """See Course."""
+        return "gumbel"
+
+    @property
+    def moved(self) -> float:
+        """See Course."""
+        return self.runs[0]._range / self.runs[0].diameter
+
+    @property
+    def adds(self) -> str:
+        """See Course."""
+        most = number(self.runs[0].glm.lipschitz)
+        return f"a gradient of largest entry at most {most}, once (scaled units)"
+
+    @cached_property
+    def _grid(self) -> float:
+        return grid_of(self.set)
+
+    def init(self, n_keys: int) -> OneSampleState:
+        """See Course."""
+        x = np.repeat(self.set.start()[None], n_keys, axis=0)
+        nothing = np.zeros((n_keys, self.dimension))
+        total = np.zeros((n_keys, self.dimension), dtype=np.int64)
+        return OneSampleState(x, x.copy(), nothing, total)
+
+    def _at(self, place: int) -> tuple[int, int, int]:
+        run, offset, left = at_place(self.first, place)
+        if run >= len(self.runs):
+            return run, offset, WHOLE
+        batch = self.runs[run].batch
+        return run, offset, batch - offset if offset < batch else left
+
+    def read(
+        self, own: Mapping[str, Any], rows: Floats, place: int, drawn: Drawn
+    ) -> tuple[Finished, ...]:
+        """See Course."""
+        found = []
+        for run, offset, left, some in pieces(len(rows), place, self._at):
+            if run >= len(self.runs):
+                break
+            made, size = self.runs[run], some.stop - some.start
+            if offset >= made.batch:
+                self._steps(made, run, offset, rows[some], own, drawn)
+                if size == left:
+                    found.append(Finished(run, made.records, own["x"].copy()))
+                continue
+            resolution = Lattice.fitting(made.glm.lipschitz).resolution
+            points = made.glm.split(rows[some])
+            values = made.glm.gradients(*points, own["x"], None, made.glm.lipschitz)
+            own["total"][:] += lattice_sum(values, resolution)
+            if size == left:
+                own["gradient"][:] = own["total"] * (resolution / made.batch)
+                own["total"][:] = 0
+                own["before"][:] = own["x"]
+                labels = label(run, 0)
+                gumbel = self.vertices.draw(drawn.noise, labels, drawn.digest)[0]
+                self._step(made, own, gumbel)
+        return tuple(found)
+
+    def _steps(
+        self,
+        made: OneSampleRun,
+        run: int,
+        offset: int,
+        rows: Floats,
+        own: Mapping[str, Any],
+        drawn: Drawn,
+    ) -> None:
+        """A step at each of these records."""
+        glm, eta = made.glm, made.eta
+        points, targets, void = glm.split(rows)
+        most = max(1, _DRAWS // self.vertices.count)
+        for start in range(0, len(rows), most):
+            stop = min(start + most, len(rows))
+            index = offset - made.batch + 1 + np.arange(start, stop)
+            gumbel = self.vertices.draw(drawn.noise, label(run, index), drawn.digest)
+            for i in range(start, stop):
+                one = points[i : i + 1], targets[i : i + 1], void[i : i + 1]
+                full = glm.gradients(*one, own["x"], None, glm.lipschitz)[0]
+                moved = glm.gradients(*one, own["x"], own["before"], made.difference)[0]
+                own["gradient"][:] = (1 - eta) * (own["gradient"] + moved) + eta * full
+                own["before"][:] = own["x"]
+                self._step(made, own, gumbel[i - start])
+
+    def _step(self, made: OneSampleRun, own: Mapping[str, Any], gumbel: Floats) -> None:
+        vertex = self.vertices.choose(own["gradient"], made.scale, gumbel)
+        x = (1 - made.eta) * own["x"] + made.eta * vertex
+        own["x"][:] = to_grid(x, self._grid)
+
+    def loss(self) -> PrivacyLoss:
+        """See Course."""
+        found = [run.loss for run in self.runs]
+        return PrivacyLoss(found[0].kind, max(one.value for one in found))
+
+    def predicted(self, run: int) -> float:
+        """See Course."""
+        return self.runs[run].predicted
+
+    def words(self, run: int) -> str:
+        """See Course."""
+        made = self.runs[run]
+        return (
+            f"{made.records:,} records: a gradient of half of them, then a step a record; excess "
+            f"risk at most {number(made.predicted)}"
+        )
+
+    def canonical(self) -> Mapping[str, Any]:
+        """See Course."""
+        return {
+            "course": "one_sample",
+            "set": self.set.canonical(),
+            "first": self.first,
+            "grid": self._grid.hex(),
+            "vertices": self.vertices.canonical(),
+            "runs": [run.canonical() for run in self.runs],
+        }

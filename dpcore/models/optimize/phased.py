@@ -1,0 +1,354 @@
+"""Phased stochastic gradient descent: noise on the average of each phase, in one pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.accounting.precision import refuse_coarse
+from dpcore.arrays import Digests, Floats
+from dpcore.continual.unit import draw_units, lattice_variances, loss_of_units, noise_scale_for
+from dpcore.errors import ConfigError
+from dpcore.geometry.balls import L2Ball
+from dpcore.geometry.box import Box
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.models.grid import grid_of, to_grid
+from dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
+from dpcore.models.optimize.glm import Glm
+from dpcore.models.optimize.one_slope import one_slope
+from dpcore.models.optimize.predicted import phased_error
+from dpcore.models.optimize.runs import at_place
+from dpcore.noise.discrete_gaussian import MAX_VARIANCE
+from dpcore.noise.noise import Noise, label
+from dpcore.pricing.price import round_up
+from dpcore.words import number
+
+ROOM = 1 << 60
+FINENESS = 2.0**-12
+"""Step of the lattice that an average is rounded to, over its sensitivity."""
+SPARE = 2.0**-5
+"""Phases end where rounding would make up more than this share of a sensitivity."""
+_ULP = 2.0**-48
+
+
+class Phase(NamedTuple):
+    """One phase.
+
+    Attributes:
+      start, size: its records within the run. eta: of its steps.
+      resolution: of its average's lattice. sensitivity, scale: of its noise, in lattice steps.
+    """
+
+    start: int
+    size: int
+    eta: float
+    resolution: float
+    sensitivity: float
+    scale: float
+
+
+class PhasedState(NamedTuple):
+    """State of K keys (x and total are clean: to be protected).
+
+    Attributes:
+      x: (K, d), the iterate. total: (K, d), sum of the iterates of the phase.
+    """
+
+    x: Floats
+    total: Floats
+
+
+@dataclass(frozen=True)
+class PhasedRun:
+    """What is public about a run of n records.
+
+    Phase i = 1, 2, ... takes a step of eta_i = eta 4^-i at each of n_i = n 2^-i fresh records,
+    projected, from the point that the phase before released; its average, with noise, is the next
+    such point, and that of the last phase is the model.
+
+    **Formal guarantees**
+      Unit: one event; relation: replace_one. A record is in one phase of one run.
+      Sensitivity of an average in l2: 2 L eta_i, as steps along smooth convex losses do not take
+        two points apart while eta_i <= 2 / beta: that is a condition of privacy, and a run that
+        breaks it is refused. Projections do not either. Rounding of doubles adds at most n_i times
+        what a step of it is (``rounding``), and the lattice sqrt(d) steps: both are in it.
+      Guarantee: one release a record; mu = Delta_i / sigma_i, or rho = Delta_i^2 / (2 sigma_i^2).
+      Source: Feldman, Koren, Talwar (2020), Algorithm 2; a loss with a corner is replaced by its
+        Moreau envelope of width eta A^2 / 8, for which eta = 8 / beta.
+
+    Attributes:
+      glm: loss and its constants, in l2. records: n. eta: of phase 0. kind: of the noise.
+      phases: all of them. predicted: bound on the excess risk.
+    """
+
+    glm: Glm
+    records: int
+    eta: float
+    kind: str
+    phases: tuple[Phase, ...]
+    predicted: float
+
+    def __post_init__(self) -> None:
+        most = 2 / self.glm.smoothness
+        for phase in self.phases:
+            if not phase.eta <= most:
+                raise ConfigError(
+                    "model.step",
+                    phase.eta,
+                    f"must be at most 2 / beta = {number(most)} in every phase, beta = "
+                    f"{number(self.glm.smoothness)} the smoothness of the loss: a larger step may "
+                    "take two points apart, and noise would not cover it; take "
+                    f"{number(4 * most)} or less, which the first phase divides by 4.",
+                )
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """The most that a record of the run pays."""
+        found = [loss_of_units(self.kind, 1, p.sensitivity, p.scale) for p in self.phases]
+        return PrivacyLoss(found[0].kind, max(one.value for one in found))
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+        return {
+            "glm": self.glm.canonical(),
+            "records": self.records,
+            "eta": self.eta.hex(),
+            "noise": self.kind,
+            "phases": [[p.start, p.size, *(value.hex() for value in p[2:])] for p in self.phases],
+        }
+
+
+def step_for(
+    lipschitz: float, smoothness: float, records: int, dimension: int, distance: float, ratio: float
+) -> float:
+    """eta = min(2 D / (L sqrt(n / 6 + 8 d / rho)), 8 / beta), rounded down to 30 bits.
+
+    ratio: sigma over the sensitivity, 1 / sqrt(2 rho): 8 d / rho = 16 d ratio^2.
+    """
+    root = math.sqrt(records / 6 + 16 * dimension * ratio * ratio)
+    eta = min(2 * distance / (lipschitz * root), 8 / smoothness)
+    return 1 / round_up(1 / eta * (1 + 2.0**-40))
+
+
+def rounding(convex_set: ConvexSet, glm: Glm, eta: float) -> float:
+    """Most that a step in doubles misses the exact one by, in l2, with room to spare: some ulps of
+    the numbers in it for each coordinate, and what those of a score do to the gradient."""
+    reach = convex_set.farthest(np.zeros(convex_set.dimension))
+    size = reach + eta * glm.lipschitz + eta * glm.smoothness * reach
+    return _ULP * (glm.dimension + 16) * size
+
+
+def phased_run(
+    glm: Glm,
+    convex_set: ConvexSet,
+    records: int,
+    kind: str,
+    budget: PrivacyLoss,
+    step: float | None,
+    distance: float,
+) -> PhasedRun:
+    """A run within a budget.
+
+    Args:
+      step: eta; None: the best. distance: D.
+
+    Raises:
+      ConfigError: a step that is too large to be private; too few records.
+    """
+    d = glm.dimension
+    ratio = noise_scale_for(1, 1.0, budget)
+    eta = step_for(glm.lipschitz, glm.smoothness, records, d, distance, ratio)
+    found: list[Phase] = []
+    start = 0
+    for i in range(1, max(2, records.bit_length())):
+        size, own = records >> i, (eta if step is None else step) * 4.0**-i
+        moved = 2 * glm.lipschitz * own
+        off = size * (2 * rounding(convex_set, glm, own) + 2.0**-50 * distance)
+        if not size or (found and off > SPARE * moved):
+            break
+        moved += off
+        resolution = math.ldexp(1.0, math.frexp(moved * FINENESS / math.sqrt(d))[1] - 1)
+        sensitivity = round_up(moved / resolution + math.sqrt(d) + 1)
+        scale = round_up(noise_scale_for(1, sensitivity, budget))
+        refuse_coarse("a model", kind, scale)
+        exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
+        if exact[0] > MAX_VARIANCE or not scale < ROOM / 64:
+            raise ConfigError("privacy.epsilon", budget.value, "leaves too little; raise it.")
+        found.append(Phase(start, size, own, resolution, sensitivity, scale))
+        start += size
+    if not found:
+        raise ConfigError("model.records", records, "must be 2 or more.")
+    predicted = phased_error(
+        records=records, dimension=d, lipschitz=glm.lipschitz, distance=distance, ratio=ratio
+    )
+    return PhasedRun(glm, records, eta if step is None else step, kind, tuple(found), predicted)
+
+
+@dataclass(frozen=True)
+class Phased:
+    """Phased SGD in runs of doubling length.
+
+    **Formal guarantees**: those of ``PhasedRun``; a record is in one run. A run starts from the
+    model that was released before it.
+
+    Attributes:
+      set: where models lie; it projects. runs: all of them. first: records of the first.
+    """
+
+    set: ConvexSet
+    runs: tuple[PhasedRun, ...]
+    first: int
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return self.set.dimension
+
+    @property
+    def features(self) -> int:
+        """See Course."""
+        return self.runs[0].glm.features
+
+    @property
+    def intercept(self) -> bool:
+        """See Course."""
+        return self.runs[0].glm.intercept
+
+    @property
+    def labels(self) -> bool:
+        """See Course."""
+        return self.runs[0].glm.loss.labels
+
+    @property
+    def kind(self) -> str:
+        """See Course."""
+        return self.runs[0].kind
+
+    @property
+    def moved(self) -> float:
+        """See Course."""
+        phase = self.runs[0].phases[0]
+        return phase.sensitivity * phase.resolution
+
+    @property
+    def adds(self) -> str:
+        """See Course."""
+        most = number(self.runs[0].glm.lipschitz)
+        return f"a gradient of l2 norm at most {most}, once (scaled units)"
+
+    @cached_property
+    def _grid(self) -> float:
+        return grid_of(self.set)
+
+    def init(self, n_keys: int) -> PhasedState:
+        """See Course."""
+        x = np.repeat(self.set.start()[None], n_keys, axis=0)
+        return PhasedState(x, np.zeros((n_keys, self.dimension)))
+
+    def _phase(self, run: int, offset: int) -> tuple[int, Phase]:
+        phases = self.runs[run].phases
+        place = max(i for i, phase in enumerate(phases) if phase.start <= offset)
+        return place, phases[place]
+
+    def _at(self, place: int) -> tuple[int, int, int]:
+        run, offset, left = at_place(self.first, place)
+        if run >= len(self.runs):
+            return run, offset, WHOLE
+        phase = self._phase(run, offset)[1]
+        within = phase.start + phase.size - offset
+        return run, offset, within if within > 0 else left
+
+    def read(
+        self, own: Mapping[str, Any], rows: Floats, place: int, drawn: Drawn
+    ) -> tuple[Finished, ...]:
+        """See Course."""
+        found = []
+        for run, offset, left, some in pieces(len(rows), place, self._at):
+            if run >= len(self.runs):
+                break
+            at, phase = self._phase(run, offset)
+            if offset >= phase.start + phase.size:
+                continue  # what is left over
+            made = self.runs[run]
+            self._steps(made.glm, phase.eta, rows[some], own)
+            if left > some.stop - some.start:
+                continue
+            average = own["total"] / phase.size
+            own["total"][:] = 0.0
+            own["x"][:] = self._released(made.kind, phase, average, drawn, label(run, at))
+            if at + 1 == len(made.phases):
+                found.append(Finished(run, phase.start + phase.size, own["x"].copy()))
+        return tuple(found)
+
+    def _steps(self, glm: Glm, eta: float, rows: Floats, own: Mapping[str, Any]) -> None:
+        """A projected step at each of these records."""
+        points, targets, void = glm.split(rows)
+        slope, most, project = one_slope(glm.loss), glm.slope, self._projection()
+        x, total = own["x"].copy(), own["total"]
+        for point, target, empty in zip(points, targets.tolist(), void.tolist(), strict=True):
+            if not empty:
+                found = slope(float(np.add.reduce(point * x)), target)
+                if not math.isfinite(found):
+                    found = 0.0
+                x = project(x - eta * min(max(found, -most), most) * point)
+            total += x
+        own["x"][:] = x
+
+    def _projection(self) -> Callable[[Floats], Floats]:
+        """The projection of one point (d,), short where a set allows it."""
+        one = self.set
+        if isinstance(one, Box):
+            return lambda x: np.minimum(np.maximum(x, one.low), one.high)
+        if isinstance(one, L2Ball):
+            inner = (one.radius * (1 - 2.0**-30)) ** 2
+
+            def inside(x: Floats) -> Floats:
+                return x if np.add.reduce(x * x) <= inner else one.project(x[None])[0]
+
+            return inside
+        return lambda x: one.project(x[None])[0]
+
+    def _released(
+        self, kind: str, phase: Phase, average: Floats, drawn: Drawn, labels: Digests
+    ) -> Floats:
+        """The noisy average, back in the set: (d,)."""
+        noise: Noise = drawn.noise
+        ones = (1.0,) * self.dimension
+        units = draw_units(kind, noise, labels, drawn.digest[None, None], phase.scale, ones)[0, 0]
+        steps = np.rint(average * (1.0 / phase.resolution)).astype(np.int64) + units
+        noisy = steps * phase.resolution
+        found: Floats = to_grid(self.set.project(noisy[None]), self._grid)[0]
+        return found
+
+    def loss(self) -> PrivacyLoss:
+        """See Course."""
+        found = [run.loss for run in self.runs]
+        return PrivacyLoss(found[0].kind, max(one.value for one in found))
+
+    def predicted(self, run: int) -> float:
+        """See Course."""
+        return self.runs[run].predicted
+
+    def words(self, run: int) -> str:
+        """See Course."""
+        made = self.runs[run]
+        return (
+            f"{made.records:,} records: {len(made.phases)} phases, steps of "
+            f"{number(made.phases[0].eta)} and less; excess risk at most {number(made.predicted)}"
+        )
+
+    def canonical(self) -> Mapping[str, Any]:
+        """See Course."""
+        return {
+            "course": "phased",
+            "set": self.set.canonical(),
+            "first": self.first,
+            "grid": self._grid.hex(),
+            "runs": [run.canonical() for run in self.runs],
+        }

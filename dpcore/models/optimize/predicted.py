@@ -1,0 +1,98 @@
+"""Errors that are predicted before any data: bounds of the papers, in which the best settings are
+looked for. Public."""
+
+from __future__ import annotations
+
+import math
+
+from dpcore.noise.generalised_gaussian import best_exponent, kappa
+
+
+def regularity(dual: float, dimension: int) -> float:
+    """kappa with E ||sum of independent Z_i||_q^2 <= kappa sum E ||Z_i||_q^2: the least over the
+    exponents from 2 to q. 1 <= q."""
+    if dual <= 2:
+        return 1.0
+    found = [best_exponent(dual, dimension)]
+    if math.isinf(dual) and dimension > 1:
+        found.append(max(2.0, 2 * math.log(dimension)))
+    return min(kappa(r, dual, dimension) for r in found)
+
+
+def length_of(dual: float, dimension: int) -> float:
+    """E ||N(0, I)||_q at most: d^(1/q) (E |N|^q)^(1/q); for the largest of many sqrt(2 ln 2d)."""
+    largest = math.sqrt(2 * math.log(2 * dimension))
+    if math.isinf(dual):
+        return largest
+    moment = dual / 2 * math.log(2) + math.lgamma((dual + 1) / 2) - 0.5 * math.log(math.pi)
+    return math.exp((moment + math.log(dimension)) / dual)
+
+
+def tree_error(
+    *,
+    batch: int,
+    phases: int,
+    dimension: int,
+    dual: float,
+    lipschitz: float,
+    smoothness: float,
+    diameter: float,
+    noise: float,
+    chosen: float = 0.0,
+) -> float:
+    """Bound on E F(x) - F* after the last phase.
+
+    Args:
+      batch, phases: b, R. lipschitz, smoothness: L0, L1. diameter: M.
+      noise: E of the dual norm of the noise in a gradient. chosen: what selection adds to a step.
+
+    Source: Bassily, Guzman, Nandi (2022), Theorem 5, re-derived (with gradients of b 2^-j records
+    whose variances add up along a path); Asi, Feldman, Koren, Talwar (2021) for selection.
+    """
+    spread = 2 * math.sqrt(regularity(dual, dimension) / batch)
+    error = spread * (lipschitz + 2 * smoothness * diameter) + noise
+    curved = smoothness * diameter * diameter * 2.0**-phases
+    start = 2 * lipschitz * diameter / (4.0 ** (phases + 1) - 2.0 ** (phases + 1))
+    return diameter * error + chosen + curved + start
+
+
+def one_sample_error(
+    *,
+    records: int,
+    eta: float,
+    vertices: int,
+    lipschitz: float,
+    smoothness: float,
+    diameter: float,
+    scale: float,
+) -> float:
+    """Bound on E F(x) - F* of the polyhedral algorithm with a record a step.
+
+    Args:
+      eta: of a step. vertices: J. scale: of the Gumbel noise.
+
+    Source: Bassily, Guzman, Nandi (2022), Theorem 8, re-derived.
+    """
+    steps = records - records // 2
+    left = (1 - eta) ** steps
+    largest = math.sqrt(2 * math.log(2 * vertices))
+    spread = largest * (
+        2 * lipschitz / math.sqrt(max(1, records // 2))
+        + 2 * (lipschitz + smoothness * diameter) * math.sqrt(eta / (2 - eta))
+    )
+    curved = smoothness * diameter * diameter * eta / 2
+    return left * lipschitz * diameter + diameter * spread + scale * math.log(vertices) + curved
+
+
+def phased_error(
+    *, records: int, dimension: int, lipschitz: float, distance: float, ratio: float
+) -> float:
+    """Bound on E F(w) - F* of phased SGD: 4 D L sqrt(1 / (6 n) + 8 d / (rho n^2)).
+
+    Args:
+      distance: D. ratio: sigma over the sensitivity; 1 / sqrt(2 rho).
+
+    Source: Feldman, Koren, Talwar (2020), Theorem 4.4.
+    """
+    noise = 16 * dimension * ratio * ratio / (records * records)
+    return 4 * distance * lipschitz * math.sqrt(1 / (6 * records) + noise)

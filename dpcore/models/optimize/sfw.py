@@ -1,0 +1,305 @@
+"""Variance-reduced stochastic Frank-Wolfe over trees of phases, in one pass."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.arrays import Digests, Floats, Ints
+from dpcore.errors import ConfigError
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.leaves.lattice import Lattice
+from dpcore.models.grid import grid_of, to_grid
+from dpcore.models.optimize.course import WHOLE, Drawn, Finished, lattice_sum, pieces
+from dpcore.models.optimize.glm import Glm
+from dpcore.models.optimize.node_noise import NodeNoise
+from dpcore.models.optimize.runs import at_place
+from dpcore.models.optimize.tree import MOST_PHASES, Stage, batch_for, stages_for
+from dpcore.models.optimize.vertices import Vertices
+from dpcore.noise.noise import label
+from dpcore.words import number
+
+
+class SfwState(NamedTuple):
+    """State of K keys (sums and gradients may be clean: to be protected). R: most phases.
+
+    Attributes:
+      x: (K, d), the iterate. points, slopes: (K, R + 1, d), point and gradient of the node at each
+      depth of the path to the next leaf. total: (K, d) int64, the batch that is being read.
+    """
+
+    x: Floats
+    points: Floats
+    slopes: Floats
+    total: Ints
+
+
+@dataclass(frozen=True)
+class TreeRun:
+    """What is public about a run.
+
+    **Formal guarantees**
+      Unit: one event; relation: replace_one. Batches are disjoint and fixed in advance, so that a
+      record is in one batch of one run (``stages_for``).
+      Gradients at a root are clipped to L0, differences at a right child at depth j to C_j = L1
+      2^(1 - j) M, which is what smoothness gives: 2^(r - j) steps of at most 2^(1 - r) M lie
+      between the two points. The mean over b 2^-j records then moves by 2 L0 / b at a root and by 4
+      L1 M / b at every right child.
+      With ``root`` and ``right`` noise: the noisy mean is the one release that a record is in; all
+      else follows from such releases. With selection: a record's mean is read at 2^r leaves (root)
+      or 2^(r - j) <= 2^(r - 1) (right child); a score moves by at most M times that, as a range. r
+      rho_0 for each, rho_0 = (range / lambda_r)^2 / 8; or epsilon_0 = range / lambda_r.
+      Source: Bassily, Guzman, Nandi (2022), Algorithm 1; Asi, Feldman, Koren, Talwar (2021).
+
+    Attributes:
+      glm: loss and its constants. diameter: M, in the lp norm. batch, phases: b, R.
+      root, right: noise of means at a root and at a right child of depth 1, whose scale in steps
+        is that of all depths; None: selection.
+      scales: lambda_r of phases 1 .. R, in units of scores; (): noise.
+      pure: whether selection is paid for in pure epsilon.
+      predicted: bound on the excess risk.
+    """
+
+    glm: Glm
+    diameter: float
+    batch: int
+    phases: int
+    root: NodeNoise | None
+    right: NodeNoise | None
+    scales: tuple[float, ...]
+    pure: bool
+    predicted: float
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """All batches and steps."""
+        return stages_for(self.batch, self.phases)
+
+    def clip(self, depth: int) -> float:
+        """Of a vector of a batch at a depth, in the dual norm."""
+        if depth == 0:
+            return self.glm.lipschitz
+        return self.glm.smoothness * self.diameter * 2.0 ** (1 - depth)
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """The most that a record of the run pays."""
+        if self.root is not None and self.right is not None:
+            both = (self.root.loss, self.right.loss)
+            return PrivacyLoss(both[0].kind, max(one.value for one in both))
+        worst = 0.0
+        for r, scale in enumerate(self.scales, start=1):
+            moves = ((1 << r, self.clip(0)), (1 << (r - 1), 2 * self.clip(1)))
+            for leaves, clip in moves:  # a right child at depth 1 has half of a root's batch
+                ratio = self.diameter * 2 * clip / self.batch / scale
+                worst = max(worst, leaves * (ratio if self.pure else ratio * ratio / 8))
+        return PrivacyLoss("pure" if self.pure else "zcdp", worst)
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+        return {
+            "glm": self.glm.canonical(),
+            "diameter": self.diameter.hex(),
+            "batch": self.batch,
+            "phases": self.phases,
+            "root": None if self.root is None else self.root.canonical(),
+            "right": None if self.right is None else self.right.canonical(),
+            "scales": [scale.hex() for scale in self.scales],
+            "pure": self.pure,
+        }
+
+
+@dataclass(frozen=True)
+class Sfw:
+    """Stochastic Frank-Wolfe in one pass: runs of doubling length, a tree of phases in each.
+
+    **Formal guarantees**: a record is in one run, and pays what ``TreeRun`` says. Steps, batches
+    and how many there are follow from public numbers; iterates from noisy means or from selected
+    vertices, rounded to a public grid. Clean sums, and under selection clean gradients, are state
+    and never leave.
+
+    Attributes:
+      set: where models lie. runs: all of them. first: records of the first. vertices: among which
+      leaves select; None: they take the linear oracle of a noisy gradient.
+    """
+
+    set: ConvexSet
+    runs: tuple[TreeRun, ...]
+    first: int
+    vertices: Vertices | None
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return self.set.dimension
+
+    @property
+    def features(self) -> int:
+        """See Course."""
+        return self.runs[0].glm.features
+
+    @property
+    def intercept(self) -> bool:
+        """See Course."""
+        return self.runs[0].glm.intercept
+
+    @property
+    def labels(self) -> bool:
+        """See Course."""
+        return self.runs[0].glm.loss.labels
+
+    @property
+    def moved(self) -> float:
+        """See Course."""
+        run = self.runs[0]
+        return max(2 * run.clip(0), 4 * run.clip(1)) / run.batch
+
+    @property
+    def adds(self) -> str:
+        """See Course."""
+        glm = self.runs[0].glm
+        norm = "largest entry" if math.isinf(glm.dual) else f"l{glm.dual:g} norm"
+        return f"a gradient of {norm} at most {number(glm.lipschitz)}, once (scaled units)"
+
+    @property
+    def kind(self) -> str:
+        """See Course."""
+        root = self.runs[0].root
+        return "gumbel" if root is None else root.kind
+
+    @cached_property
+    def _grid(self) -> float:
+        return grid_of(self.set)
+
+    @cached_property
+    def _starts(self) -> tuple[list[int], ...]:
+        return tuple([stage.start for stage in run.stages] for run in self.runs)
+
+    def init(self, n_keys: int) -> SfwState:
+        """See Course."""
+        depths = max(run.phases for run in self.runs) + 1
+        x = np.repeat(self.set.start()[None], n_keys, axis=0)
+        path = np.zeros((n_keys, depths, self.dimension))
+        return SfwState(x, path, path.copy(), np.zeros((n_keys, self.dimension), dtype=np.int64))
+
+    def _stage(self, run: int, offset: int) -> tuple[int, Stage]:
+        """The last stage that begins at or before an offset."""
+        place = bisect.bisect_right(self._starts[run], offset) - 1
+        return place, self.runs[run].stages[place]
+
+    def _at(self, place: int) -> tuple[int, int, int]:
+        run, offset, left = at_place(self.first, place)
+        if run >= len(self.runs):
+            return run, offset, WHOLE
+        stage = self._stage(run, offset)[1]
+        within = stage.start + stage.size - offset
+        return run, offset, within if within > 0 else left
+
+    def read(
+        self, own: Mapping[str, Any], rows: Floats, place: int, drawn: Drawn
+    ) -> tuple[Finished, ...]:
+        """See Course."""
+        found = []
+        for run, offset, left, some in pieces(len(rows), place, self._at):
+            if run >= len(self.runs):
+                break
+            at, stage = self._stage(run, offset)
+            if offset >= stage.start + stage.size:
+                continue  # too few are left for another batch
+            made = self.runs[run]
+            clip, x = made.clip(stage.depth), own["x"]
+            before = own["points"][stage.depth - 1] if stage.depth else None
+            values = made.glm.gradients(*made.glm.split(rows[some]), x, before, clip)
+            own["total"][:] += lattice_sum(values, Lattice.fitting(clip).resolution)
+            if left > some.stop - some.start:
+                continue
+            self._finish(made, stage, own, drawn, label(run, at))
+            if at + 1 == len(made.stages):
+                found.append(Finished(run, stage.start + stage.size, x.copy()))
+        return tuple(found)
+
+    def _finish(
+        self, made: TreeRun, stage: Stage, own: Mapping[str, Any], drawn: Drawn, labels: Digests
+    ) -> None:
+        """Ends a batch: its gradient, and the step at its leaf."""
+        noise, digest = drawn
+        clip, x, depth = made.clip(stage.depth), own["x"], stage.depth
+        if made.root is None or made.right is None:
+            unit = Lattice.fitting(clip).resolution / stage.size
+            gradient = own["total"].astype(np.float64) * unit
+        else:
+            node = replace(made.right if depth else made.root, clip=clip)
+            gradient = node.mean(own["total"], stage.size, noise, labels, digest)
+        if depth:
+            gradient = own["slopes"][depth - 1] + gradient
+        own["points"][depth:] = x
+        own["slopes"][depth:] = gradient
+        own["total"][:] = 0
+        if self.vertices is None:
+            vertex = self.set.linear_oracle(gradient[None])[0]
+        else:
+            gumbel = self.vertices.draw(noise, labels, digest)[0]
+            vertex = self.vertices.choose(gradient, made.scales[stage.phase - 1], gumbel)
+        x[:] = to_grid((1 - stage.step) * x + stage.step * vertex, self._grid)
+
+    def loss(self) -> PrivacyLoss:
+        """See Course."""
+        found = [run.loss for run in self.runs]
+        return PrivacyLoss(found[0].kind, max(one.value for one in found))
+
+    def predicted(self, run: int) -> float:
+        """See Course."""
+        return self.runs[run].predicted
+
+    def words(self, run: int) -> str:
+        """See Course."""
+        made = self.runs[run]
+        return (
+            f"{self.first << run:,} records: {made.phases} phases, batches of {made.batch:,} and "
+            f"fewer, {len(made.stages)} steps; excess risk at most {number(made.predicted)}"
+        )
+
+    def canonical(self) -> Mapping[str, Any]:
+        """See Course."""
+        return {
+            "course": "tree",
+            "set": self.set.canonical(),
+            "first": self.first,
+            "grid": self._grid.hex(),
+            "vertices": None if self.vertices is None else self.vertices.canonical(),
+            "runs": [run.canonical() for run in self.runs],
+        }
+
+
+def best_tree(make: Callable[[int, int], TreeRun], records: int, phases: int | None) -> TreeRun:
+    """The run of the least predicted error.
+
+    Args:
+      make: (b, R) -> a run. phases: R; None: the best.
+
+    Raises:
+      ConfigError: the run is too short for a phase, or for so many.
+    """
+    tried = range(1, MOST_PHASES + 1) if phases is None else (phases,)
+    able = [(batch_for(records, r), r) for r in tried]
+    made = [make(batch, r) for batch, r in able if batch >= 1 << r]
+    if not made:
+        raise ConfigError(
+            "model.records",
+            records,
+            f"are too few in the first run for {tried[0]} phase{'s' if tried[0] > 1 else ''}: "
+            f"{needed(tried[0])} or more are needed.",
+        )
+    return min(made, key=lambda one: one.predicted)
+
+
+def needed(phases: int) -> int:
+    """Fewest records of a run with so many phases."""
+    return -(-(phases * (phases + 5) << phases) // 4)

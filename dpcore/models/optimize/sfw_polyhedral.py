@@ -1,0 +1,135 @@
+"""``optimize.sfw_polyhedral`` in a config."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.config.section import Says
+from dpcore.models.fields import ALGORITHM, ConvexSetSpec
+from dpcore.models.optimize.course import Course
+from dpcore.models.optimize.glm import Glm
+from dpcore.models.optimize.node_noise import budget_for
+from dpcore.models.optimize.one_pass_section import OnePassModel, Phases
+from dpcore.models.optimize.one_sample import OneSample, OneSampleRun
+from dpcore.models.optimize.predicted import tree_error
+from dpcore.models.optimize.runs import MOST_RUNS
+from dpcore.models.optimize.sfw import Sfw, TreeRun, best_tree
+from dpcore.models.optimize.vertices import Vertices
+from dpcore.pricing.price import round_up
+from dpcore.pricing.terms import Terms
+
+FORMS = ("tree", "one_sample")
+Form = Annotated[Literal["tree", "one_sample"], Says(f"must be one of {', '.join(FORMS)}.")]
+
+
+class SfwPolyhedralModel(OnePassModel):
+    """Stochastic Frank-Wolfe over a polytope whose vertices are chosen privately."""
+
+    algorithm: Literal["optimize.sfw_polyhedral"] = Field(
+        description=ALGORITHM, examples=["optimize.sfw_polyhedral"]
+    )
+    set: ConvexSetSpec = Field(
+        default={"l1_ball": 2.0},
+        description="Where the coefficients lie, in scaled units: {l1_ball: r}, {simplex: 1} or "
+        "{polytope: {vertices: [...]}}. Without it: {l1_ball: 2}.",
+        examples=["{l1_ball: 2}"],
+    )
+    form: Form = Field(
+        default="tree",
+        description="tree (variance-reduced gradients over trees of phases) or one_sample (the "
+        "paper's, a step a record: its models were further away from 1,000 records on).",
+        examples=["tree"],
+    )
+    phases: Phases | None = Field(
+        default=None,
+        description="R of the tree: trees of a run, each of twice the steps. Without it: of every "
+        "run what has the least predicted error.",
+        examples=[2],
+    )
+
+    title: ClassVar[str] = "stochastic Frank-Wolfe in one pass, vertices chosen privately"
+    about: ClassVar[str] = (
+        "Stochastic convex optimisation over an l1 ball, a simplex or a polytope, of streams too "
+        "large to keep: error grows with the logarithm of the number of vertices. Each record is "
+        "read once, and a model is released whenever the records have doubled. Serves delta = 0."
+    )
+    source: ClassVar[str] = (
+        "Asi, Feldman, Koren & Talwar 2021 (tree); Bassily, Guzman & Nandi 2022 (Algorithm 2)"
+    )
+    noises: ClassVar[tuple[str, ...]] = ("gumbel",)
+
+    @property
+    def dual(self) -> float:
+        """q = infinity, of p = 1."""
+        return math.inf
+
+    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
+        """See OnePassModel."""
+        self.noises_asked(terms)
+        return {(self.form, "gumbel"): partial(self._course, terms, self.form)}
+
+    def _course(self, terms: Terms, form: str) -> Course:
+        convex_set = self.bounded_set
+        vertices = Vertices(convex_set)
+        glms = self.glms(convex_set, vertices.radius)
+        pure = terms.delta == 0
+        budget = PrivacyLoss("pure", terms.epsilon)
+        if not pure:
+            budget = budget_for("discrete_gaussian", terms.epsilon, terms.delta)
+
+        def tree(records: int) -> TreeRun:
+            def of(width: float) -> TreeRun:
+                make = partial(chosen_run, glms(width), vertices, budget)
+                return best_tree(make, records, self.phases)
+
+            return self.best_width(of)
+
+        def one(records: int) -> OneSampleRun:
+            def of(width: float) -> OneSampleRun:
+                m, count = vertices.diameter, vertices.count
+                return OneSampleRun.calibrated(glms(width), m, count, records, pure, budget.value)
+
+            return self.best_width(of)
+
+        sizes = [self.records << k for k in range(MOST_RUNS)]
+        if form == "tree":
+            return Sfw(convex_set, tuple(map(tree, sizes)), self.records, vertices)
+        return OneSample(convex_set, tuple(map(one, sizes)), self.records, vertices)
+
+
+def chosen_run(
+    glm: Glm, vertices: Vertices, budget: PrivacyLoss, batch: int, phases: int
+) -> TreeRun:
+    """A run whose leaves choose vertices.
+
+    lambda_r = (2 M / b) max(L0, sqrt(2) L1 M) sqrt(2^r / (8 rho)); in pure epsilon 2^(r + 1) M
+    max(L0, L1 M) / (b epsilon).
+    """
+    m, pure = vertices.diameter, budget.kind == "pure"
+    slope, curve = glm.lipschitz, glm.smoothness * m
+    scales = []
+    for r in range(1, phases + 1):
+        if pure:
+            scale = 2.0 ** (r + 1) * m * max(slope, curve) / (batch * budget.value)
+        else:
+            most = max(slope, math.sqrt(2) * curve)
+            scale = 2 * m / batch * most * math.sqrt(2.0**r / (8 * budget.value))
+        scales.append(round_up(scale * (1 + 2.0**-30)))
+    predicted = tree_error(
+        batch=batch,
+        phases=phases,
+        dimension=glm.dimension,
+        dual=math.inf,
+        lipschitz=slope,
+        smoothness=glm.smoothness,
+        diameter=m,
+        noise=0.0,
+        chosen=scales[-1] * math.log(vertices.count),
+    )
+    return TreeRun(glm, m, batch, phases, None, None, tuple(scales), pure, predicted)

@@ -1,0 +1,137 @@
+"""``optimize.sfw_tree`` in a config."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from dpcore.config.section import Says
+from dpcore.errors import ConfigError
+from dpcore.geometry.balls import L2Ball
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.geometry.lp_ball import LpBall
+from dpcore.models.fields import ALGORITHM, ConvexSetSpec
+from dpcore.models.optimize.course import Course
+from dpcore.models.optimize.glm import Glm
+from dpcore.models.optimize.node_noise import NODE_NOISES, NodeNoise
+from dpcore.models.optimize.one_pass_section import OnePassModel, Phases
+from dpcore.models.optimize.predicted import tree_error
+from dpcore.models.optimize.runs import MOST_RUNS
+from dpcore.models.optimize.sfw import Sfw, TreeRun, best_tree
+from dpcore.pricing.terms import Terms
+
+NoiseName = Annotated[
+    Literal["gaussian", "discrete_gaussian", "generalised_gaussian"],
+    Says(f"must be one of {', '.join(NODE_NOISES)}."),
+]
+
+
+class SfwTreeModel(OnePassModel):
+    """Noisy stochastic Frank-Wolfe over trees of phases, 1 < p <= 2."""
+
+    algorithm: Literal["optimize.sfw_tree"] = Field(
+        description=ALGORITHM, examples=["optimize.sfw_tree"]
+    )
+    set: ConvexSetSpec = Field(
+        default={"l2_ball": 2.0},
+        description="Where the coefficients lie, in scaled units: {lp_ball: {radius: r, p: 1.5}} "
+        "with p up to 2, or {l2_ball: r}. Without it: {l2_ball: 2}.",
+        examples=["{lp_ball: {radius: 2, p: 1.5}}"],
+    )
+    phases: Phases | None = Field(
+        default=None,
+        description="R: trees of a run, each of twice the steps. Without it: of every run what has "
+        "the least predicted error.",
+        examples=[2],
+    )
+    noise: NoiseName | None = Field(
+        default=None,
+        description="gaussian, discrete_gaussian or generalised_gaussian. Without it: what has the "
+        "least predicted error.",
+        examples=["generalised_gaussian"],
+    )
+
+    title: ClassVar[str] = "stochastic Frank-Wolfe in one pass, noisy gradients"
+    about: ClassVar[str] = (
+        "Stochastic convex optimisation over an lp ball, 1 < p <= 2, of streams too large to keep: "
+        "each record is read once, state does not grow, and a model is released whenever the "
+        "records have doubled."
+    )
+    source: ClassVar[str] = "Bassily, Guzman & Nandi 2022 (Algorithm 1)"
+    noises: ClassVar[tuple[str, ...]] = NODE_NOISES
+
+    @property
+    def dual(self) -> float:
+        """q of the set's p."""
+        return _exponent(self.bounded_set)[1]
+
+    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
+        """See OnePassModel."""
+        names = self.noises_asked(terms, self.noise)
+        return {("tree", name): partial(self._course, terms, name) for name in names}
+
+    def _course(self, terms: Terms, noise: str) -> Sfw:
+        convex_set = self.bounded_set
+        p, _ = _exponent(convex_set)
+        radius = _radius(convex_set)
+        glms = self.glms(convex_set, radius)
+
+        def run(records: int) -> TreeRun:
+            def of(width: float) -> TreeRun:
+                make = partial(noisy_run, glms(width), 2 * radius, noise, terms)
+                return best_tree(make, records, self.phases)
+
+            return self.best_width(of)
+
+        runs = tuple(run(self.records << k) for k in range(MOST_RUNS))
+        return Sfw(convex_set, runs, self.records, None)
+
+
+def noisy_run(
+    glm: Glm, diameter: float, noise: str, terms: Terms, batch: int, phases: int
+) -> TreeRun:
+    """A run whose means have noise."""
+    d, dual = glm.dimension, glm.dual
+    budget = terms.epsilon, terms.delta
+    root = NodeNoise.calibrated(glm.lipschitz, d, dual, noise, *budget)
+    clip = glm.smoothness * diameter
+    right = NodeNoise.calibrated(clip, d, dual, noise, *budget)
+    lengths = root.length(batch), right.length(batch // 2)
+    predicted = tree_error(
+        batch=batch,
+        phases=phases,
+        dimension=d,
+        dual=dual,
+        lipschitz=glm.lipschitz,
+        smoothness=glm.smoothness,
+        diameter=diameter,
+        noise=math.hypot(lengths[0], math.sqrt(phases) * lengths[1]),
+    )
+    return TreeRun(glm, diameter, batch, phases, root, right, (), False, predicted)
+
+
+def _exponent(convex_set: ConvexSet) -> tuple[float, float]:
+    """(p, q) of a ball.
+
+    Raises:
+      ConfigError: it is none with 1 < p <= 2.
+    """
+    if isinstance(convex_set, L2Ball):
+        return 2.0, 2.0
+    if isinstance(convex_set, LpBall) and convex_set.p <= 2:
+        return convex_set.p, convex_set.dual
+    raise ConfigError(
+        "model.set",
+        convex_set.name,
+        "must be an l2_ball, or an lp_ball with p up to 2; take optimize.sfw_polyhedral for an "
+        "l1_ball, a simplex or a polytope, optimize.phased_sgd for p above 2.",
+    )
+
+
+def _radius(convex_set: ConvexSet) -> float:
+    assert isinstance(convex_set, L2Ball | LpBall)
+    return convex_set.radius
