@@ -19,6 +19,8 @@ from dpcore.models.erm.incremental import IncrementalErm
 from dpcore.models.online.pocg import Pocg
 from dpcore.models.online.pqftl import Pqftl
 from dpcore.models.online.program import Learner
+from dpcore.models.optimize.one_pass import OnePass
+from dpcore.models.optimize.phased import Phased
 from dpcore.models.optimize.program import WindowProgram
 from dpcore.models.optimize.width import Width
 from dpcore.models.regression.incremental import Incremental
@@ -112,8 +114,33 @@ def weights(program: Any, columns: Mapping[str, Any]) -> Iterator[Any]:
             for one, two in combinations(range(scores.shape[1]), 2):  # the range, pair by pair
                 apart = scores[:, one] - scores[:, two]
                 yield np.concatenate([apart, [0.0]])[:, None]
+    elif isinstance(program, OnePass):
+        yield from _in_one_pass(program, rows)
     else:
         raise TypeError(f"say here what an event adds to the sums of {type(program).__name__}.")
+
+
+def _in_one_pass(program: OnePass, rows: Any) -> Iterator[Any]:
+    course: Any = program.course
+    run = course.runs[0]
+    points = run.glm.split(rows)
+    for x in _models(course.set):
+        if isinstance(course, Phased):
+            phase = run.phases[0]
+            unit = phase.sensitivity * phase.resolution / phase.eta
+            added = run.glm.gradients(*points, x, None, run.glm.lipschitz) / unit
+            yield np.concatenate([added, np.zeros((1, program.dimension))])
+            continue
+        for depth in (0, 1):
+            before = -x if depth else None
+            added = run.glm.gradients(*points, x, before, run.clip(depth))
+            if run.root is None:  # each score by itself: selections pay for the largest entry
+                alone = added.T[:, :, None] / (2 * run.clip(depth))
+                yield from (np.concatenate([one, np.zeros((1, 1))]) for one in alone)
+                continue
+            node = run.right if depth else run.root
+            steps = np.trunc(added / node.lattice.resolution) / node.sensitivity
+            yield np.concatenate([steps, np.zeros((1, program.dimension))])
 
 
 def _in_units(added: Any, scales: Any, sensitivity: float) -> Any:

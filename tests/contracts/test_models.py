@@ -44,7 +44,9 @@ FADING = "online.follow_the_leader, fading"
 """The same algorithm under a curvature that fades: another state, another rule."""
 SAMPLED = "erm.sampled"
 """Of blocks of records alone, where void rows take places: tests/dpcore/models/blocks has it."""
-NAMES = (*(name for name in MODELS if name != SAMPLED), FADING)
+ONE_PASS = ("optimize.sfw_tree", "optimize.sfw_polyhedral", "optimize.phased_sgd")
+"""Of records in order, alone: tests/dpcore/models/optimize has them."""
+NAMES = (*(name for name in MODELS if name not in (SAMPLED, *ONE_PASS)), FADING)
 L1 = ("online.conditional_gradient", "optimize.frank_wolfe")
 """Models over the l1 ball here."""
 BLOCKS = tuple(name for name in MODELS if name.startswith(("erm.", "optimize.frank_wolfe")))
@@ -59,7 +61,11 @@ def config_of(name: str, relation: str, keys: tuple[str, ...]) -> str:
     text = CONFIG.format(
         algorithm=name.partition(",")[0], relation=relation, keys=", ".join(keys), set=ball
     )
-    if name == SAMPLED:
+    if name in ONE_PASS:
+        assert relation == "replace_one"
+        text = text.replace(f"  set: {{{ball}: 2}}\n", "  records: 20\n")
+        text = text.replace("{time: t}", "{time: t, id: i}")
+    elif name == SAMPLED:
         assert relation == "replace_one"
         text = text.replace(f"  set: {{{ball}: 2}}\n", "  block: 5\n")
         text = text.replace("{time: t}", "{time: t, id: i}")

@@ -27,6 +27,7 @@ MOMENTS = ("regression.incremental", "regression.two_trees", "regression.project
 L1 = ("online.conditional_gradient", "optimize.frank_wolfe")
 WITH_ERROR = {"regression.incremental": {"error": True}}
 SLOW = ("online.pocg",)
+ONE_PASS = ("optimize.sfw_tree", "optimize.sfw_polyhedral", "optimize.phased_sgd")
 SLACK = 1 + 1e-9
 
 
@@ -43,8 +44,9 @@ def model_of(
     """A compiled model, and the ranges of its columns."""
     names = [f"x{i}" for i in range(features)]
     columns = {**dict.fromkeys(names, ranges), "y": ranges}
-    of_blocks = name.startswith(("erm.", "optimize.frank_wolfe"))
-    field = {"clip": {"features" if name in MOMENTS or of_blocks else "gradient": clip}}
+    one_pass = name in ONE_PASS
+    of_blocks = name.startswith(("erm.", "optimize.")) and not one_pass
+    field = {"clip": {"features" if name in MOMENTS or of_blocks or one_pass else "gradient": clip}}
     model = {
         "algorithm": name,
         "features": names,
@@ -54,6 +56,9 @@ def model_of(
         **(field if clip is not None and name != "online.pqftl" else {}),
         **more,
     }
+    if one_pass:
+        model = {**model, "records": 9}
+        return plan_of({"model": model, "schema": {"time": "t", "id": "i"}}, relation), columns
     if name == "erm.sampled":
         model = {**model, "block": 9, "doublings": 1}
         return plan_of({"model": model, "schema": {"time": "t", "id": "i"}}, relation), columns
@@ -92,7 +97,7 @@ def worst_of(name: str, relation: str) -> float:
 @pytest.mark.parametrize("name", MODELS)
 def test_no_event_moves_a_model_by_more_than_is_paid_for(name: str, relation: str) -> None:
     """Rows that compete pay for an exchange whatever the relation, which one event is half of."""
-    if name == "erm.sampled" and relation != "replace_one":
+    if name in ("erm.sampled", *ONE_PASS) and relation != "replace_one":
         with pytest.raises(ConfigError, match="must be replace_one"):
             worst_of(name, relation)
         return
@@ -100,6 +105,8 @@ def test_no_event_moves_a_model_by_more_than_is_paid_for(name: str, relation: st
     least = 0.9 if whole else 0.45
     if name == "regression.two_trees":
         least = 0.45  # the paper's own bound is above what is attained
+    if name in ONE_PASS:
+        least = 0.45  # some corners of the set do not attain the slope
     assert worst_of(name, relation) > least
 
 

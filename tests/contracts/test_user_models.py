@@ -31,6 +31,9 @@ REFUSED = {
     "regression.naive": "regression.erm",
     "erm.sampled": "erm.multi_resolution",
     "optimize.frank_wolfe": "erm.sliding_window",
+    "optimize.sfw_tree": "online.follow_the_leader",
+    "optimize.sfw_polyhedral": "online.follow_the_leader",
+    "optimize.phased_sgd": "online.follow_the_leader",
 }
 BLOCKS = tuple(name for name in MODELS.own if name.startswith("erm.") and name not in REFUSED)
 RANGES = {"u": (0.0, 1.0), "v": (-1.0, 1.0), "y": (0.0, 4.0)}
@@ -48,6 +51,8 @@ def program_of(
         **(
             {"block": "2d", "users": 20}
             if name.startswith("erm.")
+            else {}
+            if name in ("optimize.sfw_tree", "optimize.sfw_polyhedral", "optimize.phased_sgd")
             else {"set": {"l1_ball" if name == "online.conditional_gradient" else "l2_ball": 2}}
         ),
         **({"block": "2d"} if name == "optimize.frank_wolfe" else {}),

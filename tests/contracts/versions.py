@@ -90,7 +90,10 @@ def configs() -> Iterator[tuple[str, str]]:
         ball = "l1_ball" if name in L1 else "l2_ball"
         text = HEAD.replace("protect_for: 16", "protect_for: all") + MODEL.replace("NAME", name)
         text = text.replace("SET", ball) + MORE.get(name, "")
-        if name == "erm.sampled":
+        if name in ("optimize.sfw_tree", "optimize.sfw_polyhedral", "optimize.phased_sgd"):
+            text = text.replace("  set: {l2_ball: 2}\n", "  records: 20\n")
+            text = text.replace("{time: t}", "{time: t, id: i}")
+        elif name == "erm.sampled":
             text = text.replace("  set: {l2_ball: 2}\n", "  block: 5\n")
             text = text.replace("{time: t}", "{time: t, id: i}")
         elif name.startswith("erm."):

@@ -93,6 +93,9 @@ def summed(**changed: Any) -> dict[str, Any]:
 
 
 def learned(algorithm: str, **changed: Any) -> dict[str, Any]:
+    if algorithm in ("optimize.sfw_tree", "optimize.sfw_polyhedral", "optimize.phased_sgd"):
+        model = {"algorithm": algorithm, **MODEL, **changed}
+        return config(model=model, schema={"time": "at", "id": "id"})
     if algorithm == "erm.sampled":
         model = {"algorithm": algorithm, **MODEL, "block": 20, **changed}
         return config(model=model, schema={"time": "at", "id": "id"})

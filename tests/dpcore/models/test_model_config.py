@@ -49,7 +49,8 @@ def test_defaults_follow_from_the_number_of_coefficients() -> None:
 def test_a_default_set_suits_its_algorithm(name: str) -> None:
     model = PlanConfig.from_dict(changed(algorithm=name)).model
     assert model is not None
-    ball = "l1_ball" if name == "online.conditional_gradient" else "l2_ball"
+    corners = ("online.conditional_gradient", "optimize.sfw_polyhedral")
+    ball = "l1_ball" if name in corners else "l2_ball"
     assert model.set == {ball: 2.0}
 
 

@@ -1,0 +1,234 @@
+"""What one record may change, replayed at every release; and that tempting variants are caught."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.errors import ConfigError
+from dpcore.models.losses import Logistic, Squared
+from dpcore.models.optimize.glm import Glm, norms
+from dpcore.models.optimize.node_noise import NodeNoise
+from dpcore.models.optimize.phased import Phased
+from dpcore.models.optimize.vertices import Vertices
+from tests.dpcore.models.optimize.instances import plan, program, read, rows_for
+
+N = 140  # three runs of 20, 40, 80 records
+FEW = 60  # two of them, where every record is a step
+
+
+def worst_rows(made: Any, seed: int) -> np.ndarray:
+    """(4, width): rows that pull as far as any."""
+    rng = np.random.default_rng(seed)
+    p = made.width - 1
+    signs = rng.choice([-1.0, 1.0], (4, p))
+    columns = {name: signs[:, j] for j, name in enumerate(made.columns[:-1])}
+    columns[made.columns[-1]] = np.array([1.0, -1.0, 1.0, np.nan])
+    return np.asarray(made.bound(columns, 4).rows)
+
+
+class Script:
+    """Replays what was released, and keeps what each release was made of."""
+
+    def __init__(self) -> None:
+        self.seen: list[list[np.ndarray]] = []
+        self.outputs: list[np.ndarray] = []
+        self.scales: list[Any] = []
+
+    def start(self) -> None:
+        self.seen.append([])
+
+    def answer(self, clean: np.ndarray, make: Any, scale: Any) -> np.ndarray:
+        at = len(self.seen[-1])
+        self.seen[-1].append(np.array(clean))
+        if len(self.seen) == 1:
+            self.outputs.append(np.array(make()))
+            self.scales.append(scale)
+        return self.outputs[at].copy()
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Script:
+    made = Script()
+    mean, choose, released = NodeNoise.mean, Vertices.choose, Phased._released
+
+    def node(self: Any, total: Any, *rest: Any) -> Any:
+        return made.answer(total, lambda: mean(self, total, *rest), self)
+
+    def vertex(self: Any, gradient: Any, scale: float, gumbel: Any) -> Any:
+        scores = self.scores(gradient)
+        return made.answer(scores, lambda: choose(self, gradient, scale, gumbel), scale)
+
+    def point(self: Any, kind: str, phase: Any, average: Any, *rest: Any) -> Any:
+        make = lambda: released(self, kind, phase, average, *rest)  # noqa: E731
+        return made.answer(average, make, phase)
+
+    monkeypatch.setattr(NodeNoise, "mean", node)
+    monkeypatch.setattr(Vertices, "choose", vertex)
+    monkeypatch.setattr(Phased, "_released", point)
+    return made
+
+
+def replayed(script: Script, made: Any, n: int = N, seed: int = 1) -> list[list[np.ndarray]]:
+    """Runs over neighbours: the rows, then the same with one of them replaced, place by place."""
+    rows, others = rows_for(made, n, seed), worst_rows(made, seed)
+    rows[::3] = worst_rows(made, seed + 1)[np.arange(len(rows[::3])) % 4]
+    script.start()
+    read(made, rows)
+    for place in range(0, n, 7):
+        for other in others:
+            changed = rows.copy()
+            changed[place] = other
+            script.start()
+            read(made, changed)
+    assert len({len(one) for one in script.seen}) == 1
+    return script.seen
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+@pytest.mark.parametrize("case", ["gaussian", "generalised", "discrete"])
+def test_a_record_moves_one_noisy_mean_by_its_sensitivity_at_most(
+    script: Script, case: str, loss: str
+) -> None:
+    made = program(case, loss=loss)
+    whole, *changed = replayed(script, made)
+    most = 0.0
+    for one in changed:
+        moves = [b - a for a, b in zip(whole, one, strict=True)]
+        moved = [i for i, move in enumerate(moves) if move.any()]
+        assert len(moved) <= 1
+        for i in moved:
+            node = script.scales[i]
+            size = float(norms(moves[i][None].astype(float), node.dual)[0])
+            most = max(most, size / node.sensitivity)
+    assert most <= 1
+    assert most > 0.3
+    assert made.loss(None).epsilon(1e-5) <= 2 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 0.0])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("case", ["tree", "one_sample"])
+def test_selections_cost_what_is_said(script: Script, case: str, loss: str, delta: float) -> None:
+    made = program(case, loss=loss, delta=delta)
+    whole, *changed = replayed(script, made, FEW if case == "one_sample" else N)
+    worst = 0.0
+    for one in changed:
+        spent = 0.0
+        for a, b, scale in zip(whole, one, script.scales, strict=True):
+            ratio = float(np.ptp(b - a)) / scale
+            spent += ratio * ratio / 8 if delta else ratio
+        worst = max(worst, spent)
+    paid = made.loss(None)
+    assert paid.kind == ("zcdp" if delta else "pure")
+    assert 0.05 * paid.value < worst <= paid.value
+    assert paid.epsilon(delta) <= 2 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+@pytest.mark.parametrize(
+    "where", ["{box: [-1, 1]}", "{l2_ball: 1}", "{lp_ball: {radius: 1, p: 3}}"]
+)
+def test_a_record_moves_one_average_by_its_sensitivity_at_most(
+    script: Script, loss: str, where: str
+) -> None:
+    made = program("phased", loss=loss, set=where)
+    whole, *changed = replayed(script, made)
+    most = 0.0
+    for one in changed:
+        moves = [float(np.linalg.norm(b - a)) for a, b in zip(whole, one, strict=True)]
+        assert sum(move > 0 for move in moves) <= 1
+        units = [p.sensitivity * p.resolution for p in script.scales]
+        most = max(most, *(move / unit for move, unit in zip(moves, units, strict=True)))
+    assert 0.1 < most <= 1
+
+
+def test_a_step_beyond_the_condition_is_refused() -> None:
+    """eta_i <= 2 / beta is a condition of privacy: not a warning."""
+    glm = program("phased", loss="logistic").course.runs[0].glm
+    most = 8 / glm.smoothness
+    plan("phased", loss="logistic", more=f"step: {most * 0.999}")
+    with pytest.raises(ConfigError, match=r"model\.step.*2 / beta"):
+        plan("phased", loss="logistic", more=f"step: {most * 1.001}")
+
+
+def test_beyond_the_condition_steps_do_take_points_apart() -> None:
+    """What the condition is for: three times the step, and one record moves the average by more
+    than noise is there for."""
+    glm = Glm(Squared(), 1, False, 2.0, 1.0, 1.0)
+    for times, apart in ((1.0, False), (3.0, True)):
+        eta = times * 2 / glm.smoothness
+        one, two, worst = 0.0, 0.0, 0.0
+        two += eta * 0.01
+        for _ in range(6):
+            one, two = one - eta * one, two - eta * two
+            worst = max(worst, abs(one - two))
+        assert (worst > eta * 0.01 * 1.01) == apart
+
+
+def test_clipping_each_gradient_would_break_the_smoothness_that_is_paid_for() -> None:
+    """Trap: two gradients clipped one by one in their norm are no smaller apart where the model
+    is: it is the difference that is clipped."""
+    glm = Glm(Squared(), 2, False, 2.0, 1.0, 4.0)
+    points = np.array([[1.0, 0.0]])
+    target, void = np.array([1.0]), np.array([False])
+    w, before = np.array([1.0, 0.0]), np.array([1.0 - 1e-3, 0.0])
+    bound = glm.smoothness * 1e-4
+    found = glm.gradients(points, target, void, w, before, bound)
+    assert np.abs(found).max() <= bound
+    apart = glm.gradients(points, target, void, w, None, 5.0) - glm.gradients(
+        points, target, void, before, None, 5.0
+    )
+    assert np.abs(apart).max() > bound
+
+
+@pytest.mark.parametrize("q", [1.5, 2.0, 3.0, 7.0, math.inf])
+def test_gradients_keep_their_bound_whatever_the_rows_are(q: float) -> None:
+    glm = Glm(Logistic(), 3, True, q, 0.7, 2.0)
+    made = program("gaussian", d=3)
+    rows = rows_for(replace(made, dual=q, norm=0.7), 400)
+    points, targets, void = glm.split(rows)
+    assert norms(points, q).max() <= glm.reach
+    rng = np.random.default_rng(2)
+    for w in rng.standard_normal((5, 4)) * 1e3:
+        full = glm.gradients(points, targets, void, w, None, glm.lipschitz)
+        assert norms(full, q).max() <= glm.lipschitz and not full[void].any()
+        small = glm.gradients(points, targets, void, w, -w, 1e-3)
+        assert norms(small, q).max() <= 1e-3
+
+
+def test_gradients_that_are_not_finite_are_nothing() -> None:
+    class Odd(Squared):
+        def derivative(self, prediction: Any, target: Any) -> Any:
+            return np.where(prediction > 0, np.nan, np.inf)
+
+    glm = Glm(Odd(), 1, False, 2.0, 1.0, 1.0)
+    points = np.array([[0.5], [-0.5]])
+    none = np.array([False, False])
+    found = glm.gradients(points, np.zeros(2), none, np.ones(1), None, 2.0)
+    assert not found.any()
+
+
+def test_the_scale_of_the_right_children_is_that_of_the_root_at_any_depth() -> None:
+    """4 L1 M / b whatever the depth; halving the clip with the batch is what keeps it."""
+    run = program("gaussian", records=4000).course.runs[0]
+    moves = [2 * run.clip(j) / (run.batch >> j) for j in range(1, run.phases + 1)]
+    exact = 4 * run.glm.smoothness * run.diameter / run.batch
+    assert moves == pytest.approx([exact] * run.phases)
+
+
+@pytest.mark.parametrize("case", ["gaussian", "generalised", "discrete", "tree", "phased"])
+def test_noise_at_nine_tenths_of_the_scale_breaks_the_promise(case: str) -> None:
+    course = program(case).course
+    run = course.runs[0]
+    if case == "tree":
+        less = replace(run, scales=tuple(0.9 * scale for scale in run.scales))
+    elif case == "phased":
+        less = replace(run, phases=tuple(p._replace(scale=0.9 * p.scale) for p in run.phases))
+    else:
+        less = replace(run, root=replace(run.root, scale=0.9 * run.root.scale))
+    assert run.loss.epsilon(1e-5) <= 2 < less.loss.epsilon(1e-5)
