@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from dpcore.arrays import Ints
 from dpcore.discovery.whole import lives
 from dpcore.errors import ConfigError
+from dpcore.leaves.list_columns import Expanded
 from dpcore.leaves.row_hash import event_hashes, hashes_of_users
 from dpcore.leaves.rows import RowLeaf
+from dpcore.leaves.sparse_rows import SparseRows
 from dpcore.noise.key_ring import KeyRing
 from dpcore.noise.noise import Noise
 from dpcore.noise.prf import KeyedNoise
@@ -46,7 +48,8 @@ class Events:
       times: (n,) int64 microseconds since 1970-01-01T00:00:00Z.
       keys: (n,) text as releases have it, of several columns by ``dpcore.leaves.keys.key_text``;
         None where the plan has no key column.
-      columns: numeric column -> (n,) float64; a column of declared texts -> (n,) texts or None.
+      columns: numeric column -> (n,) float64; a column of declared texts -> (n,) texts or None; a
+        list column -> (n, size) float64, or ``SparseRows``: a row with a NaN lacks its list.
       ids: (n,) text or None, where the plan has a column of ids: they decide what a cap keeps.
       users: (n,) text or None, where the unit is a user; events of nobody do not count.
 
@@ -134,9 +137,8 @@ def bounded(plan: Plan, events: Events, ticks: int, secret: bytes = bytes(32)) -
         given = [None] * n if events.ids is None else events.ids
         live &= np.array([one is not None for one in given], dtype=bool)
     texts = texts_of(plan.program)
-    numbers = {
-        name: _numbers(events.columns[name], texts.get(name)) for name in plan.program.columns
-    }
+    by_name = Expanded(events.columns, plan.program.columns)
+    numbers = {name: _numbers(by_name[name], texts.get(name)) for name in plan.program.columns}
     kept, columns, hashes = np.flatnonzero(live), dict[str, NDArray[Any]](), None
     if plan.person is not None:
         read = replace(events, columns=numbers)
@@ -193,8 +195,10 @@ def within_caps(
     return live[kept.rows], columns_of_cells, hashes
 
 
-def _numbers(values: Any, declared: Sequence[str] | None) -> NDArray[np.float64]:
+def _numbers(values: Any, declared: Sequence[str] | None) -> Any:
     """A column as numbers; of text, the places of its values among the declared ones."""
+    if isinstance(values, SparseRows):
+        return values
     if declared is None:
         return np.asarray(values, dtype=np.float64)
     return places_of(list(values), declared)

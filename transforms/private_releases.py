@@ -17,7 +17,7 @@ from transforms.decode.first_look import FirstLook
 from transforms.decode.first_look_gate import Gate
 from transforms.decode.from_dicts import from_rows
 from transforms.decode.python_events import fields_of
-from transforms.decode.schema import EventSchema
+from transforms.decode.schema import EventSchema, canonical_columns
 from transforms.leaves.rows import RowLeaves
 from transforms.leaves.sums import Leaf
 from transforms.release.noisy import TICKS
@@ -59,7 +59,8 @@ def needed_columns(plan: Plan) -> tuple[str, ...]:
     ids = ("@id",) if plan.config.schema_.id is not None else ()
     users = ("@unit",) if plan.person is not None else ()
     times = ("@time",) if takes_rows(plan.program) or plan.person is not None else ()
-    return (*plan.program.columns, *ids, *users, *times)
+    read = canonical_columns(plan.config.model, plan.program.columns)
+    return (*read, *ids, *users, *times)
 
 
 class PrivateReleases(beam.PTransform[Any, Any]):

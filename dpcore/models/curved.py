@@ -103,8 +103,11 @@ class GradientClipped(Curved):
             return data
         filled = dict(data)
         features, clip = filled.get("features"), filled.get("clip")
-        if isinstance(features, list | tuple) and (clip is None or isinstance(clip, Mapping)):
-            dimension = len(features) + (filled.get("intercept", True) is True)
+        count = len(features) if isinstance(features, list | tuple) else 0
+        if isinstance(features, Mapping) and isinstance(features.get("size"), int):
+            count = features["size"]
+        if count and (clip is None or isinstance(clip, Mapping)):
+            dimension = count + (filled.get("intercept", True) is True)
             gradient = default_gradient_clip(max(1, dimension))
             filled["clip"] = {"gradient": gradient, **(clip or {})}
         return filled

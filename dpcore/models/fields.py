@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from dpcore.config.event import Column, column_name
+from dpcore.config.event import column_name
 from dpcore.config.limits import FARTHEST, MOST_TICKS
 from dpcore.config.numbers import Ticks
-from dpcore.config.section import Says, Section, as_tuple, refusal
+from dpcore.config.section import Says, Section, refusal
 from dpcore.errors import ConfigError
 from dpcore.geometry.spec import SetSpec
 from dpcore.models.losses import parse_loss
@@ -65,12 +65,6 @@ def _loss(value: Any) -> Any:
     return value
 
 
-Columns = Annotated[
-    tuple[Column, ...],
-    Field(min_length=1),
-    BeforeValidator(as_tuple),
-    Says("must list at least one column."),
-]
 Target = Annotated[
     str | tuple[str, ...],
     BeforeValidator(

@@ -18,11 +18,13 @@ from pydantic import Field, model_validator
 from dpcore.algorithm import Error, ModelColumns, Reading, Shown
 from dpcore.arrays import Floats, Ints
 from dpcore.config.limits import FARTHEST, NEAREST
+from dpcore.config.list_column import FeatureColumns, ListColumn, listed_of
 from dpcore.config.numbers import Pair
 from dpcore.config.section import Section, nearest, refusal
 from dpcore.config.spans import spans_of
+from dpcore.leaves.sparse_rows import MOST_DENSE
 from dpcore.models.advice import advice
-from dpcore.models.fields import MOST_COEFFICIENTS, Columns, Target
+from dpcore.models.fields import MOST_COEFFICIENTS, Target
 from dpcore.models.losses import parse_loss
 from dpcore.models.prediction import Given, Predicted, linear
 from dpcore.models.words import columns_words, loss_words
@@ -49,6 +51,7 @@ class Predictor(Section):
       noises: which noises it can use. reading: how its pictures are to be read.
       outputs: name of each release -> how it is shown.
       told: what the table of releases tells the noise of.
+      wide: whether it takes rows of more features than ``MOST_DENSE``, packed.
       predicts_by: name of the release that predictions are made with.
       event_only: why a plan of users cannot take it, and what to take; "": ``compile`` takes into
         account all that a user may add to a cell (``Terms.person``). It is said beside ``compile``,
@@ -59,9 +62,11 @@ class Predictor(Section):
         description="Name of a learner; `weir algorithms` lists them.",
         examples=["online.follow_the_leader"],
     )
-    features: Columns = Field(
-        description="Numeric columns that predict; one coefficient each, in this order.",
-        examples=[["departure_delay", "distance"]],
+    features: FeatureColumns = Field(
+        description="Numeric columns that predict; one coefficient each, in this order. Or the "
+        "numbers of one list column: {column: pixels, size: 784}, of a sparse pair of them: "
+        "{indices: word_ids, values: word_counts, size: 100000}.",
+        examples=[["departure_delay", "distance"], "{column: pixels, size: 784}"],
     )
     target: Target = Field(
         description="Numeric column that is predicted; losses of labels read its sign once scaled. "
@@ -75,8 +80,8 @@ class Predictor(Section):
     )
     ranges: dict[str, Pair] = Field(
         description="[low, high] of every feature and the target: values outside are moved to the "
-        "nearer bound, then scaled to [-1, 1]. Public: choose them from what you know, never from "
-        "the data.",
+        "nearer bound, then scaled to [-1, 1]. A list column has one pair for all its numbers. "
+        "Public: choose them from what you know, never from the data.",
         examples=["{departure_delay: [-30, 120], distance: [0, 5000], arrival_delay: [-60, 180]}"],
     )
     title: ClassVar[str]
@@ -87,6 +92,7 @@ class Predictor(Section):
     outputs: ClassVar[Mapping[str, Shown]]
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "loss"})
     grows: ClassVar[bool] = False
+    wide: ClassVar[bool] = False
     event_only: ClassVar[str] = UNSAID
     predicts_by: ClassVar[str] = "coefficients"
 
@@ -124,8 +130,18 @@ class Predictor(Section):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns that are read: features, then the targets."""
+        """Features, then the targets."""
         return (*self.features, *self.targets)
+
+    @property
+    def listed(self) -> ListColumn | None:
+        """The list column that the features lie in; None: they are columns of their own."""
+        return listed_of(self.features)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Columns that the features are read from."""
+        return self.features if self.listed is None else self.listed.columns
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -135,7 +151,10 @@ class Predictor(Section):
     @property
     def public_ranges(self) -> dict[str, tuple[float, float]]:
         """Column -> (low, high)."""
-        return {name: (float(low), float(high)) for name, (low, high) in self.ranges.items()}
+        found = {name: (float(low), float(high)) for name, (low, high) in self.ranges.items()}
+        if self.listed is not None:
+            found |= dict.fromkeys(self.features, found.pop(self.listed.name))
+        return found
 
     @property
     def loss_spec(self) -> str | Mapping[str, Any]:
@@ -144,8 +163,15 @@ class Predictor(Section):
 
     @property
     def ranged(self) -> tuple[str, ...]:
-        """Columns that have a range."""
+        """Features, and what else has a range."""
         return self.columns
+
+    @property
+    def range_names(self) -> tuple[str, ...]:
+        """What ranges are of: columns, and a list column once for all its features."""
+        if self.listed is None:
+            return self.ranged
+        return (self.listed.name, *self.ranged[len(self.features) :])
 
     @property
     def declared(self) -> Mapping[str, tuple[str, ...] | tuple[float, ...]]:
@@ -166,10 +192,28 @@ class Predictor(Section):
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
-        if self.dimension > MOST_COEFFICIENTS:
+        if self.dimension > MOST_COEFFICIENTS and self.listed is None:
             raise refusal(
                 "features", len(self.features), f"must be at most {MOST_COEFFICIENTS - 1:,}."
             )
+        if self.listed is not None:
+            if self.listed.size > MOST_DENSE and not self.wide:
+                raise refusal(
+                    "features.size",
+                    self.listed.size,
+                    f"must be at most {MOST_DENSE:,} for {self.algorithm}, which is of dense rows; "
+                    "take optimize.frank_wolfe, or hash or choose features, without looking at "
+                    "the data, before they come here.",
+                )
+            for name in self.listed.columns:
+                if name in self.targets:
+                    raise refusal(
+                        "target", name, "is read for the features too; remove it from one."
+                    )
+            if set(self.targets) & set(self.features):
+                raise refusal(
+                    "target", self.target, "is named as one of the features is; rename the column."
+                )
         if len(set(self.targets)) < len(self.targets):
             raise refusal("target", list(self.targets), "lists a column twice; list each once.")
         seen: dict[str, None] = {}
@@ -187,7 +231,9 @@ class Predictor(Section):
 
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:
-        for name in self.ranged:
+        listed = self.listed
+        packed = () if listed is None or listed.size <= MOST_DENSE else (listed.name,)
+        for name in self.range_names:
             if name not in self.ranges:
                 raise refusal(
                     f"ranges.{name}",
@@ -196,13 +242,21 @@ class Predictor(Section):
                     f"`{name}: [0, 100]`.",
                 )
         for name, bounds in self.ranges.items():
-            if name not in self.ranged:
+            if name not in self.range_names:
                 raise refusal(
                     f"ranges.{name}",
                     list(bounds),
-                    f"is neither a feature nor the target; {nearest(name, self.ranged)}",
+                    f"is neither a feature nor the target; {nearest(name, self.range_names)}",
                 )
             low, high = bounds
+            if name in packed and low != -high:
+                bound = max(abs(low), abs(high))
+                raise refusal(
+                    f"ranges.{name}",
+                    list(bounds),
+                    f"must have 0 in its middle: of more than {MOST_DENSE:,} features only those "
+                    f"that are not 0 are kept. Write [{-bound:g}, {bound:g}].",
+                )
             if not (math.isfinite(low) and math.isfinite(high)):
                 raise refusal(
                     f"ranges.{name}", list(bounds), "must be two finite numbers: [low, high]."
@@ -247,7 +301,10 @@ class Predictor(Section):
 
     def columns_read(self) -> ModelColumns | None:
         """See Algorithm."""
-        return ModelColumns(self.features, self.targets, self.public_ranges)
+        if self.listed is None:
+            return ModelColumns(self.features, self.targets, self.public_ranges)
+        ranges = {name: (float(low), float(high)) for name, (low, high) in self.ranges.items()}
+        return ModelColumns(self.listed.columns, self.targets, ranges)
 
     def shown(self, output: str) -> Shown:
         """See Algorithm."""
@@ -261,7 +318,7 @@ class Predictor(Section):
         """What is learned, of what, where, and with which noise."""
         yield "algorithm", f"{self.name}: {self.title}"
         yield "predicts", f"{', '.join(self.targets)}, with loss {loss_words(self.loss_spec)}"
-        yield "from", columns_words(self.features, self.intercept)
+        yield "from", columns_words(self.features, self.intercept, self.listed)
         yield "coefficients in", self.place
         yield from self.bounds_facts(program)
         for name, worst in noise.items():
@@ -284,11 +341,12 @@ class Predictor(Section):
 
     def refused(self) -> Iterator[str]:
         """See Algorithm."""
-        for name in self.ranged[:SHOWN] if len(self.ranged) > 2 * SHOWN else self.ranged:
+        ranged = self.range_names
+        for name in ranged[:SHOWN] if len(ranged) > 2 * SHOWN else ranged:
             low, high = self.ranges[name]
             yield f"values of {name} are moved into [{low:g}, {high:g}]"
-        if len(self.ranged) > 2 * SHOWN:
-            more = len(self.ranged) - SHOWN
+        if len(ranged) > 2 * SHOWN:
+            more = len(ranged) - SHOWN
             yield f"and so are those of {more:,} more columns, into their ranges"
         yield (
             "an event that lacks one of these numbers, or has one that is not finite, teaches the "

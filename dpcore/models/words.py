@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpcore.algorithm import Shown
+from dpcore.config.list_column import ListColumn
 
 SHOWN = 8
 """Things that are named; of more, how many there are."""
@@ -28,8 +29,15 @@ def loss_words(loss: str | Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in loss.items())
 
 
-def columns_words(features: Sequence[str], intercept: bool) -> str:
-    """Names of the features, and whether there is a constant term."""
+def columns_words(
+    features: Sequence[str], intercept: bool, listed: ListColumn | None = None
+) -> str:
+    """Names of the features, and whether there is a constant term. listed: their list column."""
+    if listed is not None:
+        column = f"column {listed.column}"
+        if listed.column is None:
+            column = f"columns {listed.indices} and {listed.values}"
+        return f"{listed.size:,} features of {column}" + (", and a constant" if intercept else "")
     names = ", ".join(features[:SHOWN])
     more = len(features) - SHOWN
     if more > 0:

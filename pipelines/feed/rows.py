@@ -90,6 +90,8 @@ def avro_schema(schema: pa.Schema) -> dict[str, Any]:
             return "boolean"
         if pa.types.is_integer(arrow):
             return "long"
+        if pa.types.is_list(arrow):
+            return {"type": "array", "items": kind(arrow.value_type)}
         return "double" if pa.types.is_floating(arrow) else "string"
 
     return {

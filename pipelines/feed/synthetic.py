@@ -15,12 +15,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpcore.config.event import Key, TimeColumn
+from dpcore.config.list_column import ListColumn
 from dpcore.config.spans import show_ticks
 from dpcore.errors import ConfigError
 from dpcore.plan_config import PlanConfig
 from transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
 
 CHUNK = 1 << 16
+LIST_NUMBERS = 50
+"""Numbers of a list that are not 0, at most."""
 USERS = 10_000
 OPEN_TICKS = 100
 """Ticks that the events span when the clock has no end."""
@@ -127,7 +130,11 @@ def _batch(
     for name, some in ({} if config.model is None else config.model.declared).items():
         place = (uniforms(seed, name, rows) * len(some)).astype(int)
         columns[name] = pa.array([some[i] for i in place.tolist()])
-    for name, kind in EventSchema.from_config(config, tuple(ranges)).columns.items():
+    schema_of_events = EventSchema.from_config(config, tuple(ranges))
+    if schema_of_events.listed is not None:
+        listed = schema_of_events.listed
+        columns |= made_lists(listed, *ranges[listed.name], seed, rows)
+    for name, kind in schema_of_events.columns.items():
         if name in columns:
             continue
         u = uniforms(seed, name, rows)
@@ -157,6 +164,32 @@ def _keys(key: Key, seed: int, rows: NDArray[np.uint64]) -> dict[str, pa.Array]:
         column: spread([values[at] for values in declared], key.names[0])
         for at, column in enumerate(key.names)
     }
+
+
+def made_lists(
+    listed: ListColumn, low: float, high: float, seed: int, rows: NDArray[np.uint64]
+) -> dict[str, pa.Array]:
+    """Lists of numbers, few of which are not 0: as lists of all, or as places and numbers."""
+    n, count = len(rows), min(LIST_NUMBERS, listed.size)
+    at = np.empty((n, count), dtype=np.int64)
+    value = np.empty((n, count))
+    step = listed.size / count
+    for j in range(count):
+        # One place in each of as many stretches: none is there twice.
+        first, stop = int(j * step), int((j + 1) * step)
+        width = max(1, stop - first)
+        at[:, j] = first + (uniforms(seed, f"{listed.name}/at/{j}", rows) * width).astype(np.int64)
+        u = uniforms(seed, f"{listed.name}/{j}", rows)
+        value[:, j] = np.round(low + (high - low) * u, 4)
+    if listed.column is None:
+        offsets = pa.array(np.arange(n + 1) * count, pa.int32())
+        places = pa.ListArray.from_arrays(offsets, pa.array(at.ravel(), pa.int32()))
+        numbers = pa.ListArray.from_arrays(offsets, pa.array(value.ravel()))
+        return {listed.columns[0]: places, listed.columns[1]: numbers}
+    table = np.zeros((n, listed.size))
+    np.put_along_axis(table, at, value, axis=1)
+    fixed = pa.FixedSizeListArray.from_arrays(pa.array(table.ravel()), listed.size)
+    return {listed.name: fixed.cast(pa.list_(pa.float64()))}
 
 
 def _values(u: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:

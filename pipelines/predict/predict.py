@@ -22,7 +22,7 @@ from dpcore.errors import ConfigError
 from dpcore.models.predictor import Predictor
 from pipelines.predict.models import Models, models_at
 from pipelines.predict.tally import Tally
-from pipelines.results.events import keys_of, numbers, tables
+from pipelines.results.events import features_of, keys_of, tables, without_numbers
 from pipelines.results.plan_file import model_of
 from pipelines.results.run import Run
 
@@ -80,7 +80,7 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
     if not models:
         raise ConfigError("--tick", at, "has no model yet; take a later tick.")
     tally = Tally()
-    wanted = list(dict.fromkeys((*model.features, *run.key_columns)))
+    wanted = list(dict.fromkeys((*model.sources, *run.key_columns)))
     with _whole(out) as part, contextlib.ExitStack() as open_files:
         writer: Any = None
         for table in tables(data, wanted, "DATA"):
@@ -117,9 +117,9 @@ def predictions(
     Raises:
       ConfigError: a column of that name is there, or a feature holds no numbers.
     """
-    n, given = len(table), {name: numbers(table, name, "DATA") for name in model.features}
+    n, given = len(table), features_of(table, model, "DATA")
     keys = keys_of(table, run.key_columns)
-    void = ~np.isfinite(np.stack(list(given.values()), axis=1)).all(axis=1)
+    void = without_numbers(given)
     # Made with any model, so that the columns are there where no key has one.
     trial = model.predict({name: one[:0] for name, one in given.items()}, _any(models))
     filled = {

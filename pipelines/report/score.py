@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpcore.errors import ConfigError
 from dpcore.models.predictor import Predictor
 from pipelines.report.data import Panel, ReportData, Series
-from pipelines.results.events import keys_of, numbers, tables
+from pipelines.results.events import features_of, keys_of, numbers, tables, without_numbers
 from pipelines.results.plan_file import model_of
 from pipelines.results.run import OWN, SCALED, Output, Run
 
@@ -84,6 +84,8 @@ def score(data: ReportData, path: Path | str) -> Holdout:
     model = model_of(data.run.plan)
     if model is not None and model.declared:
         return accuracy(data, Path(path), model)
+    if model is not None and model.listed is not None:
+        return listed_errors(data, Path(path), model)
     columns = _columns(data.run)
     names = (*columns.features, *columns.targets)
     wanted = list(dict.fromkeys((*names, *columns.keys)))
@@ -127,12 +129,12 @@ def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
     shown = next((panel for panel in data.panels if panel.output.name == SCALED), None)
     if shown is None:
         raise ConfigError("--name", "", f"must include {SCALED} where there is held-back data.")
-    wanted = list(dict.fromkeys((*model.features, target, *data.run.key_columns)))
+    wanted = list(dict.fromkeys((*model.sources, target, *data.run.key_columns)))
     table = pa.concat_tables(one.select(wanted) for one in tables(path, wanted, HELD))
-    given = {name: numbers(table, name, HELD) for name in model.features}
+    given = features_of(table, model, HELD)
     place = {value: at for at, value in enumerate(model.declared[target])}
     actual = np.array([place.get(one, -1) for one in table[target].to_pylist()], dtype=np.int64)
-    fine = np.isfinite(np.stack(list(given.values()), axis=1)).all(axis=1) & (actual >= 0)
+    fine = ~without_numbers(given) & (actual >= 0)
     keys = np.array([data.run.shown(key) for key in keys_of(table, data.run.key_columns)])
     lines, used = [], np.zeros(len(table), dtype=bool)
     for series in shown.series:
@@ -150,6 +152,53 @@ def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
     output = Output(f"Share of right {target} on held-back data", None)
     left = int(np.count_nonzero(np.logical_not(used)))
     return Holdout((Panel(output, tuple(lines), None),), (), len(table), left)
+
+
+def listed_errors(data: ReportData, path: Path, model: Predictor) -> Holdout:
+    """R^2 over time of models of a list column, by the drawn keys' models; see ``score``."""
+    by = model.predicts_by
+    shown = next((panel for panel in data.panels if panel.output.name == by), None)
+    if shown is None:
+        raise ConfigError("--name", "", f"must include {by} where there is held-back data.")
+    wanted = list(dict.fromkeys((*model.sources, *model.targets, *data.run.key_columns)))
+    table = pa.concat_tables(one.select(wanted) for one in tables(path, wanted, HELD))
+    given = features_of(table, model, HELD)
+    actual = {target: numbers(table, target, HELD) for target in model.targets}
+    fine = ~without_numbers(given)
+    for one in actual.values():
+        fine &= np.isfinite(one)
+    keys = np.array([data.run.shown(key) for key in keys_of(table, data.run.key_columns)])
+    found: dict[str, list[Series]] = {target: [] for target in model.targets}
+    scatters: list[Scatter] = []
+    used = np.zeros(len(table), dtype=bool)
+    for series in shown.series:
+        mine = np.flatnonzero(fine & (keys == series.key) if data.run.key_columns else fine)
+        used[mine] = True
+        own = {name: one[mine] for name, one in given.items()}
+        value = np.full((len(series.ticks), len(model.targets)), np.nan)
+        predicted: dict[str, NDArray[Any]] = {}
+        for i, theta in enumerate(series.value):
+            if i and np.array_equal(theta, series.value[i - 1]):
+                value[i] = value[i - 1]
+            elif np.isfinite(theta).all() and len(mine):
+                predicted = model.predict(own, theta).columns
+                for j, target in enumerate(model.targets):
+                    y = actual[target][mine]
+                    spread = float(np.square(y - y.mean()).sum())
+                    error = float(np.square(y - predicted[f"predicted.{target}"]).sum())
+                    value[i, j] = max(1 - error / spread, WORST) if spread > 0 else np.nan
+        for j, target in enumerate(model.targets):
+            part = value[:, [j]]
+            found[target].append(Series(series.key, series.ticks, part, np.full_like(part, np.nan)))
+            if predicted:
+                y, said = actual[target][mine], predicted[f"predicted.{target}"]
+                some = np.unique(np.linspace(0, len(y) - 1, min(POINTS, len(y))).astype(int))
+                scatters.append(Scatter(series.key, target, y[some], said[some]))
+    panels = tuple(
+        Panel(Output(f"R² of {target} on held-back data", None), tuple(lines), None)
+        for target, lines in found.items()
+    )
+    return Holdout(panels, tuple(scatters), len(table), int(np.count_nonzero(~used)))
 
 
 def r_squared(models: Floats, x: Floats, y: Floats) -> Floats:

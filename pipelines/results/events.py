@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dpcore.arrays import Floats
+from dpcore.config.list_column import ListColumn
 from dpcore.config.section import nearest
 from dpcore.errors import ConfigError
 from dpcore.leaves.keys import key_text
+from dpcore.leaves.list_columns import Expanded
+from dpcore.leaves.sparse_rows import MOST_DENSE, SparseRows
+from dpcore.models.predictor import Predictor
 
 ENDINGS = (".csv", ".parquet", ".ndjson", ".jsonl")
 ROWS = 1 << 17
@@ -75,6 +80,60 @@ def numbers(table: pa.Table, name: str, option: str) -> Floats:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise ConfigError(option, name, "must hold numbers.") from None
     return np.asarray(column.fill_null(math.nan).to_numpy(), dtype=np.float64)
+
+
+def features_of(table: pa.Table, model: Predictor, option: str) -> dict[str, Any]:
+    """What a model predicts from: feature -> (n,) float64, NaN where there is none; of a list
+    column with more features than dense rows have, the column -> ``SparseRows``.
+
+    Raises:
+      ConfigError: a column holds anything else.
+    """
+    listed = model.listed
+    if listed is None:
+        return {name: numbers(table, name, option) for name in model.features}
+    rows = lists_of(table, listed, option)
+    if listed.size > MOST_DENSE:
+        return {listed.name: rows}
+    found = Expanded({listed.name: rows}, model.features)
+    return {name: found[name] for name in model.features}
+
+
+def lists_of(table: pa.Table, listed: ListColumn, option: str) -> SparseRows:
+    """A list column, or a pair of them, as (n, size) rows; a row that is missing holds a NaN.
+
+    Raises:
+      ConfigError: a column holds anything else.
+    """
+    from transforms.decode.lists import from_python, to_lists
+    from transforms.leaves.lists import to_rows
+
+    columns = [table[name] for name in listed.columns]
+    if pa.types.is_struct(columns[0].type):  # JSON objects, each with some of all the places
+        rows = [
+            None if one is None else {at: value for at, value in one.items() if value is not None}
+            for one in columns[0].to_pylist()
+        ]
+        return to_rows(from_python(rows, listed.size)[0], listed.size)
+    places = columns[0] if len(columns) > 1 else None
+    try:
+        found, _ = to_lists(columns[-1], places, listed, option, "the file")
+    except ConfigError as error:
+        raise ConfigError(option, error.value, error.remedy) from None
+    return to_rows(found, listed.size)
+
+
+def without_numbers(given: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """(n,) which events lack a feature."""
+    void: Any = False
+    for column in given.values():
+        if isinstance(column, SparseRows):
+            bad = np.zeros(len(column), dtype=bool)
+            bad[column.rows[~np.isfinite(column.values)]] = True
+            void = void | bad
+        else:
+            void = void | ~np.isfinite(column)
+    return np.asarray(void)
 
 
 def keys_of(table: pa.Table, columns: Sequence[str]) -> NDArray[np.object_]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ from transforms.decode.lines import chunks
 from transforms.decode.messages import Message, MessageDecoder
 from transforms.decode.ndjson import decode_ndjson
 from transforms.decode.schema import EventSchema
+from transforms.leaves.lists import is_list
 from transforms.runtime.dead_letters import rows
 from transforms.select.keys import KEY, is_key, keys_of
 
@@ -104,9 +106,15 @@ def _bits(column: Any) -> list[Any]:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = str(column.type)
+    if is_list(column.type):
+        return [(kind, None if one is None else _list_bits(one)) for one in column.to_pylist()]
     if pa.types.is_floating(column.type) or pa.types.is_timestamp(column.type):
         column = column.view(pa.int64())
     return [(kind, value) for value in column.to_pylist()]
+
+
+def _list_bits(numbers: list[Any]) -> list[Any]:
+    return [(one["at"], struct.pack("<d", one["number"])) for one in numbers]
 
 
 # Files.

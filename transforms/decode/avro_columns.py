@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dpcore.config.list_column import ListColumn
+from dpcore.errors import ConfigError
 from transforms.decode.avro_schema import Branch, Field
 from transforms.decode.canonical import Spoilt
 from transforms.decode.columnar_sound import sound
+from transforms.decode.json_lines import NotText
+from transforms.decode.lists import from_python
 from transforms.decode.parts import Part, read_parts
 from transforms.decode.schema import EventSchema
 
@@ -37,7 +41,12 @@ def columns_of(
     """
     raw: dict[str, Any] = {}
     spoilt: dict[str, Any] = {}
+    lists = () if schema.listed is None else schema.listed.columns
+    if schema.listed is not None:
+        _lists(records, fields, schema, schema.listed, raw, spoilt)
     for name in schema.needed:
+        if name in lists:
+            continue
         if name not in fields:
             raw[name] = pa.nulls(len(records))
             continue
@@ -53,6 +62,67 @@ def columns_of(
         if part.lost is not None:
             spoilt[name] = part.lost
     return raw, spoilt
+
+
+def _lists(
+    records: Sequence[Mapping[str, Any]],
+    fields: Mapping[str, Field],
+    schema: EventSchema,
+    listed: ListColumn,
+    raw: dict[str, Any],
+    spoilt: dict[str, Any],
+) -> None:
+    """The columns of lists, read together.
+
+    Raises:
+      ConfigError: a column is of a type that holds no lists of numbers, and the schema is strict.
+    """
+    columns = []
+    for name in listed.columns:
+        field = fields.get(name, Field("", {}))
+        tag, branches = field.tag, field.branches
+        numeric = any(_of_numbers(one) for one in branches.values())
+        if branches and not numeric and schema.time.strict:
+            kinds = ", ".join(sorted({one.kind for one in branches.values()}))
+            raise ConfigError(
+                schema.field_of(name), name, f"holds {kinds}; it must hold lists of numbers."
+            )
+        columns.append([_list(record.get(tag), branches) for record in records])
+    places = columns[0] if len(columns) > 1 else None
+    raw[listed.name], bad = from_python(columns[-1], listed.size, places)
+    if bad.any():
+        spoilt[listed.name] = bad
+
+
+def _of_numbers(branch: Branch) -> bool:
+    kinds = {one.kind for one in branch.items.values()}
+    return branch.kind == "list" and kinds <= {"long", "double", "decimal"}
+
+
+def _list(value: Any, branches: Mapping[str, Branch]) -> Any:
+    """A list of numbers and None; of anything else what is no list of numbers."""
+    if value is None or not branches:
+        return None
+    if len(branches) > 1:
+        tag, value = next(iter(value.items()))
+        branch = branches[tag]
+    else:
+        branch = next(iter(branches.values()))
+    if branch.kind != "list":
+        return NotText()
+    if len(branch.items) > 1:
+        pairs = [(None, None) if one is None else next(iter(one.items())) for one in value]
+        return [one if tag is None else _item(one, branch.items[tag]) for tag, one in pairs]
+    inner = next(iter(branch.items.values()), None)
+    if inner is None or inner.kind in ("long", "double"):
+        return value
+    return [None if one is None else _item(one, inner) for one in value]
+
+
+def _item(value: Any, branch: Branch) -> Any:
+    if branch.kind == "decimal":
+        return _decimal(value, branch.scale)
+    return value if branch.kind in ("long", "double") else NotText()
 
 
 def _parts(values: Sequence[Any], branches: Mapping[str, Branch]) -> list[Part]:

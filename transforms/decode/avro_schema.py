@@ -36,16 +36,18 @@ class Branch(NamedTuple):
 
     Attributes:
       kind: boolean, long, double, string, bytes, enum, timestamp, local-timestamp, date, decimal,
-        or nested.
+        list, or nested.
       unit: of times.
       scale: of decimals.
       symbols: of enums.
+      items: of lists, as the branches of a field are.
     """
 
     kind: str
     unit: str = ""
     scale: int = 0
     symbols: tuple[str, ...] = ()
+    items: Mapping[str, Any] = {}
 
 
 class Field(NamedTuple):
@@ -179,6 +181,8 @@ class _Taken:
         kind = schema["type"]
         if not isinstance(kind, str) or kind in self._given:
             return self._branch(kind)
+        if kind == "array":
+            return Branch("list", items=self.branches(schema["items"]))
         return _plain(kind, schema)
 
     def _refused(self, what: str) -> ConfigError:

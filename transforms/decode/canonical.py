@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpcore.config.list_column import ListColumn
 from dpcore.errors import ConfigError
 from transforms.decode.cast import (
     Bad,
@@ -22,8 +23,10 @@ from transforms.decode.cast import (
     to_presence,
     to_text,
 )
+from transforms.decode.lists import to_lists
 from transforms.decode.schema import EventSchema, Stamp
 from transforms.decode.time import to_time
+from transforms.leaves.lists import LIST
 from transforms.runtime.dead_letters import dead_letters, reason_code
 from transforms.select.keys import is_key, key_roles
 from transforms.select.predicate_compiler import Kind
@@ -39,6 +42,7 @@ _VALUES: dict[Kind, tuple[str, pa.DataType]] = {
     "text": ("not_text", pa.string()),
     "boolean": ("not_a_boolean", pa.bool_()),
     "any": ("not_text", pa.bool_()),
+    "list": ("not_a_list", LIST),
 }
 """Kind -> the reason of values that are not of it, and the canonical type."""
 NONE_SPOILT: Spoilt = {}
@@ -152,6 +156,11 @@ def assemble(
     columns["@position"] = pa.array(positions)
     for name, kind in schema.columns.items():
         reason, canonical = _VALUES[kind]
+        if kind == "list" and schema.listed is not None:
+            columns[name], bad = _lists(raw, schema, schema.listed, source)
+            lists = [refused.spoilt(column) for column in schema.listed.columns]
+            refused.values(reason, name, _either([bad, *lists]))
+            continue
         with_values = partial(_user, raw[name], kind, schema, name, source, empty_is_null)
         columns[name], bad = _leniently(with_values, raw[name], canonical, schema)
         refused.values(reason, name, refused.spoilt(name, bad))
@@ -191,6 +200,22 @@ def _leniently(
     if pa.types.is_float64(kind):
         return pa.array(np.full(len(values), np.nan)), bad
     return pa.nulls(len(values), kind), bad
+
+
+def _lists(
+    raw: Mapping[str, Any], schema: EventSchema, listed: ListColumn, source: str
+) -> tuple[Any, Bad]:
+    """Lists, null where one is missing or cannot be read; on a stream a wrong type is bad."""
+    values = raw[listed.name]
+    places = raw.get(listed.indices) if listed.indices is not None else None
+    read = partial(to_lists, values, places, listed, schema.field_of(listed.name), source)
+    return _leniently(read, values, LIST, schema)
+
+
+def _either(found: Sequence[Bad]) -> Bad:
+    """Rows that one of them marks."""
+    some = [rows for rows in found if rows is not None]
+    return np.logical_or.reduce(some) if some else None
 
 
 def _key(

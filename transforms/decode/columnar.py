@@ -16,10 +16,14 @@ import pyarrow.parquet as pq
 
 from transforms.decode.canonical import Decoded, assemble
 from transforms.decode.columnar_sound import sound
+from transforms.decode.lists import to_lists
 from transforms.decode.schema import EventSchema
 from transforms.runtime.dead_letters import WHOLE_FILE, dead_letters
 
 BATCH_ROWS = 2**18
+LIST_ROWS = 2**15
+LIST_NUMBERS = 2**22
+"""Rows of a batch of lists, and numbers in one, at most."""
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, IndexError, OverflowError)
 """What readers raise on broken files, beside failures of the system. Never shown: it may quote."""
@@ -105,10 +109,11 @@ def decode_parquet(
         return
     schema.require(found.columns, source)
     columns = list(schema.needed)
+    batch_rows = min(batch_rows, _rows_of(schema))
     firsts = np.concatenate([[0], np.cumsum(found.rows)]).tolist()
     asked = range(len(found.rows)) if groups is None else groups
     total = sum(found.rows[group] for group in asked)
-    with pq.ParquetFile(file, read_dictionary=_dictionaries(schema)) as parquet:
+    with _opened(file, schema, source) as parquet:
         for group in asked:
             at, end = firsts[group], firsts[group + 1]
             try:
@@ -126,6 +131,37 @@ def decode_parquet(
             if at < end:
                 lost((end - at) / total)
                 yield lost_rows(source, at, end - at)
+
+
+def _opened(file: Any, schema: EventSchema, source: str) -> Any:
+    """A Parquet file, its columns of lists as lists of any length.
+
+    Where Arrow wrote them as lists of one length, its reader fails a whole row group at a list that
+    is null: how they were in memory is hidden from it.
+    """
+    parquet = pq.ParquetFile(file, read_dictionary=_dictionaries(schema))
+    lists = () if schema.listed is None else schema.listed.columns
+    kinds = [parquet.schema_arrow.field(name).type for name in lists]
+    if not any(pa.types.is_fixed_size_list(kind) for kind in kinds):
+        return parquet
+    if schema.listed is not None and schema.listed.column is not None and schema.time.strict:
+        nothing = pa.nulls(0, kinds[0])
+        to_lists(nothing, None, schema.listed, schema.field_of(schema.listed.name), source)
+    sink = io.BytesIO()
+    parquet.metadata.write_metadata_file(sink)
+    hidden = sink.getvalue().replace(b"ARROW:schema", b"arrow-hidden")
+    metadata = pq.read_metadata(pa.BufferReader(hidden))
+    parquet.close()
+    return pq.ParquetFile(file, metadata=metadata, read_dictionary=_dictionaries(schema))
+
+
+def _rows_of(schema: EventSchema) -> int:
+    """Rows of a batch: of lists fewer, as they are held twice while they are read."""
+    if schema.listed is None:
+        return BATCH_ROWS
+    if schema.listed.column is None:
+        return LIST_ROWS
+    return max(1, min(LIST_ROWS, LIST_NUMBERS // schema.listed.size))
 
 
 class _Broken(Exception):
@@ -203,8 +239,9 @@ def decode_arrow(
             yield lost_rows(source, at, 1)
             at += 1
             continue
-        for start in range(0, batch.num_rows, BATCH_ROWS):
-            part = batch.slice(start, BATCH_ROWS)
+        step = _rows_of(schema)
+        for start in range(0, batch.num_rows, step):
+            part = batch.slice(start, step)
             decoded = _decode(part, at, schema, source)
             if decoded is None:
                 lost(share * part.num_rows / batch.num_rows)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transforms.decode.cast import Bad, is_bytes, is_text
+from transforms.decode.lists import holds_numbers
 
 _VIEW = np.dtype([("size", "<i4"), ("prefix", "<i4"), ("buffer", "<i4"), ("offset", "<i4")])
 _INLINE = 12
@@ -49,6 +50,9 @@ def sound(values: pa.Array) -> Sound | None:
         if _has_offsets(values.type):
             # As bytes: text that is not UTF-8 is one record's.
             _as_bytes(values).validate(full=True)
+        elif holds_numbers(values.type):
+            # Where a list begins and ends frames the batch; a number in it is its record's.
+            values.validate(full=True)
         else:
             # Of what is nested only the top is ever read: whether a value is there.
             values.validate()

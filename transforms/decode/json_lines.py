@@ -16,7 +16,10 @@ import pyarrow.json as arrow_json
 _DEEPEST = 1024
 """How deep orjson reads."""
 
-_GUESSES = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
+_GUESSES = (
+    *(pa.string(), pa.int64(), pa.float64(), pa.bool_()),
+    *(pa.list_(pa.int64()), pa.list_(pa.float64())),
+)
 _TOKEN = re.compile(
     rb'"(?:[^"\\]++|\\.)*+"?'
     rb"|(?:-?(?:NaN|Inf(?:inity)?)\b|-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?)(?!\s*:)",
@@ -122,6 +125,10 @@ def _marked(match: re.Match[bytes]) -> bytes:
 
 
 def _unmarked(value: Any) -> Any:
+    if type(value) is list:
+        return [_unmarked(one) for one in value]
+    if type(value) is dict:
+        return {name: _unmarked(one) for name, one in value.items()}
     if type(value) is not str or value[:1] != _MARK:
         return value
     if value[1] == _NUMBER:

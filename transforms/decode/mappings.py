@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from transforms.decode.canonical import Spoilt
 from transforms.decode.json_lines import NotText
+from transforms.decode.lists import from_python
 from transforms.decode.parts import Part, read_times
 from transforms.decode.schema import EventSchema
 
@@ -57,6 +58,14 @@ def typed_columns(
         values = columns[name]
         bad = np.zeros(len(values), dtype=bool)
         kind = schema.columns.get(name)
+        if schema.listed is not None and name in schema.listed.columns:
+            if name == schema.listed.name:
+                places = schema.listed.indices
+                spots = None if places is None else columns[places]
+                raw[name], bad = from_python(values, schema.listed.size, spots)
+                if bad.any():
+                    spoilt[name] = bad
+            continue
         if name in times:
             read_times(_by_type(values), len(values), schema, name, raw, spoilt)
         if name in (schema.id, schema.unit):

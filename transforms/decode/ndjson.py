@@ -142,15 +142,20 @@ def _types(
     if times & (texts | set(schema.columns)):
         return None
     first = _first_records(chunk, keep)
-    types = {}
+    lists = () if schema.listed is None else schema.listed.columns
+    types: dict[str, pa.DataType] = {}
     for name in schema.needed:
-        kind = schema.columns.get(name, "text")
+        kind = "list" if name in lists else schema.columns.get(name, "text")
         if name in texts and kind == "boolean":
             return None
         if name in texts or name in times or kind == "text":
             kinds = Counter(type(row[name]) for row in first if row.get(name) is not None)
             most = kinds.most_common(1)[0][0] if kinds else str
             types[name] = _GUESSES.get(most if name in times or most is int else str, pa.string())
+        elif name in lists:
+            if any(isinstance(row.get(name), dict) for row in first):
+                return None
+            types[name] = pa.list_(pa.float64() if name == lists[-1] else pa.int64())
         else:
             types[name] = _FIXED[kind]
     return types

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from dpcore.config.list_column import ListColumn
 from dpcore.errors import ConfigError
 from transforms.decode import header_test
 from transforms.select.predicate import Predicate
@@ -95,6 +96,7 @@ class EventSchema:
       arrival: when the message arrived, or None.
       columns: user columns that a predicate or a program reads -> how they are read.
       fields: user column -> the setting that names it, for messages.
+      listed: columns of lists; among ``columns`` they are one, by its name. None: there is none.
     """
 
     time: Stamp
@@ -104,13 +106,16 @@ class EventSchema:
     arrival: Stamp | None = None
     columns: Mapping[str, Kind] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
+    listed: ListColumn | None = None
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
         """Columns to read, each once, in a fixed order."""
         roles = [self.time.column, *self.keys, self.id, self.unit]
         roles.append(self.arrival.column if self.arrival else None)
-        return tuple(dict.fromkeys([*(name for name in roles if name is not None), *self.columns]))
+        lists = () if self.listed is None else self.listed.columns
+        named = (name for name in roles if name is not None)
+        return tuple(dict.fromkeys([*named, *self.columns, *lists]))
 
     def lenient(self) -> EventSchema:
         """The same columns for a stream: what a message holds is never an error of the config."""
@@ -168,6 +173,7 @@ class EventSchema:
         numbers: Iterable[str] = (),
         texts: Iterable[str] = (),
         named: Mapping[str, str] | None = None,
+        listed: ListColumn | None = None,
     ) -> EventSchema:
         """Plain values -> schema; the predicate says how its columns are read.
 
@@ -175,17 +181,24 @@ class EventSchema:
           key: the column to group by, or several.
           texts: of ``numbers``, those that hold declared texts.
           named: column among ``numbers`` -> the setting that names it; aggregates without it.
+          listed: columns of lists.
 
         Raises:
           ConfigError: the predicate compares a column with text that the program adds up, or the
-            other way round.
+            other way round; or a column of lists plays another role.
         """
         columns: dict[str, Kind] = dict.fromkeys(numbers, "number")
         columns.update(dict.fromkeys(texts, "text"))
+        if listed is not None:
+            columns[listed.name] = "list"
         fields = dict(named or {})
         if where is not None:
             for column, kind in Predicate.parse(where).kinds.items():
                 fields.setdefault(column, "where" if column not in columns else "aggregates")
+                if listed is not None and column in listed.columns:
+                    raise ConfigError(
+                        "where", where, f"reads {column}, a column of lists; name another column."
+                    )
                 if columns.setdefault(column, kind) != kind and kind != "any":
                     read = "a number" if columns[column] == "number" else columns[column]
                     raise ConfigError(
@@ -195,7 +208,21 @@ class EventSchema:
                         f"elsewhere; compare it with {columns[column]}s.",
                     )
         keys = (key,) if isinstance(key, str) else tuple(key or ())
-        return cls(time, keys, id, unit, arrival, columns, fields)
+        found = cls(time, keys, id, unit, arrival, columns, fields, listed)
+        return found if listed is None else found._apart(listed)
+
+    def _apart(self, listed: ListColumn) -> EventSchema:
+        """Itself. Raises ConfigError where a column of lists plays another role."""
+        others = replace(self, columns={}, listed=None)
+        for column in listed.columns:
+            if column in others.needed:
+                raise ConfigError(
+                    "model.features",
+                    column,
+                    f"is a column of lists, and named by {others.field_of(column)} too; name "
+                    "another there.",
+                )
+        return self
 
     @classmethod
     def from_config(cls, config: Any, numbers: Iterable[str]) -> EventSchema:
@@ -211,10 +238,26 @@ class EventSchema:
             if arrival is None
             else Stamp(arrival.column, arrival.format, arrival.zone or "UTC", "schema.arrival"),
             where=config.where,
-            numbers=numbers,
+            numbers=plain_columns(config.model, numbers),
             texts=() if config.model is None else config.model.texts,
             named=model_fields(config.model),
+            listed=None if config.model is None else config.model.listed,
         )
+
+
+def plain_columns(model: Any, numbers: Iterable[str]) -> tuple[str, ...]:
+    """Of what a program reads the columns of numbers: without features of a list column."""
+    if model is None or model.listed is None:
+        return tuple(numbers)
+    features = {model.listed.name, *model.features}
+    return tuple(name for name in numbers if name not in features)
+
+
+def canonical_columns(model: Any, numbers: Iterable[str]) -> tuple[str, ...]:
+    """Columns of canonical batches that hold what a program reads: a list column once."""
+    if model is None or model.listed is None:
+        return tuple(numbers)
+    return (model.listed.name, *plain_columns(model, numbers))
 
 
 def model_fields(model: Any) -> dict[str, str]:
@@ -222,6 +265,6 @@ def model_fields(model: Any) -> dict[str, str]:
     if model is None:
         return {}
     return {
-        **dict.fromkeys(model.features, "model.features"),
+        **dict.fromkeys(model.sources, "model.features"),
         **dict.fromkeys(model.targets, "model.target"),
     }

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpcore.leaves.list_columns import Expanded, width_of
 from dpcore.program import Bounded, Program, texts_of
 from transforms.leaves.columns import CELL, NEW
+from transforms.leaves.lists import is_list, to_rows
 from transforms.runtime import counters
 
 
@@ -30,16 +32,30 @@ def columns_of(batch: pa.RecordBatch, program: Program) -> Mapping[str, NDArray[
     """The columns that the program reads, each (n,) float64, declared texts as their places; and
     the cells of users, where they are known."""
     texts = texts_of(program)
+    given = [name for name in program.columns if name in batch.schema.names]
     columns = {
         name: places(batch.column(name), texts[name])
         if name in texts
         else numbers(batch.column(name))
-        for name in program.columns
+        for name in given
+        if not is_list(batch.schema.field(name).type)
     }
+    if len(columns) < len(program.columns):
+        columns = _with_lists(columns, batch, program)
     if CELL in batch.schema.names:
         columns[CELL] = batch.column(CELL).to_numpy()
         columns[NEW] = batch.column(NEW).to_numpy(zero_copy_only=False)
     return columns
+
+
+def _with_lists(columns: dict[str, Any], batch: pa.RecordBatch, program: Program) -> dict[str, Any]:
+    """And the features of list columns: each by its name, or all of them as sparse rows."""
+    listed: dict[str, Any] = {
+        field.name: batch.column(field.name) for field in batch.schema if is_list(field.type)
+    }
+    tables = {name: to_rows(column, width_of(program, name)) for name, column in listed.items()}
+    found = Expanded({**columns, **tables}, program.columns)
+    return {name: found[name] for name in program.columns}
 
 
 def places(column: pa.Array, declared: Sequence[str]) -> NDArray[np.float64]:

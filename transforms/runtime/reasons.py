@@ -40,10 +40,11 @@ REASONS = (
     "not_text",
     "not_a_boolean",
     "not_a_time",
+    "not_a_list",
 )
 """Every reason of a dead letter. Codes are stable; positions in this tuple are not."""
 
-VALUES = ("not_a_number", "not_text", "not_a_boolean", "not_a_time")
+VALUES = ("not_a_number", "not_text", "not_a_boolean", "not_a_time", "not_a_list")
 """Reasons of values that count as missing; their records are not put aside. All others are reasons
 of records that are. ``not_a_time``: an arrival stamp."""
 

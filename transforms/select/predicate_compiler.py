@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from dpcore.errors import ConfigError
 
-Kind = Literal["number", "text", "boolean", "any"]
+Kind = Literal["number", "text", "boolean", "any", "list"]
 """How a column is read. number: float64, NaN where missing; text: string; boolean: bool; any:
 only if it is there."""
 Values = Any

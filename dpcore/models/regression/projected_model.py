@@ -227,8 +227,9 @@ class ProjectedModel(MomentsModel):
 
     def _check_middles(self) -> None:
         """Sparse features need 0 to stay 0 when they are scaled."""
+        ranges = self.public_ranges
         for name in self.features:
-            low, high = self.ranges[name]
+            low, high = ranges[name]
             if low != -high:
                 bound = max(abs(low), abs(high))
                 raise ConfigError(

@@ -140,7 +140,7 @@ class EventRows:
         features, targets = tuple(model.features), tuple(model.targets)
         low, high = [], []
         for target in targets:
-            scaling = Scaling.of(features, target, model.ranges)
+            scaling = Scaling.of(features, target, model.public_ranges)
             low.append(scaling.low)
             high.append(scaling.high)
         return cls(
