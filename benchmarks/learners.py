@@ -118,8 +118,9 @@ class Stream:
         """Of one learner."""
         names = [f"x{i}" for i in range(self.x.shape[1])]
         end = np.datetime64("2000-01-01T00:00:00") + np.timedelta64(self.ticks, "h")
+        config = CONFIG if "  set:" not in model else CONFIG.replace("  set: {{l2_ball: 2}}\n", "")
         return Plan.from_yaml(
-            CONFIG.format(
+            config.format(
                 name=self.name,
                 end=end,
                 epsilon=epsilon,

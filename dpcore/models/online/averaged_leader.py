@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from dpcore.arrays import Floats, Ints
-from dpcore.errors import ConfigError, positive
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.grid import centre_of, grid_of, start_of, to_grid
+from dpcore.errors import ConfigError
+from dpcore.models.grid import to_grid
+from dpcore.models.online.base import OverSet
+from dpcore.models.online.nearest import Nearest
 
 Growth = Literal["constant", "root"]
 
@@ -22,16 +23,17 @@ class AveragedState(NamedTuple):
 
     Attributes:
       x: (K, d) float64, the average, which is played next. t: (K,) int64, ticks so far.
-      probe: (K, d) where the next gradients are taken.
+      probe: (K, d) where the next gradients are taken. near: see ``Nearest``.
     """
 
     x: Floats
     t: Ints
     probe: Floats
+    near: Any = ()
 
 
 @dataclass(frozen=True)
-class AveragedLeader:
+class AveragedLeader(OverSet):
     """z_t = Proj_P(centre - Sum_t / w_t), the minimiser of <Sum_t, x> + (w_t/2) ||x - centre||^2
     over P; w_t = w, or w sqrt(t).
 
@@ -54,43 +56,27 @@ class AveragedLeader:
       for where gradients are taken; Polyak and Juditsky (1992) for the average.
 
     Attributes:
-      set: P, which projects. curvature: w. centre: d numbers. growth: of w_t.
-      momentum: beta, in [0, 1].
+      set: P. curvature: w. centre: d numbers. growth: of w_t. momentum: beta, in [0, 1].
+      calls: 0: P projects; else leaders are approached by so many linear oracle calls a tick.
     """
 
-    set: ConvexSet
-    curvature: float
-    centre: tuple[float, ...]
     growth: Growth = "constant"
     momentum: float = 0.6
+    calls: int = 0
 
     averages: ClassVar[bool] = True
+    rule: ClassVar[str] = "averaged_leader"
 
     def __post_init__(self) -> None:
-        positive(curvature=self.curvature)
-        centre_of(self.set, self.centre)
+        super().__post_init__()
         if not 0 <= self.momentum <= 1:
             raise ConfigError("model.momentum", self.momentum, "must lie between 0 and 1.")
-        if not self.set.projects:
-            raise ConfigError(
-                "model.schedule",
-                self.growth,
-                f"needs a projection, which {self.set.name} has none of; use "
-                "online.conditional_gradient, which needs a linear oracle only.",
-            )
+        if not self.calls:
+            self.refuse_unprojected("model.schedule", self.growth)
 
     @cached_property
-    def _grid(self) -> float:
-        return grid_of(self.set)
-
-    @cached_property
-    def _centre(self) -> Floats:
-        return centre_of(self.set, self.centre)
-
-    @cached_property
-    def start(self) -> Floats:
-        """(d,) x_1: the centre, if one is given and the set holds it; else the set's start."""
-        return np.asarray(to_grid(start_of(self.set, self.centre)[None], self._grid)[0])
+    def _nearest(self) -> Nearest:
+        return Nearest(self.set, self.calls)
 
     @property
     def regret(self) -> str:
@@ -104,8 +90,8 @@ class AveragedLeader:
 
     def init(self, n_keys: int) -> AveragedState:
         """Everyone starts at the public start."""
-        start = np.repeat(self.start[None], n_keys, axis=0)
-        return AveragedState(start, np.zeros(n_keys, dtype=np.int64), start.copy())
+        start, t = self.at_start(n_keys), np.zeros(n_keys, dtype=np.int64)
+        return AveragedState(start, t, start.copy(), self._nearest.init(n_keys))
 
     def probe(self, state: AveragedState) -> Floats:
         """See Rule."""
@@ -116,19 +102,14 @@ class AveragedLeader:
         t = state.t + 1
         ticks = t.astype(np.float64)
         weight = self.curvature * (np.sqrt(ticks) if self.growth == "root" else np.ones(len(t)))
-        leader = self.set.project(self._centre - data_sum * (1.0 / weight)[:, None])
+        y = self._centre - data_sum * (1.0 / weight)[:, None]
+        leader, near = self._nearest(y, state.near)
         x = to_grid(state.x + (3.0 / (ticks + 2.0))[:, None] * (leader - state.x), self._grid)
         probe = to_grid(leader + self.momentum * (x - leader), self._grid)
-        return AveragedState(x, t, probe)
+        return AveragedState(x, t, probe, near)
 
-    def canonical(self) -> Mapping[str, Any]:
-        """See Rule."""
-        return {
-            "rule": "averaged_leader",
-            "set": self.set.canonical(),
-            "curvature": self.curvature.hex(),
-            "centre": [value.hex() for value in self.centre],
-            "growth": self.growth,
-            "momentum": float(self.momentum).hex(),
-            "grid": self._grid.hex(),
-        }
+    def numbers(self) -> Mapping[str, Any]:
+        """See OverSet."""
+        calls = {"calls": self.calls} if self.calls else {}
+        momentum = float(self.momentum).hex()
+        return {"growth": self.growth, "momentum": momentum, **calls}

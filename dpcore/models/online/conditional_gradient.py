@@ -11,10 +11,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from dpcore.arrays import Floats, Ints
-from dpcore.errors import ConfigError, positive
+from dpcore.errors import ConfigError
 from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.local_oracle import LocalOracle, local_oracle
-from dpcore.models.grid import centre_of, grid_of, rounding_of, row_dot, start_of, to_grid
+from dpcore.geometry.local_oracle import LocalOracle
+from dpcore.models.grid import row_dot
+from dpcore.models.online.base import OverSet
+from dpcore.models.online.oracle_step import OracleStep
 
 GLOBAL_OFFSET = 16
 """C0 where there is no local oracle and hence no rho."""
@@ -42,7 +44,7 @@ class GradientState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ConditionalGradient:
+class ConditionalGradient(OverSet):
     """One local linear oracle call a tick, its radius certified by what was released.
 
     F_t(x) = (H/2) ||x - y||^2 + const, H = mu (t + C0),
@@ -64,58 +66,38 @@ class ConditionalGradient:
       step: line_search, or constant (1 / (2 rho^2); local oracle only).
     """
 
-    set: ConvexSet
-    curvature: float
-    centre: tuple[float, ...]
     own_curvature: bool = False
     step: Literal["line_search", "constant"] = "line_search"
 
     averages: ClassVar[bool] = False
+    rule: ClassVar[str] = "conditional_gradient"
 
     def __post_init__(self) -> None:
-        positive(curvature=self.curvature)
-        centre_of(self.set, self.centre)
-        if self._oracle is None and self.set.projects:
-            raise ConfigError(
-                "model.algorithm",
-                "online.conditional_gradient",
-                f"needs a local linear oracle, which {self.set.name} has none of; use "
-                "online.follow_the_leader: its projection is exact and cheap.",
-            )
+        super().__post_init__()
+        refuse_projected(self.set, self._oracle)
         if self._oracle is None and self.step == "constant":
             raise ConfigError(
                 "model.step", self.step, f"needs a local oracle, not {self.set.name}; line_search."
             )
 
     @cached_property
+    def _step(self) -> OracleStep:
+        return OracleStep(self.set, self.step)
+
+    @property
     def _oracle(self) -> LocalOracle | None:
-        return local_oracle(self.set)
+        return self._step.oracle
 
-    @cached_property
-    def _grid(self) -> float:
-        return grid_of(self.set)
-
-    @cached_property
-    def _centre(self) -> Floats:
-        return centre_of(self.set, self.centre)
-
-    @cached_property
-    def start(self) -> Floats:
-        """(d,) x_1: the centre, if one is given and the set holds it; else the set's start, which
-        is also where an oracle that remembers weights of vertices begins."""
+    @property
+    def from_centre(self) -> bool:
+        """An oracle that remembers weights of vertices begins at the set's own start."""
         own = self.own_curvature or (self._oracle is not None and self._oracle.columns > 0)
-        found = self.set.start() if own else start_of(self.set, self.centre)
-        return np.asarray(to_grid(found[None], self._grid)[0])
+        return not own
 
     @property
     def offset(self) -> int:
         """C0, ticks' worth of curvature around x_1: 16 rho^2."""
         return GLOBAL_OFFSET if self._oracle is None else math.ceil(16 * self._oracle.rho**2)
-
-    @property
-    def rate(self) -> float:
-        """The constant step 1 / (2 rho^2); 0 without a local oracle."""
-        return 0.0 if self._oracle is None else 1 / (2 * self._oracle.rho**2)
 
     @property
     def regret(self) -> str:
@@ -137,13 +119,13 @@ class ConditionalGradient:
         """Everyone starts at the public start, which is the leader of no data."""
         d = self.set.dimension
         return GradientState(
-            np.repeat(self.start[None], n_keys, axis=0),
+            self.at_start(n_keys),
             np.zeros(n_keys, dtype=np.int64),
             np.zeros(n_keys),
-            np.full(n_keys, (4 * rounding_of(self.set, self._grid)) ** 2),
+            np.full(n_keys, self._step.least_gap),
             np.zeros((n_keys, d)),
             np.zeros((n_keys, d if self.own_curvature else 0)),
-            () if self._oracle is None else self._oracle.init(n_keys),
+            self._step.init(n_keys),
         )
 
     def probe(self, state: GradientState) -> Floats:
@@ -173,58 +155,20 @@ class ConditionalGradient:
         moved = np.sqrt(row_dot(change, change)) / (mu * weight)
         bound = moved + np.sqrt(moved * moved + state.gap)
 
-        away = x - y
-        found = None if self._oracle is None else self._oracle(x, bound, away, state.aux)
-        point = self.set.linear_oracle(away) if found is None else found.point
-        direction = point - x
-        length = row_dot(direction, direction)
-        slope = -row_dot(away, direction)
-        if self.step == "constant":
-            g = np.where(length > 0, self.rate, 0.0)
-        else:
-            g = np.clip(slope / np.where(length > 0, length, 1.0), 0.0, 1.0)
-            g[length == 0] = 0.0
-        direction *= g[:, None]
-        direction += x
-        fresh = to_grid(direction, self._grid)
-        aux = state.aux
-        if self._oracle is not None and found is not None:
-            aux = self._oracle.update(aux, g, found)
-        gap = self._gap(bound, away, fresh, y, g * (2.0 * slope - g * length))
+        fresh, gap, aux = self._step(x, bound, y, state.aux)
         return GradientState(fresh, t, bound, gap, data_sum, played, aux)
 
-    def _gap(self, bound: Floats, before: Floats, x: Floats, y: Floats, fallen: Floats) -> Floats:
-        """Bp^2 >= 2 (F_t(x_{t+1}) - min F_t) / H >= ||x_{t+1} - leader||^2: the least of what the
-        oracle's rate, the step's own progress and the duality gap certify.
+    def numbers(self) -> Mapping[str, Any]:
+        """See OverSet."""
+        return {"own_curvature": self.own_curvature, "step": self.step}
 
-        Args:
-          bound: (K,) B. before: (K, d) x_t - y. x: (K, d) x_{t+1}. y: (K, d).
-          fallen: (K,) ||x_t - y||^2 - ||x_{t+1} - y||^2, before x_{t+1} was rounded.
 
-        Returns:
-          (K,), with room for the rounding of iterates: this is for utility only.
-        """
-        square = bound * bound
-        least = square - fallen
-        if self._oracle is not None:
-            al, rho = self.rate, self._oracle.rho
-            np.minimum(least, square * ((1 - al) + (al * rho) ** 2), out=least)
-        after = x - y
-        vertex = self.set.linear_oracle(after)
-        np.minimum(least, 2.0 * row_dot(after, x - vertex), out=least)
-        np.maximum(least, 0.0, out=least)
-        reach = np.sqrt(row_dot(before, before)) + self.set.diameter
-        least += 8.0 * rounding_of(self.set, self._grid) * reach
-        return least
-
-    def canonical(self) -> Mapping[str, Any]:
-        """See Rule."""
-        return {
-            "rule": "conditional_gradient",
-            "set": self.set.canonical(),
-            "curvature": self.curvature.hex(),
-            "centre": [value.hex() for value in self.centre],
-            "own_curvature": self.own_curvature,
-            "step": self.step,
-            "grid": self._grid.hex(),
-        }
+def refuse_projected(convex_set: ConvexSet, oracle: LocalOracle | None) -> None:
+    """Raises ConfigError: a set that projects, and has no local oracle."""
+    if oracle is None and convex_set.projects:
+        raise ConfigError(
+            "model.algorithm",
+            "online.conditional_gradient",
+            f"needs a local linear oracle, which {convex_set.name} has none of; use "
+            "online.follow_the_leader: its projection is exact and cheap.",
+        )

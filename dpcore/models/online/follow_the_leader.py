@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dpcore.arrays import Floats, Ints
-from dpcore.errors import ConfigError, positive
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.grid import centre_of, grid_of, rounding_of, start_of, to_grid
+from dpcore.models.grid import rounding_of, to_grid
+from dpcore.models.online.base import OverSet
 
 
 class LeaderState(NamedTuple):
@@ -31,7 +29,7 @@ class LeaderState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FollowTheLeader:
+class FollowTheLeader(OverSet):
     """x_{t+1} = Proj_P(y_t), y_t = centre - Sum_t / (mu t): the minimiser of
     <Sum_t, x> + t (mu/2) ||x - centre||^2 over P.
 
@@ -46,37 +44,19 @@ class FollowTheLeader:
       set: P, which projects. curvature: mu. centre: d numbers. own_curvature: see ``Rule``.
     """
 
-    set: ConvexSet
-    curvature: float
-    centre: tuple[float, ...]
     own_curvature: bool = False
 
     averages: ClassVar[bool] = False
+    rule: ClassVar[str] = "follow_the_leader"
 
     def __post_init__(self) -> None:
-        positive(curvature=self.curvature)
-        centre_of(self.set, self.centre)
-        if not self.set.projects:
-            raise ConfigError(
-                "model.algorithm",
-                "online.follow_the_leader",
-                f"needs a projection, which {self.set.name} has none of; use "
-                "online.conditional_gradient, which needs a linear oracle only.",
-            )
+        super().__post_init__()
+        self.refuse_unprojected("model.algorithm", "online.follow_the_leader")
 
-    @cached_property
-    def _grid(self) -> float:
-        return grid_of(self.set)
-
-    @cached_property
-    def _centre(self) -> Floats:
-        return centre_of(self.set, self.centre)
-
-    @cached_property
-    def start(self) -> Floats:
-        """(d,) x_1: the centre, if one is given and the set holds it; else the set's start."""
-        found = self.set.start() if self.own_curvature else start_of(self.set, self.centre)
-        return np.asarray(to_grid(found[None], self._grid)[0])
+    @property
+    def from_centre(self) -> bool:
+        """See OverSet."""
+        return not self.own_curvature
 
     @property
     def regret(self) -> str:
@@ -91,7 +71,7 @@ class FollowTheLeader:
         """Everyone starts at the public start."""
         d = self.set.dimension
         return LeaderState(
-            np.repeat(self.start[None], n_keys, axis=0),
+            self.at_start(n_keys),
             np.zeros(n_keys, dtype=np.int64),
             np.zeros((n_keys, d if self.own_curvature else 0)),
             np.zeros(n_keys),
@@ -118,13 +98,6 @@ class FollowTheLeader:
         rounding = np.full(len(t), rounding_of(self.set, self._grid))
         return LeaderState(x, t, played, rounding)
 
-    def canonical(self) -> Mapping[str, Any]:
-        """See Rule."""
-        return {
-            "rule": "follow_the_leader",
-            "set": self.set.canonical(),
-            "curvature": self.curvature.hex(),
-            "centre": [value.hex() for value in self.centre],
-            "own_curvature": self.own_curvature,
-            "grid": self._grid.hex(),
-        }
+    def numbers(self) -> Mapping[str, Any]:
+        """See OverSet."""
+        return {"own_curvature": self.own_curvature}

@@ -16,7 +16,7 @@ from dpcore.geometry.parse import parse_set
 from dpcore.models.fields import Share
 from dpcore.models.gradients import Gradients
 from dpcore.models.losses import parse_loss
-from dpcore.models.online.price import leaf_of
+from dpcore.models.online.price import Curving, leaf_of
 from dpcore.models.online.program import Learner
 from dpcore.models.online.rule import Rule
 from dpcore.models.online.section import GradientModel
@@ -59,6 +59,20 @@ class LearnerModel(GradientModel):
           ConfigError: set or centre do not fit it.
         """
 
+    def curving(self, terms: Terms, gradients: Gradients, noise: float | None) -> Curving | None:
+        """Second moments that are summed beside the gradients, for ``curved_rule``; None: none.
+
+        Args:
+          noise: worst stddev of a coordinate of the gradient sum without them; None: not known yet,
+            and what does not depend on it is asked.
+        """
+        return None
+
+    def curved_rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
+        """What follows from the sum and second moments. noise: worst stddev of one of them, in
+        units of the losses' curvature."""
+        raise NotImplementedError(f"{self.name} follows no second moments.")
+
     def compile(self, terms: Terms) -> tuple[Learner, tuple[Alternative, ...]]:
         """A learner over the best continual sum for it, and every alternative: its error is that of
         the gradient sum.
@@ -66,7 +80,6 @@ class LearnerModel(GradientModel):
         Raises:
           ConfigError: nothing (or not what the user named) can serve the plan.
         """
-        scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
         gradients = Gradients(
             parse_loss(self.loss),
             float(self.clip.gradient),
@@ -75,24 +88,45 @@ class LearnerModel(GradientModel):
             self.intercept,
             terms.person is not None,
         )
+        curving = self.curving(terms, gradients, None)
+        made = self._priced(terms, gradients, curving)
+        if curving is None:
+            worst = float(np.max(made[0].gradient_stddev(terms.ticks())))
+            curving = self.curving(terms, gradients, worst)
+            if curving is not None:
+                return self._priced(terms, gradients, curving)
+        return made
+
+    def _priced(
+        self, terms: Terms, gradients: Gradients, curving: Curving | None
+    ) -> tuple[Learner, tuple[Alternative, ...]]:
+        scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
         events = events_of(terms, self.cap)
         convex_set = parse_set(self.set, gradients.parameters)
         resolution = gradients.lattice.resolution
-        self.rule(convex_set, terms, 1.0)  # what it refuses does not depend on the sum
+        make = self.rule if curving is None else self.curved_rule
+        make(convex_set, terms, 1.0)  # what it refuses does not depend on the sum
         gradients.lattice.check_capacity(gradients.clip, self.cap, "model.cap")
-        ticks = terms.ticks()
+        ticks, second = terms.ticks(), None if curving is None else curving.moments
 
         def build(mechanism: ContinualSum) -> Offer[Learner]:
-            worst = float(np.max(mechanism.stddev(ticks, None)[:, 0])) * resolution
-            rule = self.rule(convex_set, terms, worst)
+            spread = np.max(mechanism.stddev(ticks, None), axis=0)
+            worst = noise = float(spread[0]) * resolution
+            if second is not None:
+                unit = gradients.loss.smoothness * second.resolution
+                noise = float(spread[gradients.dimension]) * unit
+            rule = make(convex_set, terms, noise)
             refuse_blind(mechanism)
-            learner = Learner(scaling, gradients, rule, mechanism, self.cap, self.name, events)
+            own = (scaling, gradients, rule, mechanism, self.cap, self.name, events, second)
+            learner = Learner(*own)
             named = {"gradient over=all": worst}
             if gradients.loss_bound is not None:
                 named["loss over=all"] = float(np.max(learner.loss_stddev(ticks)))
+            if second is not None:
+                named["second moments over=all"] = noise
             return Offer(learner, worst**2, named)
 
-        return best_sum(leaf_of(gradients, self.weight, terms), terms, build)
+        return best_sum(leaf_of(gradients, self.weight, terms, curving), terms, build)
 
     def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
         """What one event, or one user, may add."""

@@ -10,15 +10,15 @@ from pydantic import Field
 from dpcore.errors import ConfigError
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.models.fields import ALGORITHM
+from dpcore.models.online.fading_section import FadingModel
 from dpcore.models.online.follow_the_leader import FollowTheLeader
-from dpcore.models.online.learner_section import LearnerModel
 from dpcore.models.online.program import Learner
 from dpcore.models.online.rule import Rule
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
 
 
-class PftalModel(LearnerModel):
+class PftalModel(FadingModel):
     """Follow the approximate leader, over a full-history tree."""
 
     algorithm: Literal["online.pftal"] = Field(description=ALGORITHM, examples=["online.pftal"])
@@ -31,8 +31,8 @@ class PftalModel(LearnerModel):
     source: ClassVar[str] = "Thakurta & Smith 2013"
     event_only: ClassVar[str] = ""
 
-    def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
-        """See LearnerModel."""
+    def linear(self, convex_set: ConvexSet, terms: Terms) -> Rule:
+        """See FadingModel."""
         return FollowTheLeader(convex_set, self.mu(terms), self.middle, self.own_curvature)
 
     def compile(self, terms: Terms) -> tuple[Learner, tuple[Alternative, ...]]:

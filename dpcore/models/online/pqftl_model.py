@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -13,12 +14,17 @@ from dpcore.geometry.parse import parse_set
 from dpcore.models.fields import ALGORITHM, SquaredLoss
 from dpcore.models.moments_leaf import leaf_of
 from dpcore.models.online.pqftl import LATTICE, Pqftl, moments_of
+from dpcore.models.online.pull import pull_of_second_order
 from dpcore.models.online.ridge_leader import RidgeLeader
 from dpcore.models.online.section import OnlineModel
 from dpcore.models.scaling import Scaling
+from dpcore.models.second_moments import typical_reach
+from dpcore.models.words import centre_words
 from dpcore.pricing.best import Offer, best_sum, check_named
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
+from dpcore.program import Program
+from dpcore.words import number
 
 
 class PqftlModel(OnlineModel):
@@ -30,29 +36,52 @@ class PqftlModel(OnlineModel):
     title: ClassVar[str] = "follow the leader of squared losses, from noisy moments"
     about: ClassVar[str] = (
         "The baseline: running sums of the products of features and target, then the ridge "
-        "solution, projected onto the set."
+        "solution, projected onto the set. Where curvature is not given the ridge is as large as "
+        "the noise needs, and fades beside the events."
     )
     source: ClassVar[str] = "Jain, Kothari & Thakurta 2012"
     event_only: ClassVar[str] = ""
 
     def compile(self, terms: Terms) -> tuple[Pqftl, tuple[Alternative, ...]]:
-        """Over a full-history tree unless another continual sum is named.
+        """Over the best continual sum for it; before version 3 over a full-history tree unless
+        another is named.
 
         Raises:
           ConfigError: what it cannot serve: a set without projection, or what the continual sum
             refuses.
         """
-        named = terms.continual_sum or "tree"
+        newer = terms.version >= 3
+        named = terms.continual_sum or (None if newer else "tree")
         terms = replace(terms, continual_sum=named)
         check_named(terms)
         scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
-        rule = RidgeLeader(parse_set(self.set, self.dimension), self.mu(terms), self.middle)
-        reach, ticks = math.sqrt(self.dimension) * (1 + 2.0**-30), terms.ticks()
+        convex_set = parse_set(self.set, self.dimension)
+        fades = newer and self.curvature is None
+        farthest = math.sqrt(self.dimension)
+        typical = typical_reach(len(self.features), self.intercept)
+        reach, ticks = (typical if newer else farthest) * (1 + 2.0**-30), terms.ticks()
+        RidgeLeader(convex_set, 1.0, self.middle)  # what it refuses does not depend on the sum
 
         def build(mechanism: ContinualSum) -> Offer[Pqftl]:
             worst = float(mechanism.stddev(ticks, None)[:, -1].max()) * LATTICE.resolution**2
+            if fades:
+                ridge = pull_of_second_order(None, math.sqrt(self.dimension) * worst)
+                rule = RidgeLeader(convex_set, ridge, self.middle, "constant")
+            else:
+                rule = RidgeLeader(convex_set, self.mu(terms), self.middle)
             program = Pqftl(scaling, rule, mechanism, reach, self.intercept)
             return Offer(program, worst**2, {"moments over=all": worst})
 
         leaf = leaf_of(moments_of(self.dimension, reach), None, terms)
-        return best_sum(leaf, terms, build, among={named})
+        return best_sum(leaf, terms, build, among=None if named is None else {named})
+
+    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+        """Curvature, length of events, and regret."""
+        if not isinstance(program, Pqftl) or program.rule.growth == "linear":
+            yield from super().own_facts(program)
+            return
+        around = centre_words(program.curvature, self.centre).partition(" a tick")[2]
+        pull = f"{number(program.curvature)} in all{around}: it fades beside the events"
+        yield "curvature", pull
+        yield "events", f"of more than length {number(program.reach)} (scaled) are shortened to it"
+        yield "regret", program.regret

@@ -18,6 +18,7 @@ from dpcore.models.gradients import Gradients
 from dpcore.models.losses import PredictionLoss
 from dpcore.models.online.rule import Rule
 from dpcore.models.scaling import Scaling
+from dpcore.models.second_moments import SecondMoments
 from dpcore.program import CAPACITY, SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
 
 TOGETHER = 1 << 17
@@ -44,8 +45,9 @@ class Learner:
     Formal guarantees:
       Unit: one event, or one user in a period. Relation: any of one cell (add_remove,
         replace_one); see price.py for replace_anywhere.
-      Sensitivity: one neighbour changes one leaf by at most 2 L in its gradient part and B in its
-        loss part (``Gradients``): ``mechanism.sensitivity`` in units of its scales. The stream is
+      Sensitivity: one neighbour changes one leaf by at most 2 L in its gradient part, B in its
+        loss part (``Gradients``) and sqrt 2 X^2 in its second moments (``SecondMoments``):
+        ``mechanism.sensitivity`` in units of its scales. The stream is
         adaptive, its leaves depend on earlier releases, and nothing else of it on the event.
         Of users: so for each of the cells that caps leave a user, on every path; columns of the
         sum's strategy have no negative inner product (``signed``), or are charged as if.
@@ -54,10 +56,11 @@ class Learner:
 
     Attributes:
       scaling: the public ranges. gradients: clip, loss, what a leaf holds. rule: the algorithm.
-      mechanism: the continual sum, over (d gradient coordinates, then the loss).
+      mechanism: the continual sum, over (d gradient coordinates, the loss, second moments).
       cap: rows a key and tick.
       algorithm: its name in the config.
       events: of a user in a key and tick at most; None: the unit is an event.
+      second: what is summed beside the gradients, for a rule that follows the losses' curvature.
     """
 
     scaling: Scaling
@@ -67,6 +70,7 @@ class Learner:
     cap: int
     algorithm: str
     events: int | None = None
+    second: SecondMoments | None = None
 
     leaf: ClassVar[Literal["sum", "rows"]] = "rows"
     training: ClassVar[None] = None
@@ -77,7 +81,8 @@ class Learner:
     @property
     def dimension(self) -> int:
         """D, coordinates of a leaf's sum."""
-        return self.gradients.dimension
+        own = self.gradients.dimension
+        return own if self.second is None else own + self.second.dimension
 
     @property
     def most_users(self) -> int | None:
@@ -141,7 +146,7 @@ class Learner:
         theta = np.empty((len(leaves), n_keys, d))
         losses = np.zeros((len(leaves), n_keys, 2))
         probes = np.empty_like(theta) if self.rule.averages else None
-        together = max(1, TOGETHER // max(1, d))
+        together = max(1, TOGETHER // max(1, self.dimension))
         pieces: list[LearnerState] = []
         for start in range(0, max(1, n_keys), together):
             span = slice(start, min(start + together, n_keys))
@@ -152,11 +157,10 @@ class Learner:
                 if probes is not None:
                     probes[i, span] = at
                 played = None if probes is None else rule.x
-                own = self.gradients.sums(at, keys_of(leaf, span), played)
+                own = self.of_rows(at, keys_of(leaf, span), played)
                 here = keyed.at(keyed.first_tick + i, span)
                 sums, (released,) = self.mechanism.step(sums, own[None], here)
-                total = released[0, :, :d] * self.gradients.lattice.resolution
-                rule = self.rule.update(rule, total)
+                rule = self.rule.update(rule, self.for_rule(released[0]))
                 if self.gradients.loss_bound is not None:
                     scale = self.gradients.loss_lattice.resolution
                     losses[i, span, 0] = released[0, :, d] * scale
@@ -164,6 +168,23 @@ class Learner:
             pieces.append(LearnerState(rule, sums))
         new = pieces[0] if len(pieces) == 1 else concatenate(pieces)
         return new, ((theta, losses) if probes is None else (theta, losses, probes))
+
+    def of_rows(self, at: Floats, rows: RowLeaf, played: Floats | None) -> Ints:
+        """A tick's leaf: what its rows add at (K, d), where gradients are taken: (K, D)."""
+        own = self.gradients.sums(at, rows, played)
+        if self.second is None:
+            return own
+        return np.concatenate([own, self.second.sums(rows)], axis=1)
+
+    def for_rule(self, released: Floats) -> Floats:
+        """(K, D) as the sum released it -> what the rule follows, in units of the data."""
+        d = self.gradients.parameters
+        gradient = released[:, :d] * self.gradients.lattice.resolution
+        if self.second is None:
+            return np.asarray(gradient)
+        unit = self.gradients.loss.smoothness * self.second.resolution
+        curved = released[:, self.gradients.dimension :] * unit
+        return np.concatenate([gradient, curved], axis=1)
 
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """The model in scaled and in the user's units, and the running loss."""
@@ -186,7 +207,7 @@ class Learner:
 
     def loss_stddev(self, ticks: Ints) -> Floats:
         """Stddev of the noise in the running sum of losses: (m,) -> (m,)."""
-        spread = self.mechanism.stddev(ticks, None)[:, -1]
+        spread = self.mechanism.stddev(ticks, None)[:, self.gradients.parameters]
         return np.asarray(spread * self.gradients.loss_lattice.resolution)
 
     def gradient_stddev(self, ticks: Ints) -> Floats:
@@ -235,6 +256,7 @@ class Learner:
             "rule": self.rule.canonical(),
             "cap": self.cap,
             **({} if self.events is None else {"events": self.events}),
+            **({} if self.second is None else {"second": self.second.canonical()}),
             "mechanism": canonical_mechanism(self.mechanism),
         }
 

@@ -7,18 +7,20 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from dpcore.errors import ConfigError
 from dpcore.geometry.convex_set import ConvexSet
+from dpcore.geometry.local_oracle import local_oracle
 from dpcore.geometry.parse import parse_set
 from dpcore.models.fields import ALGORITHM, ConvexSetSpec
 from dpcore.models.model import RADIUS
-from dpcore.models.online.conditional_gradient import ConditionalGradient
-from dpcore.models.online.learner_section import LearnerModel
+from dpcore.models.online.conditional_gradient import ConditionalGradient, refuse_projected
+from dpcore.models.online.fading_section import FadingModel
 from dpcore.models.online.rule import Rule
 from dpcore.pricing.terms import Terms
 from dpcore.program import Program
 
 
-class ProjectionFreeModel(LearnerModel):
+class ProjectionFreeModel(FadingModel):
     """Window follow-the-leader without projections: a step of a local linear oracle a tick."""
 
     algorithm: Literal["online.conditional_gradient"] = Field(
@@ -44,8 +46,25 @@ class ProjectionFreeModel(LearnerModel):
     )
     source: ClassVar[str] = "Lou & Cheung 2020 (WDP-COCOL), corrected; Garber & Hazan 2016"
 
+    calls: ClassVar[int] = 8
+
+    def lasting_pull(self) -> bool:
+        """The constant step is for the schedule of its theorem."""
+        return self.step == "constant" or super().lasting_pull()
+
     def rule(self, convex_set: ConvexSet, terms: Terms, noise: float) -> Rule:
         """See LearnerModel."""
+        if self.step == "constant" and self.growth(terms) != "linear":
+            raise ConfigError(
+                "model.step",
+                self.step,
+                f"is the step of schedule: linear, not of {self.schedule}; remove it.",
+            )
+        refuse_projected(convex_set, local_oracle(convex_set))
+        return super().rule(convex_set, terms, noise)
+
+    def linear(self, convex_set: ConvexSet, terms: Terms) -> Rule:
+        """See FadingModel."""
         return ConditionalGradient(
             convex_set, self.mu(terms), self.middle, self.own_curvature, self.step
         )

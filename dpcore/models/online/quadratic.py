@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from dpcore.arrays import Floats
 
+FARTHEST = 2.0**100
+"""Solutions are held within it, so that none reaches a projection as infinity."""
+
 
 def triangle(dimension: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows and columns of the kept entries of a (d, d) symmetric matrix, each (d (d + 1) / 2,)."""

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from dpcore.arrays import Floats
-from dpcore.errors import ConfigError, positive
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.grid import centre_of, grid_of, to_grid
-from dpcore.models.online.quadratic import solve_positive, unpack
-
-FARTHEST = 2.0**100
+from dpcore.errors import ConfigError
+from dpcore.models.grid import to_grid
+from dpcore.models.online.base import OverSet
+from dpcore.models.online.quadratic import FARTHEST, solve_positive, unpack
 
 
 @dataclass(frozen=True)
-class RidgeLeader:
-    """x_{t+1} = Proj_P(argmin of x' Q x / 2 - <q, x> + t (mu/2) ||x - centre||^2), Q and q released
-    sums of x x^T and x y, t ticks so far.
+class RidgeLeader(OverSet):
+    """x_{t+1} = Proj_P(argmin of x' Q x / 2 - <q, x> + (r_t/2) ||x - centre||^2), Q and q released
+    sums of x x^T and x y; r_t = mu t, t ticks so far, or r_t = mu, which fades.
 
-    Pivots are raised to t mu, below which no clean system has any, and as ``solve_positive`` says:
+    Pivots are raised to r_t, below which no clean system has any, and as ``solve_positive`` says:
     noise may make Q indefinite.
     Where the constraint binds, the projection of the unconstrained solution is not the constrained
     one.
@@ -31,24 +28,19 @@ class RidgeLeader:
     **Formal guarantees**: post-processing of the sums.
 
     Attributes:
-      set: P, which projects. curvature: mu. centre: d numbers.
+      set: P, which projects. curvature: mu. centre: d numbers. growth: of r_t.
     """
 
-    set: ConvexSet
-    curvature: float
-    centre: tuple[float, ...]
+    growth: Literal["linear", "constant"] = "linear"
+
+    rule: ClassVar[str] = "ridge_leader"
 
     def __post_init__(self) -> None:
-        positive(curvature=self.curvature)
-        centre_of(self.set, self.centre)
+        super().__post_init__()
         if not self.set.projects:
             raise ConfigError(
                 "model.set", self.set.name, "has no projection, which online.pqftl needs."
             )
-
-    @cached_property
-    def _grid(self) -> float:
-        return grid_of(self.set)
 
     def __call__(self, statistics: Floats, ticks: Floats) -> Floats:
         """statistics: (K, D) in units of the data; ticks: (K,), 0 or more -> (K, d) to play."""
@@ -57,22 +49,17 @@ class RidgeLeader:
         some = np.flatnonzero(ticks > 0)
         if some.size:
             matrix, right = unpack(statistics[some], d)
-            ridge = self.curvature * ticks[some]
+            grown = ticks[some] if self.growth == "linear" else np.ones(some.size)
+            ridge = self.curvature * grown
             diagonal = np.arange(d)
             matrix[:, diagonal, diagonal] += ridge[:, None]
-            right += ridge[:, None] * centre_of(self.set, self.centre)
+            right += ridge[:, None] * self._centre
             solved = solve_positive(matrix, right, ridge)
             # Nothing that noise makes of a system may reach a projection as infinity.
             solved = np.nan_to_num(np.clip(solved, -FARTHEST, FARTHEST))
             out[some] = self.set.project(solved)
         return to_grid(out, self._grid)
 
-    def canonical(self) -> Mapping[str, Any]:
-        """Every public number."""
-        return {
-            "rule": "ridge_leader",
-            "set": self.set.canonical(),
-            "curvature": self.curvature.hex(),
-            "centre": [value.hex() for value in self.centre],
-            "grid": self._grid.hex(),
-        }
+    def numbers(self) -> Mapping[str, Any]:
+        """See OverSet."""
+        return {} if self.growth == "linear" else {"growth": self.growth}

@@ -70,9 +70,9 @@ def test_the_weight_follows_from_events_and_noise() -> None:
     noise = float(made.program.gradient_stddev(np.arange(TICKS)).max())  # type: ignore[attr-defined]
     expected = STEP * EVENTS * (P / 3 + 1) + QUIET * math.sqrt(P + 1) * noise / 2
     assert made.program.rule.curvature == pytest.approx(expected, rel=1e-6)  # type: ignore[attr-defined]
-    quiet = rule(EVENTS, 1e5).curvature
+    quiet = rule(EVENTS, 1e5, schedule="constant").curvature
     assert quiet == pytest.approx(STEP * EVENTS * (P / 3 + 1), rel=0.01)
-    assert rule(10 * EVENTS, 1e5).curvature == pytest.approx(10 * quiet, rel=0.01)
+    assert rule(10 * EVENTS, 1e5, schedule="constant").curvature == pytest.approx(10 * quiet, rel=0.01)
     assert pull(9.0, 5, True, math.inf, 0.0, 2.0) == pytest.approx(STEP * 9 * math.sqrt(8 / 3) / 2)
     # Bits are of 24 digits: what libraries differ in does not show.
     mantissa, _ = math.frexp(pull(math.pi, 3, False, 0.25, math.e, 1.7))
@@ -89,7 +89,11 @@ def test_the_weight_follows_from_events_and_noise() -> None:
         (None, {"momentum": 0.5}, "model.momentum", "expect.events"),
         (9, {"momentum": 1.5}, "model.momentum", "from 0 to 1"),
         (9, {"schedule": "square"}, "model.schedule", "constant"),
-        (9, {"algorithm": "online.pftal", "schedule": "root"}, "model.schedule", "not a setting"),
+        (9, {"algorithm": "online.pocg", "momentum": 0.5}, "model.momentum", "not a setting"),
+        (9, {"schedule": "second_order", "momentum": 0.5}, "model.momentum", "remove it"),
+        (9, {"schedule": "second_order", "loss": "absolute"}, "model.schedule", "corners"),
+        (9, {"schedule": "constant", "curvature_weight": 0.1}, "model.curvature_weight", "remove"),
+        (9, {"schedule": "second_order", "curvature_weight": 0.95}, "model.curvature_weight", "sh"),
         (9, {"set": {"permutations": 2}, "intercept": False}, "model.schedule", "projection"),
     ],
 )
