@@ -59,6 +59,8 @@ class Pqftl:
     Attributes:
       scaling: the public ranges. rule: what follows from the sums. mechanism: the continual sum.
       reach: X, bound on ||x||_2. intercept: whether theta ends with one.
+      whole: whether the target of an event that is shortened is, too: it counts for less, and
+        pulls no coefficient.
     """
 
     scaling: Scaling
@@ -66,6 +68,7 @@ class Pqftl:
     mechanism: ContinualSum
     reach: float
     intercept: bool
+    whole: bool = False
 
     leaf: ClassVar[Literal["sum", "rows"]] = "sum"
     training: ClassVar[None] = None
@@ -120,7 +123,13 @@ class Pqftl:
         if self.intercept:
             features = np.concatenate([features, np.ones((n_events, 1))], axis=1)
         x, over, _ = clip_l2(features, self.reach)
-        rows = np.concatenate([x, scaled.rows[:, -1:]], axis=1)
+        y = scaled.rows[:, -1:]
+        if self.whole and over:
+            longest = np.abs(features).argmax(axis=1)[:, None]
+            before = np.take_along_axis(features, longest, axis=1)
+            after = np.take_along_axis(x, longest, axis=1)
+            y = y * np.divide(after, before, out=np.ones_like(y), where=before != 0)
+        rows = np.concatenate([x, y], axis=1)
         rows[is_void(scaled.rows)] = 0.0
         rows = LATTICE.truncate(rows)
         return Bounded(rows.astype(np.float64), scaled.clipped + over, scaled.non_finite)
@@ -173,6 +182,7 @@ class Pqftl:
             "intercept": self.intercept,
             "lattice": LATTICE.resolution.hex(),
             "reach": self.reach.hex(),
+            **({"whole": True} if self.whole else {}),
             "rule": self.rule.canonical(),
             "mechanism": canonical_mechanism(self.mechanism),
         }

@@ -69,7 +69,7 @@ class PqftlModel(OnlineModel):
                 rule = RidgeLeader(convex_set, ridge, self.middle, "constant")
             else:
                 rule = RidgeLeader(convex_set, self.mu(terms), self.middle)
-            program = Pqftl(scaling, rule, mechanism, reach, self.intercept)
+            program = Pqftl(scaling, rule, mechanism, reach, self.intercept, newer)
             return Offer(program, worst**2, {"moments over=all": worst})
 
         leaf = leaf_of(moments_of(self.dimension, reach), None, terms)
