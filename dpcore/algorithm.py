@@ -94,6 +94,14 @@ class Algorithm(Protocol):
           ConfigError: an N that is no whole number of spans.
         """
 
+    @property
+    def own_schedule(self) -> str:
+        """Why ``release_every`` is not for it: the schedule that it has; "": it may be."""
+
+    def spaced(self, program: Program, every: int) -> Program | None:
+        """``program``, compiled for ticks ``every`` times as long, as one that meets every tick and
+        releases at each ``every``-th; None: as dpcore.spaced does it, for leaves that are sums."""
+
     def columns_read(self) -> ModelColumns | None:
         """What a linear model reads and predicts; None: it makes no model."""
 

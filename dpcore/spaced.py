@@ -239,13 +239,19 @@ def compiled(
             every,
             f"must divide the {terms.horizon:,} ticks of the clock, so that the last is released.",
         )
+    if algorithm.own_schedule:
+        words = f"is not for {algorithm.name}: {algorithm.own_schedule}."
+        raise ConfigError("release_every", every, words)
     program, alternatives = algorithm.in_spans(every).compile(coarse(terms, every))
+    itself = algorithm.spaced(program, every)
+    if itself is not None:  # what meets events one tick at a time
+        return itself, alternatives
     if not hasattr(program, "widths"):
         raise ConfigError(
             "release_every",
             every,
-            f"is for aggregates and regressions from running sums: {algorithm.name} meets events "
-            "one tick at a time; remove it, or take a longer clock.period.",
+            f"is for aggregates, learners and regressions from running sums: {algorithm.name} does "
+            "not say how it is spaced; remove it, or take a longer clock.period.",
         )
     spaceable: Any = program
     made = SpacedMoments if hasattr(program, "stddev") else Spaced

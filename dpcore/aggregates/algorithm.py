@@ -37,6 +37,7 @@ class AggregatesAlgorithm:
     name: ClassVar[str] = "aggregates"
     grows: ClassVar[bool] = False
     only_events: ClassVar[str] = ""
+    own_schedule: ClassVar[str] = ""
     reading: ClassVar[Reading] = Reading(
         "Every line is what was released; the true values are not in this page.",
         "The band holds 95 % of the noise ({band} standard deviations on either side), known "
@@ -56,6 +57,10 @@ class AggregatesAlgorithm:
 
     def columns_read(self) -> None:
         """See Algorithm."""
+
+    def spaced(self, program: Program, every: int) -> Program | None:
+        """See Algorithm."""
+        return None
 
     def compile(self, terms: Terms) -> tuple[Aggregates, tuple[Alternative, ...]]:
         """See Algorithm."""

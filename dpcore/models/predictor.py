@@ -53,6 +53,7 @@ class Predictor(Section):
       told: what the table of releases tells the noise of.
       wide: whether it takes rows of more features than ``MOST_DENSE``, packed.
       predicts_by: name of the release that predictions are made with.
+      own_schedule: see Algorithm.
       event_only: why a plan of users cannot take it, and what to take; "": ``compile`` takes into
         account all that a user may add to a cell (``Terms.person``). It is said beside ``compile``,
         or below it: a class that compiles in another way does not inherit it.
@@ -93,6 +94,7 @@ class Predictor(Section):
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "loss"})
     grows: ClassVar[bool] = False
     wide: ClassVar[bool] = False
+    own_schedule: ClassVar[str] = ""
     event_only: ClassVar[str] = UNSAID
     predicts_by: ClassVar[str] = "coefficients"
 
@@ -112,6 +114,10 @@ class Predictor(Section):
     def name(self) -> str:
         """Its name in the config."""
         return self.algorithm
+
+    def spaced(self, program: Program, every: int) -> Program | None:
+        """See Algorithm."""
+        return None
 
     @property
     def only_events(self) -> str:

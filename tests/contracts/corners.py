@@ -65,8 +65,10 @@ def weights(program: Any, columns: Mapping[str, Any]) -> Iterator[Any]:
             yield _in_units(mine, np.asarray(part.scales), part.sensitivity)
     elif isinstance(program, Learner):
         part = program.mechanism
+        hashes = np.zeros((n, 2), np.uint64)
+        leaf = RowLeaf.from_events(np.arange(n), rows, np.zeros(n, np.int64), hashes, n)
         for x in _models(program.rule.set):
-            added = program.gradients.of_rows(np.repeat(x[None], n, axis=0), rows)
+            added = program.of_rows(np.repeat(x[None], n, axis=0), leaf, None)
             yield _in_units(added, np.asarray(part.scales), part.sensitivity)
     elif isinstance(program, IncrementalErm):
         gradients, hashes = program.problem.gradients, np.zeros((n, 2), np.uint64)

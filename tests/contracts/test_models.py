@@ -37,6 +37,8 @@ model:
 MORE = {
     "regression.projected": "  projection: {dimension: 1}\n",
     "online.follow_the_leader, fading": "  schedule: constant\n  curvature: 4\n",
+    "online.follow_the_leader, second order": "  schedule: second_order\n",
+    "online.conditional_gradient, second order": "  schedule: second_order\n",
 }
 """Fewer dimensions than there are features, else it would be regression.incremental; and what makes
 a variant of an algorithm."""
@@ -46,7 +48,16 @@ SAMPLED = "erm.sampled"
 """Of blocks of records alone, where void rows take places: tests/dpcore/models/blocks has it."""
 ONE_PASS = ("optimize.sfw_tree", "optimize.sfw_polyhedral", "optimize.phased_sgd")
 """Of records in order, alone: tests/dpcore/models/optimize has them."""
-NAMES = (*(name for name in MODELS if name not in (SAMPLED, *ONE_PASS)), FADING)
+SECOND = "online.follow_the_leader, second order"
+"""Sums of products beside the gradients, and a system at every tick."""
+BY_ORACLE = "online.conditional_gradient, second order"
+"""The same, approached by a linear oracle."""
+ITERATES = "online.pocg, fading"
+"""The mean of noisy iterates."""
+NAMES = (
+    *(name for name in MODELS if name not in (SAMPLED, *ONE_PASS)),
+    *(FADING, SECOND, BY_ORACLE, ITERATES),
+)
 L1 = ("online.conditional_gradient", "optimize.frank_wolfe")
 """Models over the l1 ball here."""
 BLOCKS = tuple(name for name in MODELS if name.startswith(("erm.", "optimize.frank_wolfe")))
@@ -57,7 +68,7 @@ PACKED = ("regression.erm", "regression.naive", *BLOCKS)
 
 def config_of(name: str, relation: str, keys: tuple[str, ...]) -> str:
     """A config of a model, or of a variant of one."""
-    ball = "l1_ball" if name in L1 else "l2_ball"
+    ball = "l1_ball" if name.partition(",")[0] in L1 else "l2_ball"
     text = CONFIG.format(
         algorithm=name.partition(",")[0], relation=relation, keys=", ".join(keys), set=ball
     )
@@ -72,6 +83,8 @@ def config_of(name: str, relation: str, keys: tuple[str, ...]) -> str:
     elif name in BLOCKS:
         own = f"  set: {{{ball}: 2}}\n"
         text = text.replace(own, "  block: 2h\n" + (own if ball == "l1_ball" else ""))
+        text = text.replace("model:", "expect: {events: 4}\nmodel:")
+    if name == ITERATES:
         text = text.replace("model:", "expect: {events: 4}\nmodel:")
     return text + MORE.get(name, "")
 

@@ -25,8 +25,8 @@ from tests.contracts.people import CAPS, config_of
 LEARNERS = ("online.follow_the_leader", "online.conditional_gradient", "online.pftal")
 MOMENTS = ("online.pqftl", "regression.incremental", "regression.projected")
 KEPT = ("regression.erm",)
+ITERATES = ("online.pocg",)
 REFUSED = {
-    "online.pocg": "online.follow_the_leader",
     "regression.two_trees": "regression.incremental",
     "regression.naive": "regression.erm",
     "erm.sampled": "erm.multi_resolution",
@@ -70,7 +70,7 @@ def served(config: Any) -> Any:
 
 
 def test_every_model_is_priced_for_users_or_refused() -> None:
-    assert {*LEARNERS, *MOMENTS, *KEPT, *BLOCKS, *REFUSED} == set(MODELS.own)
+    assert {*LEARNERS, *MOMENTS, *KEPT, *BLOCKS, *ITERATES, *REFUSED} == set(MODELS.own)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -103,7 +103,7 @@ def test_a_model_that_compiles_in_another_way_inherits_no_promise_to_users() -> 
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("name", [*LEARNERS, *MOMENTS, *KEPT, *BLOCKS])
+@pytest.mark.parametrize("name", [*LEARNERS, *MOMENTS, *KEPT, *BLOCKS, *ITERATES])
 def test_the_budget_is_kept_and_used(name: str, relation: str) -> None:
     program = program_of(name, promise={"relation": relation})
     spent = program.loss(8).epsilon(1e-6)
@@ -298,6 +298,50 @@ def test_a_user_moves_no_batch_of_kept_rows_by_more_than_is_paid_for(kind: Any) 
                 worst = max(worst, float(total) / problem.sensitivity)
     assert worst <= 1 + 1e-9
     assert worst > 0.2
+
+
+@pytest.mark.parametrize("expected", [None, 3])
+def test_a_user_moves_no_iterates_by_more_than_is_paid_for(expected: Any) -> None:
+    """Cells of a period at several ticks and keys, all rows of them; every later iterate."""
+    caps = {"ticks": 3, "keys": 2, "events": 3, "ticks_per_key": 2, "total": 5}
+    sections = None if expected is None else {"expect": {"events": expected}}
+    program = program_of("online.pocg", caps, sections=sections, cap=4, clip={"gradient": 0.5})
+    descent, pattern, rng, n_keys, worst = program.descent, program.pattern, _rng(), 3, 0.0
+    assert descent.rows == rows_of_user(pattern, caps["events"], "gdp")
+    assert (descent.fading is None) == (expected is None)
+    columns = candidates(RANGES)
+    for _ in range(25):
+        events = [
+            (tick, key, user)
+            for user, cells in enumerate(streams(rng, pattern, n_keys))
+            for tick, key in cells
+            for _ in range(caps["events"])
+        ]
+        tick, key, user = (np.array(one, dtype=np.int64) for one in zip(*events, strict=True))
+        high, low = np.where(columns["y"] == 4.0)[0], np.where(columns["y"] == 0.0)[0]
+        picked = np.where(user == 0, rng.choice(high), rng.choice(low))
+        rows = program.bound({n: v[picked] for n, v in columns.items()}, len(events)).rows
+        hashes = rng.integers(0, 2**62, (len(events), 2)).astype(np.uint64)
+
+        def iterates(stay: Any, of: Any = (tick, key, rows, hashes)) -> Any:
+            at, keys, table, ids = of
+            x, found = program.init(n_keys).x, []
+            for t in range(8):
+                some = stay & (at == t)
+                times = np.zeros(int(some.sum()), dtype=np.int64)
+                leaf = RowLeaf.from_events(keys[some], table[some], times, ids[some], n_keys)
+                x = descent.advance(x, within_cap(program, leaf).leaf, t)
+                found.append(x)
+            return np.stack(found)
+
+        change = iterates(user >= 0) - iterates(user != 0)
+        moved = np.sqrt((change**2).sum(axis=(1, 2))) / descent.sensitivity(np.arange(8))
+        worst = max(worst, float(moved.max()))
+    assert 0.2 < worst <= 1
+
+
+def _rng() -> Any:
+    return np.random.default_rng(7)
 
 
 def program_with(noise: str, caps: Any) -> Any:

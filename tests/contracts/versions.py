@@ -107,6 +107,10 @@ def configs() -> Iterator[tuple[str, str]]:
             yield f"{name}/k_norm", f"{pure}mechanism: {{noise: k_norm}}\n"
             yield f"{name}/sliding", f"{text}  window: 3\n  loss: {{huber: 0.5}}\n"
         yield name, text
+        if name.startswith("online."):  # which chooses other rules, and others in each version
+            yield f"{name}/expected", text.replace("model:", "expect: {events: 4}\nmodel:")
+            loud = text.replace("model:", "expect: {events: 4}\nmodel:")
+            yield f"{name}/quiet", loud.replace("epsilon: 2.0", "epsilon: 300.0")
         if name == "regression.erm":
             for solver in SOLVERS.own:
                 yield f"{name}/{solver}", f"{text}  solver: {solver}\n"

@@ -237,8 +237,8 @@ def test_sums_that_wait_stay_within_their_bound() -> None:
     ("name", "every", "words"),
     [
         ("aggregates", 7, "must divide the 60 ticks"),
-        ("erm", 12, "is for aggregates and regressions from running sums"),
-        ("pftal", 12, "meets events one tick at a time"),
+        ("erm", 12, "model.every sets the ticks"),
+        ("blocks", 12, "whose length model.block sets"),
     ],
 )
 def test_what_is_no_schedule_is_refused(name: str, every: int, words: str) -> None:
@@ -246,7 +246,10 @@ def test_what_is_no_schedule_is_refused(name: str, every: int, words: str) -> No
     bodies = {
         "aggregates": BODIES["aggregates"],
         "erm": model,
-        "pftal": model.replace("regression.", "online."),
+        "blocks": "expect: {events: 9}\n"
+        + model.replace("regression.blocks", "erm.sliding_window").replace(
+            "ranges", "block: 2d, ranges"
+        ),
     }
     text = HEAD.replace("PERIOD", "1d").replace("WINDOW", "all")
     text = text.replace("KEYS", "declared: [a]") + bodies[name]

@@ -131,6 +131,10 @@ class BlockModel(Predictor):
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
     grows: ClassVar[bool] = True
     predicts_by: ClassVar[str] = "theta"
+    own_schedule: ClassVar[str] = (
+        "a model comes with every block, whose length model.block sets, and in between nothing is "
+        "paid"
+    )
     event_only: ClassVar[str] = ""
 
     # ---- what it is

@@ -107,6 +107,10 @@ class RefittedModel(GradientClipped):
     reading: ClassVar[Reading] = Reading(FITTED, BARE, BARE)
     outputs: ClassVar[Mapping[str, Shown]] = {"theta": SO_FAR, "coefficients": OWN_UNITS}
     grows: ClassVar[bool] = True
+    own_schedule: ClassVar[str] = (
+        "model.every sets the ticks at which rows are fitted, fewer of them at less noise; in "
+        "between nothing is paid"
+    )
 
     @property
     def loss_spec(self) -> str | Mapping[str, Any]:

@@ -31,7 +31,7 @@ class LeaderModel(FadingModel):
     source: ClassVar[str] = (
         "Lou & Cheung 2020 (WDP-COCOP), corrected; Kairouz et al. 2021 (DP-FTRL)"
     )
-    fades_from: ClassVar[int] = 2
+    fades_from: ClassVar[int] = 1
 
     def linear(self, convex_set: ConvexSet, terms: Terms) -> Rule:
         """See FadingModel."""

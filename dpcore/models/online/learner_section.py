@@ -20,6 +20,7 @@ from dpcore.models.online.price import Curving, leaf_of
 from dpcore.models.online.program import Learner
 from dpcore.models.online.rule import Rule
 from dpcore.models.online.section import GradientModel
+from dpcore.models.online.spaced_learner import SpacedLearner
 from dpcore.models.people import events_of, refuse_blind
 from dpcore.models.scaling import Scaling
 from dpcore.pricing.best import Offer, best_sum
@@ -127,6 +128,10 @@ class LearnerModel(GradientModel):
             return Offer(learner, worst**2, named)
 
         return best_sum(leaf_of(gradients, self.weight, terms, curving), terms, build)
+
+    def spaced(self, program: Program, every: int) -> Program | None:
+        """See Algorithm."""
+        return SpacedLearner.of(program, every) if isinstance(program, Learner) else None
 
     def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
         """What one event, or one user, may add."""

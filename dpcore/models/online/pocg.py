@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.accounting.pattern import Pattern
 from dpcore.arrays import Floats, Ints, arrays_of
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.online.implicit_descent import DescentState, ImplicitDescent
@@ -31,11 +33,13 @@ class Pocg:
 
     Attributes:
       scaling: the public ranges. descent: the algorithm. intercept: whether theta ends with one.
+      pattern: of a user's cells, where the unit is one.
     """
 
     scaling: Scaling
     descent: ImplicitDescent
     intercept: bool
+    pattern: Pattern | None = None
 
     leaf: ClassVar[Literal["sum", "rows"]] = "rows"
     training: ClassVar[None] = None
@@ -78,6 +82,12 @@ class Pocg:
     @property
     def regret(self) -> str:
         """What is known about its regret, for people."""
+        if self.descent.fading is not None:
+            return (
+                "Noise on every iterate, of which the mean is played: its standard deviation falls "
+                "as one over the root of the ticks, and so does the pull to the centre; regret "
+                "grows as sqrt(T) times a power of the dimension."
+            )
         return (
             "Noise on every iterate: its standard deviation falls as sqrt(T) / t, so that regret "
             "grows as sqrt(T) times a power of the dimension, whatever the window."
@@ -107,8 +117,23 @@ class Pocg:
         return models(noisy[0], self.scaling, self.intercept, self.descent.loss.labels)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
-        """Loss of one record against everything released within ``ticks`` of its arrival."""
-        return self.descent.privacy(ticks)
+        """Loss of one record against everything released within ``ticks`` of its arrival; of a
+        user in a period, from the period's last tick on, and before it."""
+        return self.descent.privacy(ticks if self.pattern is None else self.pattern.rows(ticks))
+
+    def spaced(self, every: int) -> Pocg:
+        """Compiled for ticks ``every`` times as long: the same, published so seldom. Iterates step
+        at every tick, so that a tick has its share of the pull."""
+        own = self.descent
+        fading = None if own.fading is None else own.fading / math.sqrt(every)
+        descent = replace(
+            own,
+            curvature=own.curvature / every,
+            fading=fading,
+            horizon=own.horizon * every,
+            every=every,
+        )
+        return replace(self, descent=descent)
 
     def describe(self, ticks: Ints) -> tuple[OutputInfo, ...]:
         """What is released. The stddev after a projection is not additive: NaN."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -13,12 +14,17 @@ from dpcore.errors import ConfigError
 from dpcore.geometry.parse import parse_set
 from dpcore.models.fields import ALGORITHM
 from dpcore.models.losses import parse_loss
-from dpcore.models.online.implicit_descent import ImplicitDescent
+from dpcore.models.online.implicit_descent import ImplicitDescent, smoothness_of
 from dpcore.models.online.pocg import Pocg
+from dpcore.models.online.pull import pull_of_iterates
 from dpcore.models.online.section import GradientModel
+from dpcore.models.people import rows_of_user
 from dpcore.models.scaling import Scaling
+from dpcore.models.words import centre_words
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
+from dpcore.program import Program
+from dpcore.words import number
 
 MECHANISM = "output_perturbation"
 
@@ -30,15 +36,13 @@ class PocgModel(GradientModel):
 
     title: ClassVar[str] = "implicit gradient descent, noise on every iterate"
     about: ClassVar[str] = (
-        "The baseline: steps shrink as 1/t, every released iterate has noise of its own, and the "
-        "iterates without noise never leave."
+        "The baseline: every released iterate has noise of its own, and the iterates without noise "
+        "never leave. Steps shrink as 1/t; or, where expect.events is given and curvature is not, "
+        "as one over its root, and the mean of the noisy iterates is played."
     )
     source: ClassVar[str] = "Jain, Kothari & Thakurta 2012"
     noises: ClassVar[tuple[str, ...]] = ("gaussian",)
-    event_only: ClassVar[str] = (
-        "every iterate has noise of its own, and what several ticks of a user do to the iterates "
-        "after them is not derived; take online.follow_the_leader"
-    )
+    event_only: ClassVar[str] = ""
 
     def compile(self, terms: Terms) -> tuple[Pocg, tuple[Alternative, ...]]:
         """There is one way to run it.
@@ -58,22 +62,69 @@ class PocgModel(GradientModel):
             raise ConfigError(
                 "clock.end", None, f"is needed: {self.name} spreads its budget over all ticks."
             )
+        newer, person, budget = terms.version >= 3, terms.person, gdp_mu(terms.epsilon, terms.delta)
+        pattern = None if person is None else person.pattern
+        rows, spread = 1, None
+        if person is not None and pattern is not None:
+            rows = terms.factor * rows_of_user(pattern, person.caps.events, "gdp")
+        if newer and terms.lasting is not None:
+            seen = terms.lasting if pattern is None else pattern.rows(terms.lasting)
+            spread = None if seen is None else min(seen, terms.horizon)
+        convex_set, loss = parse_set(self.set, self.dimension), parse_loss(self.loss)
+        curvature, fading = self.mu(terms), None
+        if newer and self.curvature is None and terms.events is not None:
+            noise = 2 * rows * float(self.clip.gradient) * math.sqrt(self.dimension) / budget
+            curvature, fading = pull_of_iterates(
+                terms.events,
+                len(self.features),
+                self.intercept,
+                smoothness_of(loss),
+                noise,
+                convex_set.diameter / 2,
+            )
         descent = ImplicitDescent(
-            set=parse_set(self.set, self.dimension),
-            curvature=self.mu(terms),
+            set=convex_set,
+            curvature=curvature,
             centre=self.middle,
-            loss=parse_loss(self.loss),
+            loss=loss,
             gradient_bound=float(self.clip.gradient),
             reach=math.sqrt(self.dimension),
             cap=self.cap,
             horizon=terms.horizon,
-            relation=terms.relation,
-            budget=gdp_mu(terms.epsilon, terms.delta),
+            relation=terms.cell_relation,
+            budget=budget,
+            fading=fading,
+            rows=rows,
+            spread=spread,
         )
         scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
-        program = Pocg(scaling, descent, self.intercept)
+        program = Pocg(scaling, descent, self.intercept, pattern)
         whole = program.loss(None).epsilon(terms.delta)
         first = float(descent.sigma(np.zeros(1, dtype=np.int64))[0])
         state, named_worst = program.state_bytes(), {"theta over=all": first}
         chosen = Alternative(MECHANISM, "gaussian", True, 1.0, state, whole, named_worst)
         return program, (chosen,)
+
+    def spaced(self, program: Program, every: int) -> Program | None:
+        """See Algorithm."""
+        return program.spaced(every) if isinstance(program, Pocg) else None
+
+    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+        """Curvature, what is played, what a user counts for, and regret."""
+        descent = program.descent if isinstance(program, Pocg) else None
+        if descent is not None and descent.rows > 1:
+            yield "one user counts for", f"{descent.rows:,} events that change"
+        if descent is None or descent.fading is None:
+            yield from super().own_facts(program)
+            return
+        around = centre_words(descent.curvature, self.centre).partition(" a tick")[2]
+        pull = (
+            f"{number(descent.curvature)} and {number(descent.fading)} times the root of the ticks"
+        )
+        yield "curvature", f"{pull}, in all{around}: it fades beside the events"
+        yield (
+            "played",
+            "the mean of the noisy iterates, later ones counting for more, drawn to the centre by "
+            "what its noise is worth",
+        )
+        yield "regret", program.regret if isinstance(program, Pocg) else "-"

@@ -17,6 +17,7 @@ from dpcore.models.online.pqftl import LATTICE, Pqftl, moments_of
 from dpcore.models.online.pull import pull_of_second_order
 from dpcore.models.online.ridge_leader import RidgeLeader
 from dpcore.models.online.section import OnlineModel
+from dpcore.models.online.spaced_pqftl import SpacedPqftl
 from dpcore.models.scaling import Scaling
 from dpcore.models.second_moments import typical_reach
 from dpcore.models.words import centre_words
@@ -74,6 +75,10 @@ class PqftlModel(OnlineModel):
 
         leaf = leaf_of(moments_of(self.dimension, reach), None, terms)
         return best_sum(leaf, terms, build, among=None if named is None else {named})
+
+    def spaced(self, program: Program, every: int) -> Program | None:
+        """See Algorithm."""
+        return SpacedPqftl.of(program, every) if isinstance(program, Pqftl) else None
 
     def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
         """Curvature, length of events, and regret."""

@@ -21,6 +21,8 @@ import math
 
 STEP = 0.7
 QUIET = 2.0
+IMPLICIT = 0.25
+ITERATES = 3.0
 PAYS = 1.5
 """Noise of second moments over the events of a tick up to which ``second_order`` had the smaller
 error on the streams that the factors were chosen on, at epsilon from 1 to 30: the two were equal
@@ -63,3 +65,22 @@ def pull_of_second_order(events: float | None, noise: float) -> float:
     """
     mantissa, exponent = math.frexp(1 + (events or 0.0) / 50 + math.sqrt(2) * noise)
     return math.ldexp(math.ceil(mantissa * 2**24), exponent - 24)
+
+
+def pull_of_iterates(
+    events: float, features: int, intercept: bool, smoothness: float, noise: float, reach: float
+) -> tuple[float, float]:
+    """(w, b) of online.pocg, w_t = w + b sqrt(t + 1), to 24 bits.
+
+    Steps are implicit, so that none overshoots: w is a part of that of ``pull``. With b the mean of
+    the noisy iterates of T ticks has noise about 3 noise / (2 b sqrt(T)), and the pull moves it by
+    about (b / sqrt(T)) (reach / 2) / (events / 3), as features vary by a third: b makes them equal,
+    but for ITERATES, chosen on streams as the other factors were; more is quieter early.
+
+    Args:
+      noise: sqrt(d) 2 L / mu_dp. events, features, intercept, smoothness, reach: as in ``pull``.
+    """
+    w = IMPLICIT * pull(events, features, intercept, smoothness, 0.0, reach)
+    b = ITERATES * math.sqrt(events * smoothness * noise / reach)
+    mantissa, exponent = math.frexp(max(b, 2.0**-20 * w))
+    return w, math.ldexp(math.ceil(mantissa * 2**24), exponent - 24)

@@ -44,9 +44,10 @@ class SecondOrderLeader(OverSet):
     widest feature is wider than the narrowest; this one needs as many events as there are features.
 
     Noise: with Z and E the noise of the sums of g and H, y solves
-    (H + E + w) y = (truth) + sum_s E_s x_s - Z, so that E enters as sum_s E_s (x_s - y) alone:
-    once models move little it is hardly felt, and H may have the smaller share of the budget. w is
-    at least as large as E's largest eigenvalue is expected to be; pivots are raised to it.
+    (H + E + w) y = (truth) + sum_s E_s x_s - Z, E_s what tick s adds to E, so that E enters as
+    sum_s E_s (x_s - y) alone: what is drawn once models stand still is not felt, and H may have the
+    smaller share of the budget. w is at least as large as E's largest eigenvalue is expected to be;
+    pivots are raised to it.
 
     **Formal guarantees**: post-processing of the two sums, which are released together.
     Bits: + - * / and sqrt, a row by itself, and what feeds back is rounded to the grid.

@@ -80,6 +80,73 @@ def test_neighbours_stay_within_the_sensitivity_for_ever(convex_set: Any, loss: 
     assert worst > 0.3  # the bound is no slack one
 
 
+@pytest.mark.parametrize("convex_set", SETS, ids=lambda s: s.name)
+def test_under_a_pull_that_fades_neighbours_stay_within_the_sensitivity(convex_set: Any) -> None:
+    """2L / w_s with w_s = w + b sqrt(s + 1), at the tick of the change and at every later one."""
+    rng = np.random.default_rng(3)
+    rule = descent(convex_set, curvature=2.0, fading=0.7)
+    n_keys, worst = 40, 0.0
+    x = np.repeat(convex_set.start()[None], n_keys, axis=0)
+    other = x.copy()
+    changed_at = rng.integers(0, 30, n_keys)
+    for tick in range(60):
+        keys = np.sort(rng.integers(0, n_keys, 2 * n_keys))
+        rows = random_rows(rng, len(keys), 3)
+        first = np.unique(keys, return_index=True)[1]
+        rows[first] = np.sign(rows[first])
+        swapped = rows.copy()
+        for row in first[changed_at[keys[first]] == tick]:
+            swapped[row, -1] *= -1
+        x = rule.advance(x, leaf_of(rows, keys, n_keys), tick)
+        other = rule.advance(other, leaf_of(swapped, keys, n_keys), tick)
+        bound = rule.sensitivity(np.array([tick]))[0]
+        assert bound == pytest.approx((2 + 2**-6) / (2.0 + 0.7 * math.sqrt(tick + 2)))
+        distances = np.linalg.norm(x - other, axis=1)
+        assert (distances <= bound).all()
+        worst = max(worst, float(distances.max() / bound))
+    assert worst > 0.3
+
+
+def test_the_mean_of_noisy_iterates_is_played_and_drawn_to_the_centre() -> None:
+    rule = descent(L2Ball(50.0, 2), curvature=2.0, fading=0.5, centre=(0.5, 0.0), budget=3.0)
+    x = np.random.default_rng(2).normal(size=(30, 3, 2))
+    played, average = rule.publish(x, NoNoise(), np.zeros((3, 2)))
+    sigma, centre = rule.sigma(np.arange(30)), np.array([0.5, 0.0])
+    for k in range(1, 31):
+        weights = np.arange(1, k + 1) * np.arange(2, k + 2.0)
+        weights /= weights.sum()
+        mean, spread = np.tensordot(weights, x[:k], 1), float(weights**2 @ sigma[:k] ** 2)
+        prior = 25.0**2 / 2
+        kept = prior / (prior + spread)
+        assert played[k - 1] == pytest.approx(centre + kept * (mean - centre), abs=1e-6)
+    assert average == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("fading", [None, 0.4])
+def test_fewer_releases_share_the_budget_where_it_is_for_a_window_or_a_schedule(
+    fading: Any,
+) -> None:
+    every = descent(L1Ball(1.0, 3), fading=fading, every=5)
+    ticks = np.arange(60)
+    due = ticks[every.due(ticks)]
+    assert due.tolist() == list(range(4, 60, 5))
+    one = every.sensitivity(due) / every.sigma(due)
+    assert np.sqrt((one**2).sum()) == pytest.approx(1.0) and every.privacy(None).value == 1.0
+    assert every.privacy(6).value == pytest.approx(math.sqrt(2 / 12))
+    window = descent(L1Ball(1.0, 3), fading=fading, spread=16)
+    one = window.sensitivity(ticks) / window.sigma(ticks)
+    assert np.sqrt((one[20:36] ** 2).sum()) == pytest.approx(1.0)
+    assert window.privacy(16).value == 1.0 and window.privacy(None).value > 1.9
+    # What is played changes after those ticks alone, and noise feeds back into nothing.
+    rows = np.array([[1.0, 1.0, 1.0, 1.0]])
+    leaves = (leaf_of(rows, [0], 1),) * 12
+    state, played = every.step(every.init(1), leaves, ConstantNoise(0.01))
+    quiet, _ = descent(L1Ball(1.0, 3), fading=fading).step(every.init(1), leaves, NoNoise())
+    assert np.array_equal(state.x, quiet.x)
+    changes = np.flatnonzero((np.diff(played[:, 0], axis=0) != 0).any(axis=1)) + 1
+    assert changes.tolist() == [5, 10]
+
+
 def test_the_constraint_belongs_inside_the_step() -> None:
     """One step from the same point: events pull to opposite corners as hard as they may."""
     rule = descent(L2Ball(50.0, 2), gradient_bound=1.0, cap=1, centre=(0.0, 0.0))
@@ -138,7 +205,7 @@ def released(rule: ImplicitDescent, noise_scale: float, n_keys: int) -> Any:
     root = RootKey.derive(bytes(32), "pocg", bytes(32))
     keys = [str(i).encode() for i in range(n_keys)]
     x = np.zeros((4, n_keys, rule.dimension))
-    out = rule.publish(x, KeyedNoise(root, 0, keys, 5))
+    out, _ = rule.publish(x, KeyedNoise(root, 0, keys, 5))
     sigma = np.array([2 * (1 + 2**-7) / (0.5 * (t + 2)) for t in range(5, 9)]) * math.sqrt(60)
     return out / (noise_scale * sigma[:, None, None])
 
