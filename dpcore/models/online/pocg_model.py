@@ -73,13 +73,13 @@ class PocgModel(GradientModel):
         convex_set, loss = parse_set(self.set, self.dimension), parse_loss(self.loss)
         curvature, fading = self.mu(terms), None
         if newer and self.curvature is None and terms.events is not None:
-            noise = 2 * rows * float(self.clip.gradient) * math.sqrt(self.dimension) / budget
+            felt = 2 * rows * float(self.clip.gradient) * math.sqrt(self.dimension) / budget
             curvature, fading = pull_of_iterates(
                 terms.events,
                 len(self.features),
                 self.intercept,
                 smoothness_of(loss),
-                noise,
+                felt,
                 convex_set.diameter / 2,
             )
         descent = ImplicitDescent(
