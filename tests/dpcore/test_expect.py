@@ -100,8 +100,8 @@ def test_the_error_of_a_mean_is_shown_at_what_is_expected() -> None:
 
 @pytest.mark.parametrize("name", ["online.conditional_gradient", "online.pftal"])
 def test_a_curvature_that_is_not_given_is_a_tenth_of_the_events(name: str) -> None:
-    silent = plan(MODEL, None, algorithm=name, curvature=2.5)
-    said = plan(MODEL, 25, algorithm=name)
+    silent = plan(MODEL, None, algorithm=name, curvature=2.5, schedule="linear")
+    said = plan(MODEL, 25, algorithm=name, schedule="linear")
     assert silent.digest == said.digest
     assert isinstance(said.program, Learner) and said.program.rule.curvature == 2.5
     assert plan(MODEL, 25, algorithm=name, curvature=7).program.curvature == 7  # type: ignore[attr-defined]
