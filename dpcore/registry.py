@@ -124,6 +124,7 @@ SOLVERS = Registry(
     {
         "noisy_projected_gradient": "dpcore.models.solvers.noisy_gradient:NoisyGradient",
         "noisy_sgd": "dpcore.models.solvers.noisy_sgd:NoisySgd",
+        "frank_wolfe": "dpcore.models.solvers.frank_wolfe:FrankWolfe",
     },
     "weir.algorithms.solvers",
 )

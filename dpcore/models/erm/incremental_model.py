@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from dpcore.errors import ConfigError
 from dpcore.models.erm import tau
 from dpcore.models.erm.incremental import IncrementalErm
 from dpcore.models.erm.price import refuse_sums, rule_of
@@ -19,11 +20,6 @@ from dpcore.pricing.terms import Terms
 
 def _every(value: Any) -> Any:
     if isinstance(value, str):
-        if value == "frank_wolfe":
-            raise ValueError(
-                "is the rule of a solver that is not here yet; set convex, strongly_convex or a "
-                "number of ticks."
-            )
         if value not in tau.RULES:
             raise ValueError(f"must be a number of ticks, or one of {', '.join(tau.RULES)}.")
         return value
@@ -36,7 +32,8 @@ Every = Annotated[
     int | str,
     BeforeValidator(
         _every,
-        json_schema_input_type=Annotated[int, Field(ge=1)] | Literal["convex", "strongly_convex"],
+        json_schema_input_type=Annotated[int, Field(ge=1)]
+        | Literal["convex", "strongly_convex", "frank_wolfe"],
     ),
 ]
 
@@ -47,8 +44,9 @@ class ErmModel(RefittedModel):
     algorithm: Literal["regression.erm"] = Field(description=ALGORITHM, examples=["regression.erm"])
     every: Every | None = Field(
         default=None,
-        description="Ticks between two runs of the private solver, or a rule: convex or "
-        "strongly_convex. In between the last model is released again.",
+        description="Ticks between two runs of the private solver, or a rule: convex, "
+        "strongly_convex, or frank_wolfe (of that solver). In between the last model is released "
+        "again.",
         examples=[24],
     )
 
@@ -62,6 +60,22 @@ class ErmModel(RefittedModel):
     )
     event_only: ClassVar[str] = ""
 
+    @property
+    def _rule(self) -> int | str | None:
+        """Ticks between runs, or the rule for them; each solver has its own.
+
+        Raises:
+          ConfigError: the rule of another solver.
+        """
+        own = self.solver == "frank_wolfe"
+        if self.every == "frank_wolfe" and not own:
+            raise ConfigError(
+                "model.every",
+                self.every,
+                f"is for solver: frank_wolfe, not {self.solver}; set convex or a number of ticks.",
+            )
+        return "frank_wolfe" if own and self.every is None else self.every
+
     def compile(self, terms: Terms) -> tuple[IncrementalErm, tuple[Alternative, ...]]:
         """Incremental ERM with the noise that serves best, and every noise that could.
 
@@ -70,7 +84,7 @@ class ErmModel(RefittedModel):
         """
         refuse_sums(terms, self.name)
         problem = self.problem(terms)
-        every = rule_of(self.every, problem, terms.epsilon)
+        every = rule_of(self._rule, problem, terms.epsilon)
         window = terms.lasting
         if terms.person is not None:
             window = terms.person.pattern.rows(window)

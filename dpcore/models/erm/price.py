@@ -12,6 +12,7 @@ from dpcore.errors import ConfigError
 from dpcore.models.erm import tau
 from dpcore.models.erm.incremental import IncrementalErm
 from dpcore.models.erm.schedule import Schedule
+from dpcore.models.solvers.frank_wolfe import refuse_corners
 from dpcore.models.solvers.problem import Problem
 from dpcore.pricing.best import Offer, pick, tries
 from dpcore.pricing.price import Alternative, round_up
@@ -70,9 +71,25 @@ def rule_of(every: int | str | None, problem: Problem, epsilon: float) -> Callab
         return lambda ticks: tau.strongly_convex(
             ticks, d, epsilon, lipschitz, problem.curvature, size
         )
+    if rule == "frank_wolfe":
+        width = round_up(problem.set.gaussian_width())
+        curvature = curvature_of(problem)
+        return lambda ticks: tau.frank_wolfe(ticks, epsilon, lipschitz, curvature, size, width)
     raise ConfigError(
         "model.every", rule, f"must be a number of ticks, or one of {', '.join(tau.RULES)}."
     )
+
+
+def curvature_of(problem: Problem) -> float:
+    """C_l: a bound on the curvature constant of one event's loss over the set. Features lie in
+    [-1, 1], so that a row has l2 norm at most sqrt(d).
+
+    Raises:
+      ConfigError: a loss with a corner.
+    """
+    refuse_corners(problem)
+    moved = problem.set.diameter * problem.set.diameter * problem.dimension
+    return round_up(problem.gradients.loss.smoothness * moved)
 
 
 def refuse_sums(terms: Terms, name: str) -> None:

@@ -98,8 +98,8 @@ class RefittedModel(GradientClipped):
     solver: Annotated[str, AfterValidator(_solver)] = Field(
         default="noisy_projected_gradient",
         description="The private batch solver: noisy_projected_gradient, with noise on every full "
-        "gradient, or noisy_sgd, on the gradients of batches, which have more noise: for few "
-        "iterations over many rows.",
+        "gradient, noisy_sgd, on the gradients of batches, which have more noise: for few "
+        "iterations over many rows, or frank_wolfe, whose noise costs the width of the set.",
         examples=["noisy_projected_gradient"],
         json_schema_extra=_solvers,
     )

@@ -13,8 +13,8 @@ from fractions import Fraction
 
 from dpcore.errors import ConfigError, positive
 
-RULES = ("convex", "strongly_convex")
-"""Of the paper's three: the third is for a solver by Frank and Wolfe's steps, which is not here."""
+RULES = ("convex", "strongly_convex", "frank_wolfe")
+"""The third is for the solver by Frank and Wolfe's steps."""
 
 
 def convex(ticks: int, dimension: int, epsilon: float) -> int:
@@ -38,6 +38,21 @@ def strongly_convex(
     below = Fraction(curvature) * Fraction(epsilon) ** 2 * Fraction(size)
     target = dimension * Fraction(lipschitz) / below
     return within(ticks, lambda tau: tau**2 >= target)
+
+
+def frank_wolfe(
+    ticks: int, epsilon: float, lipschitz: float, curvature: float, size: float, width: float
+) -> int:
+    """ceil(sqrt(T w) C_l^(1/4) / ((L ||C||)^(1/4) sqrt(eps))): least tau with
+    tau^4 eps^2 L ||C|| >= T^2 w^2 C_l.
+
+    Args:
+      curvature: C_l, curvature constant of one event's loss. width: w, Gaussian width of the set.
+    """
+    positive(epsilon=epsilon, lipschitz=lipschitz, size=size)
+    above = Fraction(ticks) ** 2 * Fraction(width) ** 2 * Fraction(curvature)
+    target = above / (Fraction(epsilon) ** 2 * Fraction(lipschitz) * Fraction(size))
+    return within(ticks, lambda tau: tau**4 >= target)
 
 
 def within(ticks: int, enough: Callable[[int], bool]) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 from dpcore.accounting.calibrate import gdp_epsilon, gdp_mu
 from dpcore.errors import ConfigError
+from dpcore.geometry.balls import L1Ball
 from dpcore.models.erm.schedule import FOREVER
 from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
@@ -123,6 +124,18 @@ def test_rules_are_read_by_name() -> None:
     assert strong.every == math.ceil(math.sqrt(3 * clip) / (math.sqrt(2.0) * math.sqrt(2.0)))
 
 
+def test_the_rule_of_frank_and_wolfes_solver() -> None:
+    base = "rows: 1000\n  solver: frank_wolfe\n  set: {l1_ball: 2}"
+    (phase,) = phases(plan(base))
+    (named,) = phases(plan(f"{base}\n  every: frank_wolfe"))
+    # sqrt(T w) C_l^(1/4) / ((L ||C||)^(1/4) sqrt(eps)), rows of length sqrt(3) at most
+    width, clip = L1Ball(2.0, 3).gaussian_width(), math.sqrt(3) / 2
+    exact = math.sqrt(T * width) * (4.0**2 * 3 / (clip * 2.0)) ** 0.25
+    assert phase == named and phase.every == math.ceil(exact)
+    (fixed,) = phases(plan(f"{base}\n  every: 7"))
+    assert fixed.every == 7
+
+
 def test_the_baseline_is_calibrated_by_advanced_composition() -> None:
     made = plan(algorithm="naive")
     (phase,) = phases(made)
@@ -147,7 +160,8 @@ def test_the_baseline_is_calibrated_by_advanced_composition() -> None:
         ("model.every", "nothing would ever be fitted", {"more": "rows: 9\n  every: 1441"}),
         ("model.every", "curvature", {"more": "rows: 9\n  every: strongly_convex"}),
         ("model.every", "convex, strongly_convex", {"more": "rows: 9\n  every: often"}),
-        ("model.every", "not here yet", {"more": "rows: 9\n  every: frank_wolfe"}),
+        ("model.every", "is for solver: frank_wolfe", {"more": "rows: 9\n  every: frank_wolfe"}),
+        ("model.solver", "without a corner", {"more": "solver: frank_wolfe\n  loss: absolute"}),
         ("model.solver", "noisy_sgd", {"more": "rows: 9\n  solver: accelerated"}),
         ("model.iterations", "65,536", {"more": "rows: 9\n  iterations: 65537"}),
         ("model.step", "not a setting", {"more": "rows: 9\n  step: constant"}),
