@@ -231,3 +231,31 @@ def test_caps_are_told_apart_in_what_they_drop() -> None:
     assert dropped(Caps(6, 2, 2, period_keys=1), [(t, f"{t}") for t in range(3)]) == {
         "period_keys": 2
     }
+
+
+def test_a_user_of_a_million_events_is_capped_and_moves_nobody() -> None:
+    rng, others, many = np.random.default_rng(1), 3_000, 1_000_000
+    person = Person(Caps(8, 3, 5, total=20), Periods(CLOCK, 20 * CLOCK.period))
+
+    def hashes(of: np.ndarray) -> np.ndarray:
+        words = np.random.default_rng(2).integers(0, 1 << 64, (int(of.max()) + 1, 2), np.uint64)
+        return words[of]
+
+    users = np.concatenate([rng.integers(1, 500, others), np.zeros(many, dtype=np.int64)])
+    ticks, keys = rng.integers(0, 20, len(users)), rng.integers(0, 50, len(users))
+    events = Hashed(
+        hashes(users),
+        hashes(users * 50 + keys),
+        rng.integers(0, 1 << 64, (len(users), 2), np.uint64),
+        ticks,
+        np.ones(len(users), dtype=bool),
+        np.zeros((len(users), 1), dtype=np.uint64),
+    )
+    both = cap_events(Spent.nothing(0), events, 20, person)
+    alone = cap_events(
+        Spent.nothing(0), Hashed(*(column[:others] for column in events)), 20, person
+    )
+    assert np.sort(both.rows[both.rows < others]).tolist() == np.sort(alone.rows).tolist()
+    mine = both.rows[both.rows >= others]
+    cells, sizes = np.unique(ticks[mine] * 50 + keys[mine], return_counts=True)
+    assert len(cells) == 20 and (sizes == 5).all() and len(set((cells // 50).tolist())) == 7
