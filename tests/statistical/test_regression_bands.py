@@ -73,7 +73,13 @@ def test_bands_of_a_projection_that_are_too_narrow_show() -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"ridge": 0.0}, {"ridge": 300.0}, {"ridge": "adassp"}, {"clip": {"features": 1.0}}],
+    [
+        {"ridge": 0.0},
+        {"ridge": 300.0},
+        {"ridge": "adassp"},
+        {"clip": {"features": 1.0}},
+        {"usual": {"x0": [-0.4, 0.4]}},
+    ],
 )
 def test_bands_hold_whatever_the_ridge_and_the_clip(more: Any) -> None:
     assert cell(STREAMS[3], LATE, SETS["l2_ball 2"], RUNS, **more)["covered"] >= 0.92

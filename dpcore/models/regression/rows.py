@@ -113,6 +113,8 @@ class EventRows:
       features, targets: names of columns. low, high: ranges of the features, then of the targets.
       intercept: whether x ends with the constant 1.
       moments: the bounds and the lattice.
+      outer: (low, high) of each feature that values are moved into where that is wider than what is
+        mapped onto [-1, 1]; (): the same. Such an event is shortened as a whole, and not moved.
     """
 
     features: tuple[str, ...]
@@ -121,6 +123,7 @@ class EventRows:
     high: tuple[float, ...]
     intercept: bool
     moments: Moments
+    outer: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         expected = len(self.features) + self.intercept, len(self.targets)
@@ -138,9 +141,10 @@ class EventRows:
           ConfigError: a column without a range, or an empty one.
         """
         features, targets = tuple(model.features), tuple(model.targets)
+        ranges, usual = model.public_ranges, getattr(model, "usual", {})
         low, high = [], []
         for target in targets:
-            scaling = Scaling.of(features, target, model.public_ranges)
+            scaling = Scaling.of(features, target, {**ranges, **usual})
             low.append(scaling.low)
             high.append(scaling.high)
         return cls(
@@ -150,6 +154,7 @@ class EventRows:
             (*high[0][:-1], *(one[-1] for one in high)),
             bool(model.intercept),
             moments,
+            tuple(ranges[name] for name in features) if usual else (),
         )
 
     @property
@@ -201,7 +206,7 @@ class EventRows:
                 part[p] = one
             for j, (name, place) in enumerate(zip(self.columns, places, strict=True)):
                 raw = np.asarray(columns[name][first : first + _CHUNK], dtype=np.float64)
-                low, high, row = self.low[j], self.high[j], part[place]
+                low, high, row = *self._ends(j), part[place]
                 if raw.min() >= low and raw.max() <= high:  # no NaN either
                     np.subtract(raw, self._middle[j], out=row)
                 else:
@@ -215,12 +220,18 @@ class EventRows:
                     np.subtract(moved, self._middle[j], out=row)
                 row *= self._per_unit[j]
                 np.rint(row, out=row)
-                if self._overshoots[j]:
+                if self._overshoots[j] and j >= len(self.outer):
                     np.clip(row, -one, one, out=row)
             if bad is not None:
                 part[:, bad] = 0.0
             clipped += fit(part, moments, rounded=True)
         return Bounded(table.T, clipped, non_finite)
+
+    def _ends(self, column: int) -> tuple[float, float]:
+        """Where values are moved into."""
+        if column < len(self.outer):
+            return self.outer[column]
+        return self.low[column], self.high[column]
 
     def coefficients(self, theta: Floats) -> Floats:
         """The same models in the user's units: (..., k, d) -> (..., k, p + 1)."""
@@ -241,4 +252,8 @@ class EventRows:
             "high": [value.hex() for value in self.high],
             "intercept": self.intercept,
             "moments": self.moments.canonical(),
+            **self._outer_canonical(),
         }
+
+    def _outer_canonical(self) -> Mapping[str, Any]:
+        return {"outer": [[e.hex() for e in ends] for ends in self.outer]} if self.outer else {}

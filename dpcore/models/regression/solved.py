@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from dpcore.config.section import Says
+from dpcore.config.numbers import Pair
+from dpcore.config.section import Says, refusal
 from dpcore.errors import ConfigError
+from dpcore.models.moments import Moments
 from dpcore.models.regression.incremental import Incremental
+from dpcore.models.regression.price import SLACK
 from dpcore.models.regression.section import MomentsModel
 from dpcore.models.regression.solver import Solver
 from dpcore.program import Program
@@ -20,15 +25,64 @@ SolverName = Annotated[
 ]
 
 
+WIDEST = 256
+"""Times that a range may be as wide as what is usual in it."""
+
+
 class SolvedModel(MomentsModel):
     """A regression in all dimensions of its features."""
 
+    usual: Mapping[str, Pair] = Field(
+        default={},
+        description="Where values of a feature usually lie, within its range: scaled units are of "
+        "that, and an event beyond is shortened as a whole, not moved. It equalises noise where "
+        "some ranges are far wider than what fills them. Public: never from the data. Without it: "
+        "the range.",
+        examples=["{dep_delay: [-20, 40]}"],
+    )
     solver: SolverName = Field(
         default="accelerated",
         description="How the private objective is minimised: accelerated, to the tolerance, or "
         "noisy_projected_gradient, the paper's constant steps and averaged iterate.",
         examples=["accelerated"],
     )
+
+    @model_validator(mode="after")
+    def _usual_fits(self) -> Self:
+        for name, (low, high) in self.usual.items():
+            field = f"usual.{name}"
+            if name not in self.features or name not in self.public_ranges:
+                raise refusal(
+                    field, name, f"is of no feature; those are {', '.join(self.features)}."
+                )
+            least, most = self.public_ranges.get(name, (low, high))
+            wide = (most - least) / (high - low) if high > low else math.inf
+            if not (least <= low < high <= most and wide <= WIDEST):
+                raise refusal(
+                    field,
+                    [low, high],
+                    f"must lie in model.ranges.{name}: [{least:g}, {most:g}], low < high, and be "
+                    f"at least a {WIDEST}th of it.",
+                )
+        return self
+
+    def moments(self, squares: bool = False, typical: bool = False) -> Moments:
+        """See MomentsModel; a coordinate may pass 1 where ranges are wider than what is usual."""
+        if not self.usual:
+            return super().moments(squares, typical)
+        found = super().moments(squares, typical)
+        reach = found.reach if self.clip.features is None else float(self.clip.features)
+        reach = min(reach, math.sqrt(self.longest**2 + self.intercept) * SLACK)
+        return replace(found, reach=reach, entry=max(1.0, reach))
+
+    @property
+    def longest(self) -> float:
+        """Largest l2 norm of features within their ranges, scaled units."""
+        square = 0.0
+        for name, (low, high) in self.usual.items():
+            middle, half = (low + high) / 2, (high - low) / 2
+            square += max(abs(end - middle) / half for end in self.public_ranges[name]) ** 2
+        return math.sqrt(square + len(self.features) - len(self.usual))
 
     def made_solver(self) -> Solver:
         """How models are found.
@@ -51,5 +105,5 @@ class SolvedModel(MomentsModel):
     def warnings(self, program: Program) -> Iterator[str]:
         """See Algorithm."""
         yield from super().warnings(program)
-        if isinstance(program, Incremental):
+        if isinstance(program, Incremental) and not self.usual:
             yield from self.length_notes(program.rows.moments)
