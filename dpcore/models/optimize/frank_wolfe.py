@@ -94,7 +94,7 @@ class FrankWolfeModel(OptimizeModel):
         "coefficients": OWN_UNITS,
         "model_of": Shown("first and last block behind the newest model"),
     }
-    told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
+    told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of", "gap"})
     grows: ClassVar[bool] = True
     event_only: ClassVar[str] = (
         "its windows know records, not all that a user adds to one; take erm.sliding_window"
