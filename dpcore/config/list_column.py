@@ -66,7 +66,7 @@ class ListColumn(Section):
                     "column",
                     None,
                     "is missing; write {column: pixels, size: 784}, or {indices: word_ids, values: "
-                    "word_counts, size: 100000}.",
+                    "word_counts, size: 4000}.",
                 )
             raise refusal(missing, None, "is missing: places and values are two columns of lists.")
         elif self.indices == self.values:

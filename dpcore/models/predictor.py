@@ -66,7 +66,7 @@ class Predictor(Section):
     features: FeatureColumns = Field(
         description="Numeric columns that predict; one coefficient each, in this order. Or the "
         "numbers of one list column: {column: pixels, size: 784}, of a sparse pair of them: "
-        "{indices: word_ids, values: word_counts, size: 100000}.",
+        "{indices: word_ids, values: word_counts, size: 4000}.",
         examples=[["departure_delay", "distance"], "{column: pixels, size: 784}"],
     )
     target: Target = Field(
@@ -207,9 +207,8 @@ class Predictor(Section):
                 raise refusal(
                     "features.size",
                     self.listed.size,
-                    f"must be at most {MOST_DENSE:,} for {self.algorithm}, which is of dense rows; "
-                    "take optimize.frank_wolfe, or hash or choose features, without looking at "
-                    "the data, before they come here.",
+                    f"must be at most {MOST_DENSE:,}: {self.algorithm} is of dense rows. Hash or "
+                    "choose features before they come here, without looking at the data.",
                 )
             for name in self.listed.columns:
                 if name in self.targets:

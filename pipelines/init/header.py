@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpcore.errors import ConfigError
-from pipelines.init.samples import READERS, ROWS, read_csv
+from pipelines.init.samples import READERS, ROWS, list_size, read_csv
 from pipelines.sources.registry import SOURCES
 from pipelines.sources.source import Source
 from transforms.decode import header_test
@@ -130,6 +130,7 @@ def sniff(
         "unit": unit,
         "keys": sorted(texts, key=lambda name: not _hints(name)),
         "numbers": [name for name in numbers if not _hints(name)] or numbers,
+        "lists": {name: size for name in free if (size := list_size(types[name]))},
     }
 
 

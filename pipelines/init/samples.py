@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from dpcore.errors import ConfigError
 from transforms.decode.cast import MISSING, is_text
 from transforms.decode.columnar import is_broken
+from transforms.decode.lists import holds_numbers
 from transforms.decode.text_form import TextForm
 from transforms.sources import matching
 from transforms.sources.csv_head import csv_head
@@ -124,6 +125,17 @@ def _read_arrow(form: str, path: str) -> _Found:
     return types, samples
 
 
+def list_word(size: int) -> str:
+    """The type of lists that the header says hold so many numbers each."""
+    return f"list of {size} numbers"
+
+
+def list_size(kind: str) -> int:
+    """Numbers in such a list; 0: it is none."""
+    words = kind.split()
+    return int(words[2]) if words[:2] == ["list", "of"] else 0
+
+
 def _first_batch(form: str, raw: Any) -> Any:
     if form == "parquet":
         return next(pq.ParquetFile(raw).iter_batches(ROWS), None)
@@ -146,6 +158,8 @@ def _kind_of_type(kind: pa.DataType) -> str:
         return "number"
     if pa.types.is_boolean(kind):
         return "boolean"
+    if pa.types.is_fixed_size_list(kind) and holds_numbers(kind):
+        return list_word(kind.list_size)
     return "text" if is_text(kind) else "other"
 
 

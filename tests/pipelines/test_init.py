@@ -277,3 +277,22 @@ def test_many_columns_are_not_all_features(weir: Weir, tmp_path: Path) -> None:
     path.write_text(",".join(["at", *names]) + "\n2024-01-05T00:00:00Z" + ",1" * 40 + "\n")
     found = written(weir, path, "--model", "x3")
     assert found["model"]["features"] == [name for name in names if name != "x3"][:32]
+
+
+def test_a_list_column_is_proposed_where_the_header_fixes_its_size(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from pipelines.init.header import sniff
+    from pipelines.init.model import check_target, model
+
+    numbers = [[1.0, 2.0, 3.0], [0.0, 0.0, 1.0]]
+    for kind, proposed in ((pa.list_(pa.float32(), 3), True), (pa.list_(pa.float32()), False)):
+        path = str(tmp_path / f"{proposed}.parquet")
+        columns = {"pixels": pa.array(numbers, kind), "sales": pa.array([1.0, 2.0])}
+        pq.write_table(pa.table(columns), path)
+        found = sniff(path)
+        assert found["lists"] == ({"pixels": 3} if proposed else {})
+        if proposed:
+            check_target(found, "sales", path)
+            assert any("{column: pixels, size: 3}" in line for line in model(found, "sales"))
