@@ -51,6 +51,11 @@ $(VENV)/.installed-test: setup.py pyproject.toml | $(BIN)/python
 		echo "weir: installed in $$((SECONDS - start)) s" >&2
 	@touch $@ $(VENV)/.installed
 
+$(VENV)/.installed-bench: $(VENV)/.installed-test
+	@echo "weir: installing what benchmarks stand beside" >&2
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[test,bench]'
+	@touch $@
+
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.shop.demo
 
@@ -86,8 +91,9 @@ test: lint $(if $(CI),engines)
 		$(BIN)/python -m pytest tests/runners || failed=1; \
 		exit $$failed
 
-bench: $(VENV)/.installed-test
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+bench: $(VENV)/.installed-bench
+	@for file in $$(grep -l __main__ benchmarks/*.py); do name=$${file##*/}; echo "== $$file"; \
+		$(BIN)/python -m "benchmarks.$${name%.py}"; done
 	@echo "== benchmarks/dp_sqlp"; $(BIN)/python -m benchmarks.dp_sqlp --scale 0.01
 
 clean:

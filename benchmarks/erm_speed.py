@@ -1,6 +1,6 @@
 """How fast models of blocks are fitted, beside scikit-learn on the same windows in the same run.
 
-    pip install scikit-learn; python -m benchmarks.erm_speed
+    pip install -e ".[bench]"; python -m benchmarks.erm_speed
 
 ``erm.sliding_window`` over made-up rows of length 1, blocks of 256 records, lambda 0.1 and 1: the
 program's own step (gathering, every fit of the chain that is new, certificate and noise), in

@@ -11,8 +11,8 @@ so that only a timetable is left, and no public guess. River's models are not pr
 with a standard scaler learn it from the data. Errors in minutes. Speed: seconds of this process,
 one core, learning and (river) forecasting; Weir's includes bounding, sorting and noise, in memory.
 ``--settings`` adds a grid of clips and curvatures at epsilon = 1, to show what they matter.
-Writes benchmarks/results/online_flights.csv. About three minutes; river (``pip install river``) is
-left out where it is not installed.
+Writes benchmarks/results/online_flights.csv. About three minutes; river is left out where it is not
+installed (``pip install -e ".[bench]"``).
 """
 
 from __future__ import annotations

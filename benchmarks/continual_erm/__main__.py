@@ -5,9 +5,9 @@
 FOLDER (or WEIR_MNIST) holds ``t10k-images-idx3-ubyte.gz`` and ``t10k-labels-idx1-ubyte.gz``. Of
 their 10,000 images, in an order of each run's own, 8,448 are the stream, in blocks of 256, and
 1,500 are the test set: a quarter of the paper's blocks. Softmax regression without an intercept,
-rows of length 1 at most. ``pip install scikit-learn``, whose digits are the public stream that
-settings are chosen on: 1,488 images in blocks of 48, at an epsilon that is 256/48 times as
-large, which makes about the same noise. MNIST has no say in it.
+rows of length 1 at most. The digits of scikit-learn (``pip install -e ".[bench]"``) are the public
+stream that settings are chosen on: 1,488 images in blocks of 48, at an epsilon that is 256/48 times
+as large, which makes about the same noise. MNIST has no say in it.
 
 Settings: ``paper``, lambda = 1 and pixels from 0 to 1; ``chosen``, the lambda, public centre of the
 pixels (the mean image of the digits, in ``ranges``) and map that have the best mean accuracy on the
