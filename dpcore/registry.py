@@ -153,7 +153,7 @@ MODELS = Registry(
         "erm.sliding_window": "dpcore.models.blocks.sliding_window:SlidingWindowModel",
         "erm.multi_resolution": "dpcore.models.blocks.multi_resolution:MultiResolutionModel",
         "erm.continual": "dpcore.models.blocks.continual:ContinualModel",
-        "erm.basic_continual": "dpcore.models.blocks.continual:BasicContinualModel",
+        "erm.basic_continual": "dpcore.models.blocks.basic_continual:BasicContinualModel",
         "erm.sampled": "dpcore.models.blocks.sampled:SampledModel",
         "optimize.frank_wolfe": "dpcore.models.optimize.frank_wolfe:FrankWolfeModel",
         "optimize.sfw_tree": "dpcore.models.optimize.sfw_tree:SfwTreeModel",

@@ -1,4 +1,4 @@
-"""``erm.continual`` and ``erm.basic_continual`` in a config."""
+"""``erm.continual`` in a config, and what it shares with ``erm.basic_continual``."""
 
 from __future__ import annotations
 
@@ -62,19 +62,3 @@ class ContinualModel(GrowingModel):
         "Watson, Kulkarni, Schmidt & Raskar 2021 (Algorithm 4), base models paid for too"
     )
     larger: ClassVar[bool] = True
-
-
-class BasicContinualModel(GrowingModel):
-    """The same with updates from the newest block alone."""
-
-    algorithm: Literal["erm.basic_continual"] = Field(
-        description=ALGORITHM, examples=["erm.basic_continual"]
-    )
-
-    title: ClassVar[str] = "the same, updated from the newest block alone"
-    about: ClassVar[str] = (
-        "As erm.continual without updates of several blocks: each is pulled to the one before, "
-        "whose noise it inherits until the next base."
-    )
-    source: ClassVar[str] = "Watson, Kulkarni, Schmidt & Raskar 2021 (Appendix C)"
-    larger: ClassVar[bool] = False
