@@ -29,6 +29,15 @@ def noisy_coordinates(scales: tuple[float, ...]) -> tuple[int, ...]:
     return tuple(i for i, scale in enumerate(scales) if scale != 0)
 
 
+@lru_cache(maxsize=256)
+def _noisy(scales: tuple[float, ...]) -> tuple[tuple[int, ...], Floats]:
+    """Those coordinates, and their scales: made once, as models have thousands."""
+    active = noisy_coordinates(scales)
+    some = np.array([scales[i] for i in active], dtype=np.float64)
+    some.setflags(write=False)
+    return active, some
+
+
 @lru_cache(maxsize=4096)
 def lattice_variances(
     noise_scale: float, scales: tuple[float, ...], multiplier: float = 1.0
@@ -65,16 +74,16 @@ def draw_units(
       (m, K, d) int64.
     """
     m, keys, d = digests.shape[0], digests.shape[1], len(scales)
-    active = noisy_coordinates(scales)
+    active, some = _noisy(scales)
     if not active or noise_scale == 0:
         return np.zeros((m, keys, d), dtype=np.int64)
-    some = tuple(scales[i] for i in active)
     if kind == "discrete_gaussian":
-        drawn = _discrete(noise, labels, digests, noise_scale, some, multipliers)
+        own = tuple(some.tolist())
+        drawn = _discrete(noise, labels, digests, noise_scale, own, multipliers)
     else:
         sample = noise.gaussian if kind == "gaussian" else noise.k_norm
         raw = sample(labels, digests, len(active))
-        raw = raw * (noise_scale * np.asarray(some))
+        raw = raw * (noise_scale * some)
         if multipliers is not None:
             raw *= multipliers[:, None, None]
         drawn = np.rint(raw, out=raw).astype(np.int64)

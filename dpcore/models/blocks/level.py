@@ -202,7 +202,7 @@ def level_for(
     smoothness = round_up(weight * objective.smoothness + convexity)
     distance = weight * objective.lipschitz / convexity
     minimiser = accelerated(smoothness, convexity, distance, tau)
-    allowed = tau * convexity / (16 * smoothness)  # errors of steps add up: see Accelerated
+    allowed = tau * convexity / (8 * smoothness)  # errors of steps add up: see Accelerated
     room = _room(objective, most, weight, allowed, distance)
     dimension = objective.dimension
     resolution = math.ldexp(1.0, math.frexp(moved * FINENESS / 4 / math.sqrt(dimension))[1] - 1)
@@ -225,7 +225,7 @@ def _room(objective: Objective, most: int, weight: float, allowed: float, distan
     spare = allowed * 2.0**50 - weight * objective.added(most) * objective.lipschitz
     size = spare / (weight * objective.smoothness * objective.width + 4 * objective.strength)
     room = size - 1 - 2 * distance
-    if room < 16 * (distance + 1):
+    if room < 8 * (distance + 1):
         raise ConfigError("model.block", most, f"rows in a fit {TOO_LARGE}")
     return math.ldexp(1.0, math.frexp(room)[1] - 1)
 

@@ -40,13 +40,30 @@ class BlockRows(NamedTuple):
     def joined(self, later: BlockRows, oldest: Ints) -> BlockRows:
         """These rows and, of the same keys, those of later blocks; without blocks before
         ``oldest`` (K,)."""
-        keys = np.concatenate([self.keys, later.keys])
-        blocks = np.concatenate([self.blocks, later.blocks])
-        rows = np.concatenate([self.rows, later.rows])
-        order = np.argsort(keys, kind="stable")
-        order = order[blocks[order] >= oldest[keys[order]]]
-        counts = np.bincount(keys[order], minlength=len(self.counts))
+        parts = [part for part in (self._since(oldest), later._since(oldest)) if len(part.rows)]
+        if not parts:
+            return BlockRows.empty(len(self.counts), self.rows.shape[1])
+        if len(parts) == 1:
+            return parts[0]
+        counts = parts[0].counts + parts[1].counts
+        blocks = np.concatenate([part.blocks for part in parts])
+        rows = np.concatenate([part.rows for part in parts])
+        if len(counts) == 1:
+            return BlockRows(counts, rows, blocks)
+        order = np.argsort(np.concatenate([part.keys for part in parts]), kind="stable")
         return BlockRows(counts, rows[order], blocks[order])
+
+    def _since(self, oldest: Ints) -> BlockRows:
+        """Without blocks before ``oldest`` (K,); no copy where nothing goes."""
+        keys = self.keys
+        stay = self.blocks >= oldest[keys]
+        if stay.all():
+            return self
+        counts = np.bincount(keys[stay], minlength=len(self.counts))
+        if len(counts) == 1:  # block after block: what stays is the end
+            last = slice(len(stay) - int(counts[0]), None)
+            return BlockRows(counts, self.rows[last], self.blocks[last])
+        return BlockRows(counts, self.rows[stay], self.blocks[stay])
 
     def of(
         self, key: int, first: int, last: int, sample: NDArray[np.bool_] | None = None
@@ -69,10 +86,10 @@ class BlockRows(NamedTuple):
 
     def _said(self, key: int, first: int, last: int, sample: NDArray[np.bool_] | None) -> Packed:
         start = int(self.counts[:key].sum())
-        mine = slice(start, start + int(self.counts[key]))
-        blocks, rows = self.blocks[mine], self.rows[mine]
-        some: NDArray[np.bool_] = (first <= blocks) & (blocks <= last)
+        blocks = self.blocks[start : start + int(self.counts[key])]
+        begin, end = np.searchsorted(blocks, [first, last + 1]).tolist()
+        rows = self.rows[start + begin : start + end]
+        said: NDArray[np.bool_] = rows[:, -1] != VOID
         if sample is not None:
-            some[some] = sample
-        some &= rows[:, -1] != VOID
-        return rows[some]
+            said &= sample
+        return rows if said.all() else rows[said]
