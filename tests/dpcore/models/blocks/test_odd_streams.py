@@ -66,3 +66,23 @@ def test_a_config_as_users_write_it_plans(block: str) -> None:
     made = Plan.from_yaml(WRITTEN.replace("block: 1000 ", f"block: {block}"))
     assert [info.name for info in made.outputs] == ["theta", "coefficients", "model_of"]
     assert {one.mechanism for one in made.alternatives} == {"best", "even", "paper"}
+
+
+@pytest.mark.parametrize("more", ["", "map: {projection: 2}\n  "])
+def test_features_may_lie_in_one_list_column(more: str) -> None:
+    text = WRITTEN.replace("[age, visits, spend]", "{column: pixels, size: 6}")
+    text = text.replace("{age: [0, 100], visits: [0, 50], spend: [0, 1000]}", "{pixels: [0, 255]}")
+    text = text.replace("block: 1000 ", "block: 30 ").replace("regularise", f"{more}regularise")
+    made, n = Plan.from_yaml(text.replace("epsilon: 1.0", "epsilon: 1e5")), 210
+    pixels = np.random.default_rng(2).uniform(0, 255, (n, 6))
+    labels = ["yes" if first > 127 else "no" for first in pixels[:, 0]]
+    times = np.datetime64("2025-01-01", "us").astype(np.int64) + np.arange(n)
+    events = Events(times, None, {"pixels": pixels, "label": labels}, [f"e{i}" for i in range(n)])
+    (one,) = simulate(made, events, bytes(32), ticks=1)
+    found = {out.name: out.value[-1, 0] for out in one.released}
+    assert found["model_of"].tolist() == [0, 6]
+    if more:
+        assert len(found["theta"]) == 3 and "coefficients" not in found
+    else:
+        assert found["theta"][0] > 2 * np.abs(found["theta"][1:6]).max()
+        assert made.outputs[0].labels[:2] == ("pixels[0]", "pixels[1]")
