@@ -17,6 +17,10 @@ from pathlib import Path
 
 PATIENCE = 60.0
 """Seconds to wait for the provision service."""
+ALLOCATION = {"MALLOC_ARENA_MAX": "2", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""What a worker is started with where its surroundings say nothing else. Its bundles come in a
+dozen threads that come and go. Each would have an arena of its own in the C library, and a heap in
+Arrow's allocator, that keep what their largest bundle took: the worker grows for hours."""
 
 
 def environment_config(folder: Path, environment: Mapping[str, str] | None = None) -> str:
@@ -33,9 +37,11 @@ def environment_config(folder: Path, environment: Mapping[str, str] | None = Non
     program = folder / "weir-worker"
     path = os.pathsep.join(str(Path(entry or ".").absolute()) for entry in sys.path)
     new = program.with_suffix(f".{os.getpid()}")
+    allocation = (f'export {name}="${{{name}:-{value}}}"\n' for name, value in ALLOCATION.items())
     new.write_text(
         "#!/bin/sh\n"
         f"export PYTHONPATH={shlex.quote(path)}\n"
+        f"{''.join(allocation)}"
         f'exec {shlex.quote(sys.executable)} -m pipelines.engines.worker "$@"\n'
     )
     new.chmod(0o755)
