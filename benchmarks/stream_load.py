@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from dpcore.config import durations
 from pipelines.engines.flink import FlinkCluster
+from pipelines.engines.flink_config import Memory
 from pipelines.engines.pubsub import PubSubServer
 from tests.runners.jobs import Running, launch, on
 from tests.runners.messages import Post
@@ -167,6 +168,7 @@ def streaming(
     blocks: int = 16,
     horizon: int = 60,
     build: Path | None = None,
+    heap: int | None = None,
 ) -> Iterator[Streaming]:
     """Server, cluster and job of a load; ended on leaving.
 
@@ -176,11 +178,13 @@ def streaming(
       flags: of ``weir run``. blocks: few are quick, many are shared evenly by the workers.
       horizon: seconds of event time for which ids are remembered.
       build: checkout of Weir that the job runs, client and workers; None: this one.
+      heap: bytes of each TaskManager's tasks; None: as the cluster has it.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    memory = None if heap is None else Memory(heap=heap)
     with (
         PubSubServer() as server,
-        FlinkCluster(environment={"PUBSUB_EMULATOR_HOST": server.host}) as cluster,
+        FlinkCluster(environment={"PUBSUB_EMULATOR_HOST": server.host}, memory=memory) as cluster,
         Post(server.host, "load") as post,
     ):
         config = config_of(folder, load, post.subscription, every, after, blocks, horizon)

@@ -337,6 +337,21 @@ def test_a_slow_server_is_not_a_silent_stream(monkeypatch: pytest.MonkeyPatch) -
     assert pulled.ids == ["a"] and one.reached() is not None
 
 
+def test_a_short_question_holds_the_frontier_until_it_is_known_to_bring_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, _, clock, _ = reader(monkeypatch, [], probes=[None])
+    clock[0] += 20
+    one.frontier.answered(one.wall(), T0 + 19 * S + 9 * S // 10, False)
+    assert one.take(0) is None and one._probe is not None
+    held = T0 + 20 * S - S // 2
+    assert one.reached() == held, "what it may bring was published half a second ago"
+    one._probe.call.answer = [wire("a")]
+    assert one.reached() == held, "it brings something, and nobody has taken that yet"
+    one._probe.call.answer = []
+    assert one.reached() == T0 + 19 * S + 9 * S // 10
+
+
 def test_an_open_answer_goes_before_the_silence_of_a_short_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

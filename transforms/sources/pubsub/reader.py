@@ -192,9 +192,9 @@ class Reader:
 
     def reached(self) -> int | None:
         """The frontier, but not past what a short question may be bringing."""
-        cap = None
-        if self._probe is not None:
-            cap = self._from.stream.at(self._probe.asked - self._from.slack)
+        cap, probe = None, self._probe
+        if probe is not None and not _brought_nothing(probe.call):
+            cap = self._from.stream.at(probe.asked - self._from.slack)
         return self.frontier.at(self.wall(), cap)
 
     def _answer(self, question: Question, wait: float, says_silence: bool = True) -> Pulled | None:
@@ -284,6 +284,13 @@ class Reader:
         if stamp is None:
             stamp = self._from.stream.at(wall)
         return Message(message.message_id, message.data, stamp)
+
+
+def _brought_nothing(call: Any) -> bool:
+    """Whether a call is done and what it says holds no message, whoever takes it later."""
+    if not call.done() or call.cancelled() or call.exception() is not None:
+        return False
+    return not call.result().received_messages
 
 
 def read_stamp(text: str | None) -> int | None:

@@ -33,8 +33,9 @@ from transforms.sources.pubsub.watermark import BACKLOG
 
 TURN, LONG_TURN = 0.2, 2.0
 """Seconds that a turn goes on pulling: a fiftieth of a tick, within these bounds."""
-WAIT = 0.05
-"""Seconds that a turn waits for an answer; an open question outlives it."""
+WAIT, STEP = 0.05, 0.02
+"""Seconds that a turn waits for an answer; an open question outlives it. In steps, where the turn
+is to end with a tick."""
 
 _TRACKER = beam.DoFn.RestrictionParam(TurnProvider())
 _WATERMARK = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
@@ -103,9 +104,9 @@ class PullDoFn(beam.DoFn):
         ids: list[str] = []
         until = time.monotonic() + self._turn
         while True:
-            pulled = reader.take(WAIT)
+            pulled = reader.take(STEP if self._prompt else WAIT)
             if pulled is None:
-                more = self._turn > TURN and reader.is_well() and time.monotonic() < until
+                more = self._prompt and reader.is_well() and time.monotonic() < until
                 if more and not self._ends_a_tick(reader, stamp):
                     continue  # fewer turns: each is a bundle of its own (and see flink_quirks)
                 break
@@ -130,7 +131,8 @@ class PullDoFn(beam.DoFn):
         if self._is_over(reader, stamp) and tracker.try_claim(None):
             self._fence.ends()
             return
-        tracker.defer_remainder(Duration.of(watch.wait(0 if ids else reader.pause)))
+        at_once = bool(ids) or self._prompt and reader.is_well()
+        tracker.defer_remainder(Duration.of(watch.wait(0 if at_once else reader.pause)))
 
     def _reached(self, reader: Reader) -> Timestamp:
         """The watermark: the frontier less the delay, from the start of the clock on.
