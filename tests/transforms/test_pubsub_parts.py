@@ -60,6 +60,17 @@ def test_the_earliest_of_the_latest_answers_counts_and_never_goes_back() -> None
     assert one.at(T0 + 5 * S) == T0 + 5 * S, "no stamp takes it past the present"
 
 
+def test_silence_begins_with_the_last_message() -> None:
+    """And a question of before it, in vain, says nothing of what came since."""
+    one = frontier(hold=0)
+    one.answered(T0 + S, T0, False)
+    one.silent(T0)
+    one.silent(T0 + 2 * S - 1)
+    assert not one.is_idle() and one.at(T0 + 2 * S - 1) == T0
+    one.silent(T0 + 2 * S + 1)
+    assert one.is_idle() and one.at(T0 + 2 * S + 1) == T0 + S + 1
+
+
 def test_full_answers_say_nothing_until_there_is_a_minute_of_them() -> None:
     one = frontier(hold=0)
     for second in range(60):

@@ -37,7 +37,7 @@ FIRST = 100
 """Messages of the first answer: how large they are is not known yet."""
 QUESTION = 30.0
 """Seconds that a question waits for its first message."""
-PROBE = 0.2
+PROBE = 0.1
 """Seconds that a question waits before a short one goes beside it, and between short ones."""
 LONGEST_PAUSE = 5.0
 """Seconds between questions while the server is away, at most."""

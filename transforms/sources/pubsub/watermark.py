@@ -1,8 +1,10 @@
 """How far a reader has come: a moment before which nothing that it has not sent on can arrive.
 
 Pub/Sub promises no order, so this is an estimate, as in every reader of it:
-- An answer that holds nothing: the moment of its question less the slack, for that is how long a
-  published message may take until it can be pulled. A question without an answer says nothing.
+- An answer that holds nothing, where nothing has come for the slack: the moment of its question less
+  the slack, for that is how long a published message may take until it can be pulled. The silence
+  begins with the last messages, for another question has waited since. A question without an
+  answer says nothing by itself.
 - An answer that is not full: the earliest arrival of the last slack's answers.
 - A full answer says that more is waiting, in whatever order: the earliest arrival of a minute of
   answers, and nothing before a minute of them is known.
@@ -38,13 +40,14 @@ class Frontier:
         self._full_since: int | None = None
         self._last_full = started - slack
         self._idle_since: int | None = None
+        self._last: int | None = None
         self._looked = started
         self._at: int | None = None
 
     def answered(self, wall: int, first: int, full: bool) -> None:
         """Messages were sent on, the earliest of which arrived at ``first`` in stream time."""
         self._answers.append((wall, first))
-        self._idle_since = None
+        self._last, self._idle_since = wall, None
         if full:
             self._last_full = wall
             if self._full_since is None:
@@ -55,7 +58,7 @@ class Frontier:
     def silent(self, asked: int) -> None:
         """Nothing was there for a question of ``asked``, nor for any since the last message."""
         if self._idle_since is None:
-            self._idle_since = asked
+            self._idle_since = asked if self._last is None else self._last
         self._looked = max(self._looked, asked)
         if self.is_idle():
             self._answers.clear()
@@ -64,14 +67,14 @@ class Frontier:
     def failed(self, wall: int) -> None:
         """A call failed: what the server sent may be lost, and comes again."""
         self._until = wall + self._hold
-        self._idle_since = None
+        self._last = self._idle_since = None
 
     def is_held(self, wall: int) -> bool:
         """Whether messages of before the start may still come again."""
         return wall < self._until
 
     def is_idle(self) -> bool:
-        """Whether answer after answer, for the slack, nothing was there."""
+        """Whether for the slack nothing came, as the last answer says too."""
         return self._idle_since is not None and self._looked - self._idle_since >= self._slack
 
     def at(self, wall: int, cap: int | None = None) -> int | None:
