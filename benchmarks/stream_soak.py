@@ -56,8 +56,9 @@ def look(job: Streaming, began: float) -> dict[str, Any]:
     managers = [manager.pid for manager in job.cluster.taskmanagers.values()]
     found = [heap(process) for process in managers]
     workers = [worker for process in managers for worker in python_workers(process)]
-    (entry,) = job.cluster.rest.jobs(live=True)
-    last = job.cluster.rest.checkpoints(entry["jid"])["latest"]["completed"] or {}
+    rest, last = job.cluster.rest, dict[str, Any]()
+    for entry in rest.jobs(live=True):  # none yet, where all starts slowly
+        last = rest.checkpoints(entry["jid"])["latest"]["completed"] or {}
     return {
         "minute": round((time.time() - began) / 60, 2),
         "ticks": last_tick(job.out),

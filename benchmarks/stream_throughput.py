@@ -85,9 +85,7 @@ def measure(
     flags = [f"--parallelism={slots}"]
     if build is not None and jar is not None:
         flags += ["--flink-job-server-jar", jar]
-    with streaming(
-        folder, load, EVERY, 60, flags, horizon=HORIZON, build=build, heap=HEAP
-    ) as job:
+    with streaming(folder, load, EVERY, 60, flags, horizon=HORIZON, build=build, heap=HEAP) as job:
         process = publishing(job.server.host, job.post.topic, load)
         late = time.time() > load.start
         per_second, acked = slope(job, load)

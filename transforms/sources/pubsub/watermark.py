@@ -1,10 +1,10 @@
 """How far a reader has come: a moment before which nothing that it has not sent on can arrive.
 
 Pub/Sub promises no order, so this is an estimate, as in every reader of it:
-- An answer that holds nothing, where nothing has come for the slack: the moment of its question less
-  the slack, for that is how long a published message may take until it can be pulled. The silence
-  begins with the last messages, for another question has waited since. A question without an
-  answer says nothing by itself.
+- An answer that holds nothing, where nothing has come for the slack: the moment of its question
+  less the slack, for that is how long a published message may take until it can be pulled. The
+  silence begins with the last messages, for another question has waited since. A question without
+  an answer says nothing by itself.
 - An answer that is not full: the earliest arrival of the last slack's answers.
 - A full answer says that more is waiting, in whatever order: the earliest arrival of a minute of
   answers, and nothing before a minute of them is known.
