@@ -14,7 +14,7 @@ from transforms.decode.schema import EventSchema, Stamp
 from transforms.sources.pubsub import source
 from transforms.sources.pubsub.acks import Confirmations
 from transforms.sources.pubsub.reader import Subscription
-from transforms.sources.pubsub.source import LONG_TURN, STEP, TURN, WAIT, PullDoFn
+from transforms.sources.pubsub.source import BEYOND, LONG_TURN, STEP, TURN, WAIT, PullDoFn
 from transforms.sources.pubsub.watermark import BACKLOG
 
 S = 1_000_000
@@ -124,7 +124,7 @@ def test_a_turn_ends_with_a_tick_whose_release_waits_for_it(
     monkeypatch.setattr(Reader, "reached", reached)
     reader, _, watermark = turn(monkeypatch, Clock(T0, 100 * S))
     assert reader.wall_seconds == pytest.approx(0.5, abs=STEP + 1e-6) and LONG_TURN > 0.6
-    assert watermark is not None and watermark >= Timestamp(micros=T0 + 100 * S)
+    assert watermark is not None and watermark >= Timestamp(micros=T0 + 100 * S + BEYOND)
 
 
 def test_a_turn_ends_when_the_server_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:

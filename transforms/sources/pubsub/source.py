@@ -36,6 +36,9 @@ TURN, LONG_TURN = 0.2, 2.0
 WAIT, STEP = 0.05, 0.02
 """Seconds that a turn waits for an answer; an open question outlives it. In steps, where the turn
 is to end with a tick."""
+BEYOND = 2_000
+"""Microseconds by which a turn ends behind a tick: Flink lets pass a millisecond less than it was
+told where the next turn has begun by then, and fires a timer once the watermark is beyond it."""
 
 _TRACKER = beam.DoFn.RestrictionParam(TurnProvider())
 _WATERMARK = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
@@ -153,8 +156,14 @@ class PullDoFn(beam.DoFn):
 
         Where ticks follow each other faster than turns every turn ends some, and none is cut short.
         """
-        reached = self._reached(reader).micros
-        return self._prompt and self._clock.tick_at(reached) > self._clock.tick_at(told.micros)
+        if not self._prompt:
+            return False
+        start = self._clock.start
+        reached, before = (
+            self._clock.tick_at(max(start, at.micros - BEYOND))
+            for at in (self._reached(reader), told)
+        )
+        return reached > before
 
     def _is_over(self, reader: Reader, told: Timestamp) -> bool:
         """Whether every tick of the clock is behind the reader and nothing is left to read.
