@@ -408,3 +408,19 @@ def test_turns() -> None:
     for turn in (Turn(0, False), Turn(2**40, True)):
         assert coder.decode(coder.encode(turn)) == turn
     assert pickle.loads(pickle.dumps(coder)) == coder
+
+
+def test_a_reader_that_is_closed_while_it_waits_says_nothing_and_asks_no_more(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By another thread, when its job ends."""
+    one, _, _, asked = reader(monkeypatch, [])
+    assert one.take(0) is None and one._open is not None
+
+    def result(timeout: float) -> Any:
+        one.close()
+        raise grpc.FutureCancelledError
+
+    monkeypatch.setattr(one._open.call, "result", result)
+    assert one.take(0) is None and one.take(0) is None
+    assert len(asked) == 1 and not one.is_well() and not caplog.records

@@ -128,7 +128,7 @@ class Reader:
         self._next_turn: int | None = None
         self._mean = BYTES / FIRST
         self._failures = 0
-        self._closed = False
+        self._closed = threading.Event()
 
     def _new_frontier(self) -> Frontier:
         hold = self._from.ack_seconds * 1_000_000
@@ -171,18 +171,22 @@ class Reader:
         self.leases.acknowledge(ids)
 
     def take(self, wait: float) -> Pulled | None:
-        """The next answer, or None if there was none within ``wait`` seconds."""
-        if self._open is None:
-            self._open = self._ask(False)
-        probe = self._probe
+        """The next answer, or None if there was none within ``wait`` seconds, or it is closed."""
+        if self._closed.is_set():
+            return None
+        question, probe = self._open, self._probe
+        if question is None:
+            question = self._open = self._ask(False)
         if probe is not None and probe.call.done():
             self._probe = None
             # What the open question got by now is older than what the short one did not get.
-            pulled = self._answer(probe, 0.0, says_silence=not self._open.call.done())
+            pulled = self._answer(probe, 0.0, says_silence=not question.call.done())
             if pulled is not None:
                 return pulled
-        pulled = self._answer(self._open, wait)
-        if self._open.done:
+        pulled = self._answer(question, wait)
+        if self._closed.is_set():  # by another thread, while this one waited
+            return pulled
+        if question.done:
             self._next_probe = self.wall() + int(PROBE * 1e6)
             self._open = None if self._failures else self._ask(False)
         elif self._probe is None and self.wall() >= self._next_probe:
@@ -207,7 +211,8 @@ class Reader:
             return None
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
             question.done = True
-            self._note_failure(error)
+            if not self._closed.is_set():
+                self._note_failure(error)
             return None
         question.done, self._failures = True, 0
         found = answer.received_messages
@@ -223,8 +228,8 @@ class Reader:
         return Pulled(messages, [one.ack_id for one in found], len(found) >= question.count)
 
     def is_well(self) -> bool:
-        """Whether the last answer was one."""
-        return not self._failures
+        """Whether the last answer was one, and more are asked for."""
+        return not self._failures and not self._closed.is_set()
 
     @property
     def pause(self) -> float:
@@ -235,7 +240,7 @@ class Reader:
 
     def close(self) -> None:
         """Reads no more: what nobody took is given back, what was sent on may be acknowledged."""
-        self._closed = True
+        self._closed.set()
         for question in (self._open, self._probe):
             if question is None or question.done or question.call.cancel():
                 continue
@@ -257,7 +262,7 @@ class Reader:
         if call.cancelled() or call.exception() is not None:
             return
         ids = [one.ack_id for one in call.result().received_messages]
-        if ids and not self._closed:
+        if ids and not self._closed.is_set():
             self.leases.hold(ids)
 
     def _note_failure(self, error: Any) -> None:
