@@ -1,4 +1,4 @@
-"""Corners of Flink: another backend with a cache of state, and a job that nobody waits for."""
+"""Corners of Flink: another backend without a cache of state, and a job that nobody waits for."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tests.runners.recording import Recording
 
 LINES = 20
 INCREMENTAL = {"state.backend.type": "rocksdb", "state.backend.incremental": True}
-CACHED = "--max_cache_memory_usage_mb=100"
+UNCACHED = "--max_cache_memory_usage_mb=0"
 END = 120.0
 """Seconds in which a job that is over has ended itself."""
 
 
-def test_rocksdb_in_increments_and_a_cache_give_the_same_bits(
+def test_rocksdb_in_increments_and_no_cache_give_the_same_bits(
     pubsub_server: PubSubServer, job_server_jar: Path, tmp_path: Path
 ) -> None:
-    """Crashed and resumed from an increment, with workers that keep what they read of state."""
+    """Crashed and resumed from an increment, with every cell of state read from Flink."""
     recording, host = Recording("sums"), pubsub_server.host
     variables = {"PUBSUB_EMULATOR_HOST": host}
     with (
         FlinkCluster(environment=variables, settings=INCREMENTAL) as cluster,
-        besieged(cluster, host, recording, tmp_path, 4, flags=[CACHED]) as (siege, post),
+        besieged(cluster, host, recording, tmp_path, 4, flags=[UNCACHED]) as (siege, post),
     ):
         job = siege.job
         told = cluster.rest.get(f"/jobs/{siege.id}/checkpoints/config")
@@ -38,7 +38,7 @@ def test_rocksdb_in_increments_and_a_cache_give_the_same_bits(
         cluster.rest.wait_for(siege.id, "CANCELED")
         before = job.cells()
         assert before.items() < recording.releases.items()
-        outcome = job.run("flink", *on(cluster), "--resume", CACHED)
+        outcome = job.run("flink", *on(cluster), "--resume", UNCACHED)
     assert not differences(outcome.cells, recording.releases)
     assert not {"overdue", "divergent"} & outcome.counters.keys()
 
