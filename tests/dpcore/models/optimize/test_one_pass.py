@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -282,3 +283,12 @@ def test_the_noise_of_the_least_predicted_error_is_taken() -> None:
     assert chosen.course.predicted(5) == min(alone.values())
     assert [one.noise for one in free.alternatives][0] == chosen.course.kind
     assert len(free.alternatives) == 3
+
+
+def test_the_example_is_planned() -> None:
+    text = (Path(__file__).parents[4] / "examples" / "flights" / "one_pass.yaml").read_text()
+    kept = text.partition("secret:")[0].replace("source: {csv: flights.csv}\n", "")
+    made = Plan.from_yaml(kept)
+    course: Any = made.program.course  # type: ignore[attr-defined]
+    assert course.kind == "gaussian" and made.program.loss(None).epsilon(1e-6) <= 1 + 1e-9
+    assert made.program.state_bytes() < 4096
