@@ -56,6 +56,35 @@ def tree_error(
     return diameter * error + chosen + curved + start
 
 
+def tree_guess(
+    *,
+    batch: int,
+    phases: int,
+    dimension: int,
+    dual: float,
+    slope: float,
+    reach: float,
+    smoothness: float,
+    diameter: float,
+    noise: float,
+    chosen: float = 0.0,
+) -> float:
+    """What the error of features that are evenly spread may be, to choose R by: no bound.
+
+    The bound has R too large: it takes all features to point one way, so that curvature is far
+    above what a set of events has, and is paid 2^-R of. Here a feature has a size of A d^(-1/q), a
+    gradient half of its slope, half of the diameter lies between models, and an eighth of the
+    curvature is left at first, a quarter of that after every phase.
+
+    Args:
+      as of ``tree_error``; slope: of the loss. reach: A.
+    """
+    even = dimension ** (0.0 if math.isinf(dual) else -2 / dual)
+    curved = smoothness * diameter * diameter * even / 8 * 4.0**-phases
+    spread = slope / 2 * reach * math.sqrt(even / batch) * length_of(dual, dimension)
+    return diameter / 2 * (spread + noise) + chosen + curved
+
+
 def one_sample_error(
     *,
     records: int,

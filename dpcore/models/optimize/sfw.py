@@ -20,6 +20,7 @@ from dpcore.models.grid import grid_of, to_grid
 from dpcore.models.optimize.course import WHOLE, Drawn, Finished, lattice_sum, pieces
 from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.node_noise import NodeNoise
+from dpcore.models.optimize.predicted import tree_error, tree_guess
 from dpcore.models.optimize.runs import at_place
 from dpcore.models.optimize.tree import MOST_PHASES, Stage, batch_for, stages_for
 from dpcore.models.optimize.vertices import Vertices
@@ -64,7 +65,7 @@ class TreeRun:
         is that of all depths; None: selection.
       scales: lambda_r of phases 1 .. R, in units of scores; (): noise.
       pure: whether selection is paid for in pure epsilon.
-      predicted: bound on the excess risk.
+      predicted: bound on the excess risk. guess: what it may be, to choose R by.
     """
 
     glm: Glm
@@ -76,6 +77,7 @@ class TreeRun:
     scales: tuple[float, ...]
     pure: bool
     predicted: float
+    guess: float
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -279,7 +281,7 @@ class Sfw:
 
 
 def best_tree(make: Callable[[int, int], TreeRun], records: int, phases: int | None) -> TreeRun:
-    """The run of the least predicted error.
+    """The run of the least error that is expected.
 
     Args:
       make: (b, R) -> a run. phases: R; None: the best.
@@ -297,7 +299,37 @@ def best_tree(make: Callable[[int, int], TreeRun], records: int, phases: int | N
             f"are too few in the first run for {tried[0]} phase{'s' if tried[0] > 1 else ''}: "
             f"{needed(tried[0])} or more are needed.",
         )
-    return min(made, key=lambda one: one.predicted)
+    return min(made, key=lambda one: one.guess)
+
+
+def errors_of(
+    glm: Glm, diameter: float, batch: int, phases: int, noise: float, chosen: float = 0.0
+) -> tuple[float, float]:
+    """The bound and the guess of a run's error. noise, chosen: see ``tree_error``."""
+    bound = tree_error(
+        batch=batch,
+        phases=phases,
+        dimension=glm.dimension,
+        dual=glm.dual,
+        lipschitz=glm.lipschitz,
+        smoothness=glm.smoothness,
+        diameter=diameter,
+        noise=noise,
+        chosen=chosen,
+    )
+    guess = tree_guess(
+        batch=batch,
+        phases=phases,
+        dimension=glm.dimension,
+        dual=glm.dual,
+        slope=glm.slope,
+        reach=glm.reach,
+        smoothness=glm.smoothness,
+        diameter=diameter,
+        noise=noise,
+        chosen=chosen,
+    )
+    return bound, guess
 
 
 def needed(phases: int) -> int:

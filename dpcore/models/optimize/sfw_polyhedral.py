@@ -17,9 +17,8 @@ from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.node_noise import budget_for
 from dpcore.models.optimize.one_pass_section import OnePassModel, Phases
 from dpcore.models.optimize.one_sample import OneSample, OneSampleRun
-from dpcore.models.optimize.predicted import tree_error
 from dpcore.models.optimize.runs import MOST_RUNS
-from dpcore.models.optimize.sfw import Sfw, TreeRun, best_tree
+from dpcore.models.optimize.sfw import Sfw, TreeRun, best_tree, errors_of
 from dpcore.models.optimize.vertices import Vertices
 from dpcore.pricing.price import round_up
 from dpcore.pricing.terms import Terms
@@ -48,8 +47,8 @@ class SfwPolyhedralModel(OnePassModel):
     )
     phases: Phases | None = Field(
         default=None,
-        description="R of the tree: trees of a run, each of twice the steps. Without it: of every "
-        "run what has the least predicted error.",
+        description="R of the tree: trees of a run, each of twice the steps. Without it: what "
+        "serves every run best where features are evenly spread.",
         examples=[2],
     )
 
@@ -121,15 +120,6 @@ def chosen_run(
             most = max(slope, math.sqrt(2) * curve)
             scale = 2 * m / batch * most * math.sqrt(2.0**r / (8 * budget.value))
         scales.append(round_up(scale * (1 + 2.0**-30)))
-    predicted = tree_error(
-        batch=batch,
-        phases=phases,
-        dimension=glm.dimension,
-        dual=math.inf,
-        lipschitz=slope,
-        smoothness=glm.smoothness,
-        diameter=m,
-        noise=0.0,
-        chosen=scales[-1] * math.log(vertices.count),
-    )
-    return TreeRun(glm, m, batch, phases, None, None, tuple(scales), pure, predicted)
+    chosen = scales[-1] * math.log(vertices.count)
+    predicted, guess = errors_of(glm, m, batch, phases, 0.0, chosen)
+    return TreeRun(glm, m, batch, phases, None, None, tuple(scales), pure, predicted, guess)

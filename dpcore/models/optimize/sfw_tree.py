@@ -19,9 +19,8 @@ from dpcore.models.optimize.course import Course
 from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.node_noise import NODE_NOISES, NodeNoise
 from dpcore.models.optimize.one_pass_section import OnePassModel, Phases
-from dpcore.models.optimize.predicted import tree_error
 from dpcore.models.optimize.runs import MOST_RUNS
-from dpcore.models.optimize.sfw import Sfw, TreeRun, best_tree
+from dpcore.models.optimize.sfw import Sfw, TreeRun, best_tree, errors_of
 from dpcore.pricing.terms import Terms
 
 NoiseName = Annotated[
@@ -44,8 +43,8 @@ class SfwTreeModel(OnePassModel):
     )
     phases: Phases | None = Field(
         default=None,
-        description="R: trees of a run, each of twice the steps. Without it: of every run what has "
-        "the least predicted error.",
+        description="R: trees of a run, each of twice the steps. Without it: what "
+        "serves every run best where features are evenly spread.",
         examples=[2],
     )
     noise: NoiseName | None = Field(
@@ -101,17 +100,9 @@ def noisy_run(
     clip = glm.smoothness * diameter
     right = NodeNoise.calibrated(clip, d, dual, noise, *budget)
     lengths = root.length(batch), right.length(batch // 2)
-    predicted = tree_error(
-        batch=batch,
-        phases=phases,
-        dimension=d,
-        dual=dual,
-        lipschitz=glm.lipschitz,
-        smoothness=glm.smoothness,
-        diameter=diameter,
-        noise=math.hypot(lengths[0], math.sqrt(phases) * lengths[1]),
-    )
-    return TreeRun(glm, diameter, batch, phases, root, right, (), False, predicted)
+    noisy = math.hypot(lengths[0], math.sqrt(phases) * lengths[1])
+    predicted, guess = errors_of(glm, diameter, batch, phases, noisy)
+    return TreeRun(glm, diameter, batch, phases, root, right, (), False, predicted, guess)
 
 
 def _exponent(convex_set: ConvexSet) -> tuple[float, float]:
