@@ -79,7 +79,7 @@ def tree_guess(
     Args:
       as of ``tree_error``; slope: of the loss. reach: A.
     """
-    even = dimension ** (0.0 if math.isinf(dual) else -2 / dual)
+    even = math.pow(dimension, 0.0 if math.isinf(dual) else -2 / dual)
     curved = smoothness * diameter * diameter * even / 8 * 4.0**-phases
     spread = slope / 2 * reach * math.sqrt(even / batch) * length_of(dual, dimension)
     return diameter / 2 * (spread + noise) + chosen + curved
