@@ -101,6 +101,7 @@ class FakeSchema:
 @dataclass(frozen=True)
 class FakeConfig:
     schema_: FakeSchema = FakeSchema()
+    model: Any = None
 
 
 @dataclass(frozen=True)
