@@ -124,7 +124,8 @@ def rate(p: float, d: int, n: int) -> float:
     if p == 2:
         return 1 / math.sqrt(n) + math.sqrt(d) / n
     low = 0.0 if math.isinf(p) else 1 / p
-    return d ** (0.5 - low) / math.sqrt(n) + d ** (1 - low) * math.sqrt(math.log(1e6)) / n
+    noise = math.pow(d, 1 - low) * math.sqrt(math.log(1e6)) / n
+    return math.pow(d, 0.5 - low) / math.sqrt(n) + noise
 
 
 def cells(most: int) -> Iterator[tuple[str, float, int, int, str]]:
