@@ -108,7 +108,9 @@ def test_what_finds_keys_adds_to_delta_and_ends_with_its_period() -> None:
     assert "a noisy count of them is large enough" in promised.statement
     (hidden,) = [part for part in found.program.parts if part.hidden]  # type: ignore[attr-defined]
     one = hidden.loss(24)
-    assert hidden.loss_of_periods(3, 24, 9).value == pytest.approx(3 * one.value)
+    # Noise begins anew with a period: three of them compose, as mu does, and are no group.
+    assert one.kind == "gdp" and hidden.loss(None) == one
+    assert hidden.loss_of_periods(3, 24, 9).value == pytest.approx(math.sqrt(3) * one.value)
     assert hidden.loss_of_event(24).value < one.value
 
 
