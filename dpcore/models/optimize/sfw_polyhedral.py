@@ -42,7 +42,7 @@ class SfwPolyhedralModel(OnePassModel):
     form: Form = Field(
         default="tree",
         description="tree (variance-reduced gradients over trees of phases) or one_sample (the "
-        "paper's, a step a record: its models were further away from 1,000 records on).",
+        "paper's, a step a record: its models were further away at 10,000 records).",
         examples=["tree"],
     )
     phases: Phases | None = Field(
