@@ -41,8 +41,8 @@ EVERY = 10
 HEAP = 2 << 30
 """Bytes of a TaskManager: ids of more than a minute."""
 CASES = (
-    ("ndjson", 500, 24, 2, 500_000),
-    ("arrow", 500, 24, 2, 600_000),
+    ("ndjson", 500, 24, 2, 900_000),
+    ("arrow", 500, 24, 2, 1_200_000),
     ("ndjson", 500, 24, 1, 400_000),
     ("ndjson", 500, 10_000, 2, 400_000),
     ("ndjson", 1, 24, 2, 8_000),
