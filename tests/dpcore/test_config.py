@@ -203,7 +203,7 @@ def test_it_is_frozen() -> None:
         ("schema.tiem", "x", "schema.tiem", "did you mean time?"),
         ("mechanism.buffers", 0, "mechanism.buffers", "1 to 8"),
         ("mechanism.gamma", -1.0, "mechanism.gamma", "above 0"),
-        ("mechanism.noise", "laplace", "mechanism.noise", "k_norm"),
+        ("mechanism.noise", "cauchy", "mechanism.noise", "k_norm"),
         ("blocks", 12, "blocks", "power of two"),
         ("aggregate", {}, "aggregate", "did you mean aggregates?"),
     ],

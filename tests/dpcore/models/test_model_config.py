@@ -45,7 +45,17 @@ def test_defaults_follow_from_the_number_of_coefficients() -> None:
     assert without.clip.gradient == math.sqrt(2) / 2 and without.clip.loss == 2.0
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].takes("set")])
+WITH_SETS = [name for name in MODELS if MODELS[name].takes("set")]
+NEEDS_ITS_SET = "optimize.frank_wolfe"
+"""It fits a window anew: its noise, and the number of its steps, are in proportion to the set."""
+
+
+def test_a_set_without_a_default_is_asked_for() -> None:
+    with pytest.raises(ConfigError, match="model.set"):
+        PlanConfig.from_dict(changed(algorithm=NEEDS_ITS_SET))
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_SETS if name != NEEDS_ITS_SET])
 def test_a_default_set_suits_its_algorithm(name: str) -> None:
     model = PlanConfig.from_dict(changed(algorithm=name)).model
     assert model is not None
