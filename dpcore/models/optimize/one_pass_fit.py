@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +44,8 @@ def fit(course: Course, x: Floats, y: Floats, norm: float, dual: float, secret: 
       course: an algorithm with its runs. x: (n, p) float64, scaled; rows of a longer lq norm are
         shortened to ``norm``, q = ``dual``; entries are clipped to [-norm, norm] before. A row with
         a number that is not finite has no gradient. y: (n,) in [-1, 1], clipped to it.
-      secret: 32 bytes or more, drawn afresh for every fit and kept from who reads the model.
+      secret: 32 bytes or more, kept from who reads the model. The same rows, numbers and secret
+        give the same bits; noise is bound to all of them.
 
     Raises:
       ConfigError: shapes that do not fit, or fewer rows than the first run has records.
@@ -54,7 +57,7 @@ def fit(course: Course, x: Floats, y: Floats, norm: float, dual: float, secret: 
         raise ConfigError("x", len(x), f"rows are fewer than a run has: {course.first}.")
     rows = rows_of(x, y, norm, dual)
     own = {name: array[0] for name, array in course.init(1)._asdict().items()}
-    root = RootKey.derive(secret, "fit", bytes(32))
+    root = RootKey.derive(secret, "optimize.one_pass_fit", _plan(course, norm, dual))
     noise = KeyedNoise(root, 0, [KEY], 0)
     digest = _digest(noise, rows)
     found = course.read(own, rows, 0, Drawn(noise, digest))
@@ -80,3 +83,9 @@ def _digest(noise: KeyedNoise, rows: Floats) -> Digests:
     digests = noise.leaf_digests(np.concatenate([places, words], axis=1)[None])[0]
     found: Digests = np.bitwise_xor.reduce(digests, axis=0)
     return found
+
+
+def _plan(course: Course, norm: float, dual: float) -> bytes:
+    """32 bytes that name every public number of a fit."""
+    parts = {"course": course.canonical(), "norm": float(norm).hex(), "dual": float(dual).hex()}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()

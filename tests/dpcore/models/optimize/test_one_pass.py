@@ -221,6 +221,9 @@ def test_arrays_give_what_the_course_gives(case: str) -> None:
     assert fit(made.course, changed, y, made.norm, made.dual, SECRET).coef.tobytes() != (
         one.coef.tobytes()
     )
+    short = np.clip(x, -0.1, 0.1)  # under both bounds, so that only the plan differs
+    both = [fit(made.course, short, y, norm, made.dual, SECRET) for norm in (made.norm, 0.9)]
+    assert both[0].coef.tobytes() != both[1].coef.tobytes(), "two plans share no noise"
     with pytest.raises(ConfigError, match="fewer than a run"):
         fit(made.course, x[:19], y[:19], made.norm, made.dual, SECRET)
     with pytest.raises(ConfigError, match=r"\(n, 2\)"):
