@@ -103,7 +103,7 @@ def draw(found: list[Line], path: Path) -> None:
             one
             for one in found
             if (one.noise, one.epsilon) == (noise, epsilon)
-            and name == (one.setting if one.experiment == "figure" else "drift")
+            and name == {"figure": one.setting}.get(one.experiment, one.experiment)
         ]
         if not some:
             axes.set_axis_off()
