@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Digests, Floats, State
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.models.grid import grid_of
 from dpcore.noise.noise import Noise
 
 WHOLE = 1 << 62
@@ -100,6 +104,62 @@ class Course(Protocol):
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
+
+
+@dataclass(frozen=True)
+class Doubling:
+    """What every course is made of: runs over a set, each twice as long as the one before.
+
+    Attributes:
+      set: where models lie. runs: all of them. first: records of the first.
+    """
+
+    set: ConvexSet
+    runs: tuple[Any, ...]
+    first: int
+
+    @property
+    def dimension(self) -> int:
+        """See Course."""
+        return self.set.dimension
+
+    @property
+    def features(self) -> int:
+        """See Course."""
+        return int(self.runs[0].glm.features)
+
+    @property
+    def intercept(self) -> bool:
+        """See Course."""
+        return bool(self.runs[0].glm.intercept)
+
+    @property
+    def labels(self) -> bool:
+        """See Course."""
+        return bool(self.runs[0].glm.loss.labels)
+
+    @cached_property
+    def grid(self) -> float:
+        """On which released models lie."""
+        return grid_of(self.set)
+
+    def loss(self) -> PrivacyLoss:
+        """See Course."""
+        found = [run.loss for run in self.runs]
+        return PrivacyLoss(found[0].kind, max(one.value for one in found))
+
+    def predicted(self, run: int) -> float:
+        """See Course."""
+        return float(self.runs[run].predicted)
+
+    def canonical(self) -> Mapping[str, Any]:
+        """See Course; which course it is, each says itself."""
+        return {
+            "set": self.set.canonical(),
+            "first": self.first,
+            "grid": self.grid.hex(),
+            "runs": [run.canonical() for run in self.runs],
+        }
 
 
 def pieces(

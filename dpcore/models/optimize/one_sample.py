@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +12,9 @@ import numpy as np
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, Ints
 from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet
 from dpcore.leaves.lattice import Lattice
-from dpcore.models.grid import grid_of, to_grid
-from dpcore.models.optimize.course import WHOLE, Drawn, Finished, lattice_sum, pieces
+from dpcore.models.grid import to_grid
+from dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, lattice_sum, pieces
 from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.predicted import one_sample_error
 from dpcore.models.optimize.runs import at_place
@@ -144,7 +142,7 @@ class OneSampleRun:
 
 
 @dataclass(frozen=True)
-class OneSample:
+class OneSample(Doubling):
     """A vertex a record, in runs of doubling length.
 
     **Formal guarantees**: those of ``OneSampleRun``; a record is in one run.
@@ -153,30 +151,8 @@ class OneSample:
       set: where models lie. runs: all of them. first: records of the first. vertices: of the set.
     """
 
-    set: ConvexSet
     runs: tuple[OneSampleRun, ...]
-    first: int
     vertices: Vertices
-
-    @property
-    def dimension(self) -> int:
-        """d."""
-        return self.set.dimension
-
-    @property
-    def features(self) -> int:
-        """See Course."""
-        return self.runs[0].glm.features
-
-    @property
-    def intercept(self) -> bool:
-        """See Course."""
-        return self.runs[0].glm.intercept
-
-    @property
-    def labels(self) -> bool:
-        """See Course."""
-        return self.runs[0].glm.loss.labels
 
     @property
     def kind(self) -> str:
@@ -193,10 +169,6 @@ class OneSample:
         """See Course."""
         most = number(self.runs[0].glm.lipschitz)
         return f"a gradient of largest entry at most {most}, once (scaled units)"
-
-    @cached_property
-    def _grid(self) -> float:
-        return grid_of(self.set)
 
     def init(self, n_keys: int) -> OneSampleState:
         """See Course."""
@@ -267,16 +239,7 @@ class OneSample:
     def _step(self, made: OneSampleRun, own: Mapping[str, Any], gumbel: Floats) -> None:
         vertex = self.vertices.choose(own["gradient"], made.scale, gumbel)
         x = (1 - made.eta) * own["x"] + made.eta * vertex
-        own["x"][:] = to_grid(x, self._grid)
-
-    def loss(self) -> PrivacyLoss:
-        """See Course."""
-        found = [run.loss for run in self.runs]
-        return PrivacyLoss(found[0].kind, max(one.value for one in found))
-
-    def predicted(self, run: int) -> float:
-        """See Course."""
-        return self.runs[run].predicted
+        own["x"][:] = to_grid(x, self.grid)
 
     def words(self, run: int) -> str:
         """See Course."""
@@ -290,9 +253,6 @@ class OneSample:
         """See Course."""
         return {
             "course": "one_sample",
-            "set": self.set.canonical(),
-            "first": self.first,
-            "grid": self._grid.hex(),
             "vertices": self.vertices.canonical(),
-            "runs": [run.canonical() for run in self.runs],
+            **super().canonical(),
         }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +17,8 @@ from dpcore.errors import ConfigError
 from dpcore.geometry.balls import L2Ball
 from dpcore.geometry.box import Box
 from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.grid import grid_of, to_grid
-from dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
+from dpcore.models.grid import to_grid
+from dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
 from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.one_slope import one_slope
 from dpcore.models.optimize.predicted import phased_error
@@ -191,7 +190,7 @@ def phased_run(
 
 
 @dataclass(frozen=True)
-class Phased:
+class Phased(Doubling):
     """Phased SGD in runs of doubling length.
 
     **Formal guarantees**: those of ``PhasedRun``; a record is in one run. A run starts from the
@@ -201,29 +200,7 @@ class Phased:
       set: where models lie; it projects. runs: all of them. first: records of the first.
     """
 
-    set: ConvexSet
     runs: tuple[PhasedRun, ...]
-    first: int
-
-    @property
-    def dimension(self) -> int:
-        """d."""
-        return self.set.dimension
-
-    @property
-    def features(self) -> int:
-        """See Course."""
-        return self.runs[0].glm.features
-
-    @property
-    def intercept(self) -> bool:
-        """See Course."""
-        return self.runs[0].glm.intercept
-
-    @property
-    def labels(self) -> bool:
-        """See Course."""
-        return self.runs[0].glm.loss.labels
 
     @property
     def kind(self) -> str:
@@ -241,10 +218,6 @@ class Phased:
         """See Course."""
         most = number(self.runs[0].glm.lipschitz)
         return f"a gradient of l2 norm at most {most}, once (scaled units)"
-
-    @cached_property
-    def _grid(self) -> float:
-        return grid_of(self.set)
 
     def init(self, n_keys: int) -> PhasedState:
         """See Course."""
@@ -323,17 +296,8 @@ class Phased:
         units = draw_units(kind, noise, labels, drawn.digest[None, None], phase.scale, ones)[0, 0]
         steps = np.rint(average * (1.0 / phase.resolution)).astype(np.int64) + units
         noisy = steps * phase.resolution
-        found: Floats = to_grid(self.set.project(noisy[None]), self._grid)[0]
+        found: Floats = to_grid(self.set.project(noisy[None]), self.grid)[0]
         return found
-
-    def loss(self) -> PrivacyLoss:
-        """See Course."""
-        found = [run.loss for run in self.runs]
-        return PrivacyLoss(found[0].kind, max(one.value for one in found))
-
-    def predicted(self, run: int) -> float:
-        """See Course."""
-        return self.runs[run].predicted
 
     def words(self, run: int) -> str:
         """See Course."""
@@ -347,8 +311,5 @@ class Phased:
         """See Course."""
         return {
             "course": "phased",
-            "set": self.set.canonical(),
-            "first": self.first,
-            "grid": self._grid.hex(),
-            "runs": [run.canonical() for run in self.runs],
+            **super().canonical(),
         }

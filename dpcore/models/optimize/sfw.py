@@ -14,10 +14,9 @@ import numpy as np
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet
 from dpcore.leaves.lattice import Lattice
-from dpcore.models.grid import grid_of, to_grid
-from dpcore.models.optimize.course import WHOLE, Drawn, Finished, lattice_sum, pieces
+from dpcore.models.grid import to_grid
+from dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, lattice_sum, pieces
 from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.node_noise import NodeNoise
 from dpcore.models.optimize.predicted import tree_error, tree_guess
@@ -119,7 +118,7 @@ class TreeRun:
 
 
 @dataclass(frozen=True)
-class Sfw:
+class Sfw(Doubling):
     """Stochastic Frank-Wolfe in one pass: runs of doubling length, a tree of phases in each.
 
     **Formal guarantees**: a record is in one run, and pays what ``TreeRun`` says. Steps, batches
@@ -132,30 +131,8 @@ class Sfw:
       leaves select; None: they take the linear oracle of a noisy gradient.
     """
 
-    set: ConvexSet
     runs: tuple[TreeRun, ...]
-    first: int
     vertices: Vertices | None
-
-    @property
-    def dimension(self) -> int:
-        """d."""
-        return self.set.dimension
-
-    @property
-    def features(self) -> int:
-        """See Course."""
-        return self.runs[0].glm.features
-
-    @property
-    def intercept(self) -> bool:
-        """See Course."""
-        return self.runs[0].glm.intercept
-
-    @property
-    def labels(self) -> bool:
-        """See Course."""
-        return self.runs[0].glm.loss.labels
 
     @property
     def moved(self) -> float:
@@ -175,10 +152,6 @@ class Sfw:
         """See Course."""
         root = self.runs[0].root
         return "gumbel" if root is None else root.kind
-
-    @cached_property
-    def _grid(self) -> float:
-        return grid_of(self.set)
 
     @cached_property
     def _starts(self) -> tuple[list[int], ...]:
@@ -249,16 +222,7 @@ class Sfw:
         else:
             gumbel = self.vertices.draw(noise, labels, digest)[0]
             vertex = self.vertices.choose(gradient, made.scales[stage.phase - 1], gumbel)
-        x[:] = to_grid((1 - stage.step) * x + stage.step * vertex, self._grid)
-
-    def loss(self) -> PrivacyLoss:
-        """See Course."""
-        found = [run.loss for run in self.runs]
-        return PrivacyLoss(found[0].kind, max(one.value for one in found))
-
-    def predicted(self, run: int) -> float:
-        """See Course."""
-        return self.runs[run].predicted
+        x[:] = to_grid((1 - stage.step) * x + stage.step * vertex, self.grid)
 
     def words(self, run: int) -> str:
         """See Course."""
@@ -272,11 +236,8 @@ class Sfw:
         """See Course."""
         return {
             "course": "tree",
-            "set": self.set.canonical(),
-            "first": self.first,
-            "grid": self._grid.hex(),
             "vertices": None if self.vertices is None else self.vertices.canonical(),
-            "runs": [run.canonical() for run in self.runs],
+            **super().canonical(),
         }
 
 
