@@ -1,6 +1,6 @@
 """Which learner, for which stream? Each of them as its defaults have it, on the same events.
 
-    python -m benchmarks.learners [--bikes hour.csv] [--seeds 3] [--only STREAM]
+    python -m benchmarks.learners [--bikes hour.csv] [--seeds 10] [--only STREAM]
 
 Before every tick a model predicts the tick's events (regressions with the model of the tick
 before), and the mean of its squared errors over the whole stream is divided by that of least
@@ -8,13 +8,15 @@ squares over the same set on all events before the tick, without noise and with 
 event. 1.05 is five per cent more error than that.
 
 Streams: ``bikes``, hourly demand of Capital Bikeshare, 731 daily ticks of 24 events (``hour.csv``
-of the UCI data set "Bike Sharing", or WEIR_BIKES says where it is); ``flights``, the 327,346
-arrivals of 2013 in 8,784 hourly ticks, one model for all; and two made-up ones, ``even`` (1,000
-ticks of about 10 events, 6 coefficients) and ``narrow`` (400 ticks of about 100, 20 coefficients,
-features that go together). Ranges are set beforehand, protection is for ever, delta = 1e-6; every
-config says ``expect``. ``best of nine`` is online.follow_the_leader with schedule: linear under
-the best of nine settings for that very stream, chosen on it afterwards (curvature 0.03, 0.1 and
-0.3 of the events of a tick; clip a half, a quarter and an eighth of the root of the coefficients).
+of the UCI data set "Bike Sharing", or WEIR_BIKES says where it is), and ``bikes_hourly``, the same
+in 17,544 ticks of one; ``flights``, the 327,346 arrivals of 2013 in 8,784 hourly ticks, one model
+for all, ``flights_daily``, the same in 366 ticks, and ``carriers``, those with a model for each of
+16 carriers; and two made-up ones, ``even`` (1,000 ticks of about 10 events, 6 coefficients) and
+``narrow`` (400 ticks of about 100, 20 coefficients, features that go together). Ranges are set
+beforehand, protection is for ever, delta = 1e-6; every config says ``expect``, the mean over ticks
+and keys. ``best of nine`` is online.follow_the_leader with schedule: linear under the best of nine
+settings for that very stream, chosen on it afterwards (curvature 0.03, 0.1 and 0.3 of the events of
+a tick; clip a half, a quarter and an eighth of the root of the coefficients).
 
 Defaults were chosen on other made-up streams (``dpcore/models/online/pull.py``). Medians over
 seeds, which differ in noise alone. Writes benchmarks/results/learners.csv, and the table of
@@ -48,7 +50,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "which-learner.md"
 HOUR = 3_600_000_000
 RADIUS = 2.0
 MOST_ROWS = 100_000
-"""On more (flights) what takes hours is left out: regression.erm, and the nine settings."""
+"""On more (flights) what takes hours is left out: regression.erm and online.pocg, which look at
+every row some tens of times."""
+MOST_TICKS = 10_000
+"""On more (bikes by hour) the same."""
 NOT_PRIVATE = 1e5
 """An epsilon at which hardly any noise is left."""
 COLUMNS = (
@@ -58,6 +63,7 @@ COLUMNS = (
 CONFIG = """
 name: {name}
 schema: {{time: t}}
+key: {{column: k, declared: [{keys}]}}
 clock: {{start: 2000-01-01T00:00:00Z, period: 1h, end: {end}Z}}
 privacy: {{epsilon: {epsilon}, delta: 1e-6, protect_for: all, relation: replace_one}}
 expect: {{events: {events}}}
@@ -70,13 +76,18 @@ model:
 """
 LEARNERS = {
     "online.follow_the_leader": "  algorithm: online.follow_the_leader\n  clip: {loss: 0}",
+    "online.conditional_gradient": "  algorithm: online.conditional_gradient\n"
+    "  clip: {loss: 0}\n  set: {l1_ball: 3}",
+    "online.pftal": "  algorithm: online.pftal\n  clip: {loss: 0}",
+    "online.pocg": "  algorithm: online.pocg\n  clip: {loss: 0}\n  cap: 256",
     "online.pqftl": "  algorithm: online.pqftl",
     "regression.incremental": "  algorithm: regression.incremental",
 }
 NINE = "best of nine, linear"
 ZERO = "zero"
 ERM = "regression.erm"
-STREAMS = ("bikes", "flights", "even", "narrow")
+POCG = "online.pocg"
+STREAMS = ("bikes", "bikes_hourly", "flights", "flights_daily", "carriers", "even", "narrow")
 BEGIN, END = "<!-- python -m benchmarks.learners -->\n", "<!-- end -->\n"
 """Marks of the tables in the page."""
 BETWEEN = (
@@ -86,10 +97,11 @@ BETWEEN = (
 
 @dataclass(frozen=True)
 class Stream:
-    """Events of one key in scaled units, tick by tick.
+    """Events in scaled units, tick by tick.
 
     Attributes:
-      x: (n, p) in [-1, 1]. y: (n,). tick: (n,), ascending. ticks: how many.
+      x: (n, p) in [-1, 1]. y: (n,). tick: (n,), ascending. ticks: how many. key: (n,). keys: how
+        many.
     """
 
     name: str
@@ -97,6 +109,13 @@ class Stream:
     y: Floats
     tick: Ints
     ticks: int
+    key: Ints
+    keys: int = 1
+
+    @property
+    def names(self) -> list[str]:
+        """Of the keys, in the order of their bytes."""
+        return [f"k{i:02d}" for i in range(self.keys)]
 
     @property
     def events(self) -> Events:
@@ -105,12 +124,13 @@ class Stream:
         # Spread within their tick, so that none of them share a moment.
         first = np.searchsorted(self.tick, self.tick)
         times = start + self.tick * HOUR + (np.arange(len(self.tick)) - first)
-        return Events(times, None, {**{f"x{i}": c for i, c in enumerate(self.x.T)}, "y": self.y})
+        keys = [self.names[i] for i in self.key.tolist()]
+        return Events(times, keys, {**{f"x{i}": c for i, c in enumerate(self.x.T)}, "y": self.y})
 
     @property
     def mean(self) -> float:
-        """Events a tick, to two digits, as someone who knows the stream would say."""
-        n = len(self.tick) / self.ticks
+        """Events a key and tick, to two digits, as someone who knows the stream would say."""
+        n = len(self.tick) / self.ticks / self.keys
         digits = 1 - math.floor(math.log10(n))
         return round(n, digits)
 
@@ -122,6 +142,7 @@ class Stream:
         return Plan.from_yaml(
             config.format(
                 name=self.name,
+                keys=", ".join(self.names),
                 end=end,
                 epsilon=epsilon,
                 events=self.mean,
@@ -132,8 +153,8 @@ class Stream:
         )
 
     def squares(self, models: Floats) -> Floats:
-        """(ticks,) summed squared errors of models (ticks, p + 1), each on its tick's events."""
-        own = models[self.tick]
+        """(ticks,) summed squared errors of models (ticks, keys, p + 1), on their ticks' events."""
+        own = models[self.tick, self.key]
         miss = (own[:, :-1] * self.x).sum(axis=1) + own[:, -1] - self.y
         return np.bincount(self.tick, miss * miss, minlength=self.ticks)
 
@@ -143,17 +164,19 @@ def scaled(values: Floats, low: Floats, high: Floats) -> Floats:
     return np.asarray(np.clip((2 * values - low - high) / (high - low), -1, 1))
 
 
-def real(name: str, path: Path | None) -> Stream:
-    """Bikes by day, or flights by hour."""
+def real(name: str, path: Path | None, hours: int, keyed: bool = False) -> Stream:
+    """Bikes, or flights, in ticks of so many hours."""
     found = regression_real.bikes(path) if path is not None else regression_real.flights()
-    ticks, tick = found.hours, found.tick
+    ticks, tick = found.hours // hours, found.tick // hours
     low, high = found.low.copy(), found.high.copy()
     if path is not None:
-        ticks, tick, low[-1], high[-1] = found.hours // 24, found.tick // 24, 0.0, 1000.0
+        low[-1], high[-1] = 0.0, 1000.0
     order = np.argsort(tick, kind="stable")
     order = order[(tick[order] >= 0) & (tick[order] < ticks)]
     x, y = scaled(found.x, low[:-1], high[:-1]), scaled(found.y, low[-1], high[-1])
-    return Stream(name, x[order], y[order], tick[order], ticks)
+    key = found.key if keyed else np.zeros_like(tick)
+    keys = len(found.names) if keyed else 1
+    return Stream(name, x[order], y[order], tick[order], ticks, key[order], keys)
 
 
 def made_up(name: str, seed: int, ticks: int, events: int, features: int, together: bool) -> Stream:
@@ -166,32 +189,48 @@ def made_up(name: str, seed: int, ticks: int, events: int, features: int, togeth
         x = np.clip(x + 0.3 * rng.normal(size=(len(tick), 1)), -1, 1)
     w = rng.normal(size=features)
     y = 0.6 * x @ (w / np.linalg.norm(w)) + 0.2 + 0.3 * rng.normal(size=len(tick))
-    return Stream(name, x, np.clip(y, -1, 1), tick, ticks)
+    return Stream(name, x, np.clip(y, -1, 1), tick, ticks, np.zeros_like(tick))
 
 
 def streams(bikes: Path | None) -> Iterator[Stream]:
     """All that are at hand."""
     if bikes is not None:
-        yield real("bikes", bikes)
+        yield real("bikes", bikes, 24)
+        yield real("bikes_hourly", bikes, 1)
     else:
         print("bikes are left out: no --bikes, and WEIR_BIKES is not set")
-    yield real("flights", None)
+    yield real("flights", None, 1)
+    yield real("flights_daily", None, 24)
+    yield real("carriers", None, 24, keyed=True)
     yield made_up("even", 1, 1000, 10, 5, False)
     yield made_up("narrow", 2, 400, 100, 19, True)
 
 
 def leader(stream: Stream) -> Floats:
-    """(ticks, p + 1): least squares within the ball on all before the tick, without noise."""
+    """(ticks, keys, p + 1): least squares within the ball on all before the tick, without noise."""
     rows = np.c_[stream.x, np.ones(len(stream.y))]
-    edges = np.searchsorted(stream.tick, np.arange(stream.ticks + 1))
-    matrix, right = np.eye(rows.shape[1]), np.zeros(rows.shape[1])
-    out = np.zeros((stream.ticks, rows.shape[1]))
-    for tick in range(stream.ticks):
-        out[tick] = within(matrix, right)
-        here = slice(edges[tick], edges[tick + 1])
-        matrix = matrix + rows[here].T @ rows[here]
-        right = right + rows[here].T @ stream.y[here]
+    out = np.zeros((stream.ticks, stream.keys, rows.shape[1]))
+    for key in range(stream.keys):
+        own = stream.key == key
+        x, y = rows[own], stream.y[own]
+        edges = np.searchsorted(stream.tick[own], np.arange(stream.ticks + 1))
+        matrix, right = np.eye(rows.shape[1]), np.zeros(rows.shape[1])
+        for tick in range(stream.ticks):
+            out[tick, key] = within(matrix, right)
+            here = slice(edges[tick], edges[tick + 1])
+            matrix = matrix + x[here].T @ x[here]
+            right = right + x[here].T @ y[here]
     return out
+
+
+def hindsight(stream: Stream) -> Floats:
+    """(ticks, keys, p + 1): the best model of each key on all its events, at every tick."""
+    all_ = np.c_[stream.x, np.ones(len(stream.y))]
+    found = []
+    for key in range(stream.keys):
+        x, y = all_[stream.key == key], stream.y[stream.key == key]
+        found.append(within(x.T @ x + 1e-9 * np.eye(x.shape[1]), x.T @ y))
+    return np.repeat(np.stack(found)[None], stream.ticks, axis=0)
 
 
 def within(matrix: Floats, right: Floats) -> Floats:
@@ -226,11 +265,12 @@ def run(stream: Stream, model: str, epsilon: float, seeds: int) -> Found:
     plan, found, last = stream.plan(model, epsilon), [], []
     began = time.process_time()
     for seed in range(seeds):
-        (one,) = simulate(plan, stream.events, bytes([seed + 1]) * 32)
-        (theta,) = (part.value[:, 0] for part in one.released if part.name == "theta")
+        parts = simulate(plan, stream.events, bytes([seed + 1]) * 32)
+        named = [[part for part in one.released if part.name == "theta"][0] for one in parts]
+        theta = np.concatenate([one.value for one in named], axis=1)
         last.append(stream.squares(np.repeat(theta[-1:], stream.ticks, axis=0)).sum())
         if plan.algorithm.startswith("regression."):  # made of its tick's events, too
-            theta = np.concatenate([np.zeros((1, theta.shape[1])), theta[:-1]])
+            theta = np.concatenate([np.zeros_like(theta[:1]), theta[:-1]])
         found.append(stream.squares(theta))
     seconds = (time.process_time() - began) / seeds
     return Found(np.array(found), np.array(last) / len(stream.y), seconds)
@@ -251,10 +291,10 @@ def nine(stream: Stream) -> Iterator[str]:
 def table(stream: Stream, seeds: int) -> Iterator[tuple[Any, ...]]:
     """Rows of one stream."""
     models = leader(stream)
-    best, all_ = stream.squares(models), np.c_[stream.x, np.ones(len(stream.y))]
-    optimum = within(all_.T @ all_ + 1e-9 * np.eye(all_.shape[1]), all_.T @ stream.y)
-    least = stream.squares(np.repeat(optimum[None], stream.ticks, axis=0)).sum() / len(stream.y)
+    best = stream.squares(models)
+    least = stream.squares(hindsight(stream)).sum() / len(stream.y)
     half = stream.ticks // 2
+    large = len(stream.y) > MOST_ROWS or stream.ticks > MOST_TICKS
 
     def row(name: str, epsilon: float, found: Found) -> tuple[Any, ...]:
         ratio = found.squares.sum(axis=1) / best.sum()
@@ -265,20 +305,23 @@ def table(stream: Stream, seeds: int) -> Iterator[tuple[Any, ...]]:
         numbers = (*(f"{one:.3f}" for one in shown), f"{excess:.4f}", f"{found.seconds:.1f}")
         return (stream.name, name, epsilon, *numbers)
 
-    zero = stream.squares(np.zeros((stream.ticks, stream.x.shape[1] + 1)))
+    zero = stream.squares(np.zeros_like(models))
     yield row(ZERO, math.nan, Found(zero[None], zero.sum(keepdims=True) / len(stream.y), 0.0))
     for epsilon in (NOT_PRIVATE, 1.0):
         several = 1 if epsilon == NOT_PRIVATE else seeds
         for name, model in LEARNERS.items():
-            yield row(name, epsilon, run(stream, model, epsilon, several))
-        if epsilon != 1.0 or len(stream.y) > MOST_ROWS:
+            if name != POCG or not large:
+                yield row(name, epsilon, run(stream, model, epsilon, several))
+        if epsilon != 1.0:
+            continue
+        tried = {one: run(stream, one, epsilon, 1).squares.sum() for one in nine(stream)}
+        yield row(NINE, epsilon, run(stream, min(tried, key=tried.__getitem__), epsilon, seeds))
+        if large:
             continue
         rows = f"  algorithm: regression.erm\n  rows: {len(stream.y)}"
         yield row(ERM, epsilon, run(stream, rows, epsilon, seeds))
         seldom = f"{rows}\n  every: {stream.ticks // 4}"
         yield row(f"{ERM}, four fits", epsilon, run(stream, seldom, epsilon, seeds))
-        tried = {one: run(stream, one, epsilon, 1).squares.sum() for one in nine(stream)}
-        yield row(NINE, epsilon, run(stream, min(tried, key=tried.__getitem__), epsilon, seeds))
 
 
 def kept(path: Path) -> list[list[str]]:
@@ -317,7 +360,7 @@ def main() -> None:
     """Measures and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bikes", type=Path, default=os.environ.get("WEIR_BIKES"))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only", choices=STREAMS, help="the others keep what they have")
     options = parser.parse_args()
     bikes = None if options.bikes is None else Path(options.bikes)

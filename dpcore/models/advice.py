@@ -23,7 +23,7 @@ def advice(
       name: of the algorithm. squared: whether that is its loss. coefficients: d.
       fades: whether its pull to the centre does; None: there is none, or the user chose it.
     """
-    if name == LEADER and fades is False and terms.events is None:
+    if fades is False and terms.events is None:
         yield (
             "The pull to the centre grows with the ticks and never fades. Say how many events a "
             "key has in a tick, as `expect: {events: 2000}`, and leave model.curvature out: then "

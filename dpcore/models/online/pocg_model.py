@@ -105,6 +105,12 @@ class PocgModel(GradientModel):
         chosen = Alternative(MECHANISM, "gaussian", True, 1.0, state, whole, named_worst)
         return program, (chosen,)
 
+    def fades(self, terms: Terms) -> bool | None:
+        """See Predictor."""
+        return (
+            None if self.curvature is not None else terms.version >= 3 and terms.events is not None
+        )
+
     def spaced(self, program: Program, every: int) -> Program | None:
         """See Algorithm."""
         return program.spaced(every) if isinstance(program, Pocg) else None
