@@ -70,6 +70,18 @@ def test_a_void_row_moves_no_release_by_itself(name: str, relation: str) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_every_number_that_is_missing_is_counted_once(name: str) -> None:
+    program: Any = plan(name).program
+    given = events(60, seed=8)
+    clean = {key: np.nan_to_num(column, nan=1.0) for key, column in given.columns.items()}
+    assert program.bound(clean, 60).non_finite == 0
+    bad = spoilt(Events(given.times, given.keys, clean), range(0, 60, 4)).columns
+    assert program.bound(bad, 60).non_finite == 15
+    both = {**bad, "u": np.where(np.arange(60) == 0, np.nan, bad["u"])}
+    assert program.bound(both, 60).non_finite == 16  # one event that lacks two
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_plan_says_what_becomes_of_such_events(name: str) -> None:
     section: Any = PlanConfig.from_yaml(config_of(name, "replace_one", ("a",))).algorithm
     said = list(section.refused())
