@@ -75,8 +75,8 @@ def pull_of_iterates(
     Steps are implicit, so that none overshoots: w is a part of that of ``pull``. With b the mean of
     the noisy iterates of T ticks has noise about 3 noise / (2 b sqrt(T)), and the pull moves it by
     about (b / sqrt(T)) (reach / 2) / (events / 3), as features vary by a third: b makes them equal,
-    but for ITERATES; more is quieter early. It and IMPLICIT were chosen on one of the made-up streams
-    and, unlike the others, on two that benchmarks.learners judges by: bikes, and ``even``.
+    but for ITERATES; more is quieter early. It and IMPLICIT were chosen on one of the made-up
+    streams and, unlike the others, on two that benchmarks.learners judges by: bikes and ``even``.
 
     Args:
       noise: sqrt(d) 2 L / mu_dp. events, features, intercept, smoothness, reach: as in ``pull``.
