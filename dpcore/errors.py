@@ -40,7 +40,23 @@ class ConfigError(WeirError):
         self.field = field
         self.value = _without_secrets(value) if isinstance(value, str) else value
         self.remedy = remedy
-        super().__init__(_without_secrets(f"{field} = {value!r}: {remedy}"))
+        given = " " if value is None else f" = {shown(value)}: "
+        super().__init__(_without_secrets(f"{field}{given}{remedy}"))
+
+
+def shown(value: Any) -> str:
+    """A value as a config spells it: true, null, -1, 'text', [a, b]."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value == 0:
+        return "0"
+    if type(value) in (list, tuple):
+        return f"[{', '.join(map(shown, value))}]"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{name}: {shown(one)}' for name, one in value.items())}}}"
+    return repr(value)
 
 
 def _without_secrets(text: str) -> str:

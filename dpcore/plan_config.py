@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from dpcore.aggregates.algorithm import AggregatesAlgorithm
 from dpcore.aggregates.config import AnyAggregate
 from dpcore.algorithm import Algorithm
 from dpcore.config import durations, yaml
-from dpcore.config.contributions import months_of
+from dpcore.config.durations import months_of
 from dpcore.config.event import Key, Schema, TimeColumn
 from dpcore.config.expect import Expect
-from dpcore.config.numbers import Ticks
+from dpcore.config.in_ticks import in_ticks
+from dpcore.config.misread import misread
+from dpcore.config.numbers import AnyTicks
 from dpcore.config.promise import ClockConfig, Privacy
 from dpcore.config.section import Says, Section, refusal, validate
 from dpcore.config.version import PLAN_VERSION, Version
@@ -28,9 +30,9 @@ from dpcore.people.caps import Caps
 from dpcore.people.discover import DELTA, Discover
 from dpcore.people.periods import Months, Periods
 from dpcore.people.person import Person
-from dpcore.pricing.best import SPLIT
+from dpcore.plan_checks import check_columns, check_discovery, check_users
+from dpcore.pricing.mechanism import MechanismConfig
 from dpcore.pricing.terms import Terms
-from dpcore.registry import CONTINUAL_SUMS
 
 __all__ = [
     "JOB_SECTIONS",
@@ -52,47 +54,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _OUTPUT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}\Z")
 
 
-Buffers = Annotated[int, Field(ge=1, le=8), Says("must be a whole number from 1 to 8.")]
-Gamma = Annotated[float, Field(gt=0, allow_inf_nan=False), Says("must be a finite number above 0.")]
-
-
 Blocks = Annotated[
     int,
     Field(ge=1, le=MOST_BLOCKS),
     Says(f"must be a power of two, like 16, and at most {MOST_BLOCKS}."),
 ]
-
-
-def _sums(schema: dict[str, Any]) -> None:
-    """Names of the mechanisms, for the JSON Schema."""
-    schema["anyOf"][0]["enum"] = [*CONTINUAL_SUMS, SPLIT]
-
-
-class MechanismConfig(Section):
-    """Which mechanism to use. All optional: the plan prices every one and takes the best."""
-
-    continual_sum: str | None = Field(
-        default=None,
-        description="Name of a mechanism for running sums; `weir algorithms` lists them.",
-        examples=["blt"],
-        json_schema_extra=_sums,
-    )
-    noise: Literal["gaussian", "discrete_gaussian", "k_norm", "gumbel", "laplace"] | None = Field(
-        default=None,
-        description="gaussian (default), discrete_gaussian (integers, zCDP), k_norm (delta = 0); "
-        "of models that choose vertices gumbel or laplace.",
-        examples=["gaussian"],
-    )
-    buffers: Buffers | None = Field(
-        default=None,
-        description="Buffers of the BLT mechanism: more is more accurate and more state.",
-        examples=[4],
-    )
-    gamma: Gamma | None = Field(
-        default=None,
-        description="Merging tree: loss of a level beyond the window over that of the level below.",
-        examples=[0.5],
-    )
 
 
 def _unit_of(privacy: Any) -> Any:
@@ -169,11 +135,11 @@ class PlanConfig(Section):
             "{hour: [0, 24], delay: [-60, 180]}}"
         ],
     )
-    release_every: Ticks | None = Field(
+    release_every: AnyTicks | None = Field(
         default=None,
-        description="n: sums, and models of them, are released at every n-th tick, with less "
-        "noise, and repeated in between; before the first of them there is none (null). It must "
-        "divide the ticks of the clock, and the N of every over. Without it: at every tick.",
+        description="n, or a duration: sums, and models of them, are released at every n-th tick, "
+        "with less noise, and repeated in between; before the first of them there is none (null). "
+        "It must divide the ticks of the clock, and the N of every over. Without it: at every tick.",
         examples=[7],
     )
     mechanism: MechanismConfig = Field(
@@ -186,6 +152,22 @@ class PlanConfig(Section):
         description="Number of blocks of keys, a power of two; changes speed, never a result.",
         examples=[16],
     )
+
+    _misread: tuple[str, ...] = PrivateAttr(default=())
+    counted: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("release_every",),
+        ("aggregates", "*", "over"),
+        ("model", "over"),
+        ("model", "every"),
+        ("privacy", "contributions", "spacing"),
+    )
+    """Fields that count ticks, where a duration may stand."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_ticks(cls, data: Any) -> Any:
+        """Durations as ticks of the clock."""
+        return in_ticks(data, cls.counted) if isinstance(data, Mapping) else data
 
     @model_validator(mode="before")
     @classmethod
@@ -222,17 +204,11 @@ class PlanConfig(Section):
                 "names who an event belongs to, but privacy.unit does not say what is protected; "
                 "add privacy.unit: event, or remove schema.unit.",
             )
-        self._check_users()
-        self._check_discovery()
-        if self.key is not None and self.key.columns is not None:
-            taken = {self.schema_.time.column: "schema.time", self.schema_.id: "schema.id"}
-            for name in self.key.columns:
-                if name in taken:
-                    raise refusal(
-                        "key.columns",
-                        name,
-                        f"is the column of {taken[name]} too; group by another column.",
-                    )
+        users = None if self.expect is None else self.expect.users
+        check_users(self.privacy, self.schema_, users)
+        if self.key is not None:
+            check_discovery(self.key, self.privacy, self.model is not None, self.release_every)
+            check_columns(self.key, self.schema_)
         for name in self.aggregates:
             if not _OUTPUT.match(name):
                 raise refusal(
@@ -251,63 +227,6 @@ class PlanConfig(Section):
             raise refusal("blocks", self.blocks, "must be a power of two, like 16.")
         return self
 
-    def _check_users(self) -> None:
-        """Raises where users are spoken of and are not the unit, or nothing says who they are."""
-        users = None if self.expect is None else self.expect.users
-        if self.privacy.unit != "user":
-            if users is not None:
-                raise refusal(
-                    "expect.users", users, "belongs to privacy.unit: user; set it, or remove this."
-                )
-            return
-        if self.schema_.unit is None:
-            raise refusal(
-                "schema.unit",
-                None,
-                "is missing: privacy.unit: user needs the column that says whom an event belongs "
-                "to.",
-            )
-
-    def _check_discovery(self) -> None:
-        """Raises where keys are to be found in private and that cannot be served."""
-        if self.key is None or self.key.discover is None:
-            return
-        asked = self.key.discover.model_dump(exclude_defaults=True)
-        if self.privacy.unit != "user":
-            raise refusal(
-                "key.discover",
-                asked,
-                "counts the users of each key, and this plan protects events; set privacy.unit: "
-                "user with privacy.per and privacy.contributions, or list the keys (key.declared).",
-            )
-        if self.privacy.delta == 0:
-            raise refusal(
-                "privacy.delta",
-                0.0,
-                "must be above 0 where keys are discovered: a user alone at a key is found with a "
-                "small chance, however little the noise tells; set 1e-6, or list the keys.",
-            )
-        if self.model is not None:
-            raise refusal(
-                "key.discover",
-                asked,
-                "is for aggregates; models need their keys listed (key.declared).",
-            )
-        if self.release_every is not None:
-            raise refusal(
-                "release_every",
-                self.release_every,
-                "cannot stand beside key.discover, which looks at every tick; remove it, or take a "
-                "longer clock.period.",
-            )
-        if self.key.discover.retire is not None and self.privacy.per == "all":
-            raise refusal(
-                "key.discover.retire",
-                self.key.discover.retire.model_dump(),
-                "is for the end of a period, and privacy.per: all has one without end; say a "
-                "shorter one, like 30d, or leave it out.",
-            )
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Plain values -> config; the sections of a job that shape no plan are passed over.
@@ -317,12 +236,19 @@ class PlanConfig(Section):
         """
         names = {info.alias or name for name, info in cls.model_fields.items()}
         kept = {k: v for k, v in data.items() if k in names or k not in JOB_SECTIONS}
-        return validate(cls, kept)
+        config = validate(cls, kept)
+        config._misread = tuple(misread(kept, config))
+        return config
 
     @classmethod
     def from_yaml(cls, text: str, variables: Mapping[str, str] | None = None) -> Self:
         """YAML text -> config. Raises ConfigError."""
         return cls.from_dict(yaml.parse_mapping(text, variables))
+
+    @property
+    def misread(self) -> tuple[str, ...]:
+        """Fields that were text and read as numbers."""
+        return self._misread
 
     @property
     def plan_version(self) -> int:

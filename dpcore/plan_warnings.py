@@ -41,6 +41,11 @@ def warnings_for(
             "rounding of doubles is not small beside it. Take a larger epsilon, or, where it "
             "can serve, mechanism.noise: discrete_gaussian, which is exact."
         )
+    if config.misread:
+        found.append(
+            f"Text was read as a number: {', '.join(config.misread)}. Tools of YAML 1.1 take 1e-6 "
+            "for text; 1.0e-6 is a number to all."
+        )
     if config.schema_.id is None and config.privacy.unit == "user":
         found.append(
             "schema.id is not set: an event that is delivered twice may count twice, within the "

@@ -18,6 +18,8 @@ def number(value: float | None, digits: int = 4) -> str:
         return f"{value:.{digits - 1}g}"
     decimals = max(0, digits - 1 - math.floor(math.log10(size)))
     text = f"{value:,.{decimals}f}"
+    if text.startswith("-") and not text.strip("-0.,"):
+        text = text[1:]
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

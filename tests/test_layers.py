@@ -46,6 +46,7 @@ ROOMS = {
         "models.blocks",
         "models.optimize",
         "spaced",
+        "plan_checks",
         "plan_config",
         "plan_promise",
         "plan_warnings",

@@ -46,6 +46,8 @@ class ChannelGroup:
       one_hot: whether it is a histogram.
       events: most events of a user in a cell; 1 where the unit is an event.
       distinct: one_hot: a channel is ``high`` once, however many of the events are in it.
+      gate: name of a public predicate; an event that does not satisfy it adds nothing to any group
+        of that name. "": every event counts.
     """
 
     start: int
@@ -55,6 +57,7 @@ class ChannelGroup:
     one_hot: bool = False
     events: int = 1
     distinct: bool = False
+    gate: str = ""
 
     def __post_init__(self) -> None:
         if self.start < 0 or self.size < 1:
@@ -86,7 +89,8 @@ def group_sensitivity(group: ChannelGroup, relation: Relation, may_vanish: bool)
     else:
         one = group.size * (group.events * group.bound) ** 2
         two = group.size * (group.high - group.low) ** 2
-    square = int(_square(one, two if group.events == 1 else 4 * one, relation, may_vanish))
+    two = two if group.events == 1 else 4 * one
+    square = int(_square(one, max(one, two) if group.gate else two, relation, may_vanish))
     root = math.isqrt(square)
     return float(root) if root * root == square else _root_up(square)
 
@@ -120,6 +124,11 @@ def joint_sensitivity(
         so is a one-hot channel, at worst all e in the one of the smallest scale (e v has the norm
         e ||v||, and a sum of e vectors none larger); where channels are ``distinct``, at most e of
         them are high once each: high sqrt(sum of the e largest 1/s^2). Attained, jointly.
+      - Groups behind a gate: an event adds its v_g or nothing. A is as without: the event that
+        opens all gates. Of two present events both may satisfy it, or one: the change of the groups
+        of one gate is at most the larger of what two in it differ by and what one of them is, in
+        squares summed over these groups. B^2 adds that up over gates, and what lies behind none:
+        attained where predicates do not bind each other, else above.
       - add_remove: v against the zero event: A. Attained.
       - replace_one: both present: B; may_vanish: one of them is the zero event: max(A, B).
         Attained.
@@ -149,13 +158,18 @@ def joint_sensitivity(
         own = s[group.start : group.start + group.size]
         if (own == 0).any() and group_sensitivity(group, relation, may_vanish) > 0:
             raise ConfigError("scales", own.tolist(), "0 (public) where an event changes the sum.")
-    parts = [
-        _parts(group, own)
-        for group in groups
-        if (own := s[group.start : group.start + group.size]).all()
-    ]
-    one = math.fsum(part[0] for part in parts)
-    two = math.fsum(part[1] for part in parts)
+    ones: dict[str, list[float]] = {}
+    twos: dict[str, list[float]] = {}
+    for group in groups:
+        if (own := s[group.start : group.start + group.size]).all():
+            alone, change = _parts(group, own)
+            ones.setdefault(group.gate, []).append(alone)
+            twos.setdefault(group.gate, []).append(change)
+    one = math.fsum(part for parts in ones.values() for part in parts)
+    two = math.fsum(
+        max(math.fsum(ones[gate]), math.fsum(parts)) if gate else math.fsum(parts)
+        for gate, parts in twos.items()
+    )
     return _root_up(_square(one, two, relation, may_vanish))
 
 

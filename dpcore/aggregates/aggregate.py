@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 from dpcore.aggregates.layout import Layout
 from dpcore.aggregates.output import Output
 from dpcore.config.limits import MOST_TICKS
-from dpcore.config.numbers import Span, Ticks, Weight
+from dpcore.config.numbers import Lengths, Span, Weight
 from dpcore.config.section import Section
 
 
@@ -29,7 +29,10 @@ def _overs(value: Any) -> Any:
         if over == "all":
             continue
         if isinstance(over, bool) or not isinstance(over, int) or over < 1:
-            raise ValueError("must be all, a number of ticks (1 or more), or a list of these.")
+            raise ValueError(
+                "must be all, a number of ticks (1 or more), a duration like 7d, or a list of "
+                "these."
+            )
         if over > MOST_TICKS:
             raise ValueError("must be at most 2^40 ticks; write all for the sum since the start.")
     if len(set(listed)) != len(listed):
@@ -37,9 +40,9 @@ def _overs(value: Any) -> Any:
     return tuple(listed)
 
 
-Spans = Annotated[list[Span], Field(min_length=1)]
+Spans = Annotated[list[Span | Lengths], Field(min_length=1)]
 Overs = Annotated[
-    tuple[Span, ...], BeforeValidator(_overs, json_schema_input_type=Span | Spans | Ticks)
+    tuple[Span, ...], BeforeValidator(_overs, json_schema_input_type=Span | Spans | Lengths)
 ]
 
 
@@ -57,13 +60,21 @@ class Aggregate(Section):
 
     over: Overs = Field(
         default=("all",),
-        description="all: since the start; N: the last N ticks; 1: each tick alone; or a list.",
-        examples=[["all", 7]],
+        description="all: since the start; N: the last N ticks, or a duration like 7d; 1: each "
+        "tick alone; or a list.",
+        examples=[["all", 7], "7d"],
     )
     weight: Weight = Field(
         default=1.0,
         description="How much this output's accuracy counts when the noise is split.",
         examples=[1.0],
+    )
+
+    where: str | None = Field(
+        default=None,
+        description="Public predicate, as the config's own where: only events that satisfy both "
+        "count here.",
+        examples=["amount > 100"],
     )
 
     kind: ClassVar[str]

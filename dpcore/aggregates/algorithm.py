@@ -68,7 +68,10 @@ class AggregatesAlgorithm:
 
     def shown(self, output: str) -> Shown:
         """See Algorithm."""
-        what = self.aggregates[output].what
+        aggregate = self.aggregates[output]
+        what = aggregate.what
+        if aggregate.where is not None:
+            what = f"{what}, where {aggregate.where}"
         return Shown(what, unit=what)
 
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:

@@ -50,6 +50,7 @@ class Channel:
       resolution: one lattice step in the user's unit (for square: the unit squared); a power of
         two.
       takes: what counts. events: of a user in a cell at most; 1 where the unit is an event.
+      where: predicate of the events that count; None: all do.
     """
 
     kind: ChannelKind
@@ -61,6 +62,7 @@ class Channel:
     resolution: float = 1.0
     takes: Takes = "events"
     events: int = 1
+    where: str | None = None
 
     @classmethod
     def make(
@@ -73,12 +75,14 @@ class Channel:
         whole: bool = False,
         takes: Takes = "events",
         events: int = 1,
+        where: str | None = None,
     ) -> Channel:
         """A channel with the resolution that fits its bound (``whole``: counts on the integers)."""
         bare = cls(kind, column, clip[0], clip[1], centre, edges)
         counted = kind in ("count", "bins")
         resolution = 1.0 if counted and whole else resolution_for(bare.bound)
-        return cls(kind, column, clip[0], clip[1], centre, edges, resolution, takes, events)
+        low, high = clip
+        return cls(kind, column, low, high, centre, edges, resolution, takes, events, where)
 
     @property
     def half(self) -> float:
@@ -112,10 +116,11 @@ class Channel:
     def group(self, start: int) -> ChannelGroup:
         """For the accountant: bounds in lattice steps, those that ``contribution`` enforces."""
         low, high = (int(np.trunc(limit / self.resolution)) for limit in self.limits)
+        gate = self.where or ""
         if self.kind == "bins":
             distinct = self.takes != "events"
-            return ChannelGroup(start, self.size, 0, high, True, self.events, distinct)
-        return ChannelGroup(start, self.size, low, high, events=self.times)
+            return ChannelGroup(start, self.size, 0, high, True, self.events, distinct, gate)
+        return ChannelGroup(start, self.size, low, high, events=self.times, gate=gate)
 
     def of_users(self, cells: Cells, one: Contribution, n_events: int) -> Contribution:
         """What users add, each where it counts. one: ``contribution`` of values (m,), one a cell;
@@ -161,4 +166,5 @@ class Channel:
             "resolution": float(self.resolution).hex(),
             **({} if self.events == 1 else {"events": self.events}),
             **({} if self.takes == "events" else {"takes": self.takes}),
+            **({} if self.where is None else {"where": self.where}),
         }

@@ -77,9 +77,9 @@ def outputs_of(
 
     whole: counts live on the integers (discrete noise). events: of the unit in a cell.
     """
-    centred = {one.centred for one in aggregates.values() if one.centred is not None}
+    centred = {(one.where, *one.centred) for one in aggregates.values() if one.centred is not None}
     layout = Layout(whole, centred, events)
-    outputs = tuple(one.output(name, layout) for name, one in aggregates.items())
+    outputs = tuple(one.output(name, layout.under(one.where)) for name, one in aggregates.items())
     return tuple(layout.channels), outputs
 
 

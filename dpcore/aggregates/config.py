@@ -10,12 +10,48 @@ from dpcore.config.chosen import Chosen
 from dpcore.config.section import field_names, nearest, refusal
 from dpcore.registry import AGGREGATES
 
+_EXTREME = (
+    "one event alone decides it, so no noise could hide that event. A histogram whose edges you "
+    "know ({{histogram: COLUMN, edges: [...]}}) shows where nearly all of them are."
+)
+_DISTINCT = (
+    "use {count: users} for the users of a key and tick, or {count: users, per: period} for each "
+    "once a period (privacy.unit: user); distinct values of another column are not counted."
+)
+_ROOT = (
+    "use {{variance: COLUMN, clip: [low, high]}} and take the root of what is released: that costs "
+    "nothing more."
+)
+_RATIO = (
+    "release what stands above and below the line, like two sums over one span, and divide them: "
+    "that costs nothing more."
+)
+_QUANTILE = (
+    "a histogram whose edges you know ({histogram: COLUMN, edges: [...]}) shows where it is."
+)
+INSTEAD: Mapping[str, str] = {
+    **dict.fromkeys(("max", "maximum", "min", "minimum", "range"), _EXTREME.format()),
+    **dict.fromkeys(("median", "percentile", "percentiles", "quantiles", "quantile"), _QUANTILE),
+    **dict.fromkeys(("average", "avg"), "use {mean: COLUMN, clip: [low, high]}."),
+    **dict.fromkeys(("total", "add"), "use {sum: COLUMN, clip: [low, high]}."),
+    **dict.fromkeys(("distinct", "unique", "nunique", "count_distinct"), _DISTINCT),
+    **dict.fromkeys(("std", "stddev", "sd", "standard_deviation"), _ROOT.format()),
+    **dict.fromkeys(("ratio", "rate", "share"), _RATIO),
+    **dict.fromkeys(
+        ("first", "last", "any"),
+        "a single event's value cannot be released; use a mean, a histogram or a quantile.",
+    ),
+}
+"""Names of aggregates that are asked for elsewhere -> what to write here."""
+
 
 def kind_of(written: Mapping[str, Any]) -> type[Aggregate]:
     """The kind that a mapping names."""
     kinds = [name for name in AGGREGATES if written.get(name) is not None]
     known = known_fields()
     for name, value in written.items():
+        if name not in known and name in INSTEAD and not kinds:
+            raise refusal(name, value, f"is not served: {INSTEAD[name]}", True)
         if name not in known:
             allowed = list(known) if len(kinds) != 1 else field_names(AGGREGATES[kinds[0]])
             raise refusal(name, value, f"is not a field; {nearest(str(name), allowed)}", True)

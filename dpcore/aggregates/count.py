@@ -50,6 +50,14 @@ class Count(Aggregate):
     def _check_users(self) -> Self:
         if self.per is not None and self.count == "events":
             raise refusal("per", self.per, "is for count: users; remove it.")
+        if self.per is not None and self.where is not None:
+            raise refusal(
+                "where",
+                self.where,
+                "cannot stand beside per: period: a user counts at the first of all their ticks "
+                "there, whether or not its events satisfy it. Take over: 1 without per, or the "
+                "config's own where, which holds for everything.",
+            )
         if self.takes == "users":
             refuse_user_ticks(
                 self.over, "or per: period, which counts everybody once a period over any span"

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting.guarantee import PrivacyLoss, compose
-from dpcore.aggregates.cells import CELL, Cells
 from dpcore.aggregates.channel import Channel
-from dpcore.aggregates.clips import Clips
+from dpcore.aggregates.gates import GATE, Gated
 from dpcore.aggregates.output import Output
 from dpcore.arrays import Floats, Ints, State
 from dpcore.canonical import canonical_mechanism
@@ -93,8 +92,10 @@ class Aggregates:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Numeric columns that are read."""
-        return tuple(dict.fromkeys(c.column for c in self.channels if c.column is not None))
+        """Numeric columns that are read, those that say whether an event counts among them."""
+        named = [c.column for c in self.channels if c.column is not None]
+        gates = [GATE + c.where for c in self.channels if c.where is not None]
+        return tuple(dict.fromkeys([*named, *gates]))
 
     @property
     def reads_new(self) -> bool:
@@ -111,21 +112,18 @@ class Aggregates:
         not finite is 0 before it."""
         rows: list[Rows] = []
         outside = 0
-        cells = None
-        if CELL in columns:
-            cells = Cells.of(columns, n_events, max(channel.events for channel in self.channels))
-        clips = Clips(columns, cells)
+        gates: dict[str | None, Gated] = {}
+        most = max(channel.events for channel in self.channels)
         for start, channel in zip(self.starts, self.channels, strict=True):
-            values = clips.of(channel)
-            contribution = channel.contribution(values)
-            if channel.kind == "bins":
-                assert contribution.coordinate is not None
-                outside += int(np.count_nonzero(contribution.coordinate < 0))
-            if channel.takes != "events":
-                assert cells is not None
-                contribution = channel.of_users(cells, contribution, n_events)
+            where = channel.where
+            if where not in gates:
+                gates[where] = Gated.of(columns, n_events, where, most)
+            contribution, beyond = gates[where].contribution(channel)
+            outside += beyond
             rows.append(Rows(start, contribution.coordinate, contribution.amount))
-        return Bounded(tuple(rows), clips.clipped, clips.non_finite, outside)
+        clipped = sum(gate.clips.clipped for gate in gates.values())
+        non_finite = sum(gate.clips.non_finite for gate in gates.values())
+        return Bounded(tuple(rows), clipped, non_finite, outside)
 
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
         """Exact sums per cell. cells: (n_events,) in [0, n_cells) -> (n_cells, D) int64."""

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from dpcore.config import durations
+from dpcore.config.durations import months_of
+from dpcore.config.numbers import DurationText, Lengths, PeriodText, same
 from dpcore.config.section import Says, Section
 
 MOST = (1 << 16) - 1
 
-MONTHS = r"^([1-9]\d{0,2}) months?$"
-"""How a period of calendar months is written."""
-
 Cap = Annotated[
     int, Field(ge=1, le=MOST), Says(f"must be a whole number from 1 to {MOST:,}: below 2^16.")
 ]
-
-
-def months_of(per: str) -> int | None:
-    """Months of a period that is written in months; None: it is not."""
-    found = re.match(MONTHS, per)
-    return None if found is None else int(found[1])
 
 
 def _per(value: Any) -> Any:
@@ -39,11 +31,9 @@ def _per(value: Any) -> Any:
     return value
 
 
-PerText = Annotated[str, Field(pattern=durations.PATTERN)]
-MonthsText = Annotated[str, Field(pattern=MONTHS)]
 Per = Annotated[
     str,
-    BeforeValidator(_per, json_schema_input_type=Literal["all"] | PerText | MonthsText),
+    BeforeValidator(_per, json_schema_input_type=Literal["all"] | DurationText | PeriodText),
 ]
 
 
@@ -54,9 +44,9 @@ class Contributions(Section):
     ticks: Cap = Field(description="Ticks with events of the user.", examples=[8])
     keys: Cap = Field(description="Keys in one of these ticks.", examples=[3])
     events: Cap = Field(description="Events of a key in one of these ticks.", examples=[5])
-    spacing: Cap = Field(
+    spacing: Annotated[Cap, BeforeValidator(same, json_schema_input_type=Cap | Lengths)] = Field(
         default=1,
-        description="Fewest ticks from one of these ticks to the next; 1 sets no bound.",
+        description="Fewest ticks, or time, from one of these ticks to the next; 1 sets no bound.",
         examples=[1],
     )
     ticks_per_key: Cap | None = Field(

@@ -16,6 +16,8 @@ UNITS = {
 }
 PATTERN = r"^(\d+(us|ms|s|m|h|d|w))+$"
 """How a duration is written."""
+MONTHS = r"^([1-9]\d{0,2}) months?$"
+"""How a number of calendar months is written."""
 _PART = re.compile(r"(\d+)(us|ms|s|m|h|d|w)")
 _WHOLE = re.compile(r"(?:\d+(?:us|ms|s|m|h|d|w))+\Z")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,6 +36,19 @@ def duration(text: str) -> int:
     if total >= MAX:
         raise ValueError("is longer than time can be counted in microseconds.")
     return total
+
+
+def months_of(text: str) -> int | None:
+    """Months of a length that is written in months; None: it is not."""
+    found = re.match(MONTHS, text)
+    return None if found is None else int(found[1])
+
+
+def is_length(value: object) -> bool:
+    """Whether a value is a duration or months, as text."""
+    if not isinstance(value, str):
+        return False
+    return bool(_WHOLE.match(value)) or months_of(value) is not None
 
 
 def timestamp(text: str) -> int:

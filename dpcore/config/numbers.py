@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from dpcore.config import durations
 from dpcore.config.limits import FARTHEST, MOST_TICKS, NEAREST
 from dpcore.config.section import Says, as_tuple
+
+
+def same(value: Any) -> Any:
+    """Itself: for fields that the JSON Schema lets be written in more ways than are checked here,
+    as lengths of time are ticks before (``dpcore.config.in_ticks``)."""
+    return value
+
 
 Numbers = Annotated[tuple[float, ...], BeforeValidator(as_tuple)]
 Pair = Annotated[
@@ -31,5 +39,16 @@ NotNegative = Annotated[
     Says("must be a finite number, 0 or more."),
 ]
 
+DurationText = Annotated[str, Field(pattern=durations.PATTERN)]
+PeriodText = Annotated[str, Field(pattern=durations.MONTHS)]
+Lengths = DurationText | PeriodText
+"""How a length of time is written where it may stand for a number of ticks."""
+
 Ticks = Annotated[int, Field(ge=1, le=MOST_TICKS)]
 Span = Literal["all"] | Ticks
+AnyTicks = Annotated[
+    Ticks,
+    BeforeValidator(same, json_schema_input_type=Ticks | Lengths),
+    Says("must be a number of ticks, 1 or more, or a duration like 7d."),
+]
+"""Ticks that may be written as a duration: ``dpcore.config.in_ticks`` counts them first."""

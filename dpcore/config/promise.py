@@ -8,13 +8,12 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from dpcore.config import durations
-from dpcore.config.contributions import MONTHS, Contributions, Per, months_of
-from dpcore.config.limits import MOST_TICKS
-from dpcore.config.numbers import Ticks
+from dpcore.config.contributions import Contributions, Per
+from dpcore.config.durations import months_of
+from dpcore.config.numbers import DurationText, PeriodText, Ticks
 from dpcore.config.section import Says, Section, refusal
-from dpcore.config.spans import show_ticks
+from dpcore.config.spans import ticks_of
 from dpcore.config.zones import calendar_of, moment_in, zone_of
-from dpcore.errors import ConfigError
 from dpcore.leaves.calendar import DAY, Calendar
 from dpcore.leaves.clock import Clock
 
@@ -33,7 +32,6 @@ def _timestamp(text: Any) -> Any:
     return text
 
 
-DurationText = Annotated[str, Field(pattern=durations.PATTERN)]
 Duration = Annotated[str, BeforeValidator(_duration, json_schema_input_type=DurationText)]
 Timestamp = Annotated[str, BeforeValidator(_timestamp)]
 
@@ -58,7 +56,6 @@ def _zone(text: Any) -> Any:
     return text
 
 
-PeriodText = Annotated[str, Field(pattern=MONTHS)]
 Period = Annotated[str, BeforeValidator(_period, json_schema_input_type=DurationText | PeriodText)]
 Moment = Annotated[str, BeforeValidator(_moment)]
 Zone = Annotated[str, BeforeValidator(_zone)]
@@ -283,48 +280,4 @@ class Privacy(Section):
         """
         if self.protect_for == "all":
             return None
-        if isinstance(self.protect_for, int):
-            return self._checked(self.protect_for)
-        months, calendar = months_of(self.protect_for), clock.calendar
-        if months is not None or (calendar is not None and calendar.months):
-            return self._months(months, clock)
-        ticks, rest = clock.ticks_in(durations.duration(self.protect_for))
-        if rest:
-            near = [n for n in (ticks, ticks + 1) if n > 0]
-            shown = " or ".join(
-                f"{show_ticks(clock, n)} ({n} tick{'s' if n > 1 else ''})" for n in near
-            )
-            raise ConfigError(
-                "privacy.protect_for",
-                self.protect_for,
-                f"must be a whole number of periods of {show_ticks(clock, 1)}: {shown}.",
-            )
-        return self._checked(ticks)
-
-    def _months(self, months: int | None, clock: Clock) -> int:
-        """Ticks of a window of months; ``months`` is None where it is a duration."""
-        unit = 0 if clock.calendar is None else clock.calendar.months
-        if not unit:
-            raise ConfigError(
-                "privacy.protect_for",
-                self.protect_for,
-                f"is for a clock of months: ticks are {show_ticks(clock, 1)}; write a duration, "
-                "like 90d, or a number of ticks.",
-            )
-        if months is None or months % unit:
-            raise ConfigError(
-                "privacy.protect_for",
-                self.protect_for,
-                f"must be a whole number of ticks, which are {show_ticks(clock, 1)}; write months, "
-                f"like {unit * 3} months, a number of ticks, or all.",
-            )
-        return self._checked(months // unit)
-
-    def _checked(self, ticks: int) -> int:
-        if ticks > MOST_TICKS:
-            raise ConfigError(
-                "privacy.protect_for",
-                self.protect_for,
-                f"must be at most 2^40 ticks, not {ticks}; write all.",
-            )
-        return ticks
+        return ticks_of("privacy.protect_for", self.protect_for, clock, "all")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
@@ -21,6 +22,11 @@ _KINDS = {
     "tuple_type": "must be a list, like [a, b].",
     "dict_type": "must be a mapping of names to values.",
 }
+
+_NUMBERS = ("float_type", "int_type")
+MISREAD = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$"
+"""Numbers that tools of YAML 1.1 read as text, and write in quotes."""
+_MISREAD = re.compile(MISREAD)
 
 _BOUNDS = {
     *("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"),
@@ -73,7 +79,7 @@ def validate(section: type[SectionType], data: Mapping[str, Any], at: str = "") 
       ConfigError: the first thing wrong; a name that is no field comes before everything else.
     """
     try:
-        return section.model_validate(dict(data))
+        return _validated(section, data)
     except ValidationError as failed:
         found = _first(failed)
     raise _convert(section, found, at)
@@ -82,11 +88,42 @@ def validate(section: type[SectionType], data: Mapping[str, Any], at: str = "") 
 def nested(section: type[SectionType], data: Mapping[str, Any]) -> SectionType:
     """As ``validate``, for a validator of the section around it: raises what that raises."""
     try:
-        return section.model_validate(dict(data))
+        return _validated(section, data)
     except ValidationError as failed:
         found = _first(failed)
     wrong = _convert(section, found, "", whole="")
     raise refusal(wrong.field, wrong.value, wrong.remedy, isinstance(wrong, UnknownField))
+
+
+def _validated(section: type[SectionType], data: Mapping[str, Any]) -> SectionType:
+    """A checked section; text in the place of a number is read as one where YAML 1.1 made it."""
+    try:
+        return section.model_validate(dict(data))
+    except ValidationError as failed:
+        found = [one for one in failed.errors(include_url=False) if one["type"] in _NUMBERS]
+        misread = [one for one in found if is_misread(one["input"])]
+        if not misread:
+            raise
+    read: Any = dict(data)
+    for one in misread:
+        read = _with(read, one["loc"], float(one["input"]))
+    return section.model_validate(read)
+
+
+def is_misread(value: Any) -> bool:
+    """Whether a text is a number by YAML 1.2 that YAML 1.1 takes for text: ``1e-6``, ``1.5e6``."""
+    return isinstance(value, str) and _MISREAD.match(value) is not None
+
+
+def _with(value: Any, place: Sequence[Any], new: Any) -> Any:
+    """A copy with something else at a place."""
+    if not place:
+        return new
+    if isinstance(value, Mapping):
+        return {**value, place[0]: _with(value[place[0]], place[1:], new)}
+    items = list(value)
+    items[place[0]] = _with(items[place[0]], place[1:], new)
+    return items
 
 
 def _first(failed: ValidationError) -> Any:

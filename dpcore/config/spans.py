@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dpcore.config.durations import show_duration
+from dpcore.config.durations import duration, months_of, show_duration
+from dpcore.config.limits import MOST_TICKS
 from dpcore.errors import ConfigError
 from dpcore.leaves.calendar import shown_unit
 from dpcore.leaves.clock import Clock
@@ -30,3 +31,62 @@ def spans_of(field: str, over: int, every: int) -> int:
             f"write {-(-over // every) * every}, or take a longer clock.period.",
         )
     return over // every
+
+
+def ticks_of(field: str, value: int | str, clock: Clock, other: str = "") -> int:
+    """A number of ticks, a duration, or months on a clock of months -> ticks.
+
+    Args:
+      field: where it is written, for messages. other: what else may stand there.
+
+    Raises:
+      ConfigError: no whole number of the clock's periods, or too many of them.
+    """
+    if isinstance(value, int):
+        return _checked(field, value, value, other)
+    months, calendar = months_of(value), clock.calendar
+    if months is not None or (calendar is not None and calendar.months):
+        return _checked(field, value, _of_months(field, value, months, clock, other), other)
+    try:
+        ticks, rest = clock.ticks_in(duration(value))
+    except ValueError as error:
+        raise ConfigError(field, value, str(error)) from None
+    if rest or not ticks:
+        near = [n for n in (ticks, ticks + 1) if n > 0]
+        shown = " or ".join(
+            f"{show_ticks(clock, n)} ({n} tick{'s' if n > 1 else ''})" for n in near
+        )
+        raise ConfigError(
+            field,
+            value,
+            f"must be a whole number of periods of {show_ticks(clock, 1)}: {shown}.",
+        )
+    return _checked(field, value, ticks, other)
+
+
+def _of_months(field: str, value: str, months: int | None, clock: Clock, other: str) -> int:
+    """Ticks of a length of months; ``months`` is None where it is a duration."""
+    unit = 0 if clock.calendar is None else clock.calendar.months
+    if not unit:
+        raise ConfigError(
+            field,
+            value,
+            f"is for a clock of months: ticks are {show_ticks(clock, 1)}; write a duration, like "
+            "90d, or a number of ticks.",
+        )
+    if months is None or months % unit:
+        also = f", a number of ticks, or {other}" if other else ", or a number of ticks"
+        raise ConfigError(
+            field,
+            value,
+            f"must be a whole number of ticks, which are {show_ticks(clock, 1)}; write months, "
+            f"like {unit * 3} months{also}.",
+        )
+    return months // unit
+
+
+def _checked(field: str, value: int | str, ticks: int, other: str) -> int:
+    if ticks > MOST_TICKS:
+        also = f"; write {other}" if other else ""
+        raise ConfigError(field, value, f"must be at most 2^40 ticks, not {ticks}{also}.")
+    return ticks

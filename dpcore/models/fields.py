@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from dpcore.config.event import column_name
 from dpcore.config.limits import FARTHEST, MOST_TICKS
-from dpcore.config.numbers import Ticks
+from dpcore.config.numbers import Lengths, Ticks
 from dpcore.config.section import Says, Section, refusal
 from dpcore.errors import ConfigError
 from dpcore.geometry.spec import SetSpec
@@ -49,7 +49,7 @@ def _over(value: Any) -> Any:
     if value == "all" or value is None:
         return "all"
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_TICKS:
-        raise ValueError("must be all, or a number of ticks from 1 to 2^40.")
+        raise ValueError("must be all, a number of ticks from 1 to 2^40, or a duration like 7d.")
     return value
 
 
@@ -76,7 +76,8 @@ ConvexSetSpec = Annotated[
     dict[str, Any], BeforeValidator(lambda spec: spec, json_schema_input_type=SetSpec)
 ]
 OverSpan = Annotated[
-    Literal["all"] | int, BeforeValidator(_over, json_schema_input_type=Literal["all"] | Ticks)
+    Literal["all"] | int,
+    BeforeValidator(_over, json_schema_input_type=Literal["all"] | Ticks | Lengths),
 ]
 Count = Annotated[int, Field(ge=1, le=MOST), Says(f"must be a whole number from 1 to {MOST:,}.")]
 Cap = Annotated[

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import zoneinfo
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -70,6 +70,7 @@ class JobConfig(PlanConfig):
         description="How a cluster runs the job; nothing here changes a release.",
         examples=["{parallelism: 4, checkpoints: gs://acme-weir/state}"],
     )
+    counted: ClassVar[tuple[tuple[str, ...], ...]] = (*PlanConfig.counted, ("sink", "every"))
     _folder: Path = PrivateAttr(default=Path("."))
 
     @property
@@ -122,9 +123,11 @@ class JobConfig(PlanConfig):
     def plan_config(self) -> PlanConfig:
         """Only what shapes the plan."""
         fields = {name: getattr(self, name) for name in PlanConfig.model_fields}
-        return PlanConfig.model_construct(
+        made = PlanConfig.model_construct(
             _fields_set=set(self.model_fields_set) & set(fields), **fields
         )
+        made._misread = self._misread
+        return made
 
 
 def load(
@@ -196,16 +199,27 @@ def _set(data: dict[str, Any], text: str, variables: Mapping[str, str]) -> None:
         current[parts[-1]] = parsed
 
 
-def _no_placeholders(value: Any, path: str = "") -> None:
-    """Refuses what ``weir init`` left to be filled in."""
+def _no_placeholders(data: Mapping[str, Any]) -> None:
+    """Refuses what ``weir init`` left to be filled in: all of it at once."""
+    left = list(_placeholders(data, ""))
+    if not left:
+        return
+    path, value = left[0]
+    if len(left) == 1:
+        raise ConfigError(path, value, "is a placeholder of `weir init`: fill it in.")
+    others = ", ".join(f"{where} ({one})" for where, one in left[1:])
+    raise ConfigError(path, value, f"is a placeholder of `weir init`: fill it in, and so {others}.")
+
+
+def _placeholders(value: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for name, item in value.items():
-            _no_placeholders(item, f"{path}.{name}" if path else name)
+            yield from _placeholders(item, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
-        for item in value:
-            _no_placeholders(item, path)
+        for at, item in enumerate(value):
+            yield from _placeholders(item, f"{path}[{at}]")
     elif isinstance(value, str) and _PLACEHOLDER.match(value):
-        raise ConfigError(path, value, "is a placeholder of `weir init`: fill it in.")
+        yield path, value
 
 
 def _anchor(data: dict[str, Any], folder: Path) -> None:

@@ -126,6 +126,8 @@ def _batch(
     if config.key is not None:
         made = _keys(config.key, seed, rows)
         columns.update({name: column for name, column in made.items() if name not in columns})
+    gates = [one.where for one in config.aggregates.values()]
+    asked = " ".join(text for text in (config.where, *gates) if text is not None)
     ranges = number_ranges(config)
     for name, some in ({} if config.model is None else config.model.declared).items():
         place = (uniforms(seed, name, rows) * len(some)).astype(int)
@@ -139,7 +141,7 @@ def _batch(
             continue
         u = uniforms(seed, name, rows)
         if kind == "text":
-            words = [one or two for one, two in _TEXTS.findall(config.where or "")] + ["other"]
+            words = [one or two for one, two in _TEXTS.findall(asked)] + ["other"]
             columns[name] = pa.array([words[i] for i in (u * len(words)).astype(int)])
         elif kind == "boolean":
             columns[name] = pa.array(u < 0.5)

@@ -58,6 +58,11 @@ class Truth:
     def __init__(self, config: PlanConfig, path: Path) -> None:
         self._config, self._clock = config, config.clock.to_clock()
         self._where = None if config.where is None else Predicate.parse(config.where)
+        self._gates = {
+            name: Predicate.parse(aggregate.where)
+            for name, aggregate in config.aggregates.items()
+            if aggregate.where is not None
+        }
         self._columns = {
             name: aggregate.column
             for name, aggregate in config.aggregates.items()
@@ -84,7 +89,10 @@ class Truth:
         table = pa.table({"tick": ticks, "key": names})
         for name, column in self._columns.items():
             value = pa.array(np.ones(len(ticks))) if column is None else batch.column(column)
-            table = table.append_column(name, pc.cast(value, pa.float64()))
+            value = pc.cast(value, pa.float64())
+            if name in self._gates:
+                value = pc.if_else(self._gates[name].mask(batch), value, 0.0)
+            table = table.append_column(name, value)
         wanted = [(name, "sum") for name in self._columns]
         for row in table.group_by(["tick", "key"]).aggregate(wanted).to_pylist():
             cell = self._totals.setdefault(row["tick"], {}).setdefault(row["key"], {})

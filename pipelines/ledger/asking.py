@@ -10,7 +10,7 @@ from dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from dpcore.accounting.price import Point, Price, Unit
 from dpcore.accounting.scope import Scope, periods
 from dpcore.config import durations
-from dpcore.config.contributions import months_of
+from dpcore.config.durations import months_of
 from dpcore.errors import ConfigError
 from dpcore.leaves.calendar import UTC
 from dpcore.people.periods import Months

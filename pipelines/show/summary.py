@@ -274,7 +274,7 @@ def one(value: float, stddev: float | None, width: float = BAND) -> str:
         return number(value)
     half = width * stddev
     decimals = max(0, 1 - math.floor(math.log10(half)))
-    return f"{value:,.{decimals}f} ± {half:,.{decimals}f}"
+    return f"{value:z,.{decimals}f} ± {half:,.{decimals}f}"
 
 
 def starts(moment: Any) -> str:

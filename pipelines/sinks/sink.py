@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from dpcore.config.numbers import Lengths, same
 from dpcore.config.section import refusal
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
@@ -37,8 +38,10 @@ class Sink(Door):
         "row for each vector, with lists of numbers, as earlier versions wrote it.",
         examples=["packed"],
     )
-    every: int = Field(
-        default=128, description="Ticks that one file covers, at most.", examples=[128]
+    every: Annotated[int, BeforeValidator(same, json_schema_input_type=int | Lengths)] = Field(
+        default=128,
+        description="Ticks that one file covers, at most; or a duration.",
+        examples=[128],
     )
 
     @model_validator(mode="after")
@@ -64,7 +67,7 @@ class Sink(Door):
     @property
     def named(self) -> str:
         """Where releases are, in words."""
-        return self.place or f"{self.kind} {self.value}"
+        return self.place or (self.kind if self.value is True else f"{self.kind} {self.value}")
 
     def at(self, folder: str) -> Sink | None:
         """The same in another folder; None where it is none."""

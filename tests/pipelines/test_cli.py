@@ -113,8 +113,8 @@ def test_a_missing_config(weir: Weir) -> None:
         (["--runner", "prism"], "needs a secret"),
         (["--runner", "dataflow"], "needs a secret"),
         (["--runner", "spark"], "'direct', 'prism', 'flink', 'dataflow'"),
-        (["--set", "source=null"], "source = None: is missing"),
-        (["--set", "sink=null"], "sink = None: is missing"),
+        (["--set", "source=null"], "source is missing"),
+        (["--set", "sink=null"], "sink is missing"),
         (
             ["--set", "source={pubsub: {subscription: projects/p/subscriptions/s}}"],
             "--runner prism on a laptop",

@@ -52,6 +52,8 @@ def test_placeholders_are_refused_until_they_are_filled_in(weir: Weir, events: P
     result = weir("plan", config)
     assert result.exit_code == 2
     assert "clock.start = '<START>': is a placeholder" in result.stderr
+    for other in ("clock.end (<END>)", "aggregates.dollar_value.clip[0] (<LOW>)"):
+        assert other in " ".join(result.stderr.split()), "all of them at once"
     text = config.read_text()
     text = text.replace("<START>", "2024-01-01T00:00:00Z").replace("<END>", "2024-02-01T00:00:00Z")
     config.write_text(text)

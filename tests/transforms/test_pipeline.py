@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpcore.aggregates.gates import GATE
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from dpcore.simulate import Events, simulate
@@ -48,14 +49,16 @@ def secret(tmp_path_factory: pytest.TempPathFactory) -> SecretRef:
     return SecretRef(file=str(file))
 
 
-def simulated(made: Plan, batch: pa.RecordBatch) -> dict[tuple[Any, ...], Any]:
+def simulated(
+    made: Plan, batch: pa.RecordBatch, more: dict[str, Any] | None = None
+) -> dict[tuple[Any, ...], Any]:
     """(tick, key, name, over) -> (value, stddev) by dpcore alone."""
     found = simulate(
         made,
         Events(
             batch.column("@time").view(pa.int64()).to_numpy(),
             batch.column("@key").to_pylist(),
-            {"v": batch.column("v").to_numpy(zero_copy_only=False)},
+            {"v": batch.column("v").to_numpy(zero_copy_only=False), **(more or {})},
         ),
         bytes.fromhex("5a" * 32),
     )
@@ -98,6 +101,27 @@ def test_blocks_order_strides_and_replays_do_not_matter(declared: bool, secret: 
         assert other.rows == first
     twice = run(plan(declared), [batch], ["--direct_runner_bundle_repeat=2"], secret=secret).rows
     assert twice[::3] == twice[1::3] == twice[2::3] == first
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "observed"])
+def test_a_predicate_of_one_aggregate_is_what_simulate_says(
+    declared: bool, secret: SecretRef
+) -> None:
+    text = PLAN.replace("n: {{count: events,", "n: {{count: events, where: v > 3 and v < 8,")
+    text = text.replace("m: {{mean: v,", "m: {{mean: v, where: v is not None,")
+    key = "{column: k, declared: [a, b, c, d]}"
+    if not declared:
+        key = "{column: k, observed_keys_are_public: true}"
+    made = Plan.from_yaml(text.format(key=key, extra=""))
+    batch = random_events(2_000, FakePlan())
+    v = batch.column("v").to_numpy(zero_copy_only=False)
+    gates = {
+        GATE + "v > 3 and v < 8": ((v > 3) & (v < 8)).astype(float),
+        GATE + "v is not None": (~np.isnan(v)).astype(float),
+    }
+    expected = simulated(made, batch, gates)
+    assert as_cells(run(made, cut(shuffled(batch), 3), secret=secret)) == expected
+    assert expected != simulated(made, batch, {name: one * 0 + 1 for name, one in gates.items()})
 
 
 def test_following_the_clock_gives_what_announcing_all_of_it_gives(secret: SecretRef) -> None:

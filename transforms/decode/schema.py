@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from dpcore.aggregates.gates import GATE
 from dpcore.config.list_column import ListColumn
 from dpcore.errors import ConfigError
 from transforms.decode import header_test
@@ -170,6 +171,7 @@ class EventSchema:
         unit: str | None = None,
         arrival: Stamp | None = None,
         where: str | None = None,
+        gates: Mapping[str, str] | None = None,
         numbers: Iterable[str] = (),
         texts: Iterable[str] = (),
         named: Mapping[str, str] | None = None,
@@ -179,6 +181,7 @@ class EventSchema:
 
         Args:
           key: the column to group by, or several.
+          gates: other predicates: the setting that holds one -> its text.
           texts: of ``numbers``, those that hold declared texts.
           named: column among ``numbers`` -> the setting that names it; aggregates without it.
           listed: columns of lists.
@@ -192,18 +195,21 @@ class EventSchema:
         if listed is not None:
             columns[listed.name] = "list"
         fields = dict(named or {})
-        if where is not None:
-            for column, kind in Predicate.parse(where).kinds.items():
-                fields.setdefault(column, "where" if column not in columns else "aggregates")
+        asked = {} if where is None else {"where": where}
+        for place, text in {**asked, **(gates or {})}.items():
+            for column, kind in Predicate.parse(text, place).kinds.items():
+                fields.setdefault(column, place if column not in columns else "aggregates")
                 if listed is not None and column in listed.columns:
                     raise ConfigError(
-                        "where", where, f"reads {column}, a column of lists; name another column."
+                        place, text, f"reads {column}, a column of lists; name another column."
                     )
+                if columns.get(column) == "any":
+                    columns[column] = kind
                 if columns.setdefault(column, kind) != kind and kind != "any":
                     read = "a number" if columns[column] == "number" else columns[column]
                     raise ConfigError(
-                        "where",
-                        where,
+                        place,
+                        text,
                         f"reads the column {column} as {kind}, but it is read as {read} "
                         f"elsewhere; compare it with {columns[column]}s.",
                     )
@@ -238,19 +244,26 @@ class EventSchema:
             if arrival is None
             else Stamp(arrival.column, arrival.format, arrival.zone or "UTC", "schema.arrival"),
             where=config.where,
+            gates={
+                f"aggregates.{name}.where": one.where
+                for name, one in config.aggregates.items()
+                if one.where is not None
+            },
             numbers=plain_columns(config.model, numbers),
             texts=() if config.model is None else config.model.texts,
-            named=model_fields(config.model),
+            named={**aggregate_fields(config.aggregates), **model_fields(config.model)},
             listed=None if config.model is None else config.model.listed,
         )
 
 
 def plain_columns(model: Any, numbers: Iterable[str]) -> tuple[str, ...]:
-    """Of what a program reads the columns of numbers: without features of a list column."""
+    """Of what a program reads the columns of numbers: without features of a list column, and what
+    says whether an event counts."""
+    read = tuple(name for name in numbers if not name.startswith(GATE))
     if model is None or model.listed is None:
-        return tuple(numbers)
+        return read
     features = {model.listed.name, *model.features}
-    return tuple(name for name in numbers if name not in features)
+    return tuple(name for name in read if name not in features)
 
 
 def canonical_columns(model: Any, numbers: Iterable[str]) -> tuple[str, ...]:
@@ -258,6 +271,15 @@ def canonical_columns(model: Any, numbers: Iterable[str]) -> tuple[str, ...]:
     if model is None or model.listed is None:
         return tuple(numbers)
     return (model.listed.name, *plain_columns(model, numbers))
+
+
+def aggregate_fields(aggregates: Mapping[str, Any]) -> dict[str, str]:
+    """Column of an aggregate -> the setting that names it first."""
+    found: dict[str, str] = {}
+    for name, one in aggregates.items():
+        if one.column is not None:
+            found.setdefault(one.column, f"aggregates.{name}.{one.kind}")
+    return found
 
 
 def model_fields(model: Any) -> dict[str, str]:

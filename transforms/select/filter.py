@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpcore.aggregates.gates import GATE
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
 from dpcore.program import needs_ids
@@ -56,6 +57,12 @@ def declared_keys(plan: Any) -> pa.StringArray | None:
     return pa.array(sorted(plan.keys.declared), pa.string())
 
 
+def gates_of(columns: Iterable[str]) -> dict[str, Predicate]:
+    """Columns that say whether an event counts in some aggregate, and what they say."""
+    named = [name for name in columns if name.startswith(GATE)]
+    return {name: Predicate.parse(name.removeprefix(GATE)) for name in named}
+
+
 class Assign:
     """The pure part: batches in, batches out. Built once per worker from the public plan.
 
@@ -77,6 +84,7 @@ class Assign:
         self._longest: int | None = plan.keys.longest
         names = [*([KEY] if self._columns else []), SOURCE, "@position", *keep]
         self._keep = tuple(dict.fromkeys(names))
+        self._gates = gates_of(self._keep)
 
     def __call__(self, batch: pa.RecordBatch) -> Assigned:
         """One batch of decoded events -> those that count, with key and tick.
@@ -106,6 +114,8 @@ class Assign:
             for name in self._keep
             if name == KEY or name in batch.schema.names
         }
+        for name, gate in self._gates.items():
+            columns[name] = gate.mask(batch).cast(pa.float64())
         columns["@tick"] = pa.array(ticks)
         events = pa.RecordBatch.from_arrays(
             list(columns.values()), names=list(columns), metadata=batch.schema.metadata
@@ -212,6 +222,7 @@ class FilterAssign(beam.DoFn):
         self._assign: Assign | None = None
         if plan.where is not None:
             Predicate.parse(plan.where)
+        gates_of(self._columns)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_assign": None}

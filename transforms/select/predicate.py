@@ -30,9 +30,9 @@ class Predicate:
     _evaluate: Evaluate
 
     @classmethod
-    def parse(cls, text: str) -> Predicate:
-        """Text -> predicate. Raises ConfigError with the field ``where``."""
-        compiler = Compiler(text)
+    def parse(cls, text: str, field: str = "where") -> Predicate:
+        """Text -> predicate. Raises ConfigError with the field that holds it."""
+        compiler = Compiler(text, field)
         evaluate = compiler.condition(compiler.tree)
         if not compiler.kinds:
             compiler.refuse("names no column; every event would be treated alike")

@@ -45,8 +45,8 @@ _QUOTED = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|`([^`]*)`")
 class Compiler:
     """One pass over the syntax tree; collects what it learns about columns on the way."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, field: str = "where") -> None:
+        self.text, self.field = text, field
         self.names: dict[str, str] = {}
         self.kinds: dict[str, Kind | None] = {}
         self.asked_only: set[str] = set()
@@ -59,7 +59,7 @@ class Compiler:
             self.refuse("cannot be read")
 
     def refuse(self, why: str) -> NoReturn:
-        raise ConfigError("where", self.text, f"{why}; {ALLOWED}") from None
+        raise ConfigError(self.field, self.text, f"{why}; {ALLOWED}") from None
 
     def _name(self, match: re.Match[str]) -> str:
         if match[1] is None:
@@ -70,10 +70,16 @@ class Compiler:
         self.names[name] = match[1]
         return name
 
-    def _column(self, node: ast.Name) -> str:
+    def _column(self, node: ast.AST) -> str:
+        """A name, or one with fields of it: ``meta.amount``."""
+        if isinstance(node, ast.Attribute):
+            return f"{self._column(node.value)}.{node.attr}"
+        assert isinstance(node, ast.Name)
         return self.names.get(node.id, node.id)
 
     def _is_column(self, node: ast.AST) -> bool:
+        while isinstance(node, ast.Attribute):
+            node = node.value
         return isinstance(node, ast.Name) and node.id not in _WORDS
 
     def _learn(self, column: str, kind: Kind) -> None:
@@ -109,7 +115,6 @@ class Compiler:
         if isinstance(node, ast.Compare):
             return self._comparison(node)
         if self._is_column(node):
-            assert isinstance(node, ast.Name)
             column = self._column(node)
             self._learn(column, "boolean")
             return lambda batch: pc.fill_null(batch.column(column), False)
@@ -130,7 +135,6 @@ class Compiler:
             return self._is_in(left, right, isinstance(operator, ast.In))
         compare = _COMPARE[type(operator)]
         if self._is_column(left) and self._is_column(right):
-            assert isinstance(left, ast.Name) and isinstance(right, ast.Name)
             one, other = self._column(left), self._column(right)
             for column in (one, other):
                 self.kinds.setdefault(column, None)
@@ -144,7 +148,6 @@ class Compiler:
     def _is_none(self, left: ast.expr, right: ast.expr, wanted: bool) -> Evaluate:
         if not self._is_column(left) or self._constant(right) is not None:
             self.refuse("uses `is` for something other than `column is None`")
-        assert isinstance(left, ast.Name)
         column = self._column(left)
         if column not in self.kinds:
             self.kinds[column] = None
@@ -180,7 +183,6 @@ class Compiler:
 
     def _value(self, node: ast.expr, kind: Kind) -> Evaluate:
         if self._is_column(node):
-            assert isinstance(node, ast.Name)
             column = self._column(node)
             self._learn(column, kind)
             return lambda batch: _read(batch, column)

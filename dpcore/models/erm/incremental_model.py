@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from dpcore.config.numbers import Lengths
 from dpcore.errors import ConfigError
 from dpcore.models.erm import tau
 from dpcore.models.erm.incremental import IncrementalErm
@@ -21,7 +22,9 @@ from dpcore.pricing.terms import Terms
 def _every(value: Any) -> Any:
     if isinstance(value, str):
         if value not in tau.RULES:
-            raise ValueError(f"must be a number of ticks, or one of {', '.join(tau.RULES)}.")
+            raise ValueError(
+                f"must be a number of ticks, a duration like 7d, or one of {', '.join(tau.RULES)}."
+            )
         return value
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError("must be a number of ticks, 1 or more, or the name of a rule.")
@@ -33,6 +36,7 @@ Every = Annotated[
     BeforeValidator(
         _every,
         json_schema_input_type=Annotated[int, Field(ge=1)]
+        | Lengths
         | Literal["convex", "strongly_convex", "frank_wolfe"],
     ),
 ]

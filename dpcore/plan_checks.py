@@ -1,0 +1,84 @@
+"""What sections of a config must say together; each is checked by itself before."""
+
+from __future__ import annotations
+
+from dpcore.config.event import Key, Schema
+from dpcore.config.promise import Privacy
+from dpcore.config.section import refusal
+
+
+def check_columns(key: Key, schema: Schema) -> None:
+    """Raises where a key of several columns is grouped by a time or an id."""
+    taken = {schema.time.column: "schema.time", schema.id: "schema.id"}
+    for name in key.columns or ():
+        if name in taken:
+            raise refusal(
+                "key.columns",
+                name,
+                f"is the column of {taken[name]} too; group by another column.",
+            )
+
+
+def check_users(privacy: Privacy, schema: Schema, users: float | None) -> None:
+    """Raises where users are spoken of and are not the unit, or nothing says who they are.
+
+    Args:
+      users: that are expected.
+    """
+    if privacy.unit != "user":
+        if users is not None:
+            raise refusal(
+                "expect.users", users, "belongs to privacy.unit: user; set it, or remove this."
+            )
+        return
+    if schema.unit is None:
+        raise refusal(
+            "schema.unit",
+            None,
+            "is missing: privacy.unit: user needs the column that says whom an event belongs to.",
+        )
+
+
+def check_discovery(key: Key, privacy: Privacy, has_model: bool, every: int | None) -> None:
+    """Raises where keys are to be found in private and that cannot be served.
+
+    Args:
+      every: ticks from one release to the next.
+    """
+    if key.discover is None:
+        return
+    asked = key.discover.model_dump(exclude_defaults=True)
+    if privacy.unit != "user":
+        raise refusal(
+            "key.discover",
+            asked,
+            "counts the users of each key, and this plan protects events; set privacy.unit: user "
+            "with privacy.per and privacy.contributions, or list the keys (key.declared).",
+        )
+    if privacy.delta == 0:
+        raise refusal(
+            "privacy.delta",
+            0.0,
+            "must be above 0 where keys are discovered: a user alone at a key is found with a "
+            "small chance, however little the noise tells; set 1e-6, or list the keys.",
+        )
+    if has_model:
+        raise refusal(
+            "key.discover",
+            asked,
+            "is for aggregates; models need their keys listed (key.declared).",
+        )
+    if every is not None:
+        raise refusal(
+            "release_every",
+            every,
+            "cannot stand beside key.discover, which looks at every tick; remove it, or take a "
+            "longer clock.period.",
+        )
+    if key.discover.retire is not None and privacy.per == "all":
+        raise refusal(
+            "key.discover.retire",
+            key.discover.retire.model_dump(),
+            "is for the end of a period, and privacy.per: all has one without end; say a shorter "
+            "one, like 30d, or leave it out.",
+        )
