@@ -139,7 +139,7 @@ class PlanConfig(Section):
         default=None,
         description="n, or a duration: sums, and models of them, are released at every n-th tick, "
         "with less noise, and repeated in between; before the first of them there is none (null). "
-        "It must divide the ticks of the clock, and the N of every over. Without it: at every tick.",
+        "It must divide the ticks of the clock, and the N of every over. Without: at every tick.",
         examples=[7],
     )
     mechanism: MechanismConfig = Field(

@@ -193,7 +193,7 @@ def test_the_transform_counts_and_sets_apart() -> None:
 
 def test_a_bad_predicate_is_refused_when_the_graph_is_built() -> None:
     with pytest.raises(ConfigError, match="where"):
-        FilterAssign(PublicPlan(CLOCK, DECLARED.keys, "x.y"), [])
+        FilterAssign(PublicPlan(CLOCK, DECLARED.keys, "x.y()"), [])
 
 
 def test_ticks_at_the_edges() -> None:

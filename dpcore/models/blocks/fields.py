@@ -9,8 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from dpcore.config import durations
 from dpcore.config.expect import MOST_EVENTS
-from dpcore.config.numbers import Positive
-from dpcore.config.promise import DurationText
+from dpcore.config.numbers import DurationText, Positive
 from dpcore.config.section import Says, Section, as_tuple, refusal
 from dpcore.errors import ConfigError
 from dpcore.models.blocks.feature_map import (

@@ -122,7 +122,7 @@ def test_what_cannot_be_added_is_refused(
     reserve(found.ledger, Asking(plan_of(found), "mark", Place("out", False)))
     before = facts(weir, job)
     refused = weir("ledger", "add", job, *words)
-    assert refused.exit_code == 2 and f"refused: {named} = " in refused.stderr, refused.stderr
+    assert refused.exit_code == 2 and f"refused: {named} " in refused.stderr, refused.stderr
     assert facts(weir, job) == before
 
 
@@ -245,5 +245,5 @@ def test_a_section_that_cannot_be_is_refused(
 ) -> None:
     job = job_of(tmp_path / "job", f"ledger: {text}\n")
     refused = weir("plan", job)
-    assert refused.exit_code == 2 and f"refused: {field} = " in refused.stderr, refused.stderr
+    assert refused.exit_code == 2 and f"refused: {field} " in refused.stderr, refused.stderr
     assert not os.path.exists(tmp_path / "job" / "a.db")
