@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,7 +32,7 @@ help:
 	@echo "make clean    removes .venv, caches and what the demo wrote"
 
 $(BIN)/python:
-	@[ -n "$(PYTHON)" ] || { echo "weir needs Python 3.11 or 3.12: install it, or make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@[ -n "$(PYTHON)" ] || { echo "weir needs Python 3.11, 3.12 or 3.13: install it, or make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "weir: making a virtual environment in $(VENV)" >&2
 	@$(PYTHON) -m venv $(VENV)
 

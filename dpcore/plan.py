@@ -26,6 +26,7 @@ from dpcore.leaves.keys import Keys
 from dpcore.leaves.wide import LIMB
 from dpcore.people.person import Person
 from dpcore.plan_config import PlanConfig
+from dpcore.plan_html import plan_html
 from dpcore.plan_promise import guarantee_of
 from dpcore.plan_warnings import warnings_for
 from dpcore.pricing.band import band_of
@@ -338,6 +339,10 @@ class Plan:
             "canonical": self.canonical,
             **({} if self.discovery is None else {"discovery": dict(self.discovery.told())}),
         }
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return plan_html(self.to_json())
 
     def _user_json(self) -> dict[str, Any] | None:
         """What is promised to users, and what their caps cost; None: the unit is an event."""

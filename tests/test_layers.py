@@ -48,6 +48,7 @@ ROOMS = {
         "spaced",
         "plan_checks",
         "plan_config",
+        "plan_html",
         "plan_promise",
         "plan_warnings",
         "plan",
@@ -83,9 +84,10 @@ ROOMS = {
         "report",
         "predict",
         "show",
+        "notebook",
         "cli",
     ],
-    "weir": ["__init__", "__main__", "estimators"],
+    "weir": ["__init__", "__main__", "estimators", "beam_yaml"],
 }
 """Rooms of a layer, in the order in which they may import each other: only what stands before. A
 file that lies at the top of a layer is a room of its own. docs/architecture.md tells of each."""
@@ -123,6 +125,10 @@ EXCEPT = {
     "transforms/tick/tick.py": {"uuid"},
 }
 """What may ask the system for random bytes: a fresh secret, and names of files and of runs."""
+
+
+GIVES_PANDAS = {"pipelines/notebook/released.py"}
+"""What hands out frames to who asks for one, and says what to install where that is missing."""
 
 
 def name_of(path: Path) -> str:
@@ -304,6 +310,8 @@ def test_only_dpcore_noise_makes_randomness(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_nothing_leans_on_pandas(path: Path) -> None:
     """It is no dependency of ours, and Arrow imports it behind some of its names."""
+    if name_of(path) in GIVES_PANDAS:
+        return
     tree = ast.parse(path.read_text())
     names = [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     assert not [name for name in names if "pandas" in name]

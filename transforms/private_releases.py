@@ -66,7 +66,8 @@ def needed_columns(plan: Plan) -> tuple[str, ...]:
 class PrivateReleases(beam.PTransform[Any, Any]):
     """Canonical event batches, or Python values with the user's columns -> ``Releases``.
 
-    Dictionaries, ``beam.Row``, NamedTuples and dataclasses are events:
+    Dictionaries, ``beam.Row``, NamedTuples and dataclasses are events; frames of pandas and tables
+    of Arrow hold many:
 
         >>> import apache_beam as beam
         >>> from weir import Plan, PrivateReleases
@@ -146,6 +147,7 @@ class PrivateReleases(beam.PTransform[Any, Any]):
         look = None
         if events.element_type is not pa.RecordBatch:
             schema = EventSchema.from_config(plan.config, plan.program.columns)
+            schema = schema if self._bounded else schema.lenient()
             if self._bounded and self._first_look:
                 named = fields_of(events.element_type) is not None
                 look = FirstLook(plan, schema, named, off="first_look=False")

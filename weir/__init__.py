@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from dpcore.plan import Plan
     from dpcore.plan_config import PlanConfig
     from dpcore.simulate import Events, Simulated, simulate
+    from pipelines.notebook.release import release
+    from pipelines.notebook.released import Released
     from transforms.private_releases import PrivateReleases, Releases
     from transforms.release.flat import FlatReleases
+    from transforms.release.rows import ReleaseRow, ReleaseRows
     from transforms.release.table import RELEASE_SCHEMA
     from transforms.runtime.secret import SecretRef as Secret
 
@@ -43,10 +46,14 @@ _PLACES = {
     "PlanConfig": "dpcore.plan_config:PlanConfig",
     "PrivateReleases": "transforms.private_releases:PrivateReleases",
     "RELEASE_SCHEMA": "transforms.release.table:RELEASE_SCHEMA",
+    "ReleaseRow": "transforms.release.rows:ReleaseRow",
+    "ReleaseRows": "transforms.release.rows:ReleaseRows",
+    "Released": "pipelines.notebook.released:Released",
     "Releases": "transforms.private_releases:Releases",
     "Secret": "transforms.runtime.secret:SecretRef",
     "Simulated": "dpcore.simulate:Simulated",
     "WeirError": "dpcore.errors:WeirError",
+    "release": "pipelines.notebook.release:release",
     "simulate": "dpcore.simulate:simulate",
 }
 
@@ -59,10 +66,14 @@ __all__ = [
     "Plan",
     "PlanConfig",
     "PrivateReleases",
+    "ReleaseRow",
+    "ReleaseRows",
+    "Released",
     "Releases",
     "Secret",
     "Simulated",
     "WeirError",
+    "release",
     "simulate",
 ]
 

@@ -79,10 +79,10 @@ def read_file(
     """
     names = list(columns)
     if not is_flat(file):
-        yield from _rows(file, TYPES, names)
+        yield from rows_in(file, TYPES, names)
         return
     more = [name for name in ("index", *GROUP) if name not in names]
-    for batch in packed(_rows(file, FLAT_TYPES, [*names, *more]), sizes):
+    for batch in packed(rows_in(file, FLAT_TYPES, [*names, *more]), sizes):
         yield batch.select(names)
 
 
@@ -96,7 +96,7 @@ def is_flat(file: ResultFile) -> bool:
     return "index" in next(names, ())
 
 
-def _rows(
+def rows_in(
     file: ResultFile, types: Mapping[str, pa.DataType], names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Rows as they are in a file."""

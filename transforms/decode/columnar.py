@@ -7,7 +7,7 @@ record that it held; a bad value costs its own record at most.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -232,7 +232,31 @@ def decode_arrow(
             yield whole_file(source)
             return
     schema.require(names, source)
-    at = 0
+    yield from _decode_all(batches, schema, source, 0, lost)
+
+
+def decode_batches(
+    batches: Iterable[pa.RecordBatch], schema: EventSchema, source: str, first: int = 0
+) -> Iterator[Decoded]:
+    """Batches that lie in memory -> canonical batches; of names the caller has made sure.
+
+    Args:
+      schema: the roles of columns. source: what they are called. first: position of the first row.
+
+    Raises:
+      ConfigError: a column's type cannot play its role.
+    """
+    return _decode_all(((batch, 0.0) for batch in batches), schema, source, first, unweighed)
+
+
+def _decode_all(
+    batches: Iterable[tuple[pa.RecordBatch | None, float]],
+    schema: EventSchema,
+    source: str,
+    at: int,
+    lost: Lost,
+) -> Iterator[Decoded]:
+    """Batches, None where one is broken, each with its share of all there is."""
     for batch, share in batches:
         if batch is None:
             lost(share)

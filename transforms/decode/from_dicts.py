@@ -1,7 +1,7 @@
 """Python values as events: for notebooks and small jobs. Files and messages come as batches.
 
 An event is a mapping, or a value with named fields (see python_events). A value an event costs a
-hundred times what a row of a batch does.
+hundred times what a row of a batch does; of frames and tables many are read at once (see tables).
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
+from dpcore.errors import ConfigError
 from transforms.decode.canonical import Decoded, assemble
-from transforms.decode.first_look import SEEN, Evidence, FirstLook
+from transforms.decode.first_look import SEEN, Evidence, FirstLook, Read
 from transforms.decode.formats import emit
 from transforms.decode.mappings import columns_of
 from transforms.decode.python_events import check_elements, pick
 from transforms.decode.schema import EventSchema
+from transforms.decode.tables import decode_table, is_table
 from transforms.runtime.dead_letters import DEAD, dead_letters
 from transforms.runtime.windowing import stamped
 
@@ -30,8 +32,8 @@ SOURCE = "rows"
 
 
 class FromRows(beam.DoFn):
-    """Mappings and values with named fields -> canonical batches; what cannot be read, or is no
-    such value, is tagged "dead".
+    """Mappings, values with named fields, frames and tables -> canonical batches; what cannot be
+    read, or is no such value, is tagged "dead".
 
     Batches that are there already pass by. Positions count within a bundle.
 
@@ -55,10 +57,13 @@ class FromRows(beam.DoFn):
 
     def process(self, event: Any, stamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         """Gathers events."""
-        if isinstance(event, pa.RecordBatch):
+        if isinstance(event, pa.RecordBatch) and "@time" in event.schema.names:
             if self._look is not None:
                 yield TaggedOutput(SEEN, Evidence({"unseen": 1}))
             yield event
+            return
+        if is_table(event):
+            yield from self._of_table(event)
             return
         self._held.append(pick(event, self._schema.needed))
         self._stamp = stamp if self._stamp is None else min(stamp, self._stamp)
@@ -76,24 +81,40 @@ class FromRows(beam.DoFn):
             else:
                 yield stamped(found, stamp)
 
+    def _of_table(self, table: Any) -> Iterator[Any]:
+        first, self._first = self._first, self._first + len(table)
+        try:
+            decoded = list(decode_table(table, self._schema, first))
+        except ConfigError as error:
+            # Beam's own mark: it leaves the text and the kind of such an error alone.
+            error._tagged_with_step = True  # type: ignore[attr-defined]  # Beam sets it, too
+            raise
+        if self._look is not None:
+            some = table[:LOOKED_AT]
+            yield TaggedOutput(
+                SEEN, _seen(decoded, self._look, lambda other: decode_table(some, other))
+            )
+        yield from emit(iter(decoded))
+
     def _decoded(self) -> Iterator[Any]:
         held, first = self._held, self._first
         self._held, self._first, self._stamp = [], first + len(held), None
-        decoded = list(_decode(held, first, self._schema))
+        decoded = list(decode_rows(held, first, self._schema))
         if self._look is not None:
-            yield TaggedOutput(SEEN, _seen(decoded, self._look, held[:LOOKED_AT]))
+            some = held[:LOOKED_AT]
+            yield TaggedOutput(
+                SEEN, _seen(decoded, self._look, lambda other: decode_rows(some, 0, other))
+            )
         yield from emit(iter(decoded))
 
 
-def _seen(
-    decoded: Sequence[Decoded], look: FirstLook, held: Sequence[dict[str, Any] | None]
-) -> Evidence:
+def _seen(decoded: Sequence[Decoded], look: FirstLook, again: Read) -> Evidence:
     """What a bundle shows; where that leaves a doubt, also what else would fit its first events."""
     found = sum(map(look.evidence, decoded), Evidence())
-    return found + look.tried(look.doubts(found), lambda other: _decode(held, 0, other))
+    return found + look.tried(look.doubts(found), again)
 
 
-def _decode(
+def decode_rows(
     held: Sequence[dict[str, Any] | None], first: int, schema: EventSchema
 ) -> Iterator[Decoded]:
     """Fields of events -> batches; None is no event. first: position of the first."""

@@ -40,13 +40,16 @@ def columns_of(
 
 
 def typed_columns(
-    columns: Mapping[str, Sequence[Any]], schema: EventSchema
+    columns: Mapping[str, Sequence[Any]],
+    schema: EventSchema,
+    names: Sequence[str] | None = None,
 ) -> tuple[dict[str, Any], Spoilt]:
     """Gives columns of Python values their types and marks values of others.
 
     Args:
       columns: every needed column, each (n,).
       schema: the roles of columns.
+      names: those that are Python values; None: all that are needed.
 
     Returns:
       raw columns for ``assemble``, and where values of them are spoilt.
@@ -54,7 +57,7 @@ def typed_columns(
     spoilt: dict[str, Any] = {}
     raw: dict[str, Any] = {}
     times = {schema.time.column, schema.arrival.column if schema.arrival else None}
-    for name in schema.needed:
+    for name in schema.needed if names is None else names:
         values = columns[name]
         bad = np.zeros(len(values), dtype=bool)
         kind = schema.columns.get(name)
@@ -123,10 +126,10 @@ def _texts(values: Sequence[Any], bad: Any, spelled: bool = False) -> pa.Array:
     if bytes in kinds:
         errors = "backslashreplace" if spelled else "surrogateescape"
         values = [v.decode(errors=errors) if type(v) is bytes else v for v in values]
-    return _strings(values, bad)
+    return strings(values, bad)
 
 
-def _strings(values: Sequence[Any], bad: Any) -> pa.Array:
+def strings(values: Sequence[Any], bad: Any) -> pa.Array:
     """Texts; one with half of a surrogate pair is none."""
     try:
         return pa.array(values, pa.string())
@@ -167,7 +170,7 @@ def _part(kind: Any, rows: Any, values: Sequence[Any]) -> Part:
     """Values of one kind, and of nothing."""
     lost = np.zeros(len(values), dtype=bool)
     if kind is str:
-        return Part(rows, _strings(values, lost), lost)
+        return Part(rows, strings(values, lost), lost)
     if kind not in _TYPES:
         lost |= [value is not None for value in values]
         return Part(rows, pa.nulls(len(values)), lost)

@@ -18,12 +18,10 @@ from dpcore.errors import ConfigError
 from transforms.decode.schema import EventSchema
 
 ALLOWED = (
-    "dictionaries, beam.Row, NamedTuples or dataclasses with the config's columns, or batches of "
-    "decoded events"
+    "dictionaries, beam.Row, NamedTuples or dataclasses with the config's columns, frames of "
+    "pandas or tables of Arrow, or batches of decoded events"
 )
 _HINTS = {
-    "DataFrame": "A frame's rows are frame.to_dict('records').",
-    "Table": "A table's rows are table.to_pylist().",
     "str": "Lines of JSON become dictionaries with beam.Map(json.loads).",
     "bytes": "Lines of JSON become dictionaries with beam.Map(json.loads).",
 }
@@ -37,7 +35,7 @@ def pick(event: Any, names: Iterable[str]) -> dict[str, Any] | None:
     ``datetime``, become Python's own.
     """
     fields = _mapping(event)
-    return None if fields is None else {name: _native(fields.get(name)) for name in names}
+    return None if fields is None else {name: native(fields.get(name)) for name in names}
 
 
 def _mapping(event: Any) -> Mapping[str, Any] | None:
@@ -53,7 +51,8 @@ def _mapping(event: Any) -> Mapping[str, Any] | None:
     return None
 
 
-def _native(value: Any) -> Any:
+def native(value: Any) -> Any:
+    """NumPy's scalars, and times of libraries that extend ``datetime``, as Python's own."""
     if isinstance(value, np.datetime64):
         return None if np.isnat(value) else value.astype("datetime64[us]").item()
     if isinstance(value, np.generic):
@@ -127,7 +126,9 @@ def _may_hold_events(kind: Any) -> bool:
     plain = get_origin(kind) or kind
     if not isinstance(plain, type) or plain in (Any, object) or fields_of(plain) is not None:
         return True
-    return issubclass(plain, (Mapping, beam.Row, pa.RecordBatch))
+    if plain.__name__ == "DataFrame" and plain.__module__.startswith("pandas"):
+        return True
+    return issubclass(plain, (Mapping, beam.Row, pa.RecordBatch, pa.Table))
 
 
 def _shown(kind: Any) -> str:

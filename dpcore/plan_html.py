@@ -1,0 +1,76 @@
+"""A plan as a notebook shows it. Whatever a config may hold is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
+    """A table of texts and numbers; nothing in it is taken for HTML."""
+    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in titles)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(words(cell))}</td>" for cell in row) + "</tr>"
+        for row in rows
+    )
+    told = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{told}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def words(value: Any) -> str:
+    """A number in six digits, nothing as nothing, all else as it is."""
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def span_words(over: int | None) -> str:
+    """What a release is over."""
+    return "since the start" if over is None else f"last {over} ticks"
+
+
+def paragraphs(texts: Iterable[str]) -> str:
+    """Each text a paragraph."""
+    return "".join(f"<p>{escape(text)}</p>" for text in texts)
+
+
+def plan_html(facts: Mapping[str, Any]) -> str:
+    """The promise, how it fades, what is released and how exact, and what to be warned of.
+
+    Args:
+      facts: ``Plan.to_json()``.
+    """
+    promise = facts["guarantee"]
+    expiration = [
+        ("for ever" if row["ticks"] is None else row["ticks"], row["epsilon"], row["delta"])
+        for row in facts["expiration"]
+    ]
+    releases = [
+        (
+            one["name"],
+            span_words(one["over"]),
+            one["dimension"],
+            one["stddev_worst"],
+            one.get("unit"),
+        )
+        for one in facts["releases"]
+    ]
+    title = f"{facts['name']}: plan {facts['digest'][:12]}, {facts['algorithm']}"
+    return "".join(
+        (
+            f"<div><p><strong>{escape(title)}</strong></p>",
+            paragraphs([promise["statement"]]),
+            table(("within ticks", "epsilon", "delta"), expiration, "What may be learned later"),
+            table(
+                ("release", "over", "numbers", "standard deviation at worst", "unit"),
+                releases,
+                "What is released",
+            ),
+            paragraphs(f"Warning: {text}" for text in facts["warnings"]),
+            "</div>",
+        )
+    )
+
+
+__all__ = ["paragraphs", "plan_html", "span_words", "table", "words"]

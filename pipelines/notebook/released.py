@@ -1,0 +1,148 @@
+"""What one call released: rows as Python, Arrow or pandas, and as a notebook shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.leaves.keys import shown_key
+from dpcore.plan import Plan
+from dpcore.plan_html import paragraphs, table
+from transforms.sinks.wide import number, title
+
+if TYPE_CHECKING:
+    import pandas
+
+    from transforms.release.rows import ReleaseRow
+
+SHOWN_TICKS, SHOWN_KEYS, SHOWN_COLUMNS = 7, 20, 24
+"""What a notebook shows at once, at most."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Released:
+    """Releases of one call. Iterating gives ``ReleaseRow``.
+
+    Attributes:
+      plan: what was promised.
+      table: rows of ``RELEASE_SCHEMA``, by tick.
+      counters: the operator's counts of what was read and refused: private numbers, which a
+        notebook does not show by itself.
+      notes: what else to know, as that the secret is lost.
+      ledger: how the budget stands with this release; None where no ledger was asked.
+
+        >>> from weir import Released
+        >>> [name for name in dir(Released) if name.startswith("to_")]
+        ['to_arrow', 'to_pandas', 'to_wide']
+    """
+
+    plan: Plan
+    table: pa.Table
+    counters: Mapping[str, int]
+    notes: tuple[str, ...] = ()
+    ledger: Mapping[str, Any] | None = None
+
+    def __len__(self) -> int:
+        """How many numbers."""
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[ReleaseRow]:
+        """Typed rows."""
+        from transforms.release.rows import rows_of
+
+        return rows_of(self.table)
+
+    def to_arrow(self) -> pa.Table:
+        """A row for each number."""
+        return self.table
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for each number. Whole numbers, some of them none, are nullable integers."""
+        pandas = _pandas()
+        whole = {pa.int64(): pandas.Int64Dtype(), pa.int32(): pandas.Int32Dtype()}
+        return self.table.to_pandas(types_mapper=whole.get)
+
+    def to_wide(self) -> pandas.DataFrame:
+        """A row for each key and tick, by key and start of the tick; of each number a column with
+        its value, and "low" and "high" where it has a band."""
+        pandas = _pandas()
+        titles, order = self._titles()
+        long = self.table.select(["key", "tick_start", "value", "low", "high"]).to_pandas()
+        long["of"] = pandas.Series(titles, dtype=object)
+        wide = long.pivot(
+            index=["key", "tick_start"], columns="of", values=["value", "low", "high"]
+        )
+        wide = wide.swaplevel(axis=1)
+        have = [(of, one) for of in order for one in ("value", "low", "high") if (of, one) in wide]
+        made: Any = wide[have].dropna(axis=1, how="all")
+        return made.rename_axis(columns=[None, None])
+
+    def _titles(self) -> tuple[list[str], list[str]]:
+        """What each number is called: output, span and label; and the names in the plan's order."""
+        places = {(one.name, one.over): at for at, one in enumerate(self.plan.outputs)}
+        names, ranks = [], {}
+        columns = (self.table[one].to_pylist() for one in ("name", "over", "label", "index"))
+        for name, over, label, index in zip(*columns, strict=True):
+            names.append(f"{title(name, over)} {label}".rstrip())
+            ranks[names[-1]] = (places.get((name, over), len(places)), index)
+        return names, sorted(ranks, key=ranks.__getitem__)
+
+    def __repr__(self) -> str:
+        return f"<Released {self._caption()}>"
+
+    def _repr_html_(self) -> str:
+        """The promise and the newest ticks. Whatever a key or a name holds is escaped."""
+        parts = [f"<div>{paragraphs([self._caption(), self.plan.guarantee.statement])}"]
+        if self.table.num_rows:
+            parts.append(self._newest())
+        parts.append(paragraphs(self.notes))
+        return "".join((*parts, "</div>"))
+
+    def _caption(self) -> str:
+        rows = f"{self.table.num_rows:,} numbers"
+        return f"{self.plan.name}: {rows}, plan {self.plan.digest[:12]}"
+
+    def _newest(self) -> str:
+        """The newest ticks of the first keys: a line for each, with the half of each band."""
+        last = pc.max(self.table["tick"]).as_py()
+        recent = self.table.filter(pc.greater(self.table["tick"], last - SHOWN_TICKS))
+        some = Released(self.plan, recent, {})
+        several = len(self.plan.keys.columns) > 1
+        lines: dict[tuple[str, int], dict[str, str]] = {}
+        starts: dict[int, Any] = {}
+        names, titles = some._titles()
+        for name, row in zip(names, recent.to_pylist(), strict=True):
+            half = None if row["high"] is None else (row["high"] - row["low"]) / 2
+            value, band = number(row["value"], half)
+            shown = f"{value} \u00b1 {band}" if band else value
+            lines.setdefault((row["key"], row["tick"]), {})[name] = shown
+            starts[row["tick"]] = row["tick_start"]
+        keys = sorted({key for key, _ in lines})
+        kept, columns = set(keys[:SHOWN_KEYS]), titles[:SHOWN_COLUMNS]
+        body = [
+            (shown_key(key) if several else key, starts[tick].isoformat(), *map(found.get, columns))
+            for (key, tick), found in sorted(lines.items())
+            if key in kept
+        ]
+        left = [f"{len(keys) - len(kept):,} more keys"] if len(keys) > len(kept) else []
+        left += (
+            [f"{len(titles) - len(columns):,} more numbers"] if len(titles) > len(columns) else []
+        )
+        caption = f"The newest {min(SHOWN_TICKS, len(starts))} ticks, with 95 % bands of the noise"
+        caption += f" ({' and '.join(left)}: to_pandas() has all)" if left else ""
+        return table(("key", "tick_start", *columns), body, caption)
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("frames need pandas: pip install 'weir[pandas]'.") from None
+    return pandas
+
+
+__all__ = ["Released"]

@@ -1,0 +1,54 @@
+"""Events from this process's memory. No config can name it: a notebook hands them over."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field, PrivateAttr
+
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from pipelines.sources.limits import Limits
+from pipelines.sources.source import Source, schema_of
+
+
+class MemorySource(Source):
+    """A frame, a table or Python values, by their handle (transforms/sources/memory.py)."""
+
+    kind: ClassVar[str] = "memory"
+    bounded: ClassVar[bool] = True
+
+    memory: str = Field(
+        description="Handle of events that this process holds.", examples=["events 0"]
+    )
+    _schema: Any = PrivateAttr(default=None)
+
+    def open(self, plan: Plan, limits: Limits) -> Any:
+        from transforms.decode.first_look import FirstLook
+        from transforms.sources.memory import ReadMemory
+
+        schema = schema_of(plan)
+        look = FirstLook(plan, schema) if limits.first_look else None
+        return ReadMemory(self.memory, schema, look)
+
+    def check_plan(self, plan: Plan) -> None:
+        super().check_plan(plan)
+        self._schema = schema_of(plan)
+
+    def seal(self, key: bytes) -> str | None:
+        from transforms.sources.memory import seal
+
+        return seal(self.memory, self._schema, key)
+
+    def check_runner(self, runner: str) -> None:
+        """Refuses workers that cannot see this memory."""
+        if runner != "direct":
+            raise ConfigError("--runner", runner, "cannot read events that lie in this process.")
+
+    def amount(self) -> tuple[int | None, int | None]:
+        from transforms.sources.memory import held
+
+        return len(held(self.memory)), None
+
+
+__all__ = ["MemorySource"]

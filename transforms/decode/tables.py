@@ -1,0 +1,149 @@
+"""Frames of pandas and tables of Arrow, as they lie in memory -> canonical batches.
+
+A column of a type is read as a column of a file is; one of Python objects value by value, each as
+what it is, so that no record decides how another is read. pandas itself is imported by who has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.decode.canonical import Decoded, assemble
+from transforms.decode.cast import to_number
+from transforms.decode.columnar import BATCH_ROWS, decode_batches
+from transforms.decode.mappings import strings, typed_columns
+from transforms.decode.python_events import native
+from transforms.decode.schema import EventSchema
+
+FRAME, TABLE = "the frame", "the table"
+"""What they are called in messages and dead letters."""
+
+
+def is_frame(value: Any) -> bool:
+    """Whether it is a DataFrame of pandas, told without importing pandas."""
+    kind = type(value)
+    return kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == "pandas"
+
+
+def is_table(value: Any) -> bool:
+    """Whether it is a table, a raw batch or a frame: something of which many events are read."""
+    return isinstance(value, (pa.Table, pa.RecordBatch)) or is_frame(value)
+
+
+def decode_table(
+    given: Any, schema: EventSchema, first: int = 0, batch_rows: int = BATCH_ROWS
+) -> Iterator[Decoded]:
+    """A frame, a table or a batch -> canonical batches.
+
+    Args:
+      given: pandas.DataFrame, pyarrow.Table or pyarrow.RecordBatch. Of a frame, levels of the index
+        are columns too, by their names.
+      schema: the roles of columns.
+      first: position of its first row. batch_rows: rows a batch.
+
+    Raises:
+      ConfigError: a needed column is not there or there twice, or its type cannot play its role.
+    """
+    if is_frame(given):
+        yield from _decode_frame(given, schema, first, batch_rows)
+        return
+    table = pa.Table.from_batches([given]) if isinstance(given, pa.RecordBatch) else given
+    schema.require(table.schema.names, TABLE)
+    batches = table.select(list(schema.needed)).to_batches(max_chunksize=batch_rows)
+    yield from decode_batches(batches, schema, TABLE, first)
+
+
+def _decode_frame(
+    frame: Any, schema: EventSchema, first: int, batch_rows: int
+) -> Iterator[Decoded]:
+    levels = [name for name in frame.index.names if name not in frame.columns]
+    names = [name for name in (*frame.columns, *levels) if isinstance(name, str)]
+    schema.require(names, FRAME)
+    for start in range(0, len(frame), batch_rows):
+        part = frame.iloc[start : start + batch_rows]
+        typed: dict[str, Any] = {}
+        plain: dict[str, list[Any]] = {}
+        for name in schema.needed:
+            column = part.index.get_level_values(name) if name in levels else part[name]
+            array = _array(column)
+            if array is None:
+                plain[name] = [_value(one) for one in column]
+            else:
+                typed[name] = array
+        yield _assembled(typed, plain, schema, first + start, len(part))
+
+
+def _assembled(
+    typed: dict[str, Any],
+    plain: dict[str, list[Any]],
+    schema: EventSchema,
+    first: int,
+    rows: int,
+) -> Decoded:
+    """Columns of types, and columns of Python values -> a canonical batch."""
+    lists = () if schema.listed is None else schema.listed.columns
+    if any(name in plain for name in lists):  # a pair is read together
+        plain |= {name: typed.pop(name).to_pylist() for name in lists if name in typed}
+    raw: dict[str, Any] = dict(typed)
+    spoilt: Mapping[str, Any] = {}
+    for name, values in plain.items():
+        if schema.columns.get(name) == "number":
+            plain[name] = _with_numbers(values)
+    if plain:
+        read, spoilt = typed_columns(plain, schema, tuple(plain))
+        raw |= read
+    positions = np.arange(first, first + rows, dtype=np.int64)
+    return assemble(raw, positions, schema, FRAME, spoilt)
+
+
+def _array(column: Any) -> Any:
+    """A column of pandas as an Arrow array; None where its type says nothing of its values.
+
+    Only the type decides: texts that Python keeps may be no UTF-8, and are read one by one.
+    """
+    if _holds_objects(column.dtype):
+        return None
+    try:
+        array = pa.array(column, from_pandas=True)
+    except (pa.ArrowNotImplementedError, TypeError):  # a type that Arrow does not have
+        return None
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _holds_objects(kind: Any) -> bool:
+    categories = getattr(kind, "categories", None)
+    if categories is not None:
+        return _holds_objects(categories.dtype)
+    return kind == np.dtype(object) or getattr(kind, "storage", None) == "python"
+
+
+def _with_numbers(values: list[Any]) -> list[Any]:
+    """Texts as the numbers that they spell, as in a column of texts: a single word among numbers
+    makes pandas read them all as texts, and must not change what the others are."""
+    at = [place for place, value in enumerate(values) if type(value) is str]
+    if at:
+        spoilt = np.zeros(len(at), dtype=bool)
+        numbers, bad = to_number(strings([values[place] for place in at], spoilt))
+        wrong = spoilt if bad is None else spoilt | bad
+        for place, number, gone in zip(at, numbers.to_pylist(), wrong.tolist(), strict=True):
+            values[place] = values[place] if gone else number
+    return values
+
+
+def _value(value: Any) -> Any:
+    """One value of a column of objects: what pandas takes for missing is None."""
+    if value is None or type(value).__name__ == "NAType":
+        return None
+    if isinstance(value, (float, np.floating, datetime, np.datetime64)) and value != value:
+        return None
+    return value.tolist() if isinstance(value, np.ndarray) else native(value)
+
+
+__all__ = ["FRAME", "TABLE", "decode_table", "is_frame", "is_table"]

@@ -1,0 +1,185 @@
+"""Events that lie in this process: a frame, a table, or Python values. For notebooks.
+
+They are held by a handle, as a fresh secret is: they are never pickled into a graph, and only
+runners with their workers in this process can read them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from dpcore.errors import ConfigError
+from transforms.decode.canonical import Decoded
+from transforms.decode.first_look import Evidence, FirstLook
+from transforms.decode.first_look_words import Place, doubtful_predicate, refusal
+from transforms.decode.formats import emit
+from transforms.decode.from_dicts import decode_rows
+from transforms.decode.python_events import ALLOWED, pick
+from transforms.decode.schema import EventSchema
+from transforms.decode.tables import decode_table, is_table
+from transforms.runtime.dead_letters import DEAD
+from transforms.sources.read_files import Read
+
+ROWS = 1 << 16
+"""Events of a batch."""
+_held: dict[str, Any] = {}
+_numbers = itertools.count()
+
+
+@contextlib.contextmanager
+def holding(events: Any) -> Iterator[str]:
+    """Holds events as long as they are read. Gives their handle.
+
+    Args:
+      events: a frame of pandas, a table or a batch of Arrow, or an iterable of mappings and of
+        values with named fields.
+
+    Raises:
+      TypeError: anything else.
+    """
+    if isinstance(events, (str, bytes, Mapping)) or not (
+        is_table(events) or isinstance(events, Iterable)
+    ):
+        raise TypeError(
+            f"events must be a frame of pandas, a table of Arrow, or a list of {ALLOWED}, not "
+            f"{type(events).__name__}; files are read by weir run."
+        )
+    handle = f"events {next(_numbers)}"
+    _held[handle] = events if is_table(events) else tuple(events)
+    try:
+        yield handle
+    finally:
+        del _held[handle]
+
+
+def held(handle: str) -> Any:
+    """The events of a handle.
+
+    Raises:
+      ConfigError: this process holds none.
+    """
+    if handle not in _held:
+        raise ConfigError(
+            "source.memory", handle, "is in no reach: events in memory are read where they lie."
+        )
+    return _held[handle]
+
+
+def decoded(events: Any, schema: EventSchema, start: int, stop: int) -> Iterator[Decoded]:
+    """Some of the events as canonical batches.
+
+    Raises:
+      ConfigError: a column that is missing, or of a type that cannot play its role.
+    """
+    some = _cut(events, start, stop)
+    if is_table(some):
+        return decode_table(some, schema, start)
+    return decode_rows([pick(event, schema.needed) for event in some], start, schema)
+
+
+def _cut(events: Any, start: int, stop: int) -> Any:
+    if isinstance(events, (pa.Table, pa.RecordBatch)):
+        return events.slice(start, stop - start)
+    return events.iloc[start:stop] if is_table(events) else events[start:stop]
+
+
+def pieces(events: Any) -> Iterator[tuple[int, int]]:
+    """Where batches begin and end."""
+    for start in range(0, len(events), ROWS):
+        yield start, min(start + ROWS, len(events))
+
+
+def seal(handle: str, schema: EventSchema, key: bytes) -> str:
+    """Keyed digest of what a plan reads of the events, in their order; 32 hex digits."""
+    own = hmac.new(key, b"weir ledger source", hashlib.sha256).digest()
+    digest = hashlib.blake2b(key=own, digest_size=16)
+    events = held(handle)
+    for start, stop in pieces(events):
+        for one in decoded(events, schema, start, stop):
+            if one.events is not None:
+                digest.update(_bytes(one.events))
+    return digest.hexdigest()
+
+
+def _bytes(batch: pa.RecordBatch) -> memoryview:
+    """A batch as the same bytes, however its columns were cut and coded before."""
+    columns = {}
+    for name in batch.schema.names:
+        column = batch.column(name)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        columns[name] = column.take(pa.array(np.arange(len(column))))
+    sink = pa.BufferOutputStream()
+    plain = pa.RecordBatch.from_pydict(columns)
+    with pa.ipc.new_stream(sink, plain.schema) as writer:
+        writer.write_batch(plain)
+    return memoryview(sink.getvalue())
+
+
+class DecodeHeld(beam.DoFn):
+    """(start, stop) -> batches of events; dead letters tagged "dead"."""
+
+    def __init__(self, handle: str, schema: EventSchema) -> None:
+        self._handle, self._schema = handle, schema
+
+    def process(self, piece: tuple[int, int]) -> Iterator[Any]:
+        """One piece."""
+        return emit(decoded(held(self._handle), self._schema, *piece))
+
+
+class ReadMemory(beam.PTransform[Any, Any]):
+    """Events in memory -> ``Read(events, dead)``.
+
+    Args:
+      handle: of the events. schema: the roles of columns.
+      look: what the events must have; None looks at none.
+
+    Raises:
+      ConfigError: a missing column, one of a wrong type, or events of which none fits.
+    """
+
+    def __init__(self, handle: str, schema: EventSchema, look: FirstLook | None = None) -> None:
+        super().__init__()
+        self._handle, self._schema = handle, schema
+        self.notes = () if look is None else tuple(_look(held(handle), look))
+
+    def expand(self, pipeline: Any) -> Read:
+        """Pieces, Decode."""
+        made = (
+            pipeline
+            | "Pieces"
+            >> beam.Create(list(pieces(held(self._handle)))).with_output_types(tuple[int, int])
+            | "Decode"
+            >> beam.ParDo(DecodeHeld(self._handle, self._schema))
+            .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
+            .with_outputs(DEAD, main="events")
+        )
+        return Read(made.events, made[DEAD])
+
+
+def _look(events: Any, look: FirstLook) -> Sequence[str]:
+    """Reads events until one fits the config, and refuses where none does."""
+    seen = Evidence()
+    for start, stop in pieces(events):
+        seen += sum(map(look.evidence, decoded(events, look.schema, start, stop)), Evidence())
+        if seen["records"] and not look.doubts(seen):
+            break
+    place = Place("events", "...", "events", f"give {ALLOWED}")
+    doubts = look.doubts(seen)
+    if doubts:
+        seen += look.tried(doubts, lambda other: decoded(events, other, 0, ROWS))
+        raise refusal(look, seen, doubts, place)
+    note = doubtful_predicate(look, seen, place)
+    return [] if note is None else [note]
+
+
+__all__ = ["ReadMemory", "held", "holding", "pieces", "seal"]
