@@ -77,7 +77,7 @@ def ours(setting: Setting, data: Data, window: int, after: int) -> tuple[float, 
     return (
         spent / (ticks - after),
         rows / (ticks - after),
-        program.levels[-1].minimiser.steps,
+        program.fitters[-1].steps,
         program,
     )
 

@@ -47,6 +47,11 @@ class ConstantNoise:
         """(m, K, dimension), all ``value``."""
         return self.gaussian(labels, digests, dimension)
 
+    def bits(self, labels: Digests, digests: Digests, count: int) -> Digests:
+        """(m, K, count) ascending words: a sample of n is the first n."""
+        words = np.arange(count, dtype=np.uint64)
+        return np.broadcast_to(words, (*digests.shape[:2], count))
+
     def generalised_gaussian(
         self, labels: Digests, digests: Digests, dimension: int, exponent: float
     ) -> Floats:

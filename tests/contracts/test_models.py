@@ -39,30 +39,38 @@ MORE = {
     "online.follow_the_leader, fading": "  schedule: constant\n  curvature: 4\n",
     "online.follow_the_leader, second order": "  schedule: second_order\n",
     "online.conditional_gradient, second order": "  schedule: second_order\n",
+    "erm.sliding_window, steps": "  solver: sgd\n  passes: 2\n",
 }
 """Fewer dimensions than there are features, else it would be regression.incremental; and what makes
 a variant of an algorithm."""
 FADING = "online.follow_the_leader, fading"
 """The same algorithm under a curvature that fades: another state, another rule."""
-SAMPLED = "erm.sampled"
-"""Of blocks of records alone, where void rows take places: tests/dpcore/models/blocks has it."""
 ONE_PASS = ("optimize.sfw_tree", "optimize.sfw_polyhedral", "optimize.phased_sgd")
-"""Of records in order, alone: tests/dpcore/models/optimize has them."""
+STEPS = "erm.sliding_window, steps"
+"""Fits by stochastic steps."""
+PLACED = ("erm.sampled", STEPS, *ONE_PASS)
+"""Of records in order, alone: void rows take places, and only replace_one is served."""
 SECOND = "online.follow_the_leader, second order"
 """Sums of products beside the gradients, and a system at every tick."""
 BY_ORACLE = "online.conditional_gradient, second order"
 """The same, approached by a linear oracle."""
 ITERATES = "online.pocg, fading"
 """The mean of noisy iterates."""
-NAMES = (
-    *(name for name in MODELS if name not in (SAMPLED, *ONE_PASS)),
-    *(FADING, SECOND, BY_ORACLE, ITERATES),
-)
+NAMES = (*MODELS, FADING, SECOND, BY_ORACLE, ITERATES, STEPS)
+COUNTED = tuple(name for name in NAMES if name not in PLACED)
+RELATIONS = ("add_remove", "replace_one", "replace_anywhere")
+SERVED = [
+    (name, relation)
+    for name in NAMES
+    for relation in RELATIONS
+    if relation == "replace_one" or name not in PLACED
+]
+"""Every model, under every relation that it serves."""
 L1 = ("online.conditional_gradient", "optimize.frank_wolfe")
 """Models over the l1 ball here."""
 BLOCKS = tuple(name for name in MODELS if name.startswith(("erm.", "optimize.frank_wolfe")))
 """Models of blocks of records: of ticks here, so that every relation is served."""
-PACKED = ("regression.erm", "regression.naive", *BLOCKS)
+PACKED = ("regression.erm", "regression.naive", STEPS, *BLOCKS, *ONE_PASS)
 """Models that keep the rows of a block in one array, key after key."""
 
 
@@ -76,7 +84,7 @@ def config_of(name: str, relation: str, keys: tuple[str, ...]) -> str:
         assert relation == "replace_one"
         text = text.replace(f"  set: {{{ball}: 2}}\n", "  records: 20\n")
         text = text.replace("{time: t}", "{time: t, id: i}")
-    elif name == SAMPLED:
+    elif name in PLACED:
         assert relation == "replace_one"
         text = text.replace(f"  set: {{{ball}: 2}}\n", "  block: 5\n")
         text = text.replace("{time: t}", "{time: t, id: i}")
@@ -103,6 +111,7 @@ def events(n: int = 300, seed: int = 1, keys: tuple[str, ...] = KEYS) -> Events:
         START + rng.integers(0, TICKS * HOUR, n),
         [keys[i] for i in rng.integers(0, len(keys), n)],
         {"u": u, "v": v, "y": 6 + 2 * u - v + rng.normal(size=n)},
+        [str(i) for i in range(n)],
     )
 
 
@@ -111,6 +120,7 @@ def taken(given: Events, which: Any) -> Events:
         given.times[which],
         [given.keys[i] for i in which],  # type: ignore[index]
         {name: column[which] for name, column in given.columns.items()},
+        [given.ids[i] for i in which],  # type: ignore[index]
     )
 
 
@@ -146,8 +156,7 @@ def alike(one: Any, two: Any) -> bool:
     return [a.key for a in one] == [b.key for b in two] and all(x == y for x, y in pairs)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("relation", ["add_remove", "replace_one", "replace_anywhere"])
+@pytest.mark.parametrize(("name", "relation"), SERVED)
 def test_the_budget_is_kept_and_used(name: str, relation: str) -> None:
     made = plan(name, relation)
     spent = made.program.loss(None).epsilon(1e-5)
@@ -170,7 +179,7 @@ def test_what_is_described_is_what_is_released(name: str) -> None:
             assert not np.isinf(release.value).any()
             told = ~np.isnan(release.value).any(axis=(1, 2))
             assert told[-1] and (np.diff(told.astype(int)) >= 0).all()
-            assert told.all() or name in BLOCKS  # nothing before the first block
+            assert told.all() or name in (*BLOCKS, *PLACED)  # nothing before the first block
             assert release.stddev is None or release.stddev.shape == release.value.shape
 
 

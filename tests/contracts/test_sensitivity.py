@@ -30,7 +30,10 @@ SLOW = ("online.pocg",)
 ONE_PASS = ("optimize.sfw_tree", "optimize.sfw_polyhedral", "optimize.phased_sgd")
 SLACK = 1 + 1e-9
 SECOND = "online.follow_the_leader, second order"
+STEPS = "erm.sliding_window, steps"
+PLACED = ("erm.sampled", STEPS)
 VARIANTS: dict[str, dict[str, Any]] = {
+    STEPS: {"solver": "sgd", "passes": 2, "window": 3},
     SECOND: {"schedule": "second_order"},
     "online.pocg, fading": {"expect": {"events": 3}},
 }
@@ -49,7 +52,8 @@ def model_of(
     """A compiled model, or a variant of one, and the ranges of its columns."""
     variant = dict(VARIANTS.get(name, {}))
     expect = {"expect": variant.pop("expect")} if "expect" in variant else {}
-    name, more = name.partition(",")[0], {**variant, **more}
+    placed, name = name in PLACED, name.partition(",")[0]
+    more = {**variant, **more}
     names = [f"x{i}" for i in range(features)]
     columns = {**dict.fromkeys(names, ranges), "y": ranges}
     one_pass = name in ONE_PASS
@@ -67,8 +71,8 @@ def model_of(
     if one_pass:
         model = {**model, "records": 9}
         return plan_of({"model": model, "schema": {"time": "t", "id": "i"}}, relation), columns
-    if name == "erm.sampled":
-        model = {**model, "block": 9, "doublings": 1}
+    if placed:
+        model = {**model, "block": 9, **({"doublings": 1} if name == "erm.sampled" else {})}
         return plan_of({"model": model, "schema": {"time": "t", "id": "i"}}, relation), columns
     if name in L1:
         model["set"] = {"l1_ball": 2}
@@ -106,7 +110,7 @@ def worst_of(name: str, relation: str) -> float:
 @pytest.mark.parametrize("name", [*MODELS, *VARIANTS])
 def test_no_event_moves_a_model_by_more_than_is_paid_for(name: str, relation: str) -> None:
     """Rows that compete pay for an exchange whatever the relation, which one event is half of."""
-    if name in ("erm.sampled", *ONE_PASS) and relation != "replace_one":
+    if name in (*PLACED, *ONE_PASS) and relation != "replace_one":
         with pytest.raises(ConfigError, match="must be replace_one"):
             worst_of(name, relation)
         return

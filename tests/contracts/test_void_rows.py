@@ -16,8 +16,10 @@ from dpcore.plan_config import PlanConfig
 from dpcore.simulate import Events, bounded, leaves_for
 from tests.constant_noise import NoNoise
 from tests.contracts.test_models import (
+    COUNTED,
     KEYS,
     NAMES,
+    PLACED,
     SECRET,
     TICKS,
     config_of,
@@ -35,7 +37,7 @@ def spoilt(given: Events, which: Any, column: str | None = None) -> Events:
     for i, at in enumerate(which):
         name = column or ("y", "u", "v")[i % 3]
         columns[name][at] = BAD[i % 3]
-    return Events(given.times, given.keys, columns)
+    return Events(given.times, given.keys, columns, given.ids)
 
 
 def released(made: Plan, given: Events) -> list[bytes]:
@@ -48,7 +50,7 @@ def released(made: Plan, given: Events) -> list[bytes]:
 
 
 @pytest.mark.parametrize("column", ["y", "u", None])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", COUNTED)
 def test_half_of_the_events_void_is_half_of_the_events(name: str, column: str | None) -> None:
     # The baseline's model stays at its start while rows are few beside its noise.
     made, given = plan(name), events(12_000 if name == "regression.naive" else 200, seed=3)
@@ -60,13 +62,26 @@ def test_half_of_the_events_void_is_half_of_the_events(name: str, column: str | 
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove", "replace_anywhere"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", COUNTED)
 def test_a_void_row_moves_no_release_by_itself(name: str, relation: str) -> None:
     """So a neighbour that voids a row, or fills one, changes what a leaf adds up to by that row
     alone: at most half of what exchanging it may, which is what is paid for."""
     made, given = plan(name, relation), events(90, seed=5)
     without = taken(given, np.arange(3, 90))
     assert released(made, spoilt(given, [0, 1, 2])) == released(made, without)
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_a_void_row_that_has_a_place_says_nothing_there(name: str) -> None:
+    """Whatever its other numbers are, and whatever made it void; but no other takes its place."""
+    made, given = plan(name), events(300, seed=3)
+    void = np.arange(0, 300, 3)
+    found = released(made, spoilt(given, void, "y"))
+    other = {key: column.copy() for key, column in spoilt(given, void, "u").columns.items()}
+    other["v"][void], other["y"][void] = 3.0, 0.0
+    assert found == released(made, Events(given.times, given.keys, other, given.ids))
+    assert found != released(made, given)
+    assert found != released(made, taken(given, np.setdiff1d(np.arange(300), void)))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -106,6 +106,9 @@ def configs() -> Iterator[tuple[str, str]]:
             pure = text.replace("delta: 1e-5", "delta: 0")
             yield f"{name}/k_norm", f"{pure}mechanism: {{noise: k_norm}}\n"
             yield f"{name}/sliding", f"{text}  window: 3\n  loss: {{huber: 0.5}}\n"
+        if name == "erm.sliding_window":
+            placed = text.replace("{time: t}", "{time: t, id: i}").replace("2h", "5")
+            yield f"{name}/sgd", f"{placed}  solver: sgd\n"
         yield name, text
         if name.startswith("online."):  # which chooses other rules, and others in each version
             yield f"{name}/expected", text.replace("model:", "expect: {events: 4}\nmodel:")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Digests, Floats
+from dpcore.arrays import Digests, Floats, Ints
 from dpcore.noise.noise import Noise
 
 
@@ -88,3 +88,13 @@ class Weighing(Protocol):
         self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
     ) -> Fit:
         """As ``Fitter.fit``. weights: (n,), those of a user and block add up to 1 at most."""
+
+
+@runtime_checkable
+class Placing(Protocol):
+    """A fitter to which the place of a row matters: void rows take places too."""
+
+    def placed(
+        self, features: Any, targets: Floats, places: Ints, after: Floats, draws: Draws
+    ) -> Fit:
+        """As ``Fitter.fit``. places: (n,), of the rows among all of the fit's, ascending."""

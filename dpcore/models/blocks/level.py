@@ -1,4 +1,4 @@
-"""A level of a schedule: all that is public about fits of one size, and about their noise."""
+"""A level of a schedule whose fits are certified minimisers: its public numbers, and their cost."""
 
 from __future__ import annotations
 
@@ -12,28 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.precision import refuse_coarse
 from dpcore.arrays import Digests, Floats
 from dpcore.canonical import canonical_value
-from dpcore.continual.unit import (
-    NOISE_OF,
-    draw_units,
-    lattice_variances,
-    loss_of_units,
-    noise_scale_for,
-    unit_variance,
-)
 from dpcore.errors import ConfigError
-from dpcore.models.blocks.minimiser import FINENESS, Minimiser, accelerated
+from dpcore.models.blocks.minimiser import Minimiser, accelerated
+from dpcore.models.blocks.noised import FINENESS, Noised, scale_for
 from dpcore.models.blocks.objective import Objective
-from dpcore.noise.discrete_gaussian import MAX_VARIANCE
-from dpcore.noise.noise import Noise, label
 from dpcore.pricing.price import round_up
 
-ROOM = 1 << 60
-"""Noise stays below this many lattice steps, so that a model and its noise fit an int64."""
-
-TOO_LARGE = "leave the regulariser no room in double precision; take smaller blocks."
+TOO_LARGE = "leave the regulariser no room in double precision; take smaller blocks"
 
 
 class SampleNoise(Protocol):
@@ -44,8 +31,8 @@ class SampleNoise(Protocol):
 
 
 @dataclass(frozen=True)
-class Level:
-    """Fits of one size.
+class Level(Noised):
+    """Fits of one size by a certified minimiser.
 
     **Formal guarantees**
       Unit: one event. A neighbour swaps at most ``changes`` rows of what is fitted for others (a
@@ -59,32 +46,20 @@ class Level:
         rounding can do. So the certificate cannot fail, and nothing stops early on data. It is
         looked at all the same: a point without it is a defect, and is not released; the centre is,
         with the same noise, for which no bound is claimed.
-      Rounding: the point is rounded to a lattice before noise meets it, which moves each of two
-        points by at most sqrt(D) / 2 steps.
-      Sensitivity: ``sensitivity`` steps in l2. Noise: of scale ``scale``, in steps.
+      Rounding, sensitivity, noise: ``Noised``.
       Sample: where ``of`` is set, a fit runs on a secret sample of exactly N of so many rows,
         without replacement and fresh for each fit (``sample``): eps0 of what runs on it costs
         ln(1 + (N / of) (e^eps0 - 1)), as a swapped row is in it with probability N / of.
         Source: Balle, Barthe, Gaboardi (2018), Theorem 10, for pure epsilon.
 
-    Attributes:
-      size: blocks of a fit. divisor: N. most: rows of a fit, at most.
-      tau: of the certificate. minimiser: what finds the point. room: most of the centre's norm.
-      resolution: step of the lattice. sensitivity, scale: see above. kind: of the noise.
+    Attributes: see ``Noised``;
+      tau: of the certificate. minimiser: what finds the point.
       of: rows that N are drawn from; 0: all are taken.
       users: whose rows have a weight of 1 together, at most; 0: each row has it.
     """
 
-    size: int
-    divisor: float
-    most: int
     tau: float
     minimiser: Minimiser
-    room: float
-    resolution: float
-    sensitivity: float
-    kind: str
-    scale: float
     of: int = 0
     users: int = 0
 
@@ -100,41 +75,23 @@ class Level:
         chosen[np.argsort(words, kind="stable")[: int(self.divisor)]] = True
         return chosen
 
-    def centre(self, w: Floats) -> Floats:
-        """A released model, shortened to ``room``: (D,)."""
-        size = float(np.sqrt(np.dot(w, w)))
-        return w if size <= self.room else w * (self.room / size)
-
     def certified(self, gradient: Floats, rounding: float) -> bool:
         """Whether a gradient that was computed to within ``rounding`` is at most tau."""
         size = float(np.sqrt(np.dot(gradient, gradient)))
         return size * (1 + 2.0**-40) + rounding <= self.tau
 
-    def released(self, w: Floats, noise: Noise, labels: Digests, digest: Digests) -> Floats:
-        """The point with noise, on the lattice: (D,). digest: (2,), of all data of the key."""
-        ones = (1.0,) * len(w)
-        drawn = draw_units(self.kind, noise, labels, digest[None, None], self.scale, ones)[0, 0]
-        steps = np.rint(w * (1.0 / self.resolution))
-        return np.asarray((steps.astype(np.int64) + drawn) * self.resolution + 0.0)
-
-    def variance(self, dimension: int) -> float:
-        """Of a coordinate of the noise of that many, in scaled units."""
-        steps = unit_variance(self.kind, self.scale, (1.0,) * dimension)
-        return steps * self.resolution * self.resolution
-
     @property
     def loss(self) -> PrivacyLoss:
-        """What a fit costs a record in it."""
-        run = loss_of_units(self.kind, 1, self.sensitivity, self.scale)
+        """See Noised."""
+        run = super().loss
         if not self.of:
             return run
         return PrivacyLoss("pure", amplified(run.value, self.divisor / self.of))
 
     @property
-    def cost(self) -> Fraction:
-        """The same as a number that adds up: mu^2, rho or eps."""
-        value = Fraction(self.loss.value)
-        return value * value if self.kind == "gaussian" else value
+    def way(self) -> str:
+        """See Noised."""
+        return f"{self.minimiser.steps:,} steps"
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
@@ -204,19 +161,8 @@ def level_for(
     minimiser = accelerated(smoothness, convexity, distance, tau)
     allowed = tau * convexity / (8 * smoothness)  # errors of steps add up: see Accelerated
     room = _room(objective, most, weight, allowed, distance)
-    dimension = objective.dimension
-    resolution = math.ldexp(1.0, math.frexp(moved * FINENESS / 4 / math.sqrt(dimension))[1] - 1)
-    steps = (moved + tau / objective.strength) / resolution + math.sqrt(dimension)
-    sensitivity = round_up(steps)
-    kind = NOISE_OF[budget.kind]
-    scale = round_up(noise_scale_for(float(1 / share) * (1 + 2.0**-50), sensitivity, budget))
-    stddev = math.sqrt(unit_variance(kind, scale, (1.0,) * dimension))
-    refuse_coarse("a model", kind, stddev)
-    exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
-    if exact[0] > MAX_VARIANCE or not scale < ROOM / (64 + dimension):
-        raise ConfigError("privacy.epsilon", budget.value, "leaves too little; raise it.")
-    found = Level(size, divisor, most, tau, minimiser, room, resolution, sensitivity, kind, scale)
-    return replace(found, users=users)
+    noise = scale_for(objective.dimension, moved, tau / objective.strength, budget, share)
+    return Level(size, divisor, most, room, *noise, tau=tau, minimiser=minimiser, users=users)
 
 
 def _room(objective: Objective, most: int, weight: float, allowed: float, distance: float) -> float:
@@ -226,11 +172,5 @@ def _room(objective: Objective, most: int, weight: float, allowed: float, distan
     size = spare / (weight * objective.smoothness * objective.width + 4 * objective.strength)
     room = size - 1 - 2 * distance
     if room < 8 * (distance + 1):
-        raise ConfigError("model.block", most, f"rows in a fit {TOO_LARGE}")
+        raise ConfigError("model.block", most, f"rows in a fit {TOO_LARGE}, or solver: sgd.")
     return math.ldexp(1.0, math.frexp(room)[1] - 1)
-
-
-def noise_labels(order: int, complete: int) -> Digests:
-    """Names the noise of a fit among all of its key: its place among those of one block, and how
-    many blocks are complete."""
-    return label(order, complete)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from dpcore.arrays import Floats
 from dpcore.models.blocks.fitter import Draws, Made
-from dpcore.models.blocks.level import Level, SampleNoise, noise_labels
+from dpcore.models.blocks.level import Level, SampleNoise
+from dpcore.models.blocks.noised import noise_labels
 from dpcore.models.blocks.objective import Objective
 
 

@@ -15,8 +15,6 @@ Gradient = Callable[[Floats], Floats]
 """(D,) -> (D,), the gradient of F."""
 
 MOST_STEPS = 1 << 16
-FINENESS = 2.0**-10
-"""tau / lambda over s: what the certificate costs in noise."""
 
 
 class Minimiser(Protocol):
@@ -101,6 +99,7 @@ def accelerated(smoothness: float, convexity: float, distance: float, tau: float
             "model.regularise",
             convexity / 2,
             f"is so small beside the curvature of the loss that more than {MOST_STEPS:,} steps a "
-            "fit would be needed; take a larger one, or smaller features (model.clip.features).",
+            "fit would be needed; take a larger one, smaller features (model.clip.features), or "
+            "solver: sgd.",
         )
     return Accelerated(max(1, steps), smoothness, convexity)

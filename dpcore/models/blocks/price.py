@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from types import MappingProxyType
 
 from dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from dpcore.errors import ConfigError
@@ -18,6 +19,8 @@ from dpcore.pricing.noises import noises_for
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
 
+Build = Callable[[PrivacyLoss, tuple[Fraction, ...]], BlockProgram]
+"""Budget and shares of levels -> the program."""
 SPLITS = ("best", "even", "paper")
 """Ways to share the budget among levels."""
 _BITS = 20
@@ -72,7 +75,8 @@ def choose(
     presence: Presence,
     split: str | None,
     noises: tuple[str, ...],
-    build: Callable[[PrivacyLoss, tuple[Fraction, ...]], BlockProgram],
+    build: Build,
+    beside: Mapping[str, Build] = MappingProxyType({}),
 ) -> tuple[BlockProgram, tuple[Alternative, ...]]:
     """The program with the least noise in what it releases; every split and noise is priced.
 
@@ -80,6 +84,7 @@ def choose(
       presence: of the unit. split: the one that was named; None: the best.
       noises: that the algorithm can use.
       build: budget and shares -> the program.
+      beside: the same of other solvers, by name: priced to compare, at one split, never taken.
 
     Raises:
       ConfigError: none of them can serve; says why the first cannot.
@@ -90,19 +95,24 @@ def choose(
             "model.split", split, "is for schedules of fits of several sizes; remove it."
         )
 
-    def offer(name: str, budget: PrivacyLoss) -> Offer[BlockProgram]:
-        program = build(budget, shares(schedule, name, budget.kind, presence))
+    def offer(make: Build, name: str, budget: PrivacyLoss) -> Offer[BlockProgram]:
+        program = make(budget, shares(schedule, name, budget.kind, presence))
         error = program.stddev()
         return Offer(program, error**2, {"theta over=all": error})
 
     def ways(noise: str) -> Mapping[str, Callable[[PrivacyLoss], Offer[BlockProgram]]]:
-        return {name: partial(offer, name) for name in names}
+        return {name: partial(offer, build, name) for name in names}
 
-    tried = tries(terms, _noises(terms, noises), ways)
+    def others(noise: str) -> Mapping[str, Callable[[PrivacyLoss], Offer[BlockProgram]]]:
+        return {name: partial(offer, make, split or names[0]) for name, make in beside.items()}
+
+    among = _noises(terms, noises)
+    tried = tries(terms, among, ways)
     refused = [one.refusal for one in tried if one.refusal is not None]
     if len(refused) == len(tried):
         raise refused[0]
-    return pick(replace(terms, continual_sum=split), tried)
+    compared = [one._replace(program=None) for one in tries(terms, among, others)]
+    return pick(replace(terms, continual_sum=split), [*tried, *compared])
 
 
 def _noises(terms: Terms, can: tuple[str, ...]) -> tuple[str, ...]:

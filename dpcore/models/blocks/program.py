@@ -11,13 +11,17 @@ from typing import Any
 from dpcore.accounting.guarantee import LossKind
 from dpcore.arrays import Ints
 from dpcore.models.blocks.cut import Blocks
+from dpcore.models.blocks.fitter import Fitter
 from dpcore.models.blocks.inputs import Inputs
 from dpcore.models.blocks.kept import KeptBlocks
 from dpcore.models.blocks.level import Level
 from dpcore.models.blocks.minimised import Minimised
+from dpcore.models.blocks.noised import Noised
 from dpcore.models.blocks.objective import Objective
 from dpcore.models.blocks.presence import ALONE, Presence
 from dpcore.models.blocks.schedule import Schedule, spread
+from dpcore.models.blocks.stepped import Stepped
+from dpcore.models.blocks.stochastic import Stochastic
 from dpcore.noise.noise import kind_of
 from dpcore.program import OutputInfo
 
@@ -45,15 +49,21 @@ class BlockProgram(KeptBlocks):
     objective: Objective
     schedule: Schedule
     cut: Blocks
-    levels: tuple[Level, ...]
+    levels: tuple[Noised, ...]
     cap: int
     algorithm: str
     presence: Presence = ALONE
 
     @property
-    def fitters(self) -> tuple[Minimised, ...]:
+    def fitters(self) -> tuple[Fitter, ...]:
         """See KeptBlocks."""
-        return tuple(Minimised(self.objective, level) for level in self.levels)
+        return tuple(self._fitter(level) for level in self.levels)
+
+    def _fitter(self, level: Noised) -> Fitter:
+        if isinstance(level, Stochastic):
+            return Stepped(self.objective, level)
+        assert isinstance(level, Level)
+        return Minimised(self.objective, level)
 
     @property
     def scored(self) -> Objective:

@@ -48,6 +48,7 @@ class SampledModel(ScaledModel):
         "there would move; take erm.multi_resolution"
     )
     noises: ClassVar[tuple[str, ...]] = ("k_norm",)
+    stepped: ClassVar[bool] = False
 
     def cut(self, terms: Terms) -> Blocks:
         """Blocks of records: N must be public."""

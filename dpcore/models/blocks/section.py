@@ -34,9 +34,11 @@ from dpcore.models.blocks.level import Level, level_for
 from dpcore.models.blocks.objective import Objective, row_loss
 from dpcore.models.blocks.predict import predict
 from dpcore.models.blocks.presence import presence_of
-from dpcore.models.blocks.price import choose
+from dpcore.models.blocks.price import Build, choose
 from dpcore.models.blocks.program import BlockProgram
 from dpcore.models.blocks.schedule import Schedule
+from dpcore.models.blocks.solver import MINIMISER, SOLVERS, Passes, Solver, solver_of
+from dpcore.models.blocks.stochastic import PASSES, Stochastic, stochastic_level
 from dpcore.models.erm.price import refuse_sums
 from dpcore.models.fields import MOST_COEFFICIENTS, MOST_ROWS, Cap, OneTarget
 from dpcore.models.losses import parse_loss
@@ -116,6 +118,20 @@ class BlockModel(Predictor):
         examples=["best"],
     )
 
+    solver: Solver | None = Field(
+        default=None,
+        description="What finds a fit's point: minimiser (certified) or sgd (passes of stochastic "
+        "steps over blocks of records, at the same noise: for many rows or a small lambda). "
+        "Without it: minimiser.",
+        examples=["sgd"],
+    )
+    passes: Passes | None = Field(
+        default=None,
+        description="Over the rows of a fit, of solver sgd; the noise is the same for any number. "
+        "Without it: 8.",
+        examples=[8],
+    )
+
     noises: ClassVar[tuple[str, ...]] = NOISES
     reading: ClassVar[Reading] = Reading(
         "Every line is what was released; the events are not in this page. theta is the newest "
@@ -136,6 +152,8 @@ class BlockModel(Predictor):
         "paid"
     )
     event_only: ClassVar[str] = ""
+    stepped: ClassVar[bool] = True
+    """Whether a fit may be of stochastic steps."""
 
     # ---- what it is
 
@@ -221,6 +239,19 @@ class BlockModel(Predictor):
         users = cut.users * size
         return level_for(objective, size, divisor, most, changes, budget, share, users)
 
+    def _steps(
+        self,
+        objective: Objective,
+        size: int,
+        cut: Blocks,
+        changes: int,
+        budget: PrivacyLoss,
+        share: Fraction,
+    ) -> Stochastic:
+        """Fits of so many blocks by stochastic steps; see ``stochastic_level``."""
+        passes = PASSES if self.passes is None else self.passes
+        return stochastic_level(objective, size, cut.most * size, changes, budget, share, passes)
+
     def compile(self, terms: Terms) -> tuple[BlockProgram, tuple[Alternative, ...]]:
         """The schedule with the split and noise that serve best, and every one that could.
 
@@ -234,13 +265,18 @@ class BlockModel(Predictor):
         fitting = MOST_STATE // 4 // (4 * self.inputs.width + 16)
         cap = (self.cap or min(1 << 16, fitting)) if cut.by_count else min(cut.most, MOST_ROWS)
 
-        def build(budget: PrivacyLoss, parts: tuple[Fraction, ...]) -> BlockProgram:
-            levels = tuple(
-                self.level(objective, size, cut, changes, budget, part)
-                for size, part in zip(schedule.sizes, parts, strict=True)
-            )
-            shape = (self.inputs, objective, schedule, cut, levels, cap)
-            return BlockProgram(*shape, self.name, presence)
+        def of(solver: str) -> Build:
+            def build(budget: PrivacyLoss, parts: tuple[Fraction, ...]) -> BlockProgram:
+                levels = tuple(
+                    self.level(objective, size, cut, changes, budget, part)
+                    if solver == MINIMISER
+                    else self._steps(objective, size, cut, changes, budget, part)
+                    for size, part in zip(schedule.sizes, parts, strict=True)
+                )
+                shape = (self.inputs, objective, schedule, cut, levels, cap)
+                return BlockProgram(*shape, self.name, presence)
+
+            return build
 
         if objective.dimension > MOST_COEFFICIENTS:
             raise ConfigError(
@@ -249,7 +285,11 @@ class BlockModel(Predictor):
                 f"coefficients are more than {MOST_COEFFICIENTS:,}; take fewer, or model.map: "
                 "{projection: 50}.",
             )
-        program, alternatives = choose(terms, schedule, presence, self.split, self.noises, build)
+        solver = solver_of(self.solver, self.passes, cut, self.stepped)
+        others = SOLVERS if cut.by_count and self.stepped else ()
+        beside = {name: of(name) for name in others if name != solver}
+        shape = (terms, schedule, presence, self.split, self.noises)
+        program, alternatives = choose(*shape, of(solver), beside)
         state = program.state_bytes()
         if state > MOST_STATE:
             raise ConfigError(

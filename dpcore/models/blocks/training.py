@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.blocks.cut import Blocks
-from dpcore.models.blocks.fitter import Draws, Fit, Fitter, Weighing
+from dpcore.models.blocks.fitter import Draws, Fit, Fitter, Placing, Weighing
 from dpcore.models.blocks.rows import BlockRows
 from dpcore.models.blocks.schedule import Fit as Planned
 from dpcore.models.blocks.schedule import Schedule
-from dpcore.models.erm.prefix import Prefix, row_digests
+from dpcore.models.erm.prefix import VOID, Prefix, row_digests
 from dpcore.noise.noise import NoiseOf
 from dpcore.training import Job, Models, Slice
 
@@ -210,6 +210,9 @@ class BlockTraining:
         fitter = self.fitters[fit.level]
         after = np.zeros(self.dimension) if fit.after is None else slots[fit.after]
         chosen = fitter.sample(draws)
+        if isinstance(fitter, Placing):
+            places = _places(kept, key, fit)
+            return fitter.placed(*kept.of(key, fit.first, fit.last), places, after, draws)
         if not self.shared:
             return fitter.fit(*kept.of(key, fit.first, fit.last, chosen), after, draws)
         assert isinstance(fitter, Weighing)
@@ -249,6 +252,14 @@ def _newest(models: Models) -> tuple[Floats, Floats]:
     slot = np.maximum(shown[:, 0], 0).astype(np.int64)
     theta = np.where(some[:, None], slots[np.arange(len(slots)), slot], np.nan)
     return theta, np.where(some[:, None], shown[:, 1:], np.nan)
+
+
+def _places(kept: BlockRows, key: int, fit: Planned) -> Ints:
+    """(n,) places among all rows of a fit of those that are not void."""
+    start = int(kept.counts[:key].sum())
+    blocks = kept.blocks[start : start + int(kept.counts[key])]
+    begin, end = np.searchsorted(blocks, [fit.first, fit.last + 1]).tolist()
+    return np.flatnonzero(kept.rows[start + begin : start + end, -1] != VOID)
 
 
 def _counts(leaves: list[RowLeaf]) -> Ints:

@@ -8,6 +8,7 @@ from dpcore.models.blocks.cut import ByCount
 from dpcore.models.blocks.cut_users import ByUsers
 from dpcore.models.blocks.objective import Objective
 from dpcore.models.blocks.program import BlockProgram
+from dpcore.models.blocks.stochastic import Stochastic
 from dpcore.program import Program
 from dpcore.words import bytes_text, number
 
@@ -41,7 +42,7 @@ def facts(program: BlockProgram) -> Iterator[tuple[str, str]]:
     for level in program.levels:
         yield (
             f"a fit of {level.size:,} block{'s' if level.size > 1 else ''}",
-            f"{level.minimiser.steps:,} steps; costs {number(level.loss.value)} "
+            f"{level.way}; costs {number(level.loss.value)} "
             f"({level.loss.kind}); noise {number(level.variance(program.dimension) ** 0.5)}",
         )
     yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
@@ -54,6 +55,11 @@ def notes(program: BlockProgram) -> Iterator[str]:
         "before the first there is none (null). Noise is predicted as if events said nothing "
         "against that of the models that a fit follows: at most."
     )
+    if any(isinstance(level, Stochastic) for level in program.levels):
+        yield (
+            "Stochastic steps end near the minimiser, how near is not certified and not in the "
+            "predicted noise: the noise is for whatever they come to. More model.passes end nearer."
+        )
     if program.cut.users:
         presence = program.presence
         blocks = f"{presence.blocks:,} block{'s' if presence.blocks > 1 else ''}"

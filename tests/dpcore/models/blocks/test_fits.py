@@ -13,8 +13,9 @@ from scipy import optimize, stats
 
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.errors import ConfigError
-from dpcore.models.blocks.level import Level, level_for, noise_labels
+from dpcore.models.blocks.level import Level, level_for
 from dpcore.models.blocks.minimiser import accelerated
+from dpcore.models.blocks.noised import noise_labels
 from dpcore.models.blocks.objective import Objective, OneScore, Softmax, row_loss
 from dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Squared
 from dpcore.noise.prf import KeyedNoise, RootKey

@@ -12,7 +12,8 @@ from scipy import stats
 
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.errors import ConfigError
-from dpcore.models.blocks.level import Level, amplified, noise_labels, sampled_level
+from dpcore.models.blocks.level import Level, amplified, sampled_level
+from dpcore.models.blocks.noised import noise_labels
 from dpcore.models.blocks.objective import Objective, OneScore
 from dpcore.models.losses import Logistic
 from dpcore.noise.prf import KeyedNoise, RootKey

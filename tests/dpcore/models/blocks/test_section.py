@@ -79,10 +79,10 @@ def test_losses_without_a_bound_are_refused_and_say_what_to_write(loss: str) -> 
 
 def test_the_plan_shows_every_split_and_a_split_that_is_named_is_taken() -> None:
     made = plan()
-    assert {a.mechanism for a in made.alternatives} == {"best", "even", "paper"}
+    assert {a.mechanism for a in made.alternatives} == {"best", "even", "paper", "sgd"}
     named = plan({"split": "paper"})
     chosen = [a for a in named.alternatives if a.chosen]
-    assert [a.mechanism for a in chosen] == ["paper"] and len(named.alternatives) == 9
+    assert [a.mechanism for a in chosen] == ["paper"] and len(named.alternatives) == 12
     assert min(a.score for a in named.alternatives) < 1  # relative to what was named
     pure = plan(mechanism="{noise: k_norm}")
     assert pure.program.loss(None).kind == "pure"
