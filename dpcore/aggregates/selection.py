@@ -60,6 +60,8 @@ def found_by(program: Aggregates, terms: Terms) -> Rule | None:
         coordinate,
         array,
         part.coordinates[coordinate],
+        next(i for i, one in enumerate(program.parts) if one is part),
+        part.coordinates,
         round(1 / program.channels[channel].resolution),
         part.hidden,
     )

@@ -61,6 +61,7 @@ class Rule:
       mechanism: carries the count of users; serves running totals.
       coordinate: of the mechanism's leaves that counts them. array: which noisy array of the
         program has its running total. leaf: its coordinate in the program's leaves.
+      part: index of the mechanism inside the program. read: coordinates of leaves that it reads.
       step: lattice steps of one user.
       hidden: whether that array is released nowhere: it ends with the period.
     """
@@ -73,6 +74,8 @@ class Rule:
     coordinate: int
     array: int
     leaf: int
+    part: int
+    read: tuple[int, ...]
     step: int
     hidden: bool
 

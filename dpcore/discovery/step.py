@@ -72,12 +72,14 @@ def step(
     cells: Cells,
     low: int,
     high: int,
+    aside: int = 0,
 ) -> tuple[Block, list[Piece]]:
     """Steps ticks [low, high), which lie in one period and under one secret.
 
     Args:
       block: after every tick before ``low``.
       names: of keys with data in these ticks. cells: their leaves.
+      aside: keys that wait too and are not among them, because they cannot be found.
 
     Returns:
       The block after them, and what is released, in order of ticks.
@@ -96,7 +98,7 @@ def step(
     block, made_up = _ready(program, rule, noises, block, low)
     tested_cells = _joined(tested_cells, made_up)
     tested, entered = _test(program, rule, noises, block.tested, tested_cells, low, high)
-    if block.waiting > rule.discover.max_tracked:
+    if block.waiting + aside > rule.discover.max_tracked:
         raise WeirError(
             f"more than {rule.discover.max_tracked:,} keys of one block wait to be discovered: "
             "nothing more is released. Raise key.discover.max_tracked or blocks, set "

@@ -22,6 +22,7 @@ from dpcore.noise.discrete_gaussian import discrete_gaussian
 from dpcore.noise.gaussian import gaussian
 from dpcore.noise.generalised_gaussian import generalised_gaussian
 from dpcore.noise.knorm import k_norm
+from dpcore.noise.near import Singles, near_gaussian
 from dpcore.noise.selection import gumbel, laplace
 from dpcore.noise.streams import (
     DISCRETE_GAUSSIAN,
@@ -198,38 +199,71 @@ class KeyedNoise:
         tick, key = np.nonzero(some)
         if not tick.size:
             return out
-        cipher = self._root.leaf()
-        first = np.empty((n, 2), dtype=np.uint64)
-        first[:, 0] = _LEAF_FRAME << 56 | self._part << 40 | dimension
-        first[:, 1] = np.arange(self._first_tick, self._first_tick + n, dtype=np.uint64)
-        heads = cipher.encrypt_new(first)
         if tick.size < dimension // _WIDE:  # few wide leaves: one long chain each
+            cipher, heads = self._leaf_heads(n, dimension)
             padded = np.zeros((-(-dimension // 2), 2), dtype=np.uint64)
             flat = padded.reshape(-1)[:dimension]
             for t, k in zip(tick.tolist(), key.tolist(), strict=True):
                 flat[:] = leaves[t, k].view(np.uint64)
                 out[t, k] = cipher.chain(heads[t], padded)
             return out
+        rows = np.ascontiguousarray(leaves).reshape(-1, dimension)
+        every = tick.size == len(rows)  # then views do, without a copy of each piece
+        where = None if every else tick * n_keys + key
+        self._chain_rows(n, tick, rows, where, out.reshape(-1, 2))
+        return out
+
+    def cell_digests(self, ticks: Ints, values: Ints) -> Digests:
+        """What ``leaf_digests`` gives of single leaves, none of which is 0.
+
+        Args:
+          ticks: (m,) from the stride's first on. values: (m, d) int64.
+
+        Returns:
+          (m, 2).
+        """
+        out = np.empty((len(ticks), 2), dtype=np.uint64)
+        if len(ticks):
+            self._chain_rows(int(ticks.max()) + 1, ticks, np.ascontiguousarray(values), None, out)
+        return out
+
+    def _leaf_heads(self, n: int, dimension: int) -> tuple[Aes, Words]:
+        """The cipher of leaf digests, and its state after the first frame of n ticks."""
+        cipher = self._root.leaf()
+        first = np.empty((n, 2), dtype=np.uint64)
+        first[:, 0] = _LEAF_FRAME << 56 | self._part << 40 | dimension
+        first[:, 1] = np.arange(self._first_tick, self._first_tick + n, dtype=np.uint64)
+        return cipher, cipher.encrypt_new(first)
+
+    def _chain_rows(
+        self, n: int, tick: Ints, leaves: Ints, where: Ints | None, out: Digests
+    ) -> None:
+        """Digests of leaves of the ticks ``tick`` (m,), below n: of rows of ``leaves`` (r, d) and
+        into rows of ``out`` (r, 2); where: which, (m,); None: all of them."""
+        dimension = leaves.shape[1]
+        cipher, heads = self._leaf_heads(n, dimension)
+        flat = leaves.view(np.uint64)
         step = 1 << 14
         buffers = block_buffer(min(step, tick.size)), block_buffer(min(step, tick.size))
-        flat = np.ascontiguousarray(leaves).view(np.uint64).reshape(-1, dimension)
-        every = tick.size == len(flat)  # then views do, without a copy of each piece
-        where = tick * n_keys + key
         for start in range(0, tick.size, step):
             piece = slice(start, start + step)
-            rows = flat[piece] if every else flat[where[piece]]
+            rows = flat[piece] if where is None else flat[where[piece]]
             state = heads[tick[piece]]
             for frame in range(0, dimension, 2):
                 source = buffers[0][: len(rows)]
                 source[:] = state
                 source[:, : min(2, dimension - frame)] ^= rows[:, frame : frame + 2]
                 state = cipher.encrypt(source, buffers[1])
-            out.reshape(-1, 2)[piece if every else where[piece]] = state
-        return out
+            out[piece if where is None else where[piece]] = state
 
     def gaussian(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Standard normals. labels: (m, 2) uint64; digests: (m, K, 2) -> (m, K, dimension)."""
         return gaussian(self._streams(GAUSSIAN, labels, digests), dimension)
+
+    def near_gaussian(self, labels: Digests, digests: Digests, coordinate: int) -> Singles:
+        """One coordinate of ``gaussian``, within ``near.ERROR``: (m, K) float32. For looking ahead
+        at a fraction of the time; nothing that is released may be made of it."""
+        return near_gaussian(self._streams(GAUSSIAN, labels, digests), coordinate)
 
     def k_norm(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Density proportional to exp(-||x||_2). Shapes as in ``gaussian``."""

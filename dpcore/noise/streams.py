@@ -95,7 +95,9 @@ class Streams:
                 digests = self._digests[where]
                 size = digests.shape[0] * digests.shape[1]
                 framed = one[:size].reshape(digests.shape)
-                np.bitwise_xor(self._heads[where[1]], self._labels[where[0], None], out=framed)
+                for word in range(2):  # word by word: a loop along keys, not along two words
+                    heads, labels = self._heads[where[1], word], self._labels[where[0], None, word]
+                    np.bitwise_xor(heads, labels, out=framed[:, :, word])
                 state = self._mac.encrypt(one[:size], two)
                 np.bitwise_xor(state.reshape(digests.shape), digests, out=framed)
                 yield where, self._mac.encrypt(one[:size], two)
@@ -132,6 +134,8 @@ class Streams:
           (P, B, 2) uint64 random words.
         """
         n, count = seeds.shape[0], counters.shape[-1]
+        if counters.shape == (1,) and not counters[0]:  # the first block alone: seed XOR 0
+            return self.encrypt(seeds, scratch[1]).reshape(n, 1, 2)
         source = scratch[0][: n * count]
         framed = source.reshape(n, count, 2)
         np.bitwise_xor(seeds[:, None, 0], counters, out=framed[:, :, 0])

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
+from dpcore.arrays import Ints
 from dpcore.discovery.rule import Rule
+from dpcore.discovery.ruled_out import ruled_out
 from dpcore.discovery.step import step
 from dpcore.discovery.waiting import Block
 from dpcore.program import Program
@@ -17,7 +21,8 @@ class FoundBlock:
     """One block on its way from tick to tick; see ``dpcore.discovery.step``.
 
     Strides end where a key is found, and where public numbers say so: how many keys wait, and what
-    is known of them, shapes nothing that leaves.
+    is known of them, shapes nothing that leaves. Where all of a period is stepped at once, keys
+    that cannot be found in it are told first (``dpcore.discovery.ruled_out``).
 
     Args:
       program: what runs; its leaves are sums. rule: when a key is found.
@@ -56,16 +61,43 @@ class FoundBlock:
         edges = sorted({first, stop, *inside})
         for begin, end in zip(edges, edges[1:], strict=False):
             low = begin
+            aside = self._aside(begin, end, pending)
             while low < end:
                 width = max(1, len(self.content.live)) * self._program.dimension
                 _, high = next(boundaries(low, end, self._every, width))
-                yield from self._step(low, high, pending)
+                waiting = int(np.searchsorted(aside, high))
+                yield from self._step(low, high, pending, waiting)
                 low = high
 
-    def _step(self, low: int, high: int, pending: PendingSums) -> Iterator[NoisyStride]:
+    def _aside(self, begin: int, end: int, pending: PendingSums) -> Ints:
+        """Of a whole period: takes keys away that cannot be found, and tells the first tick of
+        each, in order."""
+        rule = self._rule
+        last = rule.periods.last(int(rule.periods.of(np.array([begin]))[0]))
+        if rule.start(begin) != begin or last != end - 1:
+            return np.zeros(0, dtype=np.int64)
+        names, cells = pending.cells(begin, end)
+        live = set(self.content.live)
+        inside = self._noise.sampled(names, rule.discover.sample)
+        fresh = np.array(
+            [name not in live and kept for name, kept in zip(names, inside, strict=True)],
+            dtype=bool,
+        )
+        place = np.where(fresh, np.cumsum(fresh) - 1, -1)
+        mine, cells = (
+            [names[row] for row in np.flatnonzero(fresh).tolist()],
+            cells.renumbered(place),
+        )
+        out = np.flatnonzero(ruled_out(rule, self._noise, mine, cells, begin, end))
+        pending.leave_out(begin, end, [mine[row] for row in out.tolist()])
+        firsts = np.full(len(mine), end, dtype=np.int64)
+        np.minimum.at(firsts, cells.rows, cells.ticks)
+        return np.sort(firsts[out])
+
+    def _step(self, low: int, high: int, pending: PendingSums, aside: int) -> Iterator[NoisyStride]:
         names, cells = pending.cells(low, high)
         self.content, pieces = step(
-            self._program, self._rule, self._noise, self.content, names, cells, low, high
+            self._program, self._rule, self._noise, self.content, names, cells, low, high, aside
         )
         for piece in pieces:
             n = piece.stop - piece.first

@@ -113,6 +113,14 @@ class PendingSums:
         values = here.values.astype(np.int64, copy=False)
         return [leaf.names[row] for row in some.tolist()], Cells(here.ticks, rows, values)
 
+    def leave_out(self, low: int, high: int, names: Sequence[bytes]) -> None:
+        """Forgets what discovered keys have in ticks [low, high)."""
+        (leaf,) = self._leaves
+        gone = set(names)
+        stay = np.array([name not in gone for name in leaf.names], dtype=bool)[leaf.rows]
+        stay |= (leaf.ticks < low) | (leaf.ticks >= high)
+        self._leaves = [leaf.take(stay)]
+
     def leaves(self, low: int, high: int, n_keys: int) -> NDArray[np.int64]:
         """See Pending: zeros where no event came."""
         shape = (high - low, n_keys, self._program.dimension)

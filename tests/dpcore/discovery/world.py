@@ -77,6 +77,8 @@ def rule_of(
         coordinate=0,
         array=part.mechanism.overs.index(None),
         leaf=0,
+        part=0,
+        read=part.coordinates,
         step=round(1 / program.channels[0].resolution),
         hidden=hidden,
     )
