@@ -172,8 +172,10 @@ class _Run:
         periods = person.periods.of(ticks)
         other = changes(cells.users)
         other[1:] |= periods[1:] != periods[:-1]
-        self._users, self._periods = cells.users[other], periods[other]
+        ones = np.flatnonzero(other)
+        self._users, self._periods = cells.users.take(ones, axis=0), periods[ones]
         owner = np.cumsum(other) - 1
+        self._owner = owner
         step = other.copy()
         step[1:] |= ticks[1:] != ticks[:-1]
         self._at = np.flatnonzero(step)
@@ -201,21 +203,25 @@ class _Run:
 
     def _recall_pairs(self, spent: Spent, pairs: Digests, periods: Ints) -> None:
         order = sort_hashes(pairs[:, 0], pairs[:, 1])
-        ordered = pairs[order]
+        ordered = pairs.take(order, axis=0)
         other = changes(ordered)
         self._pair = np.empty(len(order), dtype=np.int64)
         self._pair[order] = np.cumsum(other) - 1
-        self._pairs, self._pair_periods = ordered[other], periods[order[other]]
+        firsts = np.flatnonzero(other)
+        self._pairs, self._pair_periods = ordered.take(firsts, axis=0), periods[order[firsts]]
         # The period is in the hash of a pair: one of another period is not found.
         found = spent.pairs.find(self._pairs[:, 0], self._pairs[:, 1])
         self._times, self._pair_known = found.notes[:, 0].astype(np.int64), found.there
         self._pair_last = np.full(len(self._pairs), _NEVER)
 
     def close(self) -> None:
-        """Round by round: the next step that each user may use, of all users at once."""
+        """Users whom no cap touches all at once; of the others round by round the next step that
+        each may use."""
         caps, last, noted = self._caps, self._last, self._noted
         total = _NO_CAP if caps.total is None else caps.total
-        place, live = self._begin.copy(), np.arange(len(self._users))
+        easy = self._untouched(total)
+        self._take_all(easy)
+        place, live = np.where(easy, self._end, self._begin), np.flatnonzero(~easy)
         skipped = np.zeros(len(self._at) + 1, dtype=np.int64)
         while True:
             live = live[(noted[live, USED] < caps.ticks) & (noted[live, CELLS] < total)]
@@ -237,6 +243,49 @@ class _Run:
         np.add.at(for_total, place[full], 1)
         np.add.at(for_total, self._end[full], -1)
         self.why[np.repeat(np.cumsum(for_total[:-1]) > 0, self._sizes)] = _TOTAL
+
+    def _untouched(self, total: int) -> NDArray[np.bool_]:
+        """(n,) user-periods of which everything stays, whatever is looked at first."""
+        caps, noted, begin, ticks = self._caps, self._noted, self._begin, self._ticks
+        steps = self._end - begin
+        cells = np.bincount(self._owner, minlength=len(steps))
+        easy: NDArray[np.bool_] = noted[:, USED] + steps <= caps.ticks
+        easy &= noted[:, CELLS] + cells <= total
+        easy &= ticks[begin] >= self._last + caps.spacing
+        owner = self._owner[self._at]
+        if caps.spacing > 1:
+            near = np.flatnonzero(np.diff(ticks) < caps.spacing)
+            easy[owner[near[owner[near] == owner[near + 1]]]] = False
+        easy[owner[self._sizes > caps.keys]] = False
+        if caps.ticks_per_key is not None:
+            worn = self._times + np.bincount(self._pair) > caps.ticks_per_key
+            easy[self._owner[worn[self._pair]]] = False
+        if caps.period_keys is not None:
+            of = np.empty(len(self._pairs), dtype=np.int64)
+            of[self._pair] = self._owner
+            fresh = np.bincount(of[~self._pair_known], minlength=len(steps))
+            easy &= noted[:, KEYS] + fresh <= caps.period_keys
+        return easy
+
+    def _take_all(self, easy: NDArray[np.bool_]) -> None:
+        """All cells of some user-periods stay."""
+        cells = np.flatnonzero(easy[self._owner])
+        pair, owner = self._pair[cells], self._owner[cells]
+        first = np.full(len(self._pairs), -1, dtype=np.int64)
+        first[pair[::-1]] = cells[::-1]
+        new = first[(first >= 0) & ~self._pair_known]
+        self.why[cells], self.new[new] = _STAYS, True
+        self._pair_known[pair] = True
+        self._times += np.bincount(pair, minlength=len(self._pairs))
+        self._pair_last[pair] = np.repeat(self._ticks, self._sizes)[
+            cells
+        ]  # the last is written last
+        n = len(easy)
+        self._noted[:, USED] += np.where(easy, self._end - self._begin, 0)
+        self._noted[:, CELLS] += np.bincount(owner, minlength=n)
+        self._noted[:, KEYS] += np.bincount(self._owner[new], minlength=n)
+        self._last[easy] = self._ticks[self._end[easy] - 1]
+        self._changed |= easy
 
     def _step(self, live: Ints, step: Ints, total: int) -> None:
         """(b), (c) and (e) for one step of each of some user-periods."""

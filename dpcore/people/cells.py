@@ -86,7 +86,8 @@ def gather(events: Hashed, most: int) -> Gathered:
     starts = np.flatnonzero(np.diff(cell, prepend=-1))
     first = order[starts]
     sizes = np.diff(starts, append=len(order))
-    cells = Cells(events.users[first], events.pairs[first], events.ticks[first], sizes)
+    users, pairs = events.users.take(first, axis=0), events.pairs.take(first, axis=0)
+    cells = Cells(users, pairs, events.ticks[first], sizes)
     return Gathered(cells, order, copies, beyond)
 
 
@@ -100,13 +101,13 @@ def _ordered(events: Hashed) -> tuple[Rows, NDArray[np.uint64]]:
     if span.bit_length() + len(ticks).bit_length() > 62:  # numbers of ticks, not ticks, fit
         found, ticks = np.unique(ticks, return_inverse=True)
         span = len(found)
-    code = np.cumsum(changes(users[order])) - 1
+    code = np.cumsum(changes(users.take(order, axis=0))) - 1
     code *= span
     code += ticks[order]
     # The first bits of the hash of a pair stand behind the number of its user and tick: with them
     # next to nothing is left to be told apart.
     bits = np.uint64(max(1, int(code[-1] + span).bit_length()))
-    pairs = events.pairs[order]
+    pairs = events.pairs.take(order, axis=0)
     packed = code.view(np.uint64) << (np.uint64(64) - bits)
     packed |= pairs[:, 0] >> bits
     within = order_of((packed, pairs[:, 0], pairs[:, 1]))
