@@ -11,34 +11,54 @@ from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 
 from dpcore.errors import CodecError
 from transforms.runtime.aside import Aside, in_one_process
+from transforms.select.names import Names
 from transforms.select.users import Way
+
+NOTHING = type(None)
 
 
 def test_a_value_is_read_once() -> None:
-    kept: Aside[str] = Aside.of("a run")
+    kept: Aside[str, None] = Aside.of("a run", NOTHING)
     name, other = kept.put("one"), kept.put("two")
-    again: Aside[str] = Aside.of("a run")
+    again: Aside[str, None] = Aside.of("a run", NOTHING)
     assert again is kept and again.take(name) == "one" and len(again) == 1
     with pytest.raises(CodecError, match="repeated a bundle, or has workers in other processes"):
         again.take(name)
-    assert again.take(other) == "two" and len(Aside.of("another run")) == 0
+    assert again.take(other) == "two" and len(Aside.of("another run", NOTHING)) == 0
 
 
 def test_nothing_is_left_once_nobody_holds_it() -> None:
-    name = Aside.of("a short run").put("one")
+    name = Aside.of("a short run", NOTHING).put("one")
     with pytest.raises(CodecError, match="not there"):
-        Aside.of("a short run").take(name)
+        Aside.of("a short run", NOTHING).take(name)
 
 
 def test_events_go_aside_as_they_are() -> None:
     batch = pa.RecordBatch.from_pydict({"@tick": [1, 2]})
     aside, plain = Way(bytes(32), "some run"), Way(bytes(32))
-    held: Aside[pa.RecordBatch] = Aside.of("some run")
+    held: Aside[pa.RecordBatch, Names] = Aside.of("some run", Names)
     for way in (aside, plain):
         way.open()
     data = aside.encode(batch)
     assert len(data) < 128 and len(held) == 1 and aside.decode(data) is batch
     assert plain.decode(plain.encode(batch)) == batch
+
+
+def test_names_are_numbers_aside() -> None:
+    held: Aside[pa.RecordBatch, Names] = Aside.of("a run of names", Names)
+    way = Way(bytes(32), "a run of names")
+    way.open()
+    texts = [["a", "", "b", "a"], ["c", "b", "\u00e9", "c"]]
+    batches = [
+        pa.RecordBatch.from_arrays([pa.array(part).dictionary_encode()], names=["@key"])
+        for part in texts
+    ]
+    coded = [way.named(batch) for batch in batches]
+    assert [batch.column("@key").to_pylist() for batch in coded] == [[0, 1, 2, 0], [3, 2, 4, 3]]
+    assert [way.renamed(batch).column("@key").to_pylist() for batch in coded] == texts
+    plain = Way(bytes(32))
+    assert plain.named(batches[0]) is batches[0] is plain.renamed(batches[0])
+    assert len(held) == 0
 
 
 @pytest.mark.parametrize(

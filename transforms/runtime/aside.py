@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
@@ -23,23 +24,28 @@ from transforms.runtime.coders import pack, unpack
 KIND = b"A"
 """Kind of bytes of a name."""
 T = TypeVar("T")
+S = TypeVar("S")
 
 
-class Aside(Generic[T]):
+class Aside(Generic[T, S]):
     """Values of one run in this process, by names. Threads share it.
 
     Steps find it by the run's name; it lasts as long as somebody holds it, which the transform that
     made it does.
+
+    Attributes:
+      shared: what all values of the run refer to.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shared: S) -> None:
         self._lock, self._numbers = threading.Lock(), itertools.count()
         self._kept: dict[int, T] = {}
+        self.shared = shared
 
     @classmethod
-    def of(cls, run: str) -> Aside[T]:
-        """That of a run."""
-        return _ASIDES.setdefault(run, cls())
+    def of(cls, run: str, shared: Callable[[], S]) -> Aside[T, S]:
+        """That of a run; ``shared`` makes what its values refer to."""
+        return _ASIDES.setdefault(run, cls(shared()))
 
     def put(self, value: T) -> bytes:
         """Keeps a value. Returns its name."""
@@ -68,7 +74,7 @@ class Aside(Generic[T]):
         return len(self._kept)
 
 
-_ASIDES: WeakValueDictionary[str, Aside[Any]] = WeakValueDictionary()
+_ASIDES: WeakValueDictionary[str, Aside[Any, Any]] = WeakValueDictionary()
 
 
 def in_one_process(pipeline: Any) -> bool:

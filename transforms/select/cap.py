@@ -44,6 +44,7 @@ from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_lette
 from transforms.runtime.flink_quirks import AT_ONCE, on_flink
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.windowing import to_timestamp
+from transforms.select.names import Names
 from transforms.select.user_state import BAGS, Closed, Shelves, SpentCells, WaitingRows
 from transforms.select.users import HAS_ID, PAIR_HIGH, PAIR_LOW, PLACE, ToUsers, Way, hashes_of
 
@@ -232,7 +233,7 @@ class CloseTicks(beam.DoFn):
         drop = [PAIR_HIGH, PAIR_LOW, HAS_ID]
         if not takes_rows(self._program):
             drop += [UNIT_HIGH, UNIT_LOW, HIGH, LOW]
-        due = due.drop_columns(drop)
+        due = self._way.renamed(due.drop_columns(drop))
         first = np.flatnonzero(np.diff(kept.cell, prepend=-1))
         at, n = 0, len(kept.rows)
         while at < n:
@@ -273,7 +274,7 @@ class Cap(beam.PTransform[Any, Any]):
         super().__init__()
         self._plan, self._secret = plan, secret
         self._shards, self._bounded = shards, bounded
-        self._aside: Aside[Any] | None = None
+        self._aside: Aside[Any, Names] | None = None
 
     def expand(self, inputs: Any) -> Any:
         """Re-windows to the global window: state is per shard and window."""
@@ -281,7 +282,7 @@ class Cap(beam.PTransform[Any, Any]):
         aside = None
         if self._bounded and in_one_process(events.pipeline):
             aside = uuid.uuid4().hex
-            self._aside = Aside.of(aside)  # held here, as long as the pipeline is
+            self._aside = Aside.of(aside, Names)  # held here, as long as the pipeline is
         spread = events | "ToShards" >> beam.ParDo(
             ToUsers(self._secret, self._plan, self._shards, aside)
         ).with_output_types(tuple[int, bytes], dead=pa.RecordBatch).with_outputs(

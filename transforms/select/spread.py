@@ -24,13 +24,19 @@ class Spread:
     Args:
       shards: how many. by: column of uint64 that says which: by the remainder.
       encode: a batch -> bytes. weight: an event of this step is so many times as long as one with
-        an id.
+        an id. together: events that are split at a time.
     """
 
     def __init__(
-        self, shards: int, by: str, encode: Callable[[pa.RecordBatch], bytes], weight: int = 1
+        self,
+        shards: int,
+        by: str,
+        encode: Callable[[pa.RecordBatch], bytes],
+        weight: int = 1,
+        together: int = SPREAD,
     ) -> None:
         self._shards, self._by, self._encode, self._weight = shards, by, encode, weight
+        self._together = together
         self._held: dict[int, list[pa.RecordBatch]] = {}
         self._small: list[pa.RecordBatch] = []
         self._rows = self._small_rows = 0
@@ -40,7 +46,7 @@ class Spread:
         if batch.num_rows:
             self._small.append(batch)
             self._small_rows += batch.num_rows
-        if self._small_rows >= SPREAD:
+        if self._small_rows >= self._together:
             self._split()
         if self._rows * self._weight >= ROWS:
             yield from self.flush()

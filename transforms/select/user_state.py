@@ -122,6 +122,9 @@ class WaitingRows:
         """Stores events of ticks from ``following`` on."""
         if not batch.num_rows:
             return
+        if not self._ordered:
+            self._bags[0].add(self._way.encode(batch))
+            return
         ticks = batch.column("@tick").to_numpy()
         found, of = np.unique(ticks, return_inverse=True)
         places = np.array([self._place(tick, following) for tick in found.tolist()])
@@ -151,8 +154,6 @@ class WaitingRows:
         return joined(due) if due else None
 
     def _place(self, tick: int, following: int) -> int:
-        if not self._ordered:
-            return 0
         far = bag_of(tick, following)
         return NEAR + far - 1 if far else tick % NEAR
 

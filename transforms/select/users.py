@@ -24,8 +24,11 @@ from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_lette
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.windowing import stamped
 from transforms.select.keys import KEY
-from transforms.select.spread import Spread, hashed
+from transforms.select.names import Names
+from transforms.select.spread import SPREAD, Spread, hashed
 
+LONGER = 1 << 17
+"""Events that are split over the shards at a time where no part is encoded: fewer and larger."""
 EVENTS = b"U"
 """Kind of bytes."""
 PAIR_HIGH, PAIR_LOW, HAS_ID = "@pair_high", "@pair_low", "@has_id"
@@ -63,7 +66,8 @@ class ToUsers(beam.DoFn):
         self._spread = self._empty()
 
     def _empty(self) -> Spread:
-        return Spread(self._shards, UNIT_LOW, self._way.encode, weight=2)
+        together = SPREAD if self._way.travels else LONGER
+        return Spread(self._shards, UNIT_LOW, self._way.encode, 2, together)
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
@@ -81,7 +85,8 @@ class ToUsers(beam.DoFn):
             yield TaggedOutput(DEAD, letters)
             named = named.filter(pa.array(~users.null))
         if named.num_rows:
-            yield from self._spread.add(prepared(named, self._program, self._person, self._keys))
+            ready = prepared(named, self._program, self._person, self._keys)
+            yield from self._spread.add(self._way.named(ready))
 
     def finish_bundle(self) -> Iterator[Any]:
         """Sends on what is left."""
@@ -151,14 +156,31 @@ class Way:
 
     def __init__(self, layout: bytes, aside: str | None = None) -> None:
         self._layout, self._name = layout, aside
-        self._aside: Aside[pa.RecordBatch] | None = None
+        self._aside: Aside[pa.RecordBatch, Names] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_aside": None}
 
+    @property
+    def travels(self) -> bool:
+        """Whether events are bytes on their way."""
+        return self._name is None
+
     def open(self) -> None:
         """Finds what this process keeps aside."""
-        self._aside = None if self._name is None else Aside.of(self._name)
+        self._aside = None if self._name is None else Aside.of(self._name, Names)
+
+    def named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch as it is spread over shards: aside, names of keys are numbers."""
+        if self._aside is None or KEY not in batch.schema.names:
+            return batch
+        return _replaced(batch, self._aside.shared.coded(batch.column(KEY)))
+
+    def renamed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The inverse."""
+        if self._aside is None or KEY not in batch.schema.names:
+            return batch
+        return _replaced(batch, self._aside.shared.decoded(batch.column(KEY)))
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """A batch -> what stands for it."""
@@ -171,6 +193,10 @@ class Way:
           CodecError: damaged bytes, or of another plan; not there.
         """
         return decode(data, self._layout) if self._aside is None else self._aside.take(data)
+
+
+def _replaced(batch: pa.RecordBatch, keys: pa.Array) -> pa.RecordBatch:
+    return batch.set_column(batch.schema.get_field_index(KEY), KEY, keys)
 
 
 def encode(batch: pa.RecordBatch, layout: bytes) -> bytes:
