@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from dpcore.accounting.grid import Grid
 from dpcore.accounting.guarantee import LossKind, PrivacyLoss
 from dpcore.accounting.price import Point, Price, Unit
@@ -12,7 +14,7 @@ from dpcore.accounting.scope import Scope, periods
 from dpcore.config import durations
 from dpcore.config.durations import months_of
 from dpcore.errors import ConfigError
-from dpcore.leaves.calendar import UTC
+from dpcore.leaves.calendar import DAY, UTC, Calendar
 from dpcore.people.periods import Months
 from dpcore.plan import Plan
 from dpcore.pricing.together import loss_of_periods
@@ -85,7 +87,8 @@ def refuse_other(ledger: Ledger, scope: Scope) -> None:
         months, per = months_of(ledger.per), None
         if months is None:
             per = _microseconds(ledger.per)
-        if (per, months) != (grid.per, grid.months):
+        held = grid.per if grid.days is None else grid.days * DAY
+        if (per, months) != (held, grid.months):
             raise ConfigError(
                 "ledger.per",
                 ledger.per,
@@ -136,15 +139,43 @@ def _own_grid(plan: Plan) -> Grid:
     assert plan.person is not None
     per, calendar = plan.person.periods.per, plan.clock.calendar
     if per is not None and calendar is not None and calendar.zone != UTC:
-        raise ConfigError(
-            "clock.zone",
-            calendar.zone,
-            "does not go with a ledger and privacy.per: periods of a ledger are of UTC. Remove the "
-            "zone, or take per: all.",
-        )
+        return _zoned(plan, calendar)
     if isinstance(per, Months):
         return Grid(months=per.count, origin=plan.clock.start)
     return Grid(per=per, origin=plan.clock.start)
+
+
+def _zoned(plan: Plan, calendar: Calendar) -> Grid:
+    """Periods of a calendar clock in its zone: months of it, or days.
+
+    Raises:
+      ConfigError: this machine's rules of the zone are not those that the plan was made by, or the
+        zone left out a day within a period.
+    """
+    assert plan.person is not None and plan.clock.ticks is not None
+    periods, start = plan.person.periods, plan.clock.start
+    if isinstance(periods.per, Months):
+        grid = Grid(months=periods.per.count, origin=start, zone=calendar.zone)
+    elif calendar.months:
+        length = periods.longest or 1
+        grid = Grid(months=length * calendar.months, origin=start, zone=calendar.zone)
+    else:
+        length = plan.clock.ticks_in(periods.per or 0)[0] * calendar.days
+        grid = Grid(origin=start, days=length, zone=calendar.zone)
+    ticks = np.arange(plan.clock.ticks)
+    firsts = ticks[1:][np.diff(periods.of(ticks)) > 0]
+    begun = [plan.clock.tick_start(tick) for tick in firsts.tolist()]
+    numbers = [grid.of(moment) for moment in begun]
+    whole = grid.days == 1 or numbers == list(range(1, len(numbers) + 1))
+    if not whole or begun != [grid.first(number) for number in numbers]:
+        raise ConfigError(
+            "clock.zone",
+            calendar.zone,
+            "has other days on this machine than in this plan, or left one out within a period of "
+            "privacy.per, so that a ledger cannot tell its periods: take per: 1d or 1 month, and "
+            "the same tzdata everywhere.",
+        )
+    return grid
 
 
 def _grid(ledger: Ledger, plan: Plan) -> Grid:
@@ -157,10 +188,14 @@ def _grid(ledger: Ledger, plan: Plan) -> Grid:
                 "is missing: a scope of users has a budget for a period, like per: 30d, or all.",
             )
         return _own_grid(plan)
-    months = months_of(ledger.per)
+    months, calendar = months_of(ledger.per), plan.clock.calendar
+    zone = UTC if calendar is None else calendar.zone
     if months is not None:
-        return Grid(months=months, origin=plan.clock.start)
-    return Grid(per=_microseconds(ledger.per), origin=plan.clock.start)
+        return Grid(months=months, origin=plan.clock.start, zone=zone)
+    per = _microseconds(ledger.per)
+    if per is not None and per % DAY == 0 and zone != UTC:
+        return Grid(origin=plan.clock.start, days=per // DAY, zone=zone)
+    return Grid(per=per, origin=plan.clock.start)
 
 
 def _horizon(ledger: Ledger, plan: Plan) -> int | None:
@@ -192,6 +227,8 @@ def shown_grid(grid: Grid | None) -> str:
         return "all"
     if grid.months is not None:
         return f"{grid.months} month{'' if grid.months == 1 else 's'}"
+    if grid.days is not None:
+        return f"{grid.days}d"
     return durations.show_duration(grid.per or 0)
 
 

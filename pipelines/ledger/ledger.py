@@ -54,7 +54,8 @@ class Ledger(Door):
     per: Per | None = Field(
         default=None,
         description="Of users: the period that the budget is for, a duration, months of the "
-        "calendar (1 month), or all; without it, privacy.per of the plan that opens the scope.",
+        "calendar (1 month; of the zone of the plan that opens the scope), or all; without it, "
+        "privacy.per of that plan.",
         examples=["30d"],
     )
     relation: Literal["add_remove", "replace_one", "replace_anywhere"] | None = Field(

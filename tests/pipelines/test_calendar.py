@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcore.accounting import grid
 from pipelines.results.ruler import Ruler
 from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
@@ -94,18 +95,37 @@ def test_a_ledger_asks_how_long_where_lengths_differ(weir: Weir, job: Path) -> N
     assert result.exit_code == 0, result.output
 
 
-def test_users_of_a_zone_s_months_do_not_enter_a_ledger(weir: Weir, job: Path) -> None:
+def users_of(job: Path, per: str, ledger: str = "") -> None:
+    """The job over users, with a ledger."""
     text = job.read_text().replace("id: id}", "unit: id}")
-    people = "unit: user, per: 1 month, contributions: {ticks: 1, keys: 1, events: 2}}"
+    people = f"unit: user, per: {per}, contributions: {{ticks: 1, keys: 1, events: 2}}}}"
     text = text.replace("3 months}", f"3 months, {people}")
     text = text.replace("paid: {sum: amount, clip:", "paid: {sum: amount, clip_user:")
-    ledger = "ledger: {sqlite: l.db, scope: all, budget: {epsilon: 4, delta: 1e-5}, per: all}\n"
-    job.write_text(text + ledger + "secret: {file: secret.key}\n")
+    where = "sqlite: l.db, scope: all, budget: {epsilon: 20, delta: 1e-5}, protect_for: 93d"
+    job.write_text(text + f"ledger: {{{where}{ledger}}}\nsecret: {{file: secret.key}}\n")
     (job.parent / "secret.key").write_text("ab" * 32)
     (job.parent / "secret.key").chmod(0o600)
-    refused = weir("run", job, "--set", "ledger.protect_for=93d")
+
+
+@pytest.mark.parametrize("ledger", ["", ", per: 1 month", ", per: 3 months", ", per: all"])
+def test_users_of_a_zone_s_months_enter_a_ledger(weir: Weir, job: Path, ledger: str) -> None:
+    users_of(job, "1 month", ledger)
+    result = weir("run", job)
+    assert result.exit_code == 0, result.output
+    scope = json.loads(weir("ledger", "show", job, "--json").stdout)["scopes"][0]
+    assert scope["per"] == (ledger.rpartition(": ")[2] or "1 month")
+
+
+def test_a_ledger_knows_the_days_of_a_zone(
+    weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where this machine has other rules than the plan, no period can be told."""
+    users_of(job, "1 month")
+    begins = grid._begins
+    monkeypatch.setattr(grid, "_begins", lambda *label: begins(*label) + 3_600_000_000)
+    refused = weir("run", job)
     assert refused.exit_code == 2 and "clock.zone" in refused.stderr, refused.output
-    assert weir("plan", job, "--set", "ledger=null").exit_code == 0
+    assert "tzdata" in refused.stderr
 
 
 def test_a_folder_without_its_plan_is_not_drawn_at_wrong_dates(weir: Weir, job: Path) -> None:

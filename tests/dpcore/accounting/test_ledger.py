@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
 
@@ -188,6 +189,8 @@ def test_what_others_promised_is_never_taken_for_less(epsilon: float, delta: flo
 # ---- units and relations ------------------------------------------------------------------------
 
 MONTH = Grid(per=30 * DAY)
+BERLIN = Grid(months=1, origin=-DAY // 24, zone="Europe/Berlin")
+"""From the first midnight of 1970 there."""
 
 
 def users(grid: Grid = MONTH, relation: Relation = "add_remove") -> Scope:
@@ -228,9 +231,13 @@ def test_periods_that_do_not_fit_meet_more_of_each_other() -> None:
 
 
 @pytest.mark.parametrize("plan", [Grid(per=DAY), Grid(per=7 * DAY, origin=3 * DAY), Grid(months=1),
-                                  Grid(months=3), Grid(per=DAY // 2)])  # fmt: skip
+                                  Grid(months=3), Grid(per=DAY // 2), BERLIN,
+                                  Grid(days=1, zone="Europe/Berlin")])  # fmt: skip
 @pytest.mark.parametrize("mine", [Grid(per=30 * DAY), Grid(per=DAY), Grid(months=1),
-                                  Grid(months=12, origin=59 * DAY), Grid(per=5 * DAY)])  # fmt: skip
+                                  Grid(months=12, origin=59 * DAY), Grid(per=5 * DAY), BERLIN,
+                                  Grid(days=1, zone="Europe/Berlin"),
+                                  Grid(days=7, origin=4 * DAY, zone="Asia/Tokyo"),
+                                  Grid(months=12, zone="Europe/Berlin")])  # fmt: skip
 def test_periods_that_meet_are_counted_to_the_day(plan: Grid, mine: Grid) -> None:
     """Against every period of twelve years, half day by half day."""
     most, whole = 0, True
@@ -246,7 +253,25 @@ def test_periods_that_meet_are_counted_to_the_day(plan: Grid, mine: Grid) -> Non
     told, partial = plan.met_by(mine)
     assert told >= most and (partial or whole)
     assert not partial or not whole or told > most  # nothing is taken for a part that is none
-    assert told <= most + 2
+    assert told <= most + 2 + (plan.zone != mine.zone) * max(1, most // 20)
+
+
+def test_a_month_of_a_zone_begins_at_its_midnight() -> None:
+    """June of Berlin begins two hours before that of UTC: plans of May and June do not add up."""
+    may, june, july = (BERLIN.first(52 * 12 + month) for month in (4, 5, 6))
+    assert (june - may, june % DAY) == (31 * DAY, 22 * DAY // 24)
+    scope = users(BERLIN)
+    points = (Point(1, None, PrivacyLoss("gdp", 0.5)),)
+    for first, last in ((may, june), (june, july)):
+        price = one(0.0, first=first, last=last, grid=BERLIN, points=points)
+        found = charge(price, scope)
+        assert found.first == found.last == BERLIN.of(first)
+        assert found.loss == pytest.approx(0.25)
+    with pytest.raises(ConfigError, match="holds 3 periods"):  # of UTC: parts of three
+        charge(one(0.0, grid=Grid(months=1), points=points), scope)
+    days = Grid(days=1, zone="Europe/Berlin")
+    assert (days.met_by(BERLIN), BERLIN.met_by(days)) == ((31, False), (1, True))
+    assert (days.longest, days.shortest) == (25 * DAY // 24, 23 * DAY // 24)
 
 
 def test_all_of_time_in_one_period() -> None:
@@ -317,6 +342,9 @@ def test_prices_and_scopes_are_read_as_they_were_written(
     price = one(value, kind, -5, 9, slack=slack, grid=Grid(months=2, origin=7))
     assert Price.from_json(price.to_json()) == price
     scope = Scope("user", "replace_one", 2.5, 1e-7, "zcdp", 77, Grid(per=DAY))
+    zoned = Scope("user", "replace_one", 2.5, 1e-7, "zcdp", 77, BERLIN)
+    assert Scope.from_json(json.loads(json.dumps(zoned.to_json()))) == zoned
+    assert "zone" not in scope.to_json()["grid"], "as earlier versions wrote it"
     assert Scope.from_json(scope.to_json()) == scope
 
 
