@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.typehints.schemas import named_tuple_to_schema
 
 import weir
 from dpcore.program import Released
 from tests.transforms.doubles import FakePlan
 from tests.transforms.running import KEPT, keep
 from transforms.release.flat import FLAT_SCHEMA, Flat, FlatReleases
+from transforms.release.rows import ReleaseRow, rows_of
 from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, ReleaseWriter
 from transforms.sinks.sorted_table import sorted_table
 
@@ -141,3 +143,23 @@ def test_users_of_python_get_flat_rows() -> None:
     pipeline.run().wait_until_finish()
     (made,) = KEPT.pop(token)
     assert made.equals(Flat.of(PLAN).batch(some()))
+
+
+def test_typed_rows_say_the_same_and_have_types_that_every_language_knows() -> None:
+    flat = Flat.of(PLAN).batch(some())
+    rows = list(rows_of(flat))
+    assert ReleaseRow._fields == tuple(RELEASE_SCHEMA.names)
+    for row, told in zip(rows, flat.to_pylist(), strict=True):
+        times = {name: getattr(row, name).to_utc_datetime(has_tz=True) for name in TIMES}
+        assert row._asdict() | times == told
+    fields = named_tuple_to_schema(ReleaseRow).fields
+    kinds = {field.name: field.type.WhichOneof("type_info") for field in fields}
+    assert {name for name, kind in kinds.items() if kind != "atomic_type"} == set(TIMES)
+    assert all(field.type.logical_type.urn == MICROS for field in fields if field.name in TIMES)
+    assert {field.name for field in fields if field.type.nullable} == {
+        "over", "value", "stddev", "low", "high", "window",
+    }  # fmt: skip
+
+
+TIMES = ("tick_start", "tick_end")
+MICROS = "beam:logical_type:micros_instant:v1"

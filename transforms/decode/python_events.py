@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.utils.timestamp import Timestamp
 
 from dpcore.errors import ConfigError
 from transforms.decode.schema import EventSchema
@@ -57,9 +58,20 @@ def native(value: Any) -> Any:
         return None if np.isnat(value) else value.astype("datetime64[us]").item()
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Timestamp):
+        return _moment(value)
     if isinstance(value, datetime) and type(value) is not datetime:
         return None if value != value else _plain_time(value)
     return value
+
+
+def _moment(value: Timestamp) -> datetime | None:
+    """A moment of Beam's; None beyond the years of a calendar."""
+    try:
+        moment: datetime = value.to_utc_datetime(has_tz=True)
+    except (OverflowError, ValueError):
+        return None
+    return moment
 
 
 def _plain_time(value: datetime) -> datetime:

@@ -1,9 +1,9 @@
 """Releases as typed rows, for steps of a pipeline that take Beam's rows: SQL, YAML, one's own."""
 
-from __future__ import annotations
-
+# ruff: noqa: UP045 -- Beam's schemas know Optional[int], and neither int | None nor annotations that
+# are put off to later: they would travel as pickles that no other language reads.
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import apache_beam as beam
 import pyarrow as pa
@@ -38,14 +38,14 @@ class ReleaseRow(NamedTuple):
     name: str
     label: str
     index: int  # type: ignore[assignment]  # a field of that name, over a tuple's method
-    over: int | None
-    value: float | None
-    stddev: float | None
-    low: float | None
-    high: float | None
+    over: Optional[int]
+    value: Optional[float]
+    stddev: Optional[float]
+    low: Optional[float]
+    high: Optional[float]
     epsilon: float
     delta: float
-    window: int | None
+    window: Optional[int]
     plan: str
 
 
