@@ -15,6 +15,7 @@ from pipelines.cli.base import AS_JSON, CONFIG, SETS, Group, print_json, version
 from pipelines.cli.doctor import doctor
 from pipelines.cli.feed import feed
 from pipelines.cli.ledger import ledger
+from pipelines.cli.manual import completion, man
 from pipelines.cli.predict import predict
 from pipelines.cli.rehearse import rehearse
 from pipelines.cli.run import run
@@ -251,7 +252,13 @@ def algorithms(name: str | None, as_json: bool, markdown: bool) -> None:
 
 
 @main.command(short_help="Print the JSON Schema of a config.")
-def schema() -> None:
+@click.option(
+    "--dbt",
+    is_flag=True,
+    help="Of the results instead: a file of sources for dbt, with a description of each column.",
+)
+@click.argument("config", required=False, type=click.Path(dir_okay=False, path_type=Path))
+def schema(dbt: bool, config: Path | None) -> None:
     """Print the JSON Schema of a config, with a description and an example of every field.
 
     Editors complete and check YAML with it:
@@ -260,7 +267,24 @@ def schema() -> None:
       weir schema > weir.schema.json
       # first line of shop.yaml:
       # yaml-language-server: $schema=weir.schema.json
+
+    With --dbt the columns of results instead, as dbt reads its sources; CONFIG names the table, its
+    outputs and its place:
+
+    
+      weir schema --dbt shop.yaml > models/weir.yml
     """
+    if dbt:
+        from pipelines.config.job import load
+        from pipelines.graph.checks import plan_of
+        from pipelines.show.dbt import source_file
+
+        job = None if config is None else load(config)
+        made = None if job is None else plan_of(job)
+        click.echo(source_file(made, None if job is None else job.sink), nl=False)
+        return
+    if config is not None:
+        raise click.UsageError("CONFIG goes with --dbt: the schema is that of every config.")
     from pipelines.config.schema import json_schema
 
     print_json(json_schema())
@@ -273,6 +297,8 @@ main.add_command(feed)
 main.add_command(doctor)
 main.add_command(predict)
 main.add_command(ledger)
+main.add_command(completion)
+main.add_command(man)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,14 @@ import os
 import platform
 import re
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -27,29 +26,20 @@ from rich.padding import Padding
 from rich.text import Text
 
 from dpcore.errors import WeirError
-from dpcore.plan import Plan
 from pipelines.config.job import JobConfig
-from pipelines.config.places import refuse_mixed
-from pipelines.config.sections import needed
 from pipelines.engines import flink_home, job_server, prism, pubsub_build
 from pipelines.engines.cache import Component, cache_folder
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed
 from pipelines.engines.tools import HOW
-from pipelines.graph.checks import check_runner, plan_of
-from pipelines.runners.state_folder import StateFolder
+from pipelines.show.doctor_job import findings_of
+from pipelines.show.finding import Finding, State, judged, space
 from pipelines.terminal import bytes_text, heading, table
-from transforms.sinks.place import is_remote
-
-State = Literal["good", "absent", "wrong"]
-"""absent: not there, and not needed for what was asked."""
 
 STYLES = {"good": "green", "absent": "dim", "wrong": "bold red"}
 LEAST = {"java": 17, "go": 1, "mvn": 3}
 """Least major versions."""
 ASK = {"java": ["-version"], "go": ["version"], "mvn": ["--version"]}
-LEAST_DISK = 1 << 30
-"""Bytes that a run should find free."""
 NEEDS: dict[str, tuple[Component, ...]] = {
     "direct": (),
     "prism": (prism.COMPONENT,),
@@ -63,23 +53,6 @@ TOOLS_OF = {prism.COMPONENT.name: ("go",), job_server.COMPONENT.name: ("mvn", "j
 EXTRAS_OF = {"pubsub": "pubsub", "bigquery": "gcp", "gcp": "gcp", "dataflow": "gcp",
              "postgresql": "postgresql"}  # fmt: skip
 """Extras of the package that a kind of source, sink, secret, ledger or a runner needs."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-      group: of the page. what: its name. state: see ``State``. found: what is there, in words.
-      remedy: what to do; empty where all is good. package: whether it is one of Python.
-    """
-
-    group: str
-    what: str
-    state: State
-    found: str
-    remedy: str = ""
-    package: bool = False
 
 
 def examine(
@@ -100,7 +73,7 @@ def examine(
     if master is not None:
         found.append(_cluster(master))
     if job is not None:
-        found += _job(job, runner)
+        found += findings_of(job, runner)
     return found
 
 
@@ -124,7 +97,7 @@ def _python(extras: set[str]) -> Iterator[Finding]:
     own = metadata.metadata("weir")
     wanted = SpecifierSet(own["Requires-Python"] or "")
     version = platform.python_version()
-    yield _judged(
+    yield judged(
         "Python", "python", version in wanted, f"{version}, {sys.executable}",
         f"use one that is {wanted}",
     )  # fmt: skip
@@ -157,7 +130,7 @@ def _package(need: Requirement, needed: bool, install: str) -> Finding:
             state = "wrong" if needed else "absent"
             return Finding("Python", name, state, f"{version}, without {lacking}", install, True)
     good = version in need.specifier
-    return replace(_judged("Python", name, good, version, install), package=True)
+    return replace(judged("Python", name, good, version, install), package=True)
 
 
 def _lacking(package: str, extra: str) -> str | None:
@@ -182,20 +155,7 @@ def _machine() -> Iterator[Finding]:
         size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         yield Finding("Machine", "memory", "good", bytes_text(size))
     for what, folder in (("temporary files", tempfile.gettempdir()), ("cache", cache_folder())):
-        yield _space("Machine", what, Path(folder))
-
-
-def _space(group: str, what: str, folder: Path) -> Finding:
-    there = folder
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    if not os.access(there, os.W_OK):
-        return Finding(group, what, "wrong", f"{folder} cannot be written", f"chmod u+w {there}")
-    free = shutil.disk_usage(there).free
-    return _judged(
-        group, what, free >= LEAST_DISK, f"{folder}, {bytes_text(free)} free",
-        f"make room: {bytes_text(LEAST_DISK)} or more",
-    )  # fmt: skip
+        yield space("Machine", what, Path(folder))
 
 
 # ---- engines
@@ -238,7 +198,7 @@ def _tool(tool: str, needed: bool) -> Finding:
         state: State = "wrong" if needed else "absent"
         return Finding("Engines", tool, state, f"{path} tells no version", HOW[tool])
     enough = int(version[1]) >= LEAST[tool]
-    return _judged("Engines", tool, enough or not needed, f"{version[0]}, {path}", HOW[tool])
+    return judged("Engines", tool, enough or not needed, f"{version[0]}, {path}", HOW[tool])
 
 
 def _cluster(master: str) -> Finding:
@@ -257,83 +217,9 @@ def _cluster(master: str) -> Finding:
         return Finding(
             "Engines", "Flink cluster", "wrong", told, f"{remedy} (--flink-job-server-jar)"
         )
-    return _judged(
+    return judged(
         "Engines", "Flink cluster", seen["slots-available"] > 0, told, "stop a job, or add slots"
     )
-
-
-# ---- a job
-
-
-def _job(job: JobConfig, runner: str | None) -> Iterator[Finding]:
-    plan = plan_of(job)
-    yield Finding("Job", "plan", "good", plan.digest[:12])
-    if runner is not None:
-        yield _tried("Job", f"runner {runner}", lambda: _runs(job, runner))
-    yield _tried("Job", "sink", lambda: _writes(job, plan))
-    if job.sink is not None and job.sink.place is not None and not is_remote(job.sink.place):
-        yield _space("Job", "releases", Path(job.sink.place))
-    if job.secret is not None:
-        yield _secret(job.secret.kind, str(job.secret.value))
-    if job.engine is not None and job.engine.checkpoints is not None:
-        yield _checkpoints(job.engine.checkpoints)
-    host = os.environ.get("PUBSUB_EMULATOR_HOST")
-    if host is not None:
-        yield Finding("Job", "Pub/Sub", "good", f"the emulator at {host}, as the environment says")
-
-
-def _runs(job: JobConfig, runner: str) -> None:
-    needed("sink", job.sink)
-    check_runner(needed("source", job.source), job.secret, runner)
-
-
-def _writes(job: JobConfig, plan: Plan) -> None:
-    refuse_mixed(job.dead_letters, job.sink)
-    if job.sink is not None:
-        job.sink.check(plan, () if job.secret is None else job.secret.references(plan.clock))
-
-
-def _tried(group: str, what: str, check: Any) -> Finding:
-    try:
-        check()
-    except WeirError as error:
-        return Finding(group, what, "wrong", str(error), "see what it says")
-    return Finding(group, what, "good", "accepted")
-
-
-def _secret(kind: str, value: str) -> Finding:
-    """Where it is, and who may read it. Never what it is."""
-    what = f"secret.{kind}"
-    if kind == "env":
-        return _judged(
-            "Job", what, value in os.environ, value, f"set {value}, where workers run too"
-        )
-    if kind != "file":
-        return Finding("Job", what, "good", f"{value}; workers read it, this machine did not ask")
-    try:
-        mode = Path(value).stat().st_mode
-    except OSError as error:
-        make = f"openssl rand -hex 32 > {value} && chmod 600 {value}"
-        return Finding("Job", what, "wrong", f"{value}: {error.strerror}", make)
-    alone = os.name != "posix" or not mode & (stat.S_IRGRP | stat.S_IROTH)
-    told = f"{value}, mode {stat.S_IMODE(mode):o}"
-    return _judged("Job", what, alone, told, f"others can read it: chmod 600 {value}")
-
-
-def _checkpoints(place: str) -> Finding:
-    folder = Path(StateFolder.of(place).path)
-    if is_remote(str(folder)) or not folder.exists():
-        return Finding(
-            "Job", "checkpoints", "good", f"{place}, not made yet or not on this machine"
-        )
-    mode = stat.S_IMODE(folder.stat().st_mode)
-    alone = not mode & (stat.S_IRWXG | stat.S_IRWXO)
-    remedy = f"it holds clean sums: chmod 700 {folder}"
-    return _judged("Job", "checkpoints", alone, f"{place}, mode {mode:o}", remedy)
-
-
-def _judged(group: str, what: str, good: bool, found: str, remedy: str) -> Finding:
-    return Finding(group, what, "good" if good else "wrong", found, "" if good else remedy)
 
 
 # ---- the page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.config.job import load
 from pipelines.show import doctor
 from tests.pipelines.conftest import Weir
 
@@ -75,20 +77,54 @@ def test_versions_of_tools(
     assert version is None or found.found.startswith(version)
 
 
+def events_of(config: Path) -> None:
+    """Puts a file where the config's source is."""
+    source = load(config).source
+    assert source is not None and source.path is not None
+    Path(source.path).write_text("never read")
+
+
 def test_a_job_and_who_can_read_its_secret(
     look: Callable[..., Any], small: Path, tmp_path: Path
 ) -> None:
     key = tmp_path / "secret.key"
+    events_of(small)
     words = (small, "--set", f"secret={{file: {key}}}")
     code, found = look(*words)
     assert code == 1 and "openssl rand" in found["secret.file"]["remedy"]
-    key.write_text("not a secret at all: nobody reads it")
+    key.write_text("not a secret at all: nobody reads it".ljust(64, "!"))
     key.chmod(0o644)
     code, found = look(*words)
     assert code == 1 and found["secret.file"]["remedy"].endswith(f"chmod 600 {key}")
     key.chmod(0o600)
     code, found = look(*words)
     assert code == 0 and found["plan"]["state"] == "good"
+    key.write_text("too short")
+    code, found = look(*words)
+    assert code == 1 and "64 hexadecimal digits" in found["secret.file"]["remedy"]
+
+
+def test_what_a_job_reads_and_writes(
+    look: Callable[..., Any], small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = f"sqlite: {tmp_path / 'books' / 'l.db'}, scope: x"
+    ledger = f"ledger={{{book}, budget: {{epsilon: 1, delta: 1e-6}}}}"
+    events_of(small)
+    words = (small, "--set", f"dead_letters={{csv: {tmp_path / 'dead'}}}", "--set", ledger)
+    code, found = look(*words)
+    assert code == 0 and "1 file" in found["source.csv"]["found"]
+    assert "fresh" in found["secret"]["found"]
+    assert found["dead letters"]["state"] == found["ledger"]["state"] == "good"
+    assert not (tmp_path / "dead").exists() and not (tmp_path / "books").exists()
+    closed = {str(tmp_path)}
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda at, mode: str(at) not in closed and access(at, mode))
+    code, found = look(*words)
+    assert code == 1 and found["dead letters"]["remedy"] == f"chmod u+w {tmp_path}"
+    code, found = look(small, "--runner", "prism")
+    assert code == 1 and "openssl rand" in found["secret"]["remedy"]
+    code, found = look(small, "--set", f"source={{csv: {tmp_path / 'none.csv'}}}")
+    assert code == 1 and "no such file" in found["source.csv"]["found"]
 
 
 def test_extras_that_a_job_needs(
