@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.leaves.id_hash import hash_spans, id_hashes
+from dpcore.leaves.sparse_rows import SparseRows
 
 Ints = NDArray[np.int64]
 Digests = NDArray[np.uint64]
@@ -36,10 +37,12 @@ def dedupe_key(secret: bytes, name: str) -> bytes:
 
 
 def content_hashes(rows: Any, times: Ints, key: bytes) -> Digests:
-    """(n, 2) hashes of events without an id: of their time and row."""
-    words = np.empty((len(rows), rows.shape[1] + 1), dtype="<u8")
+    """(n, 2) hashes of events without an id: of their time and row, of a sparse row its digest."""
+    sparse = isinstance(rows, SparseRows)
+    own = rows.digests() if sparse else np.ascontiguousarray(rows).view(np.uint64)
+    words = np.empty((len(rows), own.shape[1] + 1), dtype="<u8")
     words[:, 0] = times.view(np.uint64)
-    words[:, 1:] = np.ascontiguousarray(rows).view(np.uint64)
+    words[:, 1:] = own
     offsets = np.arange(len(rows) + 1, dtype=np.int64) * 8 * words.shape[1]
     return hash_spans(offsets, words.reshape(-1).view(np.uint8), key)
 

@@ -2,7 +2,8 @@
 
 **Same bytes.** A leaf is a function of the set of its events alone: rows are in the order (key,
 event time, keyed id hash, bytes of the row), so partial leaves merge in any order, and however
-events were cut into bundles, to the same bytes.
+events were cut into bundles, to the same bytes. Where rows are sparse, digests stand for their
+bytes.
 
 **Cap.** At most ``cap`` rows a key and tick are kept: the smallest in (keyed id hash, event time,
 bytes), never the first to arrive. The cap smallest of a union are among the cap smallest of each
@@ -21,7 +22,7 @@ or none. The same holds of users then: one who leaves lets in at most one other.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -30,14 +31,16 @@ from numpy.typing import NDArray
 
 from dpcore.errors import CodecError, at_least_one
 from dpcore.leaves.id_hash import hash_spans
+from dpcore.leaves.sparse_rows import SparseRows
 
 Ints = NDArray[np.int64]
 Digests = NDArray[np.uint64]
-Table = NDArray[np.float64] | NDArray[np.int64]
+Table = NDArray[np.float64] | NDArray[np.int64] | SparseRows
 
 _MAGIC: Final = b"WRL\x01"
 _HEADER: Final = struct.Struct("<4s4sqqq")
 _TYPES: Final = {b"<f8\0": np.dtype("<f8"), b"<i8\0": np.dtype("<i8")}
+_SPARSE: Final = b"csr\0"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,7 @@ class RowLeaf:
 
     Attributes:
       offsets: (K + 1,) int64; key k has rows offsets[k] .. offsets[k + 1] - 1.
-      rows: (N, r) float64 or int64, bounded.
+      rows: (N, r) float64 or int64, or ``SparseRows`` of float32, bounded.
       event_time: (N,) int64, microseconds.
       id_hash: (N, 2) uint64, keyed hash of the event's id (of its content where it has none).
     """
@@ -68,19 +71,23 @@ class RowLeaf:
           n_keys: K.
 
         Raises:
-          ValueError: shapes that do not fit, a type of rows other than float64 and int64, or a key
-            outside the block.
+          ValueError: shapes that do not fit, rows of another type, or a key outside the block.
         """
         n = len(keys)
-        if rows.ndim != 2 or not len(rows) == len(event_time) == len(id_hash) == n:
+        if len(rows.shape) != 2 or not len(rows) == len(event_time) == len(id_hash) == n:
             raise ValueError(f"rows {rows.shape} do not fit {n} events.")
-        if rows.dtype not in (np.float64, np.int64) or id_hash.shape != (n, 2):
+        kinds = (np.float32,) if isinstance(rows, SparseRows) else (np.float64, np.int64)
+        known = rows.dtype in kinds
+        if not known or id_hash.shape != (n, 2):
             raise ValueError(f"rows of type {rows.dtype}, hashes of shape {id_hash.shape}.")
         counts = np.bincount(keys, minlength=n_keys)
         if len(counts) != n_keys:
             raise ValueError("a key is outside the block.")
-        packed: Any = np.ascontiguousarray(rows)
-        order = _order([keys, event_time], [*id_hash.T, *_words(packed).T])
+        packed: Any = rows if isinstance(rows, SparseRows) else np.ascontiguousarray(rows)
+        first, last = [keys, event_time], [*id_hash.T]
+        if isinstance(packed, SparseRows):  # their digests cost more than a longer sort
+            first, last = first + last, []
+        order = _order(first, lambda at: [*(one[at] for one in last), *_words(packed[at]).T])
         return cls(_offsets(counts), packed[order], event_time[order], id_hash[order])
 
     @classmethod
@@ -97,14 +104,14 @@ class RowLeaf:
         Raises:
           ValueError: no parts, or parts of different shapes or types.
         """
-        shapes = {(part.n_keys, part.width, part.rows.dtype) for part in parts}
+        shapes = {(part.n_keys, part.width, part.kind) for part in parts}
         if len(shapes) != 1:
             raise ValueError(f"partial leaves do not fit together: {sorted(map(str, shapes))}.")
         if len(parts) == 1:
             return parts[0]
         return cls.from_events(
             np.concatenate([part.keys for part in parts]),
-            np.concatenate([part.rows for part in parts]),
+            joined([part.rows for part in parts]),
             np.concatenate([part.event_time for part in parts]),
             np.concatenate([part.id_hash for part in parts]),
             parts[0].n_keys,
@@ -119,6 +126,13 @@ class RowLeaf:
     def width(self) -> int:
         """r, numbers in a row."""
         return int(self.rows.shape[1])
+
+    @property
+    def kind(self) -> bytes:
+        """What rows are: four bytes."""
+        if isinstance(self.rows, SparseRows):
+            return _SPARSE
+        return self.rows.dtype.str.encode().ljust(4, b"\0")
 
     @property
     def counts(self) -> Ints:
@@ -142,9 +156,11 @@ class RowLeaf:
             return Capped(self, 0)
         keys = self.keys
         crowded = np.flatnonzero((counts > cap)[keys])
-        own, hashes = keys[crowded], self.id_hash[crowded]
-        rest = [hashes[:, 1], self.event_time[crowded], *_words(self.rows)[crowded].T]
-        order = _order([own, hashes[:, 0]], rest)
+        own, hashes, times = keys[crowded], self.id_hash[crowded], self.event_time[crowded]
+        rows = self.rows[crowded]
+        order = _order(
+            [own, hashes[:, 0]], lambda at: [hashes[at, 1], times[at], *_words(rows[at]).T]
+        )
         ranked = own[order]
         rank = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)
         keep = np.ones(len(keys), dtype=bool)
@@ -196,12 +212,14 @@ class RowLeaf:
         return found
 
     def canonical_bytes(self, tick: int) -> tuple[Ints, NDArray[np.uint8]]:
-        """One span of bytes a key: (tick, count), then (event time, id hash, row) of each row.
+        """One span of bytes a key: (tick, count), then (event time, id hash, row) of each row,
+        of a sparse row its digest.
 
         Returns:
           offsets (K + 1,) int64 into data, and data as bytes. Little-endian 8-byte words.
         """
-        record = 3 + self.width
+        own = _words(self.rows)
+        record = 3 + own.shape[1]
         offsets = self.offsets * record + 2 * np.arange(self.n_keys + 1)
         words = np.empty(int(offsets[-1]), dtype="<u8")
         words[offsets[:-1]] = np.uint64(tick)
@@ -209,7 +227,7 @@ class RowLeaf:
         records = np.empty((len(self.rows), record), dtype="<u8")
         records[:, 0] = self.event_time.view(np.uint64)
         records[:, 1:3] = self.id_hash
-        records[:, 3:] = _words(self.rows)
+        records[:, 3:] = own
         inside = np.ones(len(words), dtype=bool)
         inside[offsets[:-1]] = inside[offsets[:-1] + 1] = False
         words[inside] = records.ravel()
@@ -217,9 +235,12 @@ class RowLeaf:
 
     def to_bytes(self) -> bytes:
         """Deterministic: equal leaves have equal bytes."""
-        kind = self.rows.dtype.str.encode().ljust(4, b"\0")
-        header = _HEADER.pack(_MAGIC, kind, self.n_keys, len(self.rows), self.width)
-        arrays = (self.offsets, self.event_time, self.id_hash, self.rows)
+        header = _HEADER.pack(_MAGIC, self.kind, self.n_keys, len(self.rows), self.width)
+        arrays: list[NDArray[Any]] = [self.offsets, self.event_time, self.id_hash]
+        if isinstance(self.rows, SparseRows):
+            arrays += [self.rows.offsets, self.rows.values, self.rows.indices]
+        else:
+            arrays.append(self.rows)
         return b"".join([header, *(array.tobytes() for array in arrays)])
 
     @classmethod
@@ -232,25 +253,37 @@ class RowLeaf:
         if len(data) < _HEADER.size:
             raise CodecError(f"a row leaf has at least {_HEADER.size} bytes, got {len(data)}.")
         magic, kind, n_keys, n, width = _HEADER.unpack_from(data)
-        if magic != _MAGIC or kind not in _TYPES or min(n_keys, n, width) < 0:
+        sparse = kind == _SPARSE
+        if magic != _MAGIC or not (sparse or kind in _TYPES) or min(n_keys, n, width) < 0:
             raise CodecError("not a row leaf, or one of another version.")
-        size = _HEADER.size + 8 * (n_keys + 1 + 3 * n + n * width)
-        if len(data) != size:
+        own = n + 1 if sparse else n * width
+        size = _HEADER.size + 8 * (n_keys + 1 + 3 * n + own)
+        if len(data) < size:
             raise CodecError(f"a row leaf of {size} bytes, got {len(data)}.")
         at = _HEADER.size
 
         def take(count: int, dtype: Any) -> NDArray[Any]:
             nonlocal at
             found: NDArray[Any] = np.frombuffer(data, dtype=dtype, count=count, offset=at)
-            at += 8 * count
+            at += found.nbytes
             return found
 
-        offsets = take(n_keys + 1, "<i8")
+        offsets = _checked(take(n_keys + 1, "<i8"), n)
         event_time = take(n, "<i8")
         id_hash = take(2 * n, "<u8").reshape(n, 2)
-        rows = take(n * width, _TYPES[kind]).reshape(n, width)
-        if offsets[0] != 0 or offsets[-1] != n or (np.diff(offsets) < 0).any():
-            raise CodecError("the offsets of a row leaf are damaged.")
+        rows: Table
+        if sparse:
+            inner = take(n + 1, "<i8")
+            numbers = int(inner[-1])
+            size += 8 * numbers
+            if numbers < 0 or len(data) != size:
+                raise CodecError(f"a row leaf of {size} bytes, got {len(data)}.")
+            values, indices = take(numbers, "<f4"), take(numbers, "<i4")
+            rows = SparseRows(_checked(inner, numbers), indices, values, width)
+        else:
+            if len(data) != size:
+                raise CodecError(f"a row leaf of {size} bytes, got {len(data)}.")
+            rows = take(n * width, _TYPES[kind]).reshape(n, width)
         return cls(offsets, rows, event_time, id_hash)
 
 
@@ -270,8 +303,23 @@ def grouped(keys: Ints, hashes: Digests) -> tuple[Ints, Ints]:
     return order, np.flatnonzero(other)
 
 
-def _order(first: list[NDArray[Any]], rest: list[NDArray[Any]]) -> Ints:
-    """Sorting permutation by the columns ``first`` then ``rest``, most significant first.
+def joined(parts: Sequence[Any]) -> Any:
+    """Rows of several groups of events, one after the other: tables, or ``SparseRows``."""
+    if isinstance(parts[0], SparseRows):
+        return SparseRows.concatenate(parts)
+    return np.concatenate(parts)
+
+
+def _checked(offsets: Ints, last: int) -> Ints:
+    """Raises unless offsets begin at 0, do not decrease, and end at ``last``."""
+    if offsets[0] != 0 or offsets[-1] != last or (np.diff(offsets) < 0).any():
+        raise CodecError("the offsets of a row leaf are damaged.")
+    return offsets
+
+
+def _order(first: list[NDArray[Any]], rest: Callable[[Ints], list[NDArray[Any]]]) -> Ints:
+    """Sorting permutation by the columns ``first``, then by those that ``rest`` gives of some
+    places, most significant first.
 
     The many columns of ``rest`` are only looked at where ``first`` ties.
     """
@@ -284,13 +332,15 @@ def _order(first: list[NDArray[Any]], rest: list[NDArray[Any]]) -> Ints:
         run = np.concatenate([[0], np.cumsum(~same)])
         tied = np.concatenate([same, [False]]) | np.concatenate([[False], same])
         members = order[tied]
-        inner = np.lexsort([*(column[members] for column in rest[::-1]), run[tied]])
+        inner = np.lexsort([*rest(members)[::-1], run[tied]])
         order[tied] = members[inner]
     return order
 
 
 def _words(rows: Table) -> Digests:
-    """The bits of each number: (N, r) uint64."""
+    """The bits of each number, or the digest of a sparse row: (N, r) or (N, 4) uint64."""
+    if isinstance(rows, SparseRows):
+        return rows.digests()
     return rows.view(np.uint64)
 
 

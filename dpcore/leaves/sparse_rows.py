@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,18 +17,30 @@ MOST_DENSE = 1 << 12
 """Features of a list column up to which rows are dense arrays; of more they are packed."""
 
 
+PIECE = 1 << 20
+"""Numbers whose bytes are hashed at once."""
+
+
 class PackedRows(NamedTuple):
-    """The arrays of sparse rows, as states hold them: joining two groups of rows joins each array.
+    """The arrays of bounded rows, as states hold them: joining two groups of rows joins each array.
 
     Attributes:
-      lengths: (n,) int32, numbers of each row that are not 0.
+      lengths: (n,) int32, features of each row that are not 0.
       indices: (m,) int32, row after row; within a row they increase.
       values: (m,) float32, whole multiples of 2^-20 of size 1 at most: exact.
+      targets: (n,) float32, alike; NaN where a row is void, which has no features.
     """
 
     lengths: NDArray[np.int32]
     indices: NDArray[np.int32]
     values: NDArray[np.float32]
+    targets: NDArray[np.float32]
+
+    @classmethod
+    def empty(cls) -> PackedRows:
+        """No rows."""
+        ints, floats = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+        return cls(ints, ints, floats, floats)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +80,7 @@ class SparseRows:
 
     @classmethod
     def from_packed(cls, packed: PackedRows, width: int) -> SparseRows:
-        """The rows whose arrays a state holds."""
+        """The features of rows whose arrays a state holds: (n, width), without the targets."""
         return cls(_offsets(packed.lengths), packed.indices, packed.values, width)
 
     @classmethod
@@ -158,9 +171,12 @@ class SparseRows:
 
     @property
     def packed(self) -> PackedRows:
-        """The arrays as a state holds them. Exact for bounded rows, whose values fit float32."""
-        values = np.ascontiguousarray(self.values, dtype=np.float32)
-        return PackedRows(self.lengths.astype(np.int32), self.indices, values)
+        """The arrays as a state holds them, of rows that end with their target. Exact for bounded
+        rows, whose values fit float32."""
+        features = self.features
+        values = np.ascontiguousarray(features.values, dtype=np.float32)
+        lengths, targets = features.lengths.astype(np.int32), self.last.astype(np.float32)
+        return PackedRows(lengths, features.indices, values, targets)
 
     @property
     def csr(self) -> Any:
@@ -186,6 +202,20 @@ class SparseRows:
         out[:, 0] = self.indices
         out[:, 1] = self.values.astype("<f8").view("<u8")
         return 2 * self.offsets, out.reshape(-1)
+
+    def digests(self) -> NDArray[np.uint64]:
+        """(n, 4) BLAKE2b of the ``words`` of each row: nobody finds two rows with the same."""
+        found: list[bytes] = []
+        n, start = len(self), 0
+        while start < n:
+            stop = int(np.searchsorted(self.offsets, self.offsets[start] + PIECE, side="right")) - 1
+            stop = min(n, max(start + 1, stop))
+            offsets, words = self[start:stop].words()
+            data, ends = memoryview(words.tobytes()), (8 * offsets).tolist()
+            for low, high in zip(ends, ends[1:], strict=False):
+                found.append(hashlib.blake2b(data[low:high], digest_size=32).digest())
+            start = stop
+        return np.frombuffer(b"".join(found), dtype="<u8").reshape(n, 4)
 
 
 def _offsets(lengths: NDArray[Any]) -> Ints:

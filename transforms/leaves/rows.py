@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
 from dpcore.leaves.row_hash import content_hashes, hashes_of_users, row_key
-from dpcore.leaves.rows import RowLeaf
+from dpcore.leaves.rows import RowLeaf, joined
+from dpcore.leaves.sparse_rows import SparseRows
 from dpcore.program import RowProgram, by_users, hash_ticks, within_cap
 from transforms.leaves.bound import bound
 from transforms.leaves.columns import HIGH, LOW, UNIT_HIGH, UNIT_LOW
@@ -31,6 +32,8 @@ from transforms.runtime.windowing import windowed
 KIND = b"R"
 ROWS = 1 << 20
 """Rows that a bundle gathers before it sends them on."""
+NUMBERS = 1 << 24
+"""Numbers of them, alike."""
 
 Ints = NDArray[np.int64]
 
@@ -67,11 +70,12 @@ class RowLeafDoFn(beam.DoFn):
         self._program, self._keys, self._clock = program, keys, clock
         self._secret, self._digest, self._key = secret, digest, b""
         self._held: list[tuple[Any, ...]] = []
-        self._rows = 0
+        self._rows = self._numbers = 0
         self._index: KeyIndex | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_key": b"", "_held": [], "_rows": 0, "_index": None}
+        nothing = {"_key": b"", "_held": [], "_rows": 0, "_numbers": 0, "_index": None}
+        return self.__dict__ | nothing
 
     def setup(self) -> None:
         """Derives the key of the hashes."""
@@ -79,7 +83,8 @@ class RowLeafDoFn(beam.DoFn):
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
-        self._held, self._rows, self._index = [], 0, KeyIndex(self._keys)
+        self._held, self._rows, self._numbers = [], 0, 0
+        self._index = KeyIndex(self._keys)
 
     def process(self, batch: pa.RecordBatch) -> Iterator[WindowedValue]:
         """Bounds a batch and keeps its rows."""
@@ -102,15 +107,16 @@ class RowLeafDoFn(beam.DoFn):
             keys = np.zeros(batch.num_rows, dtype=np.int64)
         self._held.append((keys, batch.column("@tick").to_numpy(), rows, times, hashes))
         self._rows += batch.num_rows
-        if self._rows >= ROWS:
+        self._numbers += len(rows.values) if isinstance(rows, SparseRows) else rows.size
+        if self._rows >= ROWS or self._numbers >= NUMBERS:
             yield from self.finish_bundle()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Sends on what the bundle gathered, each leaf at the event time of its tick."""
         if not self._held or self._index is None:
             return
-        columns = [np.concatenate(column) for column in zip(*self._held, strict=True)]
-        self._held, self._rows = [], 0
+        columns = [joined(column) for column in zip(*self._held, strict=True)]
+        self._held, self._rows, self._numbers = [], 0, 0
         blocks = self._index.blocks[columns[0]]
         ticks = columns[1]
         order = np.lexsort((ticks, blocks))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.discovery.waiting import Cells
-from dpcore.leaves.rows import RowLeaf
+from dpcore.leaves.rows import RowLeaf, joined
 from dpcore.program import CAPACITY, Program, RowProgram, takes_rows, within_cap
 from transforms.leaves import partial
 from transforms.leaves import rows as row_leaf
@@ -180,7 +180,7 @@ class PendingRows:
         ]
         whole = RowLeaf.from_events(
             np.concatenate(keys),
-            np.concatenate([leaf.rows for leaf, _ in parts]),
+            joined([leaf.rows for leaf, _ in parts]),
             np.concatenate([leaf.event_time for leaf, _ in parts]),
             np.concatenate([leaf.id_hash for leaf, _ in parts]),
             n_keys,

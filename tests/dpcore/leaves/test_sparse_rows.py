@@ -46,7 +46,9 @@ def test_joined_and_taken_apart(one, two):
     np.testing.assert_array_equal(rows.csr.toarray(), table)
     packed = rows.packed
     assert packed.values.dtype == np.float32 and packed.indices.dtype == np.int32
-    np.testing.assert_array_equal(SparseRows.from_packed(packed, WIDTH).dense(), table)
+    features = SparseRows.from_packed(packed, WIDTH - 1)
+    np.testing.assert_array_equal(features.dense(), table[:, :-1])
+    np.testing.assert_array_equal(packed.targets, table[:, -1])
 
 
 @given(tables())
@@ -54,8 +56,21 @@ def test_equal_rows_have_equal_words(table):
     one, other = SparseRows.from_dense(table), SparseRows.from_dense(table + 0.0)
     for mine, theirs in zip(one.words(), other.words(), strict=True):
         np.testing.assert_array_equal(mine, theirs)
-    float32 = SparseRows.from_packed(one.packed, WIDTH)
+    float32 = SparseRows(one.offsets, one.indices, one.values.astype(np.float32), WIDTH)
     np.testing.assert_array_equal(float32.words()[1], one.words()[1])
+    np.testing.assert_array_equal(float32.digests(), other.digests())
+
+
+def test_digests_are_of_a_row_alone(monkeypatch):
+    table = np.zeros((9, 5))
+    table[[0, 3, 4], [1, 1, 2]] = 0.5
+    table[5:, 4] = np.arange(4) / 4
+    whole = SparseRows.from_dense(table).digests()
+    assert whole.shape == (9, 4) and len(np.unique(whole, axis=0)) == 6
+    alone = [SparseRows.from_dense(table[i : i + 1]).digests()[0] for i in range(9)]
+    np.testing.assert_array_equal(alone, whole)
+    monkeypatch.setattr("dpcore.leaves.sparse_rows.PIECE", 1)
+    np.testing.assert_array_equal(SparseRows.from_dense(table).digests(), whole)
 
 
 def test_a_void_row_is_a_nan_at_its_end():
