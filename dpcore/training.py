@@ -70,8 +70,8 @@ class Training(Protocol):
 
     Attributes:
       form: names the encoding of rows in a job, for what stores jobs: 1 is rows of whole numbers,
-        key after key, with the keyed hash of each row's event. A new kind of rows (sparse ones,
-        rows with the position of tick and event) is a new form.
+        key after key, with the keyed hash of each row's event; 2, with the block of each; 3, of
+        users; 4, as 2 and packed without zeros. A new kind of rows is a new form.
     """
 
     @property

@@ -21,6 +21,9 @@ from dpcore.leaves.sparse_rows import MOST_DENSE
 MOST_SIZE = 1 << 20
 """Features of a list column, at most."""
 
+FILLED = 1 << 10
+"""Numbers of a sparse row that are not 0, at most, where the config does not say."""
+
 Size = Annotated[
     int,
     Field(ge=1, le=MOST_SIZE),
@@ -49,6 +52,12 @@ class ListColumn(Section):
         examples=["word_counts"],
     )
     size: Size = Field(description="How many features there are.", examples=[784])
+    most: Size | None = Field(
+        default=None,
+        description="Of more than 4,096 features: most numbers of an event that are not 0 (without "
+        "it 1,024). Of an event with more the largest count, the others are 0. Public.",
+        examples=[500],
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -71,7 +80,19 @@ class ListColumn(Section):
             raise refusal(missing, None, "is missing: places and values are two columns of lists.")
         elif self.indices == self.values:
             raise refusal("values", self.values, "is the column of indices too; name another.")
+        if self.most is not None and not self.size >= max(self.most, MOST_DENSE + 1):
+            raise refusal(
+                "most",
+                self.most,
+                f"must be at most size, and is for more than {MOST_DENSE:,} features only; "
+                "remove it.",
+            )
         return self
+
+    @property
+    def filled(self) -> int:
+        """Most numbers of a sparse row that are not 0."""
+        return FILLED if self.most is None else self.most
 
     @property
     def name(self) -> str:

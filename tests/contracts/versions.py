@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from dpcore.config.version import PLAN_VERSION
+from dpcore.leaves.sparse_rows import SparseRows
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
 from dpcore.registry import CONTINUAL_SUMS, MODELS, SOLVERS
@@ -72,6 +73,9 @@ L1 = ("online.conditional_gradient", "optimize.frank_wolfe")
 MORE = {"regression.projected": "  projection: {dimension: 1}\n"}
 
 
+WIDE = 5000
+"""Features of a case with sparse rows."""
+
 SPANS: dict[str, tuple[int | None]] = {"all": (None,), "5": (5,), "1": (1,)}
 
 
@@ -106,6 +110,8 @@ def configs() -> Iterator[tuple[str, str]]:
             pure = text.replace("delta: 1e-5", "delta: 0")
             yield f"{name}/k_norm", f"{pure}mechanism: {{noise: k_norm}}\n"
             yield f"{name}/sliding", f"{text}  window: 3\n  loss: {{huber: 0.5}}\n"
+            wide = text.replace("[u, v]", f"{{column: x, size: {WIDE}}}").replace("{u:", "{x:")
+            yield f"{name}/wide", wide.replace("x: [0, 2], v: [-1, 3]", "x: [-3, 3]")
         if name == "erm.sliding_window":
             placed = text.replace("{time: t}", "{time: t, id: i}").replace("2h", "5")
             yield f"{name}/sgd", f"{placed}  solver: sgd\n"
@@ -149,10 +155,12 @@ def kept(plan: Plan) -> list[str]:
     """Digest of a plan, and hash of what its program puts out over some events."""
     rng = np.random.default_rng(1)
     u, v = rng.uniform(-0.5, 2.5, 300), rng.uniform(-1, 3, 300)
+    places = np.tile(np.array([3, WIDE - 1], dtype=np.int32), 300)
+    x = SparseRows(np.arange(301) * 2, places, np.stack([u, v], axis=1).ravel(), WIDE)
     events = Events(
         START + rng.integers(0, TICKS * HOUR, 300),
         [KEYS[i] for i in rng.integers(0, len(KEYS), 300)],
-        {"u": u, "v": v, "y": np.round(6 + 2 * u - v, 3)},
+        {"u": u, "v": v, "x": x, "y": np.round(6 + 2 * u - v, 3)},
         None if plan.config.schema_.id is None else [f"e{i}" for i in range(300)],
     )
     if plan.person is not None:

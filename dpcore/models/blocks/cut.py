@@ -11,6 +11,7 @@ import numpy as np
 from dpcore.arrays import Ints
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.blocks.rows import BlockRows
+from dpcore.models.erm.packed import some
 from dpcore.models.erm.prefix import Prefix
 
 WHOLE = 1 << 62
@@ -95,11 +96,10 @@ class ByTicks:
     def take(self, waiting: Prefix, leaves: Sequence[RowLeaf], tick: int, seen: Ints) -> Cut:
         """See Blocks."""
         rows, block = waiting.with_rows(leaves, self.most), tick // self.ticks
-        n_keys, width = len(rows.counts), rows.rows.shape[1]
-        blocks = np.full(len(rows.rows), block, dtype=np.int64)
-        before = np.full(n_keys, block, dtype=np.int64)
+        blocks = np.full(len(rows.hashes), block, dtype=np.int64)
+        before = np.full(len(rows.counts), block, dtype=np.int64)
         complete = BlockRows(rows.counts, rows.rows, blocks)
-        return Cut(complete, Prefix.empty(n_keys, width), before, before + 1)
+        return Cut(complete, rows.emptied, before, before + 1)
 
     def wait(self, waiting: Prefix, leaves: Sequence[RowLeaf]) -> Prefix:
         """See Blocks."""
@@ -155,8 +155,9 @@ class ByCount:
         blocks = place // self.records
         done = blocks < after[keys]
         counts = np.bincount(keys[done], minlength=len(rows.counts))
-        left = Prefix(rows.counts - counts, rows.rows[~done], rows.hashes[~done])
-        return Cut(BlockRows(counts, rows.rows[done], blocks[done]), left, before, after)
+        left = Prefix(rows.counts - counts, some(rows.rows, ~done), rows.hashes[~done])
+        complete = BlockRows(counts, some(rows.rows, done), blocks[done])
+        return Cut(complete, left, before, after)
 
     def wait(self, waiting: Prefix, leaves: Sequence[RowLeaf]) -> Prefix:
         """See Blocks."""

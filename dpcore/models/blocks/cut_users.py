@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from dpcore.arrays import Ints
 from dpcore.leaves.rows import RowLeaf, grouped
 from dpcore.models.blocks.cut import Cut
 from dpcore.models.blocks.rows import BlockRows
-from dpcore.models.erm.prefix import VOID, Packed, Prefix
+from dpcore.models.erm.packed import Dense, void
+from dpcore.models.erm.prefix import Prefix
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,10 @@ class ByUsers:
     def take(self, waiting: Prefix, leaves: Sequence[RowLeaf], tick: int, seen: Ints) -> Cut:
         """See Blocks. Rows begin with how many share their weight."""
         rows, block = self.wait(waiting, leaves), tick // self.ticks
-        n_keys, width = len(rows.counts), rows.rows.shape[1]
-        before = np.full(n_keys, block, dtype=np.int64)
-        shared = np.concatenate([sharing(rows)[:, None], rows.rows], axis=1)
+        before = np.full(len(rows.counts), block, dtype=np.int64)
+        shared = np.concatenate([sharing(rows)[:, None], cast(Dense, rows.rows)], axis=1)
         complete = BlockRows(rows.counts, shared, np.full(len(shared), block, dtype=np.int64))
-        return Cut(complete, Prefix.empty(n_keys, width), before, before + 1)
+        return Cut(complete, rows.emptied, before, before + 1)
 
     def wait(self, waiting: Prefix, leaves: Sequence[RowLeaf]) -> Prefix:
         """See Blocks."""
@@ -73,12 +73,12 @@ class ByUsers:
         }
 
 
-def sharing(rows: Prefix) -> Packed:
+def sharing(rows: Prefix) -> Dense:
     """(N,) rows of each one's user that are not void; 1 where there is none."""
     order, starts = grouped(rows.keys, rows.hashes)
     if not len(order):
         return np.zeros(0, dtype=np.int32)
-    said = (rows.rows[order, -1] != VOID).astype(np.int64)
+    said = (~void(rows.rows)[order]).astype(np.int64)
     counts = np.maximum(np.add.reduceat(said, starts), 1)
     found = np.empty(len(order), dtype=np.int32)
     found[order] = np.repeat(counts, np.diff(starts, append=len(order)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,9 @@ class Inputs:
     norm: float
     map: FeatureMap | None = None
 
+    sparse: ClassVar[bool] = False
+    lists: ClassVar[Mapping[str, int]] = MappingProxyType({})
+
     @cached_property
     def scaling(self) -> Scaling:
         """Of the features and the target; that of classes has their places for a range."""
@@ -58,6 +62,16 @@ class Inputs:
     def width(self) -> int:
         """Numbers in a row: the features, mapped, then the target."""
         return self.outputs + 1
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a packed row."""
+        return 4 * self.width
+
+    @property
+    def target_ends(self) -> tuple[float, float]:
+        """Range of the target, or of the places of its classes."""
+        return self.scaling.low[-1], self.scaling.high[-1]
 
     @property
     def outputs(self) -> int:
@@ -87,7 +101,8 @@ class Inputs:
         """
         given = dict(columns)
         if self.classes and not self.texts:
-            given[self.target] = self._places(np.asarray(columns[self.target], dtype=np.float64))
+            numbers = np.asarray(columns[self.target], dtype=np.float64)
+            given[self.target] = class_places(self.classes, numbers)
         found = self.scaling.bound(given, n_events)
         rows = np.asarray(found.rows)
         if self.map is not None:
@@ -100,13 +115,6 @@ class Inputs:
         rows[:, :-1] = np.trunc(features * (1.0 / STEP)) * STEP + 0.0
         clipped = found.clipped + int(np.count_nonzero(long & ~is_void(rows)))
         return Bounded(rows, clipped, found.non_finite)
-
-    def _places(self, values: Floats) -> Floats:
-        """Numbers -> their places among the classes, NaN where one is none of them."""
-        known = np.asarray(self.classes, dtype=np.float64)
-        order = np.argsort(known)
-        at = np.minimum(np.searchsorted(known[order], values), len(known) - 1)
-        return np.where(known[order][at] == values, order[at].astype(np.float64), np.nan)
 
     def coefficients(self, theta: Floats, objective: Scored) -> Floats:
         """(..., D) -> (..., m (p + 1)), in the user's units: of each class in turn, where softmax
@@ -144,6 +152,14 @@ class Inputs:
             "step": STEP.hex(),
             **({} if self.map is None else {"map": self.map.canonical()}),
         }
+
+
+def class_places(classes: Classes, values: Floats) -> Floats:
+    """Numbers -> their places among declared ones, NaN where one is none of them."""
+    known = np.asarray(classes, dtype=np.float64)
+    order = np.argsort(known)
+    at = np.minimum(np.searchsorted(known[order], values), len(known) - 1)
+    return np.where(known[order][at] == values, order[at].astype(np.float64), np.nan)
 
 
 def class_text(value: str | float) -> str:

@@ -22,6 +22,7 @@ from dpcore.models.blocks.objective import Scored
 from dpcore.models.blocks.presence import ALONE, Presence
 from dpcore.models.blocks.schedule import Schedule
 from dpcore.models.blocks.training import BlockTraining
+from dpcore.models.blocks.wide_inputs import WideInputs
 from dpcore.program import CAPACITY, Bounded, NoiseOf, Released
 from dpcore.training import Whole, whole_init, whole_step
 
@@ -37,7 +38,7 @@ class KeptBlocks(ABC):
       algorithm: its name in the config. presence: of the unit.
     """
 
-    inputs: Inputs
+    inputs: Inputs | WideInputs
     schedule: Schedule
     cut: Blocks
     cap: int
@@ -86,6 +87,11 @@ class KeptBlocks(ABC):
         return self.inputs.columns
 
     @property
+    def lists(self) -> Mapping[str, int]:
+        """See ``dpcore.leaves.list_columns.width_of``: list columns that are read whole."""
+        return self.inputs.lists
+
+    @property
     def texts(self) -> Mapping[str, tuple[str, ...]]:
         """Columns of text, and the values that are declared: see ``dpcore.program.texts_of``."""
         return self.inputs.texts
@@ -116,7 +122,8 @@ class KeptBlocks(ABC):
     @property
     def training(self) -> BlockTraining:
         """What Tick, Train and Assemble do."""
-        return BlockTraining(self.fitters, self.schedule, self.cut, self.width, self.cut.users > 0)
+        shared, sparse = self.cut.users > 0, self.inputs.sparse
+        return BlockTraining(self.fitters, self.schedule, self.cut, self.width, shared, sparse)
 
     def init(self, n_keys: int) -> Whole:
         """No rows and no models."""
@@ -169,8 +176,8 @@ class KeptBlocks(ABC):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of state that a row takes: its numbers, and its block or hash."""
-        return 4 * (self.width + (self.cut.users > 0)) + 16
+        """Bytes of state that a row takes, at most: its numbers, and its block or hash."""
+        return self.inputs.row_bytes + 4 * (self.cut.users > 0) + 16
 
     @property
     def reach(self) -> int:

@@ -8,13 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.arrays import Floats
+from dpcore.leaves.sparse_rows import SparseRows
 from dpcore.models.blocks.inputs import Inputs, class_text
 from dpcore.models.blocks.objective import Scored
+from dpcore.models.blocks.wide_inputs import WideInputs
 from dpcore.models.prediction import Given, Predicted, shares
 from dpcore.models.scaling import is_void
 
 
-def predict(inputs: Inputs, objective: Scored, given: Given, theta: Floats) -> Predicted:
+def predict(
+    inputs: Inputs | WideInputs, objective: Scored, given: Given, theta: Floats
+) -> Predicted:
     """Predictions for events that are clipped, mapped and shortened as those it learned from.
 
     Args:
@@ -25,18 +29,21 @@ def predict(inputs: Inputs, objective: Scored, given: Given, theta: Floats) -> P
       the second); of a number itself, in the user's units.
     """
     n = len(next(iter(given.values())))
-    middle: Any = sum(inputs.ranges[-1]) / 2
+    low, high = inputs.target_ends
+    middle: Any = (low + high) / 2
     if inputs.classes:
         middle = 0.0 if inputs.texts else inputs.classes[0]
     # Rows have a target: any that is none of theirs to see.
-    rows = np.asarray(inputs.bound({**given, inputs.target: np.full(n, middle)}, n).rows)
-    void = is_void(rows)
+    rows = inputs.bound({**given, inputs.target: np.full(n, middle)}, n).rows
     weights = theta.reshape(objective.outputs, objective.width)
-    scores = objective.points(rows[:, :-1]) @ weights.T
+    if isinstance(rows, SparseRows):
+        void, features = np.isnan(rows.last), rows.features.csr
+    else:
+        void, features = is_void(rows), rows[:, :-1]
+    scores = np.asarray(objective.points(features) @ weights.T)
     scores[void] = np.nan
     name = f"predicted.{inputs.target}"
     if not inputs.classes:
-        low, high = inputs.ranges[-1]
         return Predicted({name: (low + high) / 2 + scores[:, 0] * ((high - low) / 2)})
     likely = shares(scores)
     columns: dict[str, NDArray[Any]] = {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.arrays import Floats, Ints
-from dpcore.models.erm.prefix import VOID, Packed
+from dpcore.leaves.sparse_rows import PackedRows, SparseRows
+from dpcore.models.erm.packed import Packed, joined, nothing, some, void
 from dpcore.models.scaling import STEP
 
 
@@ -17,8 +18,9 @@ class BlockRows(NamedTuple):
 
     Attributes:
       counts: (K,) int64, rows of each key.
-      rows: (N, width) int32, key after key and block after block, in units of ``STEP``: exact.
-        Where users are the unit, one number more, before them: how many rows share a weight of 1.
+      rows: N, key after key and block after block: (N, width) int32 in units of ``STEP``, or packed
+        where they are sparse; exact. Where users are the unit, one number more, before them: how
+        many rows share a weight of 1.
       blocks: (N,) int64, the block of its key that each row is in.
     """
 
@@ -27,10 +29,10 @@ class BlockRows(NamedTuple):
     blocks: Ints
 
     @classmethod
-    def empty(cls, n_keys: int, width: int) -> BlockRows:
+    def empty(cls, n_keys: int, width: int, sparse: bool = False) -> BlockRows:
         """No rows."""
-        nothing = np.zeros(0, dtype=np.int64)
-        return cls(np.zeros(n_keys, dtype=np.int64), np.zeros((0, width), dtype=np.int32), nothing)
+        zeros = np.zeros(n_keys, dtype=np.int64)
+        return cls(zeros, nothing(width, sparse), np.zeros(0, dtype=np.int64))
 
     @property
     def keys(self) -> Ints:
@@ -40,18 +42,19 @@ class BlockRows(NamedTuple):
     def joined(self, later: BlockRows, oldest: Ints) -> BlockRows:
         """These rows and, of the same keys, those of later blocks; without blocks before
         ``oldest`` (K,)."""
-        parts = [part for part in (self._since(oldest), later._since(oldest)) if len(part.rows)]
+        both = self._since(oldest), later._since(oldest)
+        parts = [part for part in both if len(part.blocks)]
         if not parts:
-            return BlockRows.empty(len(self.counts), self.rows.shape[1])
+            return both[0]
         if len(parts) == 1:
             return parts[0]
         counts = parts[0].counts + parts[1].counts
         blocks = np.concatenate([part.blocks for part in parts])
-        rows = np.concatenate([part.rows for part in parts])
+        rows = joined([part.rows for part in parts])
         if len(counts) == 1:
             return BlockRows(counts, rows, blocks)
         order = np.argsort(np.concatenate([part.keys for part in parts]), kind="stable")
-        return BlockRows(counts, rows[order], blocks[order])
+        return BlockRows(counts, some(rows, order), blocks[order])
 
     def _since(self, oldest: Ints) -> BlockRows:
         """Without blocks before ``oldest`` (K,); no copy where nothing goes."""
@@ -62,25 +65,41 @@ class BlockRows(NamedTuple):
         counts = np.bincount(keys[stay], minlength=len(self.counts))
         if len(counts) == 1:  # block after block: what stays is the end
             last = slice(len(stay) - int(counts[0]), None)
-            return BlockRows(counts, self.rows[last], self.blocks[last])
-        return BlockRows(counts, self.rows[stay], self.blocks[stay])
+            return BlockRows(counts, some(self.rows, last), self.blocks[last])
+        return BlockRows(counts, some(self.rows, stay), self.blocks[stay])
 
     def of(
-        self, key: int, first: int, last: int, sample: NDArray[np.bool_] | None = None
-    ) -> tuple[Floats, Floats]:
-        """Features (n, width - 1) and targets (n,) of one key's blocks first .. last, both
-        included: the rows that say something (not void), of those in the sample.
+        self,
+        key: int,
+        first: int,
+        last: int,
+        width: int,
+        sample: NDArray[np.bool_] | None = None,
+    ) -> tuple[Any, Floats]:
+        """Features and targets (n,) of one key's blocks first .. last, both included: the rows that
+        say something (not void), of those in the sample.
 
-        sample: which of the rows, void ones among them; None: all.
+        Args:
+          width: numbers in a row, the target among them.
+          sample: which of the rows, void ones among them; None: all.
+
+        Returns:
+          Features (n, width - 1), an array, or scipy's csr_array where rows are packed.
         """
-        found = np.multiply(self._said(key, first, last, sample), STEP, dtype=np.float64)
+        said = self._said(key, first, last, sample)
+        if isinstance(said, PackedRows):
+            targets = said.targets.astype(np.float64)
+            return SparseRows.from_packed(said, width - 1).csr, targets
+        found = np.multiply(said, STEP, dtype=np.float64)
         return found[:, :-1], found[:, -1]
 
     def weighed(
         self, key: int, first: int, last: int, sample: NDArray[np.bool_] | None = None
     ) -> tuple[Floats, Floats, Floats]:
-        """The same where rows begin with how many share their weight; and their weights (n,)."""
+        """The same of dense rows that begin with how many share their weight; and their weights
+        (n,)."""
         said = self._said(key, first, last, sample)
+        assert not isinstance(said, PackedRows)
         found = np.multiply(said[:, 1:], STEP, dtype=np.float64)
         return found[:, :-1], found[:, -1], 1.0 / said[:, 0]
 
@@ -88,8 +107,8 @@ class BlockRows(NamedTuple):
         start = int(self.counts[:key].sum())
         blocks = self.blocks[start : start + int(self.counts[key])]
         begin, end = np.searchsorted(blocks, [first, last + 1]).tolist()
-        rows = self.rows[start + begin : start + end]
-        said: NDArray[np.bool_] = rows[:, -1] != VOID
+        rows = some(self.rows, slice(start + begin, start + end))
+        said = ~void(rows)
         if sample is not None:
             said &= sample
-        return rows if said.all() else rows[said]
+        return rows if said.all() else some(rows, said)

@@ -16,7 +16,8 @@ from dpcore.models.blocks.fitter import Draws, Fit, Fitter, Placing, Weighing
 from dpcore.models.blocks.rows import BlockRows
 from dpcore.models.blocks.schedule import Fit as Planned
 from dpcore.models.blocks.schedule import Schedule
-from dpcore.models.erm.prefix import VOID, Prefix, row_digests
+from dpcore.models.erm.packed import void
+from dpcore.models.erm.prefix import Prefix, row_digests
 from dpcore.noise.noise import NoiseOf
 from dpcore.training import Job, Models, Slice
 
@@ -74,7 +75,7 @@ class BlockTraining:
     Attributes:
       fitters: of each level of the schedule. schedule: which fits. cut: into blocks.
       width: numbers in a row. shared: whether rows say how many share their weight; then fitters
-        are ``Weighing``.
+        are ``Weighing``. sparse: whether rows are packed without their zeros.
     """
 
     fitters: tuple[Fitter, ...]
@@ -82,10 +83,13 @@ class BlockTraining:
     cut: Blocks
     width: int
     shared: bool = False
+    sparse: bool = False
 
     @property
     def form(self) -> int:
         """See Training."""
+        if self.sparse:
+            return 4
         return 3 if self.shared else 2
 
     @property
@@ -100,7 +104,7 @@ class BlockTraining:
     def gathered(self, n_keys: int) -> Gathered:
         """See Training."""
         chain, seen = np.zeros((n_keys, 2), dtype=np.uint64), np.zeros(n_keys, dtype=np.int64)
-        return Gathered(Prefix.empty(n_keys, self.width), chain, seen)
+        return Gathered(Prefix.empty(n_keys, self.width, self.sparse), chain, seen)
 
     def jobs(
         self, state: Gathered, leaves: tuple[RowLeaf, ...], noise: NoiseOf
@@ -126,7 +130,7 @@ class BlockTraining:
 
     def no_rows(self, n_keys: int) -> BlockRows:
         """See Training."""
-        return BlockRows.empty(n_keys, self.width + self.shared)
+        return BlockRows.empty(n_keys, self.width + self.shared, self.sparse)
 
     def admit(self, kept: BlockRows, job: Job) -> BlockRows:
         """See Training: without blocks that no fit reads from here on."""
@@ -212,9 +216,11 @@ class BlockTraining:
         chosen = fitter.sample(draws)
         if isinstance(fitter, Placing):
             places = _places(kept, key, fit)
-            return fitter.placed(*kept.of(key, fit.first, fit.last), places, after, draws)
+            rows = kept.of(key, fit.first, fit.last, self.width)
+            return fitter.placed(*rows, places, after, draws)
         if not self.shared:
-            return fitter.fit(*kept.of(key, fit.first, fit.last, chosen), after, draws)
+            rows = kept.of(key, fit.first, fit.last, self.width, chosen)
+            return fitter.fit(*rows, after, draws)
         assert isinstance(fitter, Weighing)
         return fitter.weighed(*kept.weighed(key, fit.first, fit.last, chosen), after, draws)
 
@@ -259,7 +265,7 @@ def _places(kept: BlockRows, key: int, fit: Planned) -> Ints:
     start = int(kept.counts[:key].sum())
     blocks = kept.blocks[start : start + int(kept.counts[key])]
     begin, end = np.searchsorted(blocks, [fit.first, fit.last + 1]).tolist()
-    return np.flatnonzero(kept.rows[start + begin : start + end, -1] != VOID)
+    return np.flatnonzero(~void(kept.rows)[start + begin : start + end])
 
 
 def _counts(leaves: list[RowLeaf]) -> Ints:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.arrays import Digests, Ints
 from dpcore.leaves.rows import RowLeaf, grouped
+from dpcore.models.erm.packed import (
+    VOID,
+    Dense,
+    Packed,
+    count,
+    joined,
+    nothing,
+    packed,
+    some,
+    words_of,
+)
 from dpcore.models.gradients import Gradients
-from dpcore.models.scaling import STEP, is_void
+from dpcore.models.scaling import STEP
 from dpcore.models.solvers.design import Design
 from dpcore.noise.noise import Noise
-
-Packed = NDArray[np.int32]
-VOID = -(2**31)
-"""The target of a packed row that is void."""
 
 
 class Prefix(NamedTuple):
@@ -34,7 +41,8 @@ class Prefix(NamedTuple):
 
     Attributes:
       counts: (K,) int64, rows of each key.
-      rows: (N, width) int32, key after key, in order of arrival, in units of ``STEP``: exact.
+      rows: N, key after key, in order of arrival: (N, width) int32 in units of ``STEP``, or packed
+        where they are sparse; exact.
       hashes: (N, 2) uint64, keyed hash of each row's event.
     """
 
@@ -43,13 +51,16 @@ class Prefix(NamedTuple):
     hashes: Digests
 
     @classmethod
-    def empty(cls, n_keys: int, width: int) -> Prefix:
+    def empty(cls, n_keys: int, width: int, sparse: bool = False) -> Prefix:
         """No rows."""
-        return cls(
-            np.zeros(n_keys, dtype=np.int64),
-            np.zeros((0, width), dtype=np.int32),
-            np.zeros((0, 2), dtype=np.uint64),
-        )
+        hashes = np.zeros((0, 2), dtype=np.uint64)
+        return cls(np.zeros(n_keys, dtype=np.int64), nothing(width, sparse), hashes)
+
+    @property
+    def emptied(self) -> Prefix:
+        """The same keys without rows."""
+        none = slice(0, 0)
+        return Prefix(np.zeros_like(self.counts), some(self.rows, none), self.hashes[none])
 
     @property
     def keys(self) -> Ints:
@@ -64,7 +75,7 @@ class Prefix(NamedTuple):
             return self
         return self._with(
             np.concatenate([self.keys, *(leaf.keys for leaf in leaves)]),
-            np.concatenate([self.rows, *(packed(leaf) for leaf in leaves)]),
+            joined([self.rows, *(packed(leaf) for leaf in leaves)]),
             np.concatenate([self.hashes, *(leaf.id_hash for leaf in leaves)]),
             limit,
             users,
@@ -72,11 +83,11 @@ class Prefix(NamedTuple):
 
     def joined(self, later: Prefix, limit: int) -> Prefix:
         """These rows and, of the same keys, those that came after them, within the limit."""
-        if not len(later.rows):
+        if not count(later.rows):
             return self
         return self._with(
             np.concatenate([self.keys, later.keys]),
-            np.concatenate([self.rows, later.rows]),
+            joined([self.rows, later.rows]),
             np.concatenate([self.hashes, later.hashes]),
             limit,
         )
@@ -93,22 +104,16 @@ class Prefix(NamedTuple):
             else:
                 order = order[smallest(keys[order], hashes[order], counts, limit)]
             counts = np.bincount(keys[order], minlength=len(self.counts))
-        return Prefix(counts, rows[order], hashes[order])
+        return Prefix(counts, some(rows, order), hashes[order])
 
     def design(self, gradients: Gradients) -> Design:
         """As floats, for a solver: the rows that have a gradient. Void ones have taken their place
         within cap and limit, and are in no sum and no count: that swaps, adds or removes one row.
         """
-        some = self.rows[:, -1] != VOID
-        rows = np.multiply(self.rows[some], STEP, dtype=np.float64)
-        return Design.of(self.keys[some], rows, self.hashes[some], gradients)
-
-
-def packed(leaf: RowLeaf) -> Packed:
-    """Rows of a leaf, whole multiples of ``STEP`` in [-1, 1], as int32: exact; see ``VOID``."""
-    rows = np.asarray(leaf.rows, dtype=np.float64) * (1.0 / STEP)
-    rows[is_void(rows), -1] = VOID
-    return np.rint(rows).astype(np.int32)
+        dense = cast(Dense, self.rows)
+        said = dense[:, -1] != VOID
+        rows = np.multiply(dense[said], STEP, dtype=np.float64)
+        return Design.of(self.keys[said], rows, self.hashes[said], gradients)
 
 
 def smallest(keys: Ints, hashes: Digests, counts: Ints, limit: int) -> NDArray[np.bool_]:
@@ -140,10 +145,10 @@ def of_smallest(keys: Ints, hashes: Digests, limit: int) -> NDArray[np.bool_]:
 def row_digests(leaves: Sequence[RowLeaf], noise: Noise) -> Digests:
     """Digest of what each key gathered in each tick: (n, K, 2) uint64, 0 where that is nothing.
 
-    The XOR of keyed digests of (tick, place in the key's canonical order, id hash, row): all that a
-    run depends on. Places keep equal rows from cancelling. Two different streams differ in a
-    non-empty set of these, whose digests are independent and uniform, so that the XOR over a prefix
-    is the same with probability 2^-128.
+    The XOR of keyed digests of (tick, place in the key's canonical order, id hash, row, or the
+    digest of a sparse row): all that a run depends on. Places keep equal rows from cancelling. Two
+    different streams differ in a non-empty set of these, whose digests are independent and uniform,
+    so that the XOR over a prefix is the same with probability 2^-128.
 
     Args:
       leaves: of n ticks, of the same K keys. noise: keyed, of the stride's first tick.
@@ -161,11 +166,12 @@ def row_digests(leaves: Sequence[RowLeaf], noise: Noise) -> Digests:
     return out
 
 
-def _words(leaf: RowLeaf, tick: int) -> NDArray[Any]:
-    """(N, 4 + width) int64; the first word, tick + 1, is never 0."""
-    words = np.empty((len(leaf.rows), 4 + leaf.width), dtype=np.int64)
+def _words(leaf: RowLeaf, tick: int) -> Ints:
+    """(N, 4 + w) int64; the first word, tick + 1, is never 0."""
+    own = words_of(leaf)
+    words = np.empty((len(own), 4 + own.shape[1]), dtype=np.int64)
     words[:, 0] = tick + 1
     words[:, 1] = np.arange(len(leaf.rows)) - leaf.offsets[leaf.keys]
     words[:, 2:4] = leaf.id_hash.view(np.int64)
-    words[:, 4:] = packed(leaf)
+    words[:, 4:] = own
     return words

@@ -32,6 +32,9 @@ from dpcore.pricing.terms import Terms
 from dpcore.program import Program
 from dpcore.words import bytes_text, number
 
+WIDE_STATE = 1 << 30
+"""Bytes of state of a key, at most, where rows are sparse: few blocks of them are kept."""
+
 BARE = "Models have no band: how far a private model is from the best one depends on the events."
 
 Iterations = Annotated[
@@ -96,6 +99,7 @@ class FrankWolfeModel(OptimizeModel):
     }
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of", "gap"})
     grows: ClassVar[bool] = True
+    wide: ClassVar[bool] = True
     event_only: ClassVar[str] = (
         "its windows know records, not all that a user adds to one; take erm.sliding_window"
     )
@@ -116,7 +120,8 @@ class FrankWolfeModel(OptimizeModel):
         linear, inputs = self.linear, self.inputs
         cut, schedule = cut_for(self.block, self.cap, None, terms), Windows(self.window)
         changes = 2 if terms.relation == "replace_anywhere" else 1
-        fitting = MOST_STATE // 4 // (4 * inputs.width + 16)
+        room = WIDE_STATE if inputs.sparse else MOST_STATE
+        fitting = room // 4 // (inputs.row_bytes + 16)
         cap = (self.cap or min(1 << 16, fitting)) if cut.by_count else min(cut.most, MOST_ROWS)
         size, share = self.window, Fraction(1, self.window)
 
@@ -138,12 +143,13 @@ class FrankWolfeModel(OptimizeModel):
 
         made, alternatives = choose(terms, linear, build, program)
         state = made.state_bytes()
-        if state > MOST_STATE:
+        if state > room:
             raise ConfigError(
                 "model.block",
                 self.block,
-                f"would let a key's state grow to {state / 2**20:,.0f} MiB ({made.row_bytes} "
-                f"bytes a row), above {MOST_STATE >> 20} MiB; take smaller blocks, or fewer.",
+                f"would let a key's state grow to {state / 2**20:,.0f} MiB ({made.row_bytes:,} "
+                f"bytes a row), above {room >> 20:,} MiB; take smaller blocks, or fewer"
+                + (", or a smaller model.features.most." if inputs.sparse else "."),
             )
         return made, alternatives
 

@@ -14,6 +14,7 @@ from dpcore.models.blocks.inputs import Inputs
 from dpcore.models.blocks.kept import KeptBlocks
 from dpcore.models.blocks.presence import ALONE, Presence
 from dpcore.models.blocks.schedule import Schedule
+from dpcore.models.blocks.wide_inputs import WideInputs
 from dpcore.models.optimize.linear import Linear
 from dpcore.models.optimize.selection import Selection
 from dpcore.models.optimize.width import Width
@@ -39,7 +40,7 @@ class WindowProgram(KeptBlocks):
       cap: rows a key and tick. algorithm: its name in the config. presence: of the unit.
     """
 
-    inputs: Inputs
+    inputs: Inputs | WideInputs
     schedule: Schedule
     cut: Blocks
     way: Way

@@ -12,8 +12,10 @@ from dpcore.config.numbers import Positive
 from dpcore.config.section import Section, refusal
 from dpcore.errors import ConfigError
 from dpcore.geometry.parse import parse_set
+from dpcore.leaves.sparse_rows import MOST_DENSE
 from dpcore.models.blocks.fields import ClassList
 from dpcore.models.blocks.inputs import Classes, Inputs
+from dpcore.models.blocks.wide_inputs import WideInputs
 from dpcore.models.fields import ConvexSetSpec, HingeLoss, HuberLoss, OneTarget
 from dpcore.models.losses import parse_loss
 from dpcore.models.optimize.linear import Linear
@@ -93,6 +95,11 @@ class OptimizeModel(Predictor):
 
     # ---- what it is
 
+    def ends_of(self, name: str) -> tuple[float, float]:
+        """Range of a column."""
+        low, high = self.ranges[name]
+        return float(low), float(high)
+
     @property
     def loss_spec(self) -> str | Mapping[str, Any]:
         """The loss as the config writes it, or the default."""
@@ -121,10 +128,23 @@ class OptimizeModel(Predictor):
         return math.inf if self.clip.features is None else float(self.clip.features)
 
     @property
-    def inputs(self) -> Inputs:
-        """From columns to rows."""
-        ranges = self.public_ranges
+    def inputs(self) -> Inputs | WideInputs:
+        """From columns to rows, sparse ones where a list column is wide."""
         classes: Classes = self.classes or ()
+        if self.listed is not None and self.listed.size > MOST_DENSE:
+            target = None if self.classes else self.ends_of(self.targets[0])
+            bound_at = self.ends_of(self.listed.name)[1]
+            return WideInputs(
+                self.listed.name,
+                self.listed.size,
+                bound_at,
+                self.listed.filled,
+                self.targets[0],
+                target,
+                classes,
+                self.norm,
+            )
+        ranges = self.public_ranges
         pairs = tuple(ranges[name] for name in self.ranged)
         return Inputs(self.features, self.targets[0], pairs, classes, self.norm)
 
