@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpcore.leaves.sparse_rows import MOST_DENSE
+
 GROUP = ("key", "tick", "name", "over")
 """What the coordinates of a vector have in common."""
 
@@ -28,6 +30,7 @@ def packed(
     """Rows that follow each other and belong to one vector become one row.
 
     A coordinate lies where ``index`` says; one that is not there is 0 in a sparse vector, else NaN.
+    Of a sparse vector of more than ``MOST_DENSE`` coordinates a null alone stands for all of them.
     A vector that goes on in the next batch is carried there.
 
     Args:
@@ -92,6 +95,10 @@ def gathered(table: pa.Table, start: NDArray[np.int64], sizes: Sizes = NONE_SPAR
     if sizes:
         whole = sizes_of(table, start, sizes)
         width, fill[whole > 0] = np.maximum(width, whole), 0.0
+        if "value" in table.schema.names:
+            first = table["value"].combine_chunks().take(pa.array(start)).is_null()
+            silent = first.to_numpy(zero_copy_only=False) & (end - start == 1)
+            fill[silent & (whole > MOST_DENSE)] = np.nan
     offsets = np.concatenate([[0], np.cumsum(width)])
     where = np.repeat(offsets[:-1], end - start) + index
     alone = len(start) == table.num_rows

@@ -13,6 +13,7 @@ import pytest
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.geometry.simplex import Simplex
+from dpcore.leaves.sparse_rows import MOST_DENSE
 from dpcore.program import SPARSE_FROM, OutputInfo, Released
 from pipelines.results.files import TYPES, ResultFile, matrix, read_file
 from tests.transforms.doubles import CountSum, FakePlan
@@ -36,6 +37,17 @@ class Sparse(CountSum):
     def describe(self, ticks: Any) -> tuple[OutputInfo, ...]:
         one = OutputInfo("theta", None, SIZE, 1.0, float("nan"), LABELS, self.sparse)
         return (one, one._replace(over=7), one._replace(name="dense", sparse=False))
+
+
+@dataclass(frozen=True)
+class Wide(CountSum):
+    """As its base, but for what it says of its outputs."""
+
+    output: OutputInfo | None = None
+
+    def describe(self, ticks: Any) -> tuple[OutputInfo, ...]:
+        assert self.output is not None
+        return (self.output,)
 
 
 PLAN = replace(FakePlan(), program=Sparse())
@@ -142,3 +154,27 @@ def test_sets_whose_minimisers_have_few_coordinates(convex_set: ConvexSet, spars
     assert convex_set.sparse is sparse is bool(few.all())
     projected = convex_set.project(costs) != 0
     assert bool((projected.sum(axis=1) < SPARSE_FROM).all()) is sparse
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
+def test_a_wide_vector_that_says_nothing_has_one_row(tmp_path: Path, form: str) -> None:
+    size = MOST_DENSE + 1
+    info = OutputInfo("theta", None, size, 1.0, float("nan"), tuple(map(str, range(size))), True)
+    plan = replace(FakePlan(), program=Wide(output=info))
+    values = np.zeros((4, 1, size))
+    values[0], values[1, 0, 0], values[3, 0, -1] = np.nan, np.nan, 1.5
+    found = [Released("theta", None, values, None)]
+    table = sorted_table([ReleaseWriter(plan).batch(0, 0, 4, KEYS[:1], found)]).table
+    rows = Flat.of(plan).table(table).to_pylist()
+    assert [(row["tick"], row["index"], row["value"]) for row in rows] == [
+        (0, 0, None),
+        (1, 0, None),
+        (1, 1, 0.0),
+        (2, 0, 0.0),
+        (3, size - 1, 1.5),
+    ]
+    path = tmp_path / place.file_name(0, 3, form)
+    path.write_bytes(formats.encode(table, form, Flat.of(plan)))
+    batches = read_file(ResultFile(path, 0, 3), list(TYPES), {("theta", None): size})
+    read = pa.Table.from_batches(list(batches)).combine_chunks()["value"].chunk(0)
+    np.testing.assert_array_equal(matrix(read, np.arange(4), size), values[:, 0])

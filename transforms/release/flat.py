@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpcore.leaves.sparse_rows import MOST_DENSE
 from dpcore.plan import Plan
 from transforms.release.table import RELEASE_SCHEMA, in_flight, releases_only
 
@@ -232,11 +233,19 @@ def some_of(numbers: Any, rows: Ints, index: Ints, sparse: NDArray[np.bool_]) ->
 
     Args:
       numbers: values. rows: which vector each is of. index: which of its coordinates.
-      sparse: (vectors,) those whose zeros are left out, but for the first where all are 0.
+      sparse: (vectors,) those whose zeros are left out, but for the first where all are 0. Of more
+        than ``MOST_DENSE`` coordinates, of a vector that says nothing yet the first alone stays.
     """
     kept: NDArray[np.bool_] = (numbers != 0) | ~sparse[rows]
-    held = np.bincount(rows, weights=kept, minlength=len(sparse)) > 0
-    kept |= (index == 0) & ~held[rows]
+    size = np.bincount(rows, minlength=len(sparse))
+    held = np.bincount(rows, weights=kept, minlength=len(sparse))
+    wide = sparse & (size > MOST_DENSE)
+    if wide.any():
+        silent = np.bincount(rows, weights=np.isnan(numbers), minlength=len(sparse))
+        kept &= (index == 0) | ~(wide & (silent == size))[rows]
+        # One null alone is told from a vector of them by the zero behind it.
+        kept |= (index == 1) & (wide & (silent == 1) & (held == 1))[rows]
+    kept |= (index == 0) & (held == 0)[rows]
     return kept
 
 
