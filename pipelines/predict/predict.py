@@ -83,7 +83,7 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
     wanted = list(dict.fromkeys((*model.sources, *run.key_columns)))
     with _whole(out) as part, contextlib.ExitStack() as open_files:
         writer: Any = None
-        for table in tables(data, wanted, "DATA"):
+        for table in tables(data, wanted, "DATA", model.listed):
             made = predictions(table, run, model, models, at, tally)
             if writer is None:
                 make = WRITERS[out.suffix.lower()]

@@ -130,7 +130,8 @@ def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
     if shown is None:
         raise ConfigError("--name", "", f"must include {SCALED} where there is held-back data.")
     wanted = list(dict.fromkeys((*model.sources, target, *data.run.key_columns)))
-    table = pa.concat_tables(one.select(wanted) for one in tables(path, wanted, HELD))
+    pieces = tables(path, wanted, HELD, model.listed)
+    table = pa.concat_tables(one.select(wanted) for one in pieces)
     given = features_of(table, model, HELD)
     place = {value: at for at, value in enumerate(model.declared[target])}
     actual = np.array([place.get(one, -1) for one in table[target].to_pylist()], dtype=np.int64)
@@ -161,7 +162,8 @@ def listed_errors(data: ReportData, path: Path, model: Predictor) -> Holdout:
     if shown is None:
         raise ConfigError("--name", "", f"must include {by} where there is held-back data.")
     wanted = list(dict.fromkeys((*model.sources, *model.targets, *data.run.key_columns)))
-    table = pa.concat_tables(one.select(wanted) for one in tables(path, wanted, HELD))
+    pieces = tables(path, wanted, HELD, model.listed)
+    table = pa.concat_tables(one.select(wanted) for one in pieces)
     given = features_of(table, model, HELD)
     actual = {target: numbers(table, target, HELD) for target in model.targets}
     fine = ~without_numbers(given)

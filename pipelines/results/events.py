@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
@@ -28,11 +29,14 @@ ROWS = 1 << 17
 """Of a Parquet file so many rows are read at a time; the others are read whole."""
 
 
-def tables(path: Path, wanted: Sequence[str], option: str) -> Iterator[pa.Table]:
+def tables(
+    path: Path, wanted: Sequence[str], option: str, listed: ListColumn | None = None
+) -> Iterator[pa.Table]:
     """A file's events, all their columns, in pieces.
 
     Args:
       wanted: columns that it must have. option: whose value the path is, for messages.
+      listed: the list column; JSON objects in it are given as maps of place to number.
 
     Raises:
       ConfigError: a file that is not there or cannot be read, or a column that it lacks.
@@ -51,14 +55,36 @@ def tables(path: Path, wanted: Sequence[str], option: str) -> Iterator[pa.Table]
                 for batch in reader.iter_batches(ROWS):
                     yield pa.Table.from_batches([batch])
             return
-        read = pyarrow.csv.read_csv if ending == ".csv" else pyarrow.json.read_json
-        table = read(path)
+        objects = None if listed is None else listed.column
+        table = pyarrow.csv.read_csv(path) if ending == ".csv" else _json(path, objects)
     except (pa.ArrowInvalid, ValueError, OSError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(option, str(path), f"cannot be read ({type(error).__name__}).") from None
     _check(table.schema.names, wanted, path, option)
     yield table
+
+
+def _json(path: Path, objects: str | None) -> pa.Table:
+    """NDJSON; where the values of a column are objects, as maps: Arrow would make a field of each
+    place, and could not tell a null from a place that is not there."""
+    with path.open("rb") as file:
+        head = next((line for line in file if line.strip()), b"{}")
+    first = {} if objects is None else orjson.loads(head)
+    if not isinstance(first, dict) or not isinstance(first.get(objects), dict):
+        return pyarrow.json.read_json(path)
+    assert objects is not None
+    lines: list[bytes] = []
+    maps: list[Any] = []
+    with path.open("rb") as file:
+        for line in file:
+            if line.strip():
+                record = orjson.loads(line)
+                found = record.pop(objects, None)
+                maps.append(list(found.items()) if isinstance(found, dict) else None)
+                lines.append(orjson.dumps(record))
+    table = pyarrow.json.read_json(pa.py_buffer(b"\n".join(lines)))
+    return table.append_column(objects, pa.array(maps, pa.map_(pa.string(), pa.float64())))
 
 
 def _check(names: Sequence[str], wanted: Sequence[str], path: Path, option: str) -> None:
@@ -109,11 +135,8 @@ def lists_of(table: pa.Table, listed: ListColumn, option: str) -> SparseRows:
     from transforms.leaves.lists import to_rows
 
     columns = [table[name] for name in listed.columns]
-    if pa.types.is_struct(columns[0].type):  # JSON objects, each with some of all the places
-        rows = [
-            None if one is None else {at: value for at, value in one.items() if value is not None}
-            for one in columns[0].to_pylist()
-        ]
+    if pa.types.is_map(columns[0].type):
+        rows = [None if one is None else dict(one) for one in columns[0].to_pylist()]
         return to_rows(from_python(rows, listed.size)[0], listed.size)
     places = columns[0] if len(columns) > 1 else None
     try:
