@@ -43,6 +43,10 @@ class ConstantNoise:
         """(m, K, dimension), all ``value``."""
         return self.gaussian(labels, digests, dimension)
 
+    def select(self, labels: Digests, digests: Digests, scores: Floats, scale: float) -> Ints:
+        """(m,), by equal noise for all."""
+        return np.asarray(np.argmin(scores - scale * self.value, axis=1))
+
     def laplace(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """(m, K, dimension), all ``value``."""
         return self.gaussian(labels, digests, dimension)

@@ -46,6 +46,10 @@ class Noise(Protocol):
     def gumbel(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Standard Gumbel variables, for a selection: (m, K, dimension)."""
 
+    def select(self, labels: Digests, digests: Digests, scores: Floats, scale: float) -> Ints:
+        """Private selections for one key: of each the index of the least ``scores - scale * g``, g
+        what ``gumbel`` draws; scores (m, J) -> (m,)."""
+
     def laplace(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Standard Laplace variables, for a selection: (m, K, dimension)."""
 

@@ -23,7 +23,7 @@ from dpcore.noise.gaussian import gaussian
 from dpcore.noise.generalised_gaussian import generalised_gaussian
 from dpcore.noise.knorm import k_norm
 from dpcore.noise.near import Singles, near_gaussian
-from dpcore.noise.selection import gumbel, laplace
+from dpcore.noise.selection import gumbel, laplace, select_gumbel
 from dpcore.noise.streams import (
     DISCRETE_GAUSSIAN,
     GAUSSIAN,
@@ -278,6 +278,10 @@ class KeyedNoise:
     def gumbel(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Standard Gumbel variables, for selection. Shapes as in ``gaussian``."""
         return gumbel(self._streams(SELECTION, labels, digests), dimension)
+
+    def select(self, labels: Digests, digests: Digests, scores: Floats, scale: float) -> Ints:
+        """Indices of the least ``scores - scale * gumbel``, by few logarithms: (m, J) -> (m,)."""
+        return select_gumbel(self._streams(SELECTION, labels, digests), scores, scale)
 
     def laplace(self, labels: Digests, digests: Digests, dimension: int) -> Floats:
         """Standard Laplace variables, for selection. Shapes as in ``gaussian``."""

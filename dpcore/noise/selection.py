@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.arrays import Floats, Ints
 from dpcore.errors import positive
+from dpcore.noise.aes import Words
 from dpcore.noise.inverse_normal import exact_log, exponential_from_bits
 from dpcore.noise.streams import Streams
 
@@ -17,6 +20,56 @@ def gumbel(streams: Streams, dimension: int) -> Floats:
     for where, words in streams.words(dimension):
         out[where] = -exact_log(exponential_from_bits(words)).reshape(out[where].shape)
     return out
+
+
+def select_gumbel(streams: Streams, scores: Floats, scale: float) -> Ints:
+    """``select`` with the noise of ``gumbel``, to the last bit, by few logarithms.
+
+    A variable falls as its word grows. With w the least noisy score of two likely candidates, one
+    that is as small has score <= w + scale * (the largest noise), and noise >= (the least score -
+    w) / scale: a bound on its word. Only of candidates within both are logarithms taken.
+
+    Args:
+      streams: of m selections for one key. scores: (m, J), finite. scale: b > 0.
+
+    Returns:
+      (m,) int64; the first of equals.
+
+    Raises:
+      ConfigError: scale is not a positive number.
+    """
+    positive(scale=scale)
+    chosen = np.empty(len(scores), dtype=np.int64)
+    for where, words in streams.words(scores.shape[1]):
+        for i, own in zip(range(*where[0].indices(len(scores))), words, strict=True):
+            chosen[i] = _least(scores[i], scale, own)
+    return chosen
+
+
+def _least(scores: Floats, scale: float, words: Words) -> int:
+    """The first of the least ``scores - scale * noise``."""
+    some = np.array([np.argmin(scores), np.argmin(words)])
+    noise = _gumbel_of(words[some])
+    least = float((scores[some] - scale * noise).min())
+    # Both bounds are loosened by more than rounding moves them.
+    room = 2.0**-40 * (abs(least) + scale * 64)
+    needed = (float(scores[some[0]]) - least - room) / scale
+    near = words <= _word_of(needed)
+    near &= scores <= least + scale * float(noise[1]) + room
+    places = np.flatnonzero(near)
+    found = scores[places] - scale * _gumbel_of(words[places])
+    return int(places[np.argmin(found)])
+
+
+def _gumbel_of(words: Words) -> Floats:
+    return np.asarray(-exact_log(exponential_from_bits(words)))
+
+
+def _word_of(noise: float) -> np.uint64:
+    """A word above all whose variable is larger than this."""
+    # -log(-log(1 - u)) > g where u < 1 - exp(-exp(-g)).
+    share = -math.expm1(-math.exp(-min(max(noise, -5.0), 60.0))) * (1 + 2.0**-30) + 2.0**-60
+    return np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 
 
 def laplace(streams: Streams, dimension: int) -> Floats:

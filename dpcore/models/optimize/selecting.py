@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dpcore.arrays import Floats
+from dpcore.arrays import Digests, Floats
 from dpcore.models.blocks.fitter import Draws, Made
 from dpcore.models.optimize.candidates import Candidates
 from dpcore.models.optimize.linear import Linear
@@ -18,6 +18,8 @@ from dpcore.noise.selection import select
 
 AT_ONCE = 1 << 16
 """Numbers of noise that are drawn at once, where steps need fewer."""
+MANY = 1 << 12
+"""Candidates from which on logarithms are taken of few of them only: the same choices."""
 TOGETHER = 1 << 10
 """Columns up to which all moments are made at once: as many would be asked for one by one."""
 KEPT = 1 << 23
@@ -90,15 +92,20 @@ class Selecting:
         """See Fit."""
         z, h = z.copy(), h.copy()
         made, columns = self._made, self._made.candidates.columns
+        many = made.candidates.count >= MANY and made.noise == "gumbel"
         ahead = max(1, AT_ONCE // made.candidates.count)
         for first in range(done, done + steps, ahead):
             count = min(ahead, done + steps - first)
-            noise = self._noise(first, count)
+            noise = None if many else self._noise(first, count)
             for t in range(first, first + count):
                 scores = self.gradient(z, h, t) * made.candidates.radius
                 if made.candidates.signed:
                     scores = np.concatenate([scores, -scores])
-                chosen = int(select(scores, made.scale, noise[t - first]))
+                if noise is None:
+                    named = self._named(t, 1)
+                    (chosen,) = self._draws.noise.select(*named, scores[None], made.scale).tolist()
+                else:
+                    chosen = int(select(scores, made.scale, noise[t - first]))
                 self._take(z, h, t, chosen % columns, -1.0 if chosen >= columns else 1.0)
         return z, h
 
@@ -168,8 +175,12 @@ class Selecting:
     def _noise(self, first: int, count: int) -> Floats:
         """(count, candidates), of steps from one on: named by fit and step, keyed by the data."""
         draws, size = self._draws, self._made.candidates.count
+        drawn = draws.noise.gumbel if self._made.noise == "gumbel" else draws.noise.laplace
+        return np.asarray(drawn(*self._named(first, count), size)[:, 0])
+
+    def _named(self, first: int, count: int) -> tuple[Digests, Digests]:
+        """Labels and digests of the noise of steps from one on."""
+        draws = self._draws
         level = (draws.place << STEP_BITS) + np.arange(first + 1, first + count + 1)
         labels = np.concatenate([label(int(one), draws.complete) for one in level])
-        digests = np.broadcast_to(draws.digest, (count, 1, 2)).astype(np.uint64)
-        drawn = draws.noise.gumbel if self._made.noise == "gumbel" else draws.noise.laplace
-        return np.asarray(drawn(labels, digests, size)[:, 0])
+        return labels, np.broadcast_to(draws.digest, (count, 1, 2)).astype(np.uint64)
