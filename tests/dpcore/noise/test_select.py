@@ -61,7 +61,7 @@ def test_few_logarithms_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     for scale in (1e-3, 0.3, 1.0, 30.0):
         taken.clear()
         NOISE.select(label(1, 1), np.zeros((1, 1, 2), dtype=np.uint64), scores, scale)
-        assert sum(taken) < 5000
+        assert sum(taken) < 20_000, scale
 
 
 def test_a_scale_must_be_above_zero() -> None:
