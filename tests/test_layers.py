@@ -80,6 +80,7 @@ ROOMS = {
         "runners",
         "feed",
         "run",
+        "rehearse",
         "init",
         "report",
         "predict",

@@ -12,6 +12,7 @@ from dpcore.aggregates.program import Aggregates
 from dpcore.algorithm import Error, Reading, Shown
 from dpcore.arrays import Ints
 from dpcore.config.spans import spans_of
+from dpcore.pricing.band import band_of
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
 from dpcore.program import OutputInfo, Program
@@ -120,7 +121,8 @@ class AggregatesAlgorithm:
         return iter(())
 
     def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
-        """See Algorithm. A sum since the start of a clock without end outgrows any noise."""
+        """See Algorithm. Of a value whose band is wider than all that it may be nothing can be read.
+        A sum since the start of a clock without end outgrows any noise."""
         if terms.events is None:
             return
         for info in program.describe(terms.ticks()):
@@ -129,12 +131,13 @@ class AggregatesAlgorithm:
                 continue
             events, aggregate = terms.events * span, self.aggregates[info.name]
             noise = info.stddev_worst / (events if aggregate.averages else 1)
-            reach = aggregate.reach(events)
-            if noise > reach:
+            half, reach = band_of(terms.noise or "gaussian") * noise, aggregate.reach(events)
+            if half > reach:
                 over = f"over {info.over}" if info.over else "since the start"
                 yield (
-                    f"{info.name}, {over}, is noise: its standard deviation is {number(noise)}, "
-                    f"and {number(terms.events)} events a tick (expect.events) can make no more "
-                    f"than {number(reach)} of it. Ask for fewer outputs, longer ticks or spans, "
-                    "coarser keys, or a larger epsilon."
+                    f"{info.name}, {over}, is noise: its 95 % band is \N{PLUS-MINUS SIGN} "
+                    f"{number(half)}, and {number(terms.events)} events a tick (expect.events) can "
+                    f"make no more than {number(reach)} of it. Ask for fewer outputs, longer ticks "
+                    "or spans, coarser keys, or a larger epsilon; weir rehearse and weir advise "
+                    "say which of them is enough."
                 )

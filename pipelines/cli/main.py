@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from dpcore.errors import ConfigError
+from pipelines.cli.advise import advise
 from pipelines.cli.base import AS_JSON, CONFIG, SETS, Group, print_json, version
 from pipelines.cli.doctor import doctor
 from pipelines.cli.feed import feed
@@ -38,7 +39,8 @@ def main(debug: bool) -> None:
     \b
       weir init purchases.csv > shop.yaml   a config to fill in
       weir plan shop.yaml                   the promise and the error, before any data are read
-      weir rehearse shop.yaml               the same on made-up events, under another secret
+      weir advise shop.yaml --target "..."  what would make it as exact as you need
+      weir rehearse shop.yaml               the same on made-up events, beside the truth
       weir run shop.yaml                    the releases
       weir report out/                      a page with pictures
     """
@@ -290,6 +292,7 @@ def schema(dbt: bool, config: Path | None) -> None:
     print_json(json_schema())
 
 
+main.add_command(advise)
 main.add_command(rehearse)
 main.add_command(run)
 main.add_command(status)

@@ -17,6 +17,7 @@ from dpcore.errors import ConfigError
 from pipelines.config.job import JobConfig
 from pipelines.feed import synthetic
 from pipelines.feed.recorded import moments_of, read_batches
+from pipelines.feed.shape import Shape
 from pipelines.feed.synthetic import Shares, uniforms
 from pipelines.feed.targets import Target
 from pipelines.feed.truth import Truth
@@ -70,6 +71,7 @@ def feed(
     clockwork: Clockwork | None = None,
     told: Callable[[int], None] = lambda sent: None,
     truth: Truth | None = None,
+    shape: Shape | None = None,
 ) -> int:
     """Sends a stream and returns how many messages were sent.
 
@@ -85,6 +87,7 @@ def feed(
       stream: what wall time stands for; a recording with a speed and without this starts now.
       clockwork: the clock. told: called with the number of messages sent so far.
       truth: adds up what is made, before it is sent; closed at the end.
+      shape: what is known of sizes and values of made-up events that are spread over the clock.
     """
     clockwork = clockwork or Clockwork()
     if recorded is not None:
@@ -92,7 +95,7 @@ def feed(
     elif live:
         source = _live(config, events or 10_000, seed, shares, pace, clockwork, stream or PRESENT)
     else:
-        source = synthetic.batches(config, events or 10_000, seed, shares)
+        source = synthetic.batches(config, events or 10_000, seed, shares, shape=shape)
     sent = 0
     began = clockwork.now()
     for batch in source:

@@ -5,6 +5,7 @@ Nothing here looks at data, and nothing is private: values are a public hash of 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from numpy.typing import NDArray
 
 from dpcore.config.event import Key, TimeColumn
 from dpcore.config.list_column import ListColumn
+from dpcore.config.section import nearest
 from dpcore.config.spans import show_ticks
 from dpcore.errors import ConfigError
 from dpcore.plan_config import PlanConfig
+from pipelines.feed.shape import Shape
 from transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
 
 CHUNK = 1 << 16
@@ -68,6 +71,7 @@ def batches(
     shares: Shares,
     now: int | None = None,
     first: int = 0,
+    shape: Shape | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Events in the order of their delivery, in batches of at most 65,536 rows.
 
@@ -78,7 +82,13 @@ def batches(
       shares: how many are late or come twice. Malformed ones are made when they are written.
       now: microseconds since 1970 of all these events; None spreads them over the clock.
       first: number of the first event; no two events of a stream share a number.
+      shape: what is known of sizes and values.
+
+    Raises:
+      ConfigError: the shape speaks of a column or key that the config has not.
     """
+    shape = shape or Shape()
+    _check_shape(config, shape)
     clock = config.clock.to_clock()
     length = clock.tick_start(clock.ticks or OPEN_TICKS) - clock.start
     keep: pa.RecordBatch | None = None
@@ -92,7 +102,9 @@ def batches(
             moments = np.full(len(rows), now, dtype=np.int64)
         late = uniforms(seed, "@late", rows) < shares.late
         behind = clock.delay + 1 + (uniforms(seed, "@behind", rows) * clock.period).astype(np.int64)
-        batch = _batch(config, seed, rows, moments, np.where(late, behind, 0), now is not None)
+        batch = _batch(
+            config, seed, rows, moments, np.where(late, behind, 0), now is not None, shape
+        )
         yield batch
         if shares.duplicate > 0:
             again = uniforms(seed, "@again", rows) < shares.duplicate
@@ -111,6 +123,7 @@ def _batch(
     moments: NDArray[np.int64],
     behind: NDArray[np.int64],
     live: bool,
+    shape: Shape,
 ) -> pa.RecordBatch:
     schema = config.schema_
     columns: dict[str, pa.Array] = {}
@@ -121,10 +134,10 @@ def _batch(
     if schema.id is not None:
         columns[schema.id] = pa.array([f"e{seed:x}-{row:x}" for row in rows.tolist()])
     if schema.unit is not None and schema.unit not in columns:
-        users = (uniforms(seed, schema.unit, rows) * USERS).astype(np.int64)
+        users = (uniforms(seed, schema.unit, rows) * (shape.users or USERS)).astype(np.int64)
         columns[schema.unit] = pa.array([f"u{user}" for user in users.tolist()])
     if config.key is not None:
-        made = _keys(config.key, seed, rows)
+        made = _keys(config.key, seed, rows, shape)
         columns.update({name: column for name, column in made.items() if name not in columns})
     gates = [one.where for one in config.aggregates.values()]
     asked = " ".join(text for text in (config.where, *gates) if text is not None)
@@ -140,7 +153,9 @@ def _batch(
         if name in columns:
             continue
         u = uniforms(seed, name, rows)
-        if kind == "text":
+        if name in shape.values:
+            columns[name] = pa.array(np.round(shape.values[name].values(u), 6))
+        elif kind == "text":
             words = [one or two for one, two in _TEXTS.findall(asked)] + ["other"]
             columns[name] = pa.array([words[i] for i in (u * len(words)).astype(int)])
         elif kind == "boolean":
@@ -150,13 +165,55 @@ def _batch(
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _keys(key: Key, seed: int, rows: NDArray[np.uint64]) -> dict[str, pa.Array]:
+def _check_shape(config: PlanConfig, shape: Shape) -> None:
+    """Raises where a shape speaks of what the config has not."""
+    numbers = EventSchema.from_config(config, tuple(number_ranges(config))).columns
+    for name in shape.values:
+        if numbers.get(name) != "number":
+            known = sorted(column for column, kind in numbers.items() if kind == "number")
+            raise ConfigError(
+                "like.values", name, f"is no column of numbers; {nearest(name, known)}"
+            )
+    if shape.keys is None:
+        return
+    if config.key is None:
+        raise ConfigError("like.keys", list(shape.keys), "is not for a config without a key.")
+    declared = config.key.texts
+    for text in shape.keys:
+        if declared is not None and text not in declared:
+            raise ConfigError("like.keys", text, f"is no declared key; {nearest(text, declared)}")
+        if len(config.key.names) != len(_parts(text, config.key)):
+            one = json.dumps(list(config.key.names))
+            raise ConfigError("like.keys", text, f"must have a value for each column, like {one}.")
+
+
+def _parts(text: str, key: Key) -> list[str]:
+    """The values of a key's columns, of its name in releases."""
+    if len(key.names) == 1:
+        return [text]
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return []
+    return [str(one) for one in found] if isinstance(found, list) else []
+
+
+def _keys(key: Key, seed: int, rows: NDArray[np.uint64], shape: Shape) -> dict[str, pa.Array]:
     """The columns of the key. The first keys are the busiest ones, as in life."""
+    weights = None if shape.keys is None else np.cumsum(list(shape.keys.values()))
 
     def spread(names: Sequence[str], salt: str) -> pa.Array:
-        spot = (uniforms(seed, salt, rows) ** 2 * len(names)).astype(np.int32)
+        u = uniforms(seed, salt, rows)
+        if weights is None:
+            spot = (u**2 * len(names)).astype(np.int32)
+        else:
+            spot = np.searchsorted(weights, u * weights[-1], side="right").astype(np.int32)
         return pa.DictionaryArray.from_arrays(pa.array(spot), pa.array(names)).cast(pa.string())
 
+    if shape.keys is not None:
+        parts = [_parts(text, key) for text in shape.keys]
+        names = key.names
+        return {name: spread([one[at] for one in parts], names[0]) for at, name in enumerate(names)}
     if key.declared is None:
         found = tuple(f"key-{i}" for i in range(10))
         return {column: spread(found, column) for column in key.names}

@@ -14,8 +14,8 @@ from examples.stack.stack import Stack
 from pipelines.config.job import load
 from pipelines.feed.synthetic import Shares
 from pipelines.graph.parts import parts_of
+from pipelines.rehearse.rehearse import NOTE, Made, made_up, rehearse
 from pipelines.run import run
-from pipelines.run.rehearse import NOTE, made_up, rehearse
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.result_rows import result_rows
 from transforms.runtime.secret import SecretRef
@@ -72,7 +72,8 @@ def test_the_rehearsal_of_a_stream_opens_no_subscription(
         ", end: 2024-01-02T00:00:00Z", ""
     )
     config = config_of(tmp_path, SECRETS[1], "deduplicate: {horizon: 3h}", text=text)
-    result = rehearse(load(config), tmp_path / "rehearsed", 200, 0, Shares(duplicate=0.1))
+    made = Made(200, 0, Shares(duplicate=0.1))
+    result = rehearse(load(config), tmp_path / "rehearsed", made).result
     assert resolved and result.plan.clock.ticks == 100
     assert any("has no end" in note for note in result.notes)
     assert result.counters["duplicate"] > 0
@@ -89,7 +90,7 @@ def test_the_noise_of_a_rehearsal_is_not_the_noise_of_the_run(tmp_path: Path) ->
     config = config_of(tmp_path, "secret: {file: secret.key}")
     job = load(config)
     run.run(parts_of(job), "direct")
-    rehearse(job, tmp_path / "rehearsed", 1, 0, Shares())
+    rehearse(job, tmp_path / "rehearsed", Made(1))
     real, other = values(tmp_path / "out"), values(tmp_path / "rehearsed")
     assert real.keys() == other.keys()
     silent = [place for place in real if place[0] == "south"]

@@ -1,0 +1,259 @@
+"""``weir rehearse CONFIG``: a config's whole graph on other events, with a secret of its own.
+
+**Why it never resolves the config's secret.** Noise is a keyed function of the plan, the key and
+the key's data. Two runs of one plan with one secret therefore give the same noise wherever the data
+are the same: for every key that is silent in both, and for every other until its first event. Of
+made-up events everybody may know the sums, so a rehearsal under the real secret would hand out the
+real noise, and with it exact sums of real events. A rehearsal draws a fresh secret every time and
+forgets it, and it never reads the config's source: public events are refused if they are the
+source's own. It asks no ledger: nothing is spent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import ConfigError
+from dpcore.plan_config import PlanConfig
+from pipelines.config.job import JobConfig
+from pipelines.feed import feed
+from pipelines.feed.shape import Shape
+from pipelines.feed.synthetic import OPEN_TICKS, Shares
+from pipelines.feed.targets import open_target
+from pipelines.graph.parts import parts_of
+from pipelines.rehearse import jobs
+from pipelines.rehearse.grid import Grid, grid_of
+from pipelines.rehearse.lost import CapLoss, Clipped, caps_of, clipped_of
+from pipelines.rehearse.own import refuse_own
+from pipelines.rehearse.remedies import Advised, advised
+from pipelines.rehearse.scores import Score, score
+from pipelines.rehearse.seen import Seen, look
+from pipelines.results.files import result_files
+from pipelines.results.result import Result
+from pipelines.run.run import run
+from pipelines.sources.registry import source_of
+
+NOTE = "Made-up events under a secret of this rehearsal alone: nothing here is about anyone."
+PUBLIC = "Public events under a secret of this rehearsal alone: show it if they may be shown."
+EVENTS = 10_000
+"""Made-up events where nobody says how many."""
+MOST_EVENTS = 2_000_000
+WITHIN = 0.2
+"""Share of its size that an error may be, where nobody says."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """How events are made up.
+
+    Attributes:
+      events: how many; None: what the shape or ``expect`` says. seed, shares: of them.
+      shape: what is known of them in public.
+    """
+
+    events: int | None = None
+    seed: int = 0
+    shares: Shares = Shares()
+    shape: Shape = Shape()
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What a rehearsal came to.
+
+    Attributes:
+      result: of the run. within: what makes an output useful.
+      scores: each output beside the truth; () where there is none, as ``notes`` of the result say.
+      clipped, caps: what bounds take. advised, grid: what would make outputs useful.
+    """
+
+    result: Result
+    within: float = WITHIN
+    scores: tuple[Score, ...] = ()
+    clipped: tuple[Clipped, ...] = ()
+    caps: tuple[CapLoss, ...] = ()
+    advised: tuple[Advised, ...] = ()
+    grid: Grid | None = field(default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``weir rehearse --json``."""
+        return {
+            **self.result.to_json(),
+            "within": self.within,
+            "outputs": [one.to_json() for one in self.scores],
+            "clipped": [one.to_json() for one in self.clipped],
+            "caps": [one.to_json() for one in self.caps],
+            "remedies": [one.to_json() for one in self.advised],
+            "grid": [] if self.grid is None else self.grid.to_json(),
+        }
+
+
+def rehearse(
+    job: JobConfig,
+    out: Path | None = None,
+    made: Made | None = None,
+    on: str | None = None,
+    within: float = WITHIN,
+) -> Rehearsal:
+    """Releases what the config would of other events, in this process, and holds it to the truth.
+
+    Args:
+      job: the config; its source, sink, secret, ledger and dead letters are not touched.
+      out: a new folder for the releases; None: one among the temporary files, which stays.
+      made: how events are made up. on: public events instead, a path, a folder or a glob.
+      within: what share of its size an error may be, for an output to be useful.
+
+    Raises:
+      ConfigError: the config, a folder that is not new, or public events that are the source's.
+      WeirError: the run failed.
+    """
+    if not 0 < within < 1:
+        raise ConfigError("--within", within, "must be a share between 0 and 1, like 0.2.")
+    folder = _new_folder(job, out)
+    with tempfile.TemporaryDirectory(prefix="weir-made-up-") as place:
+        if on is None:
+            found, notes = _made_up(job, Path(place), folder, made or Made())
+        else:
+            found, notes = _on(job, on, folder)
+        parts = parts_of(found, "direct")
+        seen = look(parts)
+        if on is not None and job.clock.end is None:
+            found = _ended_after(found, job, seen)
+            parts = parts_of(found, "direct")
+            seen = look(parts)
+        result = run(parts, "direct", rehearsal=True)
+        result = dataclasses.replace(result, fresh_secret=False, notes=notes)
+        if result.folder is None or not result_files(result.folder):
+            return Rehearsal(result, within)
+        known = None if on is not None else frozenset((made or Made()).shape.values)
+        return _compared(found, result, seen, within, Path(place), known)
+
+
+def _compared(
+    found: JobConfig,
+    result: Result,
+    seen: Seen,
+    within: float,
+    place: Path,
+    known: frozenset[str] | None,
+) -> Rehearsal:
+    """Runs the twins, and holds the releases to them. known: see ``advised``."""
+    plan = result.plan
+    clipped, caps = clipped_of(plan, seen), caps_of(plan, seen)
+    clean = jobs.unpromised(found, place / "clean")
+    try:
+        run(parts_of(clean, "direct"), "direct", rehearsal=True)
+        whole = jobs.unbounded(clean, seen, place / "whole")
+        if whole is not None:
+            run(parts_of(whole, "direct"), "direct", rehearsal=True)
+    except ConfigError as refused:
+        told = (
+            f"There is no truth to compare with: the same config with next to no noise (epsilon "
+            f"{jobs.NO_PROMISE:g}) is refused: {refused}"
+        )
+        result = dataclasses.replace(result, notes=(*result.notes, told))
+        return Rehearsal(result, within, (), clipped, caps)
+    assert result.folder is not None
+    last = place / ("clean" if whole is None else "whole")
+    held = score(plan, result.folder, place / "clean", last, within, seen.active())
+    remedies = advised(plan, held, seen, caps, within, known)
+    return Rehearsal(result, within, held, clipped, caps, remedies, grid_of(plan, held))
+
+
+def _made_up(
+    job: JobConfig, place: Path, folder: Path, made: Made
+) -> tuple[JobConfig, tuple[str, ...]]:
+    """The job over events that are made up here, and what that cannot show."""
+    found = made_up(job, place, folder)
+    notes = (NOTE, *_bare(found, made.shape), *feed.notes(found, made.shares, False, False))
+    notes += _open(job)
+    assert found.source is not None and found.source.path is not None
+    target = open_target(found.source.path, found.source.form)
+    feed.feed(
+        found,
+        target,
+        events=made.events or expected(found, made.shape),
+        seed=made.seed,
+        shares=made.shares,
+        pace=feed.Pace(),
+        shape=made.shape,
+    )
+    return found, notes
+
+
+def expected(config: PlanConfig, shape: Shape) -> int:
+    """How many events to make up: what the shape says, else ``expect``, else EVENTS; at most
+    MOST_EVENTS."""
+    ticks = config.clock.to_clock().ticks or OPEN_TICKS
+    each = shape.each_tick
+    if each is None:
+        declared = None if config.key is None else config.key.declared
+        keys = 1 if config.key is None else len(declared or ()) or 1
+        each = None if config.expect is None else config.expect.events * keys
+    if each is None:
+        return EVENTS
+    return int(min(MOST_EVENTS, max(1, round(each * ticks))))
+
+
+def made_up(job: JobConfig, place: Path, folder: Path) -> JobConfig:
+    """The job over a file of made-up events: no source, secret or place of the config is left.
+
+    Args:
+      place: folder of the events. folder: of the releases.
+    """
+    form = "csv" if job.source is None else job.source.form
+    return jobs.over(job, source_of(form, str(place / f"events.{form}")), folder, OPEN_TICKS)
+
+
+def _on(job: JobConfig, on: str, folder: Path) -> tuple[JobConfig, tuple[str, ...]]:
+    """The job over public events."""
+    files = refuse_own(job.source, on)
+    source = jobs.reading(job, on, files[0].path)
+    return jobs.over(job, source, folder, OPEN_TICKS), (PUBLIC,)
+
+
+def _ended_after(found: JobConfig, job: JobConfig, seen: Seen) -> JobConfig:
+    """A clock without end ends with the last public event."""
+    if seen.last is None:
+        return found
+    clock = job.clock.to_clock()
+    ticks = max(1, int(clock.tick_at(seen.last)) + 1)
+    return found.model_copy(update={"clock": jobs.ended(job.clock, ticks)})
+
+
+def _new_folder(job: JobConfig, out: Path | None) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="weir-rehearsal-")) if out is None else out.absolute()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError("--out", str(folder), "is not a new folder; name one for the rehearsal.")
+    if job.sink is not None and job.sink.place is not None:
+        real = Path(job.sink.place).absolute()
+        if folder == real:
+            raise ConfigError("--out", str(folder), "is the sink of the config; name another one.")
+    return folder
+
+
+def _bare(config: PlanConfig, shape: Shape) -> tuple[str, ...]:
+    """Which values tell nothing of real ones."""
+    bounded = {one.column for one in config.aggregates.values() if one.bounds and one.column}
+    bare = sorted(bounded - set(shape.values))
+    if not bare:
+        return ()
+    return (
+        f"Values of {', '.join(bare)} are made up from their own bounds, so what the clip takes of "
+        "them tells nothing of real ones: say how they are spread (--like), or take public events "
+        "(--on).",
+    )
+
+
+def _open(job: JobConfig) -> tuple[str, ...]:
+    """What the rehearsal of a stream cannot show."""
+    if job.clock.end is not None:
+        return ()
+    return (
+        f"The clock of the config has no end; the one of this rehearsal ends after {OPEN_TICKS} "
+        "ticks, and its noise is that of a stream so long.",
+    )

@@ -1,0 +1,263 @@
+"""What would make an output useful that a rehearsal shows not to be, one change at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpcore.aggregates.clipped import Bounded
+from dpcore.config.spans import show_ticks
+from dpcore.plan import Plan
+from dpcore.plan_config import PlanConfig
+from pipelines.rehearse.lost import CapLoss
+from pipelines.rehearse.scores import Score
+from pipelines.rehearse.search import (
+    MOST_EPSILON,
+    fewest_left_out,
+    finest_period,
+    least_epsilon,
+)
+from pipelines.rehearse.seen import Seen
+from pipelines.rehearse.target import Target
+from pipelines.rehearse.variants import Place, prices_of, served, with_clip, with_over, with_window
+from pipelines.terminal import number
+
+SPANS = (2, 7, 14, 28, 30, 90, 365)
+"""Ticks of longer spans."""
+QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
+"""Of public values, at which a clip is tried."""
+WINDOWS = 8
+"""Halvings of the window that are tried."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One change.
+
+    Attributes:
+      field: of the config. value: what it would be; None: no value of it is enough.
+      words: what to do, or that nothing helps.
+    """
+
+    field: str
+    value: Any
+    words: str
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Advised:
+    """An output and what would make it useful. others: of the output, as ``Score`` names it."""
+
+    name: str
+    over: int | None
+    remedies: tuple[Remedy, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "name": self.name,
+            "over": self.over,
+            "remedies": [one.to_json() for one in self.remedies],
+        }
+
+
+def advised(
+    plan: Plan,
+    scores: tuple[Score, ...],
+    seen: Seen,
+    caps: tuple[CapLoss, ...],
+    within: float,
+    known: frozenset[str] | None,
+) -> tuple[Advised, ...]:
+    """Remedies for each output that is not useful and whose error is known beforehand.
+
+    Args:
+      caps: what other caps on users would take.
+      known: columns whose values are spread as real ones are, so that they may say where a clip
+        should lie; None: all of them.
+    """
+    config, now = plan.config, prices_of(plan)
+    found = []
+    for score in scores:
+        place = (score.name, score.over)
+        if config.model is not None or score.grade not in ("rough", "useless"):
+            continue
+        if not math.isfinite(now.get(place, math.nan)) or not score.true > 0:
+            continue
+        column = config.aggregates[score.name].column
+        one = _Output(config, seen, score, now[place], within, caps)
+        remedies = list(one.remedies(plan, known is None or column in known))
+        found.append(Advised(score.name, score.over, tuple(remedies)))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Output:
+    """One output: what was measured of it, and half of its band at the worst tick as planned."""
+
+    config: PlanConfig
+    seen: Seen
+    score: Score
+    priced: float
+    within: float
+    caps: tuple[CapLoss, ...]
+
+    @property
+    def place(self) -> Place:
+        return self.score.name, self.score.over
+
+    @property
+    def target(self) -> Target | None:
+        """The band that leaves the error within its share; None: the clip alone takes more."""
+        allowed, clip = self.within * self.score.true, self.score.clip
+        if not clip < allowed:
+            return None
+        room = math.sqrt(allowed**2 - clip**2)
+        band = self.score.band if self.score.band > 0 else self.score.noise
+        return Target(self.place, self.priced * room / band, True, f"within {self.within:g}")
+
+    def remedies(self, plan: Plan, public: bool) -> Iterator[Remedy]:
+        target = self.target
+        if target is None:
+            yield Remedy(
+                "privacy.epsilon",
+                None,
+                f"none: {'clip and caps' if self.caps else 'the clip'} alone take more than that",
+            )
+            yield from self._caps()
+            if public:
+                yield from self._clips()
+            return
+        yield self._epsilon(target)
+        yield from self._period(target)
+        yield from self._window(plan, target)
+        yield from self._over(target)
+        yield from self._outputs(target)
+        yield from self._caps()
+        if public:
+            yield from self._clips()
+
+    def _epsilon(self, target: Target) -> Remedy:
+        found = least_epsilon(self.config, [target])
+        if found.reaches:
+            weak = ", a weak promise" if found.value > 10 else ""
+            return Remedy("privacy.epsilon", found.value, f"{number(found.value)} or more{weak}")
+        return Remedy("privacy.epsilon", None, f"none up to {MOST_EPSILON:g} is enough")
+
+    def _period(self, target: Target) -> Iterator[Remedy]:
+        found = finest_period(self.config, [target])
+        if found is not None and found.reaches:
+            yield Remedy("clock.period", found.value, f"{found.value} or longer")
+        elif found is not None:
+            yield Remedy("clock.period", None, f"none is enough; {found.value} comes nearest")
+
+    def _window(self, plan: Plan, target: Target) -> Iterator[Remedy]:
+        """The longest of ever shorter windows."""
+        window = plan.guarantee.window or plan.clock.ticks
+        for _ in range(WINDOWS):
+            if window is None or window < 2:
+                return
+            window //= 2
+            half = served(with_window(self.config, window)).get(self.place, math.inf)
+            if half <= target.half:
+                shown = show_ticks(plan.clock, window)
+                yield Remedy("privacy.protect_for", window, f"{shown} or less")
+                return
+
+    def _over(self, target: Target) -> Iterator[Remedy]:
+        """The shortest of longer spans: its value is as many times as large."""
+        name, over = self.place
+        one = self.config.aggregates[name]
+        if over is None:
+            return
+        for span in SPANS:
+            if span <= over:
+                continue
+            grows = 1.0 if one.averages else span / over
+            half = served(with_over(self.config, name, span)).get((name, span), math.inf)
+            if half <= target.half * grows:
+                yield Remedy(f"aggregates.{name}.over", span, f"{span} ticks or more")
+                return
+
+    def _outputs(self, target: Target) -> Iterator[Remedy]:
+        found = fewest_left_out(self.config, [target])
+        gone = [name for name in self.config.aggregates if name not in found.value]
+        if found.reaches and gone:
+            yield Remedy("aggregates", list(found.value), f"without {', '.join(gone)}")
+
+    def _caps(self) -> Iterator[Remedy]:
+        """The cap on users of least error: what all of them take falls with the events lost."""
+        if not self.caps or not self.caps[0].lost > 0:
+            return
+        now = self.caps[0].lost
+        band = self.score.band if self.score.band > 0 else self.score.noise
+        best = min(
+            (math.hypot(band * one.noise, self.score.clip * one.lost / now), one.cap, one.other)
+            for one in self.caps[1:]
+        )
+        error, cap, other = best
+        if error < 0.9 * self.score.error:
+            words = f"{other:,}: about {100 * error / self.score.true:.3g} % on these events"
+            if error > self.within * self.score.true:
+                words += ", which is not enough"
+            yield Remedy(f"privacy.contributions.{cap}", other, words)
+
+    def _clips(self) -> Iterator[Remedy]:
+        """The clip of least error, among quantiles of the public values."""
+        name, over = self.place
+        one = self.config.aggregates[name]
+        if not isinstance(one, Bounded) or one.clips[0] != "clip" or one.column is None:
+            return
+        values = self.seen.values(one.column)
+        if values is None or not np.isfinite(values).any():
+            return
+        low, high = one.bounds
+        best: tuple[float, float] | None = None
+        for bound in _bounds(values, low):
+            half = served(with_clip(self.config, name, "clip", (low, bound))).get(self.place)
+            if half is None:
+                continue
+            band = self.score.band * half / self.priced
+            error = math.hypot(band, self._bias(values, low, bound, one.averages))
+            if best is None or error < best[0]:
+                best = error, bound
+        if best is None or math.isclose(best[1], high, rel_tol=0.1):
+            return
+        error, bound = best
+        share = error / self.score.true
+        if error < 0.9 * self.score.error:
+            words = f"[{low:g}, {bound:g}]: about {100 * share:.3g} % on these events"
+            if share > self.within:
+                words += ", which is not enough"
+            yield Remedy(f"aggregates.{name}.clip", [low, bound], words)
+
+    def _bias(self, values: Any, low: float, high: float, averages: bool) -> float:
+        """What a clip takes of a value of this output, where it takes much."""
+        finite = np.where(np.isfinite(values), values, 0.0)
+        off = finite - np.clip(finite, low, high)
+        if averages:
+            return abs(float(off.mean()))
+        whole = float(np.abs(finite.sum()))
+        # Of a sum the same share is taken of each span, about.
+        return abs(float(off.sum())) / whole * self.score.true if whole > 0 else 0.0
+
+
+def _bounds(values: Any, low: float) -> Iterator[float]:
+    finite = values[np.isfinite(values)]
+    seen: set[float] = set()
+    for bound in np.quantile(finite, QUANTILES).tolist():
+        nice = float(f"{bound:.2g}")
+        if nice > low and nice not in seen:
+            seen.add(nice)
+            yield nice
+
+
+__all__ = ["Advised", "Remedy", "advised"]

@@ -1,0 +1,209 @@
+"""Releases of a rehearsal beside what they would be without noise, and without bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from dpcore.arrays import Floats, Ints
+from dpcore.plan import Plan
+from pipelines.results.run import Run
+
+Grade = Literal["useful", "rough", "useless", "no truth"]
+OFTEN = 0.95
+"""Share of the values that an error is told of."""
+NEVER = math.nan
+TWINS = 6.0
+"""Standard deviations of their own within which two twins are the same."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """How far one output lies off the truth, in its own unit; each error holds for 19 of 20 values.
+
+    Attributes:
+      name, over, dimension: of the output. what: it is, in words. cells: values that were compared.
+      true: the mean size of its true values. band: half the 95 % band that the release tells, on
+        average; NaN: it tells none.
+      noise: off what clips and caps leave. clip: of that off the truth. error: of the release off
+        the truth.
+      inside: share of the bands that hold what clips and caps leave.
+      missing: keys of the truth that are not released at all.
+      grade: by the error beside ``true``.
+    """
+
+    name: str
+    over: int | None
+    dimension: int
+    what: str
+    cells: int
+    true: float
+    band: float
+    noise: float
+    clip: float
+    error: float
+    inside: float
+    missing: int
+    grade: Grade
+
+    @property
+    def share(self) -> float:
+        """The error, of the true values' mean size; infinite where that is 0."""
+        return self.error / self.true if self.true > 0 else math.inf
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``weir rehearse --json``."""
+        fields: dict[str, Any] = dict(vars(self)) | {"share": self.share}
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in fields.items()
+        }
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Values of one output: key -> (ticks (n,), values (n, m), standard deviations (n, m))."""
+
+    by_key: dict[str, tuple[Ints, Floats, Floats]]
+
+
+def grade(share: float, true: float, within: float) -> Grade:
+    """useful: within that share of its size; useless: as far off as it is large."""
+    if not true > 0:
+        return "no truth"
+    if not share < 1:
+        return "useless"
+    return "useful" if share <= within else "rough"
+
+
+def score(
+    plan: Plan,
+    released: Path,
+    clean: Path,
+    whole: Path,
+    within: float,
+    active: Mapping[str, Ints],
+) -> tuple[Score, ...]:
+    """A score for each output.
+
+    Args:
+      plan: of the release. released: its folder. clean, whole: folders of its twins, within bounds
+        and without any. within: what share of its size an error may be, to be useful.
+      active: key -> ticks in which it has events: the average of none has no true value.
+    """
+    folders = {folder: _rows(folder) for folder in {released, clean, whole}}
+    found = []
+    for info in plan.outputs:
+        place = (info.name, info.over)
+        empty = Rows({})
+        noisy, exact, true = (
+            folders[one].get(place, empty).by_key for one in (released, clean, whole)
+        )
+        shown = plan.config.algorithm.shown(info.name).what
+        averages = plan.config.model is None and plan.config.aggregates[info.name].averages
+        if averages:
+            true = {key: _of_some(rows, active.get(key), info.over) for key, rows in true.items()}
+        five = _together(noisy, exact, true, info.dimension)
+        missing = sum(key not in noisy for key in true)
+        found.append(_score(plan, info, shown, five, missing, within))
+    return tuple(found)
+
+
+def _score(
+    plan: Plan, info: Any, what: str, five: tuple[Floats, ...], missing: int, within: float
+) -> Score:
+    a, sd, b, c, least = five
+    # What twins differ by within their own noise is none of the clip's doing.
+    taken = np.where(np.abs(b - c) > TWINS * np.nan_to_num(least), np.abs(b - c), 0.0)
+    known = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
+    size = float(np.abs(c[known]).mean()) if known.any() else 0.0
+    banded = known & np.isfinite(sd)
+    half = plan.band * sd[banded]
+    error = _often(np.abs(a - c)[known])
+    share = error / size if size > 0 else math.inf
+    return Score(
+        info.name,
+        info.over,
+        info.dimension,
+        what,
+        int(known.sum()),
+        size,
+        float(half.mean()) if half.size else NEVER,
+        _often(np.abs(a - b)[known]),
+        _often(taken[known]),
+        error,
+        float((np.abs(a - b)[banded] <= half).mean()) if half.size else NEVER,
+        missing,
+        grade(share, size, within),
+    )
+
+
+def _of_some(
+    rows: tuple[Ints, Floats, Floats], active: Ints | None, over: int | None
+) -> tuple[Ints, Floats, Floats]:
+    """Without values of spans in which there is no event."""
+    ticks, values, stddevs = rows
+    active = np.zeros(0, dtype=np.int64) if active is None else active
+    until = np.searchsorted(active, ticks, side="right")
+    before = 0 if over is None else np.searchsorted(active, ticks - over, side="right")
+    return ticks, np.where((until > before)[:, None], values, NEVER), stddevs
+
+
+def _often(errors: Floats) -> float:
+    return float(np.quantile(errors, OFTEN)) if errors.size else NEVER
+
+
+def _rows(folder: Path) -> dict[tuple[str, int | None], Rows]:
+    """All rows of a folder by output and key."""
+    run = Run.open(folder)
+    names = ["key", "tick", "name", "over", "value", "stddev"]
+    held: dict[tuple[str, int | None], dict[str, list[tuple[int, Any, Any]]]] = {}
+    for batch in run.batches(names):
+        columns = (batch.column(name).to_pylist() for name in names)
+        for key, tick, name, over, value, stddev in zip(*columns, strict=True):
+            if value is not None:
+                output = held.setdefault((name, over), {})
+                output.setdefault(key or "", []).append((tick, value, stddev))
+    return {
+        place: Rows({key: _arrays(rows) for key, rows in output.items()})
+        for place, output in held.items()
+    }
+
+
+def _arrays(rows: list[tuple[int, Any, Any]]) -> tuple[Ints, Floats, Floats]:
+    rows.sort(key=lambda row: row[0])
+    width = max(len(value) for _, value, _ in rows)
+    values, stddevs = np.full((2, len(rows), width), np.nan)
+    for at, (_, value, stddev) in enumerate(rows):
+        values[at, : len(value)] = [NEVER if v is None else v for v in value]
+        if stddev is not None:
+            stddevs[at, : len(stddev)] = [NEVER if v is None else v for v in stddev]
+    return np.array([tick for tick, _, _ in rows]), values, stddevs
+
+
+def _together(noisy: Any, exact: Any, true: Any, dimension: int) -> tuple[Floats, ...]:
+    """Of the keys and ticks that all three have, each flat: what was released and its standard
+    deviation, both twins, and the standard deviation of their difference."""
+    parts: tuple[list[Floats], ...] = ([], [], [], [], [])
+    for key in noisy:
+        if key not in exact or key not in true:
+            continue
+        (t, a, sd), (u, b, low), (v, c, high) = noisy[key], exact[key], true[key]
+        ticks = np.intersect1d(np.intersect1d(t, u), v)
+        at = [np.searchsorted(one, ticks) for one in (t, u, v)]
+        low, high, c = low[at[1]], high[at[2]], c[at[2]]
+        # What a twin releases of nothing is its own noise.
+        c = np.where(np.abs(c) > TWINS * np.nan_to_num(high), c, 0.0 * c)
+        found = (a[at[0]], sd[at[0]], b[at[1]], c, np.hypot(low, high))
+        if all(one.shape[1] == dimension for one in found):
+            for held, one in zip(parts, found, strict=True):
+                held.append(one.ravel())
+    return tuple(np.concatenate(held) if held else np.zeros(0) for held in parts)
+
+
+__all__ = ["OFTEN", "Score", "grade", "score"]

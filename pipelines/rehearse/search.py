@@ -1,0 +1,200 @@
+"""What would reach a target: the least epsilon, the finest period, the fewest outputs left out.
+
+Every answer is a plan that was made and priced: bisection over epsilon, and a walk over the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpcore.config import durations
+from dpcore.config.contributions import months_of
+from dpcore.plan_config import PlanConfig
+from pipelines.rehearse.target import Target
+from pipelines.rehearse.variants import (
+    Place,
+    place_at,
+    served,
+    with_epsilon,
+    with_outputs,
+    with_period,
+)
+
+MOST_EPSILON = 64.0
+LEAST_EPSILON = 2.0**-10
+CLOSE = 1.01
+"""Bisection ends where both ends are so near, as a ratio."""
+
+PERIODS = ("1m", "5m", "15m", "30m", "1h", "2h", "3h", "4h", "6h", "8h", "12h", "1d", "2d", "3d",
+           "7d", "14d", "28d", "30d", "60d", "90d", "180d", "365d")  # fmt: skip
+MONTHS = (1, 2, 3, 6, 12)
+ONE = Fraction(1)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A config that was tried.
+
+    Attributes:
+      value: what was changed to what: an epsilon, a period, names of the outputs that stay.
+      halves: half of the 95 % band of each target, in the order of the targets. reaches: all of
+        them.
+    """
+
+    value: Any
+    halves: tuple[float, ...]
+    reaches: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "value": self.value,
+            "reaches": self.reaches,
+            "half_bands": [half if math.isfinite(half) else None for half in self.halves],
+        }
+
+
+def tried(
+    value: Any, config: PlanConfig | None, targets: Sequence[Target], ratio: Fraction = ONE,
+    own: PlanConfig | None = None,
+) -> Found:  # fmt: skip
+    """Prices a variant. own: the config that the targets speak of, where ticks differ."""
+    priced: Mapping[Place, float] = served(config)
+    halves = tuple(priced.get(place_at(one.place, ratio), math.nan) for one in targets)
+    reaches = config is not None and all(
+        half <= one.at(own or config, ratio) for half, one in zip(halves, targets, strict=True)
+    )
+    return Found(value, halves, reaches)
+
+
+def least_epsilon(config: PlanConfig, targets: Sequence[Target]) -> Found:
+    """The least epsilon that reaches all targets; else what MOST_EPSILON gives.
+
+    Noise falls as epsilon grows. The interval between one that does not reach them and one that
+    does is halved, or cut where a straight line through its ends, in logarithms, meets the targets:
+    that is nearly what noise follows. Rounded up to three digits.
+    """
+    least = tried(LEAST_EPSILON, with_epsilon(config, LEAST_EPSILON), targets)
+    best = tried(MOST_EPSILON, with_epsilon(config, MOST_EPSILON), targets)
+    if not best.reaches or least.reaches:
+        return least if least.reaches else best
+    low, high, by_line = least, best, True
+    while high.value > CLOSE * low.value:
+        epsilon = rounded_up(_between(low, high, targets, by_line))
+        if not low.value < epsilon < high.value:
+            return high
+        found = tried(epsilon, with_epsilon(config, epsilon), targets)
+        # A line leaves the same end where it is again and again: then a step down, or a half.
+        by_line = not by_line or found.reaches
+        low, high = (low, found) if found.reaches else (found, high)
+        if found.reaches:
+            epsilon = rounded_up(found.value / CLOSE)
+            below = tried(epsilon, with_epsilon(config, epsilon), targets)
+            low, high = (low, below) if below.reaches else (below, high)
+    return high
+
+
+def _between(low: Found, high: Found, targets: Sequence[Target], by_line: bool) -> float:
+    """An epsilon between two: where the line through both meets the targets, or the middle."""
+    a, b = (_farthest(one, targets) for one in (low, high))
+    start, stop = math.log(low.value), math.log(high.value)
+    if not by_line or not (math.isfinite(a) and 0 < b < a):
+        return math.exp((start + stop) / 2)
+    part = math.log(a) / (math.log(a) - math.log(b))
+    return math.exp(start + part * (stop - start))
+
+
+def rounded_up(value: float, digits: int = 3) -> float:
+    """The next number of so many digits: privacy is told of what is planned, never of less."""
+    if value <= 0:
+        return value
+    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return float(f"{math.ceil(value / unit - 1e-9) * unit:.{digits}g}")
+
+
+def ratios(config: PlanConfig) -> Iterator[tuple[str, Fraction]]:
+    """Other lengths of a tick, the finest first: as written, and in the config's own ticks."""
+    clock = config.clock
+    months = months_of(clock.period)
+    if months is not None:
+        for n in MONTHS:
+            if n % months == 0:
+                yield f"{n} month{'' if n == 1 else 's'}", Fraction(n, months)
+        return
+    whole = clock.to_clock()
+    if whole.calendar is not None:
+        return
+    lengths = {durations.duration(text): text for text in PERIODS}
+    lengths[whole.period] = clock.period
+    for length in sorted(lengths):
+        yield lengths[length], Fraction(length, whole.period)
+
+
+def finest_period(config: PlanConfig, targets: Sequence[Target]) -> Found | None:
+    """The shortest tick that reaches all targets; else the one that comes nearest.
+
+    None: its ticks cannot be changed for it.
+    """
+    best: tuple[float, Found] | None = None
+    if with_period(config, Fraction(2)) is None:
+        return None
+    for text, ratio in ratios(config):
+        variant = with_period(config, ratio)
+        if variant is None:
+            continue
+        found = tried(text, variant, targets, ratio, config)
+        if found.reaches:
+            return found
+        off = max(
+            half / one.at(config, ratio) if math.isfinite(half) else math.inf
+            for half, one in zip(found.halves, targets, strict=True)
+        )
+        if math.isfinite(off) and (best is None or off < best[0]):
+            best = off, found
+    return None if best is None else best[1]
+
+
+def fewest_left_out(config: PlanConfig, targets: Sequence[Target]) -> Found:
+    """The outputs that may stay: from all of them on, each time the one goes whose going helps
+    most, until the targets are reached; else those that come nearest.
+
+    Fewer are not always better: outputs share sums, and what two ask for is measured better.
+    """
+    names = list(config.aggregates)
+    needed = {one.place[0] for one in targets}
+    best = found = tried(tuple(names), config, targets)
+    while not found.reaches:
+        others = [name for name in names if name not in needed]
+        if not others:
+            return best
+        without = [
+            tried(kept, with_outputs(config, kept), targets)
+            for kept in (tuple(n for n in names if n != gone) for gone in others)
+        ]
+        found = min(without, key=lambda one: _farthest(one, targets))
+        best = min(best, found, key=lambda one: _farthest(one, targets))
+        names = list(found.value)
+    return found
+
+
+def _farthest(found: Found, targets: Sequence[Target]) -> float:
+    return max(
+        half / one.half if math.isfinite(half) else math.inf
+        for half, one in zip(found.halves, targets, strict=True)
+    )
+
+
+__all__ = [
+    "MOST_EPSILON",
+    "Found",
+    "fewest_left_out",
+    "finest_period",
+    "least_epsilon",
+    "ratios",
+    "rounded_up",
+    "tried",
+]
