@@ -121,8 +121,8 @@ class AggregatesAlgorithm:
         return iter(())
 
     def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
-        """See Algorithm. Of a value whose band is wider than all that it may be nothing can be read.
-        A sum since the start of a clock without end outgrows any noise."""
+        """See Algorithm. Nothing can be read of a value whose band is wider than all that it may
+        be. A sum since the start of a clock without end outgrows any noise."""
         if terms.events is None:
             return
         for info in program.describe(terms.ticks()):

@@ -71,7 +71,8 @@ def clipped_of(plan: Plan, seen: Seen) -> tuple[Clipped, ...]:
 def _clipped(plan: Plan, seen: Seen) -> Iterator[Clipped]:
     for name, one in plan.config.aggregates.items():
         bounds, column = one.bounds, one.column
-        values = None if column is None else seen.values(column)
+        some = seen.where(one.where)
+        values = None if column is None else some.values(column)
         if values is None or not bounds or column is None:
             continue
         values = values[np.isfinite(values)]
@@ -79,7 +80,7 @@ def _clipped(plan: Plan, seen: Seen) -> Iterator[Clipped]:
         if isinstance(one, Bounded):
             field = one.clips[0]
             if field == "clip_user":
-                values = seen.user_totals(column)
+                values = some.user_totals(column)
             moved = (values < low) | (values > high)
             size = float(np.abs(values).sum())
             taken = float(np.abs(values - np.clip(values, low, high)).sum())

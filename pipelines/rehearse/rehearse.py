@@ -159,7 +159,7 @@ def _compared(
         return Rehearsal(result, within, (), clipped, caps)
     assert result.folder is not None
     last = place / ("clean" if whole is None else "whole")
-    held = score(plan, result.folder, place / "clean", last, within, seen.active())
+    held = score(plan, result.folder, place / "clean", last, within, seen)
     remedies = advised(plan, held, seen, caps, within, known)
     return Rehearsal(result, within, held, clipped, caps, remedies, grid_of(plan, held))
 

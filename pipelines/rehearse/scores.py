@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +11,7 @@ import numpy as np
 
 from dpcore.arrays import Floats, Ints
 from dpcore.plan import Plan
+from pipelines.rehearse.seen import Seen
 from pipelines.results.run import Run
 
 Grade = Literal["useful", "rough", "useless", "no truth"]
@@ -87,14 +87,14 @@ def score(
     clean: Path,
     whole: Path,
     within: float,
-    active: Mapping[str, Ints],
+    seen: Seen,
 ) -> tuple[Score, ...]:
     """A score for each output.
 
     Args:
       plan: of the release. released: its folder. clean, whole: folders of its twins, within bounds
         and without any. within: what share of its size an error may be, to be useful.
-      active: key -> ticks in which it has events: the average of none has no true value.
+      seen: the events: the average of none has no true value.
     """
     folders = {folder: _rows(folder) for folder in {released, clean, whole}}
     found = []
@@ -107,6 +107,7 @@ def score(
         shown = plan.config.algorithm.shown(info.name).what
         averages = plan.config.model is None and plan.config.aggregates[info.name].averages
         if averages:
+            active = seen.where(plan.config.aggregates[info.name].where).active()
             true = {key: _of_some(rows, active.get(key), info.over) for key, rows in true.items()}
         five = _together(noisy, exact, true, info.dimension)
         missing = sum(key not in noisy for key in true)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.config import durations
-from dpcore.config.contributions import months_of
+from dpcore.config.durations import months_of
 from dpcore.plan_config import PlanConfig
 from pipelines.rehearse.target import Target
 from pipelines.rehearse.variants import (

@@ -6,7 +6,7 @@ Nobody may look so at events that are private: all here follows from the data.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpcore.aggregates.gates import GATE
 from dpcore.arrays import Floats, Ints
 from dpcore.people.cap import Spent, cap_events
 from dpcore.people.caps import MOST, Caps
@@ -140,6 +141,12 @@ class Seen:
     def _cells(self) -> tuple[Ints, Ints, Ints]:
         """(n,) each: codes of user and key, and the tick."""
         return self.codes("@unit"), self.codes(KEY), self.ticks
+
+    def where(self, predicate: str | None) -> Seen:
+        """Only the events that satisfy an aggregate's own predicate."""
+        if predicate is None or GATE + predicate not in self.events.column_names:
+            return self
+        return replace(self, events=self.events.filter(pc.equal(self.events[GATE + predicate], 1)))
 
     def active(self) -> dict[str, Ints]:
         """Key as releases have it -> ticks in which it has events, in order."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpcore.config import durations
-from dpcore.config.contributions import months_of
+from dpcore.config.durations import months_of
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig

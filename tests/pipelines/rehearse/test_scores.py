@@ -127,6 +127,17 @@ def test_one_event_is_found_to_be_useless(tmp_path: Path) -> None:
     assert by_name(found)["visits"].true == pytest.approx(1 / 48, rel=0.05)
 
 
+def test_an_aggregate_with_a_predicate_is_held_to_its_own_events(tmp_path: Path) -> None:
+    gate = 'clip: [0, 50], over: 4, where: "amount > 60"}'
+    text = BASIC.replace("clip: [0, 50], over: 4}", gate)
+    public = events(tmp_path / "public.csv", [0, 0, 1, 9], [10.0, 70.0, 20.0, 90.0])
+    found = rehearse(job_of(tmp_path, text), tmp_path / "out", on=str(public))
+    (basket,) = (one for one in found.clipped if one.name == "basket")
+    assert (basket.values, basket.moved) == (2, 2)
+    assert by_name(found)["basket"].cells == 8  # four ticks from each of the two that count
+    assert by_name(found)["basket"].true == pytest.approx(80, rel=1e-3)
+
+
 def test_wrong_columns_are_named(tmp_path: Path) -> None:
     (tmp_path / "public.csv").write_text("when,who\n2024-01-01T00:00:00Z,a\n")
     with pytest.raises(ConfigError, match="is not a column of"):
