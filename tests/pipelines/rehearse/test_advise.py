@@ -217,3 +217,20 @@ def test_models_are_rehearsed_instead(weir: Weir, tmp_path: Path) -> None:
     (tmp_path / "model.yaml").write_text(head + model)
     found = weir("advise", tmp_path / "model.yaml", "--target", "theta: 5")
     assert found.exit_code == 2 and "weir rehearse" in found.output
+
+
+def test_the_plan_warns_of_a_band_wider_than_the_clip_and_the_events_allow() -> None:
+    """Bike rentals: 24 records a day of at most 1,000 each; its band passes the standard deviation
+    that it was held to before."""
+    text = TEXT.replace("events: 2000", "events: 24").partition("aggregates:")[0]
+    text += "aggregates:\n  total: {sum: fare, clip: [0, 1000], over: 1}\n"
+    wide = Plan.from_config(config(text.replace("epsilon: 1,", "epsilon: 0.3,")))
+    band = prices(wide.config)["total", 1]
+    assert 24_000 < band < 2 * 24_000  # one standard deviation alone would not be told
+    (told,) = (one for one in wide.warnings if "is noise" in one)
+    assert "24,000" in told and "weir advise" in told
+    # Of either side of the bound, to a hundredth.
+    at = advise(config(text), ["total: 24000"]).epsilon.value
+    for epsilon, warns in ((at * 0.97, True), (at * 1.03, False)):
+        plan = Plan.from_config(with_epsilon(config(text), epsilon))
+        assert any("is noise" in one for one in plan.warnings) == warns
