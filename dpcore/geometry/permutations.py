@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from dpcore.errors import at_least_one
 from dpcore.geometry.convex_set import (
@@ -53,6 +52,8 @@ class Permutations(ConvexSet):
         return NO_LOCAL_ORACLE.format("the permutation polytope")
 
     def linear_oracle(self, costs: Floats) -> Floats:
+        from scipy.optimize import linear_sum_assignment  # a tenth of a second, for this set alone
+
         n = self.items
         out = np.zeros((len(costs), n, n))
         for matrix, cost in zip(out, rows(costs).reshape(len(costs), n, n), strict=True):

@@ -80,11 +80,10 @@ class CsvSource(Files):
 
     def check_plan(self, plan: Plan) -> None:
         """Refuses columns that lack one that is read, too."""
-        from transforms.decode.csv import refuse_lists
-
-        refuse_lists(schema_of(plan))
+        schema = schema_of(plan)
+        schema.refuse_lists()
         if self.columns is not None:
-            schema_of(plan).require(self.columns, "source.columns")
+            schema.require(self.columns, "source.columns")
         super().check_plan(plan)
 
 

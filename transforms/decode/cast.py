@@ -40,8 +40,7 @@ MISSING = (
 """Spellings of a missing number in text."""
 
 _NUMBER = r"(?i)^[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity|nan(\([0-9a-z_]*\))?)$"
-_TRUE = pa.array(["true", "1"])
-_FALSE = pa.array(["false", "0"])
+_TRUE, _FALSE = ("true", "1"), ("false", "0")
 
 
 def fault(field: str, column: str, remedy: str) -> ConfigError:
@@ -189,7 +188,7 @@ def to_boolean(values: Any, field: str = "", column: str = "", source: str = "")
         )
     text, spoilt = _checked(values)
     text = pc.utf8_lower(pc.ascii_trim(text, " \t"))
-    true, false = (pc.is_in(text, value_set=names) for names in (_TRUE, _FALSE))
+    true, false = (pc.is_in(text, value_set=pa.array(names)) for names in (_TRUE, _FALSE))
     known = pc.or_(true, false)
     bad = pc.and_not(pc.not_equal(pc.fill_null(text, ""), ""), known)
     bad_rows = bad.to_numpy(zero_copy_only=False)

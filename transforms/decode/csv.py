@@ -92,7 +92,7 @@ def decode_csv(
     Raises:
       ConfigError: a needed column is not in the header.
     """
-    refuse_lists(schema)
+    schema.refuse_lists()
     schema.require(header, source, ())
     parser = _Parser(header, schema, delimiter, quoted_newlines)
     for chunk in chunks:
@@ -112,17 +112,6 @@ def decode_csv(
             yield Decoded(None, dead)
         if not bad.all():
             yield assemble(raw, chunk.numbers[~bad], schema, source, empty_is_null=True)
-
-
-def refuse_lists(schema: EventSchema) -> None:
-    """Raises ConfigError where features lie in a list column: a field of CSV holds one value."""
-    if schema.listed is not None:
-        raise ConfigError(
-            "model.features",
-            schema.listed.name,
-            "is a column of lists, which CSV has none of; write Parquet, Arrow, Avro or NDJSON, or "
-            "a column a feature.",
-        )
 
 
 class _Parser:

@@ -135,6 +135,16 @@ class EventSchema:
             roles.setdefault(self.arrival.column, f"{self.arrival.field}.column")
         return roles.get(column) or self.fields.get(column, "aggregates")
 
+    def refuse_lists(self) -> None:
+        """Raises ConfigError where features lie in a list column: CSV has one value a field."""
+        if self.listed is not None:
+            raise ConfigError(
+                "model.features",
+                self.listed.name,
+                "is a column of lists, which CSV has none of; write Parquet, Arrow, Avro or "
+                "NDJSON, or a column a feature.",
+            )
+
     def require(
         self, available: Iterable[str], source: str, rows: Sequence[Sequence[str]] | None = None
     ) -> None:
