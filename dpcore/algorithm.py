@@ -10,7 +10,7 @@ from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
 from dpcore.program import OutputInfo, Program
 
-Role = Literal["value", "model", "scaled_model"]
+Role = Literal["value", "bins", "score", "trace", "model", "scaled_model"]
 
 
 class Shown(NamedTuple):
@@ -18,10 +18,12 @@ class Shown(NamedTuple):
 
     Attributes:
       what: what it is, in words. unit: of its values; "" where the words say enough.
-      role: a value, or the coefficients of a model: in the user's units, or in scaled units, which
-        can be compared with each other.
+      role: a value; the bins of a histogram; a score, which tells how well a model predicts; a
+        trace of public numbers, as of what a model was made; or the coefficients of a model: in the
+        user's units, or in scaled units, which can be compared with each other.
       part: label of the only component that is drawn; "": all of them.
       reading: a sentence for who reads its picture; {band} stands for the width of the bands.
+      between: public bounds of the true value; None: it has none on that side.
     """
 
     what: str
@@ -29,6 +31,7 @@ class Shown(NamedTuple):
     role: Role = "value"
     part: str = ""
     reading: str = ""
+    between: tuple[float | None, float | None] = (None, None)
 
 
 class Reading(NamedTuple):

@@ -232,7 +232,7 @@ class Plan:
             },
             "key": self.keys.column,
             "where": self.where,
-            "schema": canonical_value(self.config.schema_.model_dump(mode="json")),
+            "schema": canonical_value(self.config.schema_.shaping),
             "program": self.program.canonical(),
             **({} if self.person is None else {"person": self.person.canonical()}),
             **({} if self.discovery is None else {"discovery": self.discovery.canonical()}),
@@ -283,6 +283,7 @@ class Plan:
             "layout": self.layout,
             "algorithm": algorithm.name,
             "reading": algorithm.reading._asdict(),
+            "noun": self.config.schema_.noun,
             "model": None if columns is None else columns._asdict(),
             "guarantee": {
                 "epsilon": promise.epsilon,

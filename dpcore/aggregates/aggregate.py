@@ -53,6 +53,7 @@ class Aggregate(Section):
       kind: its name, and that of the field that says what it is of.
       words: what it is, for people; {column} stands for what it reads.
       averages: whether its error falls with the number of events.
+      in_bins: whether its components are bins of one axis.
 
     A plan of users has aggregates of users too: what they count, and what only such a plan can
     (``of_users``), a kind says for itself.
@@ -80,6 +81,7 @@ class Aggregate(Section):
     kind: ClassVar[str]
     words: ClassVar[str]
     averages: ClassVar[bool] = False
+    in_bins: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -100,6 +102,11 @@ class Aggregate(Section):
     def bounds(self) -> tuple[float, ...]:
         """Public numbers between which its values are expected; () where it has none."""
         return ()
+
+    @property
+    def between(self) -> tuple[float | None, float | None]:
+        """Public bounds of the true output; None: it has none on that side."""
+        return (None, None)
 
     @property
     def centred(self) -> tuple[str, float, float] | None:

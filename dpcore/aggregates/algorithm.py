@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from dpcore.aggregates.aggregate import Aggregate
 from dpcore.aggregates.compile import compile_aggregates
 from dpcore.aggregates.program import Aggregates
-from dpcore.algorithm import Error, Reading, Shown
+from dpcore.algorithm import Error, Reading, Role, Shown
 from dpcore.arrays import Ints
 from dpcore.config.spans import spans_of
 from dpcore.pricing.band import band_of
@@ -69,11 +69,10 @@ class AggregatesAlgorithm:
 
     def shown(self, output: str) -> Shown:
         """See Algorithm."""
-        aggregate = self.aggregates[output]
-        what = aggregate.what
-        if aggregate.where is not None:
-            what = f"{what}, where {aggregate.where}"
-        return Shown(what, unit=what)
+        one = self.aggregates[output]
+        what = one.what if one.where is None else f"{one.what}, where {one.where}"
+        role: Role = "bins" if one.in_bins else "value"
+        return Shown(what, unit=what, role=role, between=one.between)
 
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
         """See Algorithm; means and variances at EVENTS events, or at those that are expected."""

@@ -86,6 +86,11 @@ class Count(Aggregate):
         """See Aggregate."""
         return None if self.count == "events" else ("count", "users", "write count: events")
 
+    @property
+    def between(self) -> tuple[float | None, float | None]:
+        """See Aggregate."""
+        return (0.0, None)
+
     def reach(self, events: float) -> float:
         """See Aggregate."""
         return events

@@ -30,6 +30,7 @@ class Histogram(Aggregate):
 
     kind: ClassVar[str] = "histogram"
     words: ClassVar[str] = "events by {column}"
+    in_bins: ClassVar[bool] = True
 
     histogram: Column = Field(
         description="Counts events by this column's value.", examples=["number_of_cds"]
@@ -62,6 +63,11 @@ class Histogram(Aggregate):
     def bounds(self) -> tuple[float, ...]:
         """The edges."""
         return tuple(float(edge) for edge in self.edges)
+
+    @property
+    def between(self) -> tuple[float | None, float | None]:
+        """See Aggregate."""
+        return (0.0, None)
 
     @model_validator(mode="before")
     @classmethod

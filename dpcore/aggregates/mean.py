@@ -37,6 +37,11 @@ class Mean(Clipped):
             return None
         return self.mean, *self.bounds
 
+    @property
+    def between(self) -> tuple[float | None, float | None]:
+        """See Aggregate."""
+        return self.bounds
+
     def reach(self, events: float) -> float:
         """See Aggregate."""
         return self.bounds[1] - self.bounds[0]

@@ -85,6 +85,12 @@ class Sum(Bounded):
         """What is summed."""
         return self.sum
 
+    @property
+    def between(self) -> tuple[float | None, float | None]:
+        """See Aggregate."""
+        low, high = self.bounds
+        return (0.0 if low >= 0 else None, 0.0 if high <= 0 else None)
+
     def reach(self, events: float) -> float:
         """See Aggregate."""
         return events * max(map(abs, self.bounds))

@@ -38,6 +38,11 @@ class Variance(Clipped):
             return None
         return self.variance, *self.bounds
 
+    @property
+    def between(self) -> tuple[float | None, float | None]:
+        """See Aggregate."""
+        return (0.0, self.reach(1))
+
     def reach(self, events: float) -> float:
         """See Aggregate."""
         return ((self.bounds[1] - self.bounds[0]) / 2) ** 2

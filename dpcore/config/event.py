@@ -44,6 +44,9 @@ KeyColumns = Annotated[
 ]
 
 
+Noun = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[^\x00-\x1f<>]+$")]
+
+
 class TimeColumn(Section):
     """A column of times. May be written as its bare name when it holds timestamps."""
 
@@ -85,6 +88,17 @@ class Schema(Section):
         description="Column of arrival times; lateness is judged by it, never by a runner's clock.",
         examples=["received_at"],
     )
+    noun: Noun | None = Field(
+        default=None,
+        description="What one event is, in a word for people: a report says that one purchase is "
+        "protected. It shapes no release.",
+        examples=["purchase"],
+    )
+
+    @property
+    def shaping(self) -> dict[str, Any]:
+        """The fields that shape releases, JSON-able: a word for people is none."""
+        return self.model_dump(mode="json", exclude={"noun"})
 
 
 class Key(Section):

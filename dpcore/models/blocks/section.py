@@ -142,7 +142,7 @@ class BlockModel(Predictor):
     outputs: ClassVar[Mapping[str, Shown]] = {
         "theta": Shown("coefficients in scaled units, of the newest model", role="scaled_model"),
         "coefficients": OWN_UNITS,
-        "model_of": Shown("first and last block behind the newest model"),
+        "model_of": Shown("first and last block behind the newest model", role="trace"),
     }
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
     grows: ClassVar[bool] = True

@@ -22,6 +22,7 @@ PLAYED = Shown("coefficients in scaled units, as played at the tick", role="scal
 LOSSES = Shown(
     "losses since the start, and per tick",
     unit="mean a tick",
+    role="score",
     part="per_tick",
     reading="The loss is what the played models lost on the events, clipped event by event, as a "
     "mean over the ticks since the start; its band holds 95 % of its noise ({band} standard "

@@ -95,7 +95,7 @@ class FrankWolfeModel(OptimizeModel):
     outputs: ClassVar[Mapping[str, Shown]] = {
         "theta": Shown("coefficients in scaled units, of the newest window", role="scaled_model"),
         "coefficients": OWN_UNITS,
-        "model_of": Shown("first and last block behind the newest model"),
+        "model_of": Shown("first and last block behind the newest model", role="trace"),
     }
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of", "gap"})
     grows: ClassVar[bool] = True

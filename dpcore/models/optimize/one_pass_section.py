@@ -121,7 +121,7 @@ class OnePassModel(Model):
     outputs: ClassVar[Mapping[str, Shown]] = {
         "theta": Shown("coefficients in scaled units, of the newest model", role="scaled_model"),
         "coefficients": OWN_UNITS,
-        "model_of": Shown("first and last record of the newest model's run"),
+        "model_of": Shown("first and last record of the newest model's run", role="trace"),
     }
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
     event_only: ClassVar[str] = (

@@ -130,9 +130,9 @@ class MomentsModel(Model):
         "coefficients": OWN_UNITS,
         "band": Shown("stddev of a prediction, from the noise"),
         "projected": Shown("coefficients of the projected features, scaled units"),
-        "mse": Shown("mean squared error on those events"),
-        "r2": Shown("share of the variance explained"),
-        "moments": Shown("noisy sums of products of columns"),
+        "mse": Shown("mean squared error on those events", role="score", between=(0.0, None)),
+        "r2": Shown("share of the variance explained", role="score", between=(None, 1.0)),
+        "moments": Shown("noisy sums of products of columns", role="trace"),
     }
 
     def projectable_set(self) -> ConvexSet:
