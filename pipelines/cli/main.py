@@ -154,6 +154,9 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
     type=click.Path(path_type=Path),
     help="Public events (csv, ndjson, parquet): draw how well models predict them.",
 )
+@click.option(
+    "--statement", is_flag=True, help="Also write a page to sign: what is protected, in words."
+)
 def report(
     directory: Path,
     out: Path | None,
@@ -162,6 +165,7 @@ def report(
     png_only: bool,
     wide: bool,
     holdout: Path | None,
+    statement: bool,
 ) -> None:
     """Draw the releases in DIRECTORY: a PNG and one self-contained HTML page.
 
@@ -173,12 +177,14 @@ def report(
       weir report out/ --out pages/
       weir report out/ --key north --name purchases
       weir report out/ --holdout public.csv
+      weir report out/ --statement
       weir report out/ --wide --key north
     """
     if wide:
         from pipelines.show.wide import lines
 
-        for name, value in (("--out", out), ("--png-only", png_only), ("--holdout", holdout)):
+        drawing = {"--out": out, "--png-only": png_only, "--holdout": holdout}
+        for name, value in {**drawing, "--statement": statement}.items():
             if value:
                 raise ConfigError(name, value, "is for pictures, and --wide draws none: drop one.")
         for line in lines(directory, keys or None, names or None):
@@ -187,11 +193,11 @@ def report(
     from pipelines.report.report import report as draw
     from pipelines.terminal import console, heading
 
-    made = draw(directory, out, keys or None, names or None, png_only, holdout)
+    made = draw(directory, out, keys or None, names or None, png_only, holdout, statement)
     shown = console()
     shown.print(heading(made.caption))
     shown.print(made.table)
-    for path in (made.png, made.html):
+    for path in (made.png, made.html, made.statement):
         if path is not None:
             click.echo(path)
     if made.note:

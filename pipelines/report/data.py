@@ -1,4 +1,4 @@
-"""What a report shows: a few keys in full, all keys as a heat map, the last values as a table."""
+"""What a report shows: some keys in full, all keys more coarsely, the last values as a table."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ KEYS_DRAWN = 5
 KEYS_LISTED = 20
 TICKS_DRAWN = 600
 TICKS_LISTED = 7
-HEAT_LABELLED = 40
-HEAT_ROWS = 200
-HEAT_TICKS = 240
+CELLS = 2_000_000
+"""Numbers of all keys that a page holds, at most: with their errors some megabytes, packed."""
+WIDEST = 12
+"""Components of an output of which all keys are held; of longer ones only drawn keys are."""
+HEAT_ROWS = 40
+HEAT_TICKS = 120
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,29 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Grid:
+    """Keys over ticks. ticks: (m,). value, half: output -> (keys, m, d), NaN where none is.
+    released: output -> (keys, m), where there is a row, be it of no value."""
+
+    keys: tuple[str, ...]
+    ticks: Ints
+    value: dict[Spot, Floats]
+    half: dict[Spot, Floats]
+    released: dict[Spot, NDArray[np.bool_]]
+
+    def series(self, output: Output) -> tuple[Series, ...]:
+        """Its keys one by one, each at the ticks at which it was released."""
+        spot = (output.name, output.over)
+        value, half = self.value[spot], self.half[spot]
+        found = []
+        for i, key in enumerate(self.keys):
+            own = np.flatnonzero(self.released[spot][i])
+            if len(own):
+                found.append(Series(key, self.ticks[own], value[i, own], half[i, own]))
+        return tuple(found)
+
+
+@dataclass(frozen=True)
 class HeatMap:
     """All keys of one output over time, largest last value first.
 
@@ -49,14 +75,12 @@ class HeatMap:
       ticks: (m,).
       rows: what each row is: a key, or a range of ranks.
       keys_per_row: 1, or more where rows are means over keys of neighbouring rank.
-      noise: twice the half width of the band of a row.
       value: (rows, m), NaN where there is none.
     """
 
     ticks: Ints
     rows: tuple[str, ...]
     keys_per_row: float
-    noise: float
     value: Floats
 
 
@@ -83,10 +107,12 @@ class ReportData:
 
     Attributes:
       run: the folder. panels: in the plan's order.
-      keys: how many there are. drawn: keys with lines of their own, by rank.
+      keys: how many there are. drawn: keys that are drawn at first, by rank.
       listed: keys in the table of last values, by rank. last: (key, name, over) -> values.
       ranked_by: the output whose last value ranks the keys; None: keys were named, or there is one.
       stride: every stride-th tick is drawn.
+      fine: the drawn keys. coarse: all keys, at fewer ticks; None where all are drawn.
+      chosen: whether outputs were named.
     """
 
     run: Run
@@ -97,6 +123,14 @@ class ReportData:
     last: dict[tuple[str, str, int | None], Last]
     ranked_by: Output | None
     stride: int
+    fine: Grid
+    coarse: Grid | None
+    chosen: bool = False
+
+    @property
+    def keyless(self) -> bool:
+        """Whether its only key is that of a run without keys."""
+        return self.keys == 1 and self.drawn == ("",)
 
 
 def gather(
@@ -113,7 +147,8 @@ def gather(
       ConfigError: a key or a name that this run does not have.
     """
     outputs = tuple(output.shown() for output in _chosen(run, names))
-    ranker = next((o for o in outputs if len(o.labels) == 1), None)
+    values = [o for o in outputs if len(o.labels) == 1 and o.role != "trace"]
+    ranker = next(iter(values), None)
     last = _last_values(run, outputs)
     everyone = sorted({key for key, _, _ in last})
     if ranker is not None:
@@ -129,13 +164,23 @@ def gather(
         drawn, listed = tuple(dict.fromkeys(keys)), tuple(dict.fromkeys(keys))
     else:
         drawn, listed = tuple(everyone[:KEYS_DRAWN]), tuple(everyone[:KEYS_LISTED])
-    first, final = run.first_tick, run.last_tick
-    heat_rows = _heat_rows(everyone) if not keys and len(everyone) > len(drawn) else None
-    budget = TICKS_DRAWN if heat_rows is None else HEAT_TICKS
-    stride = max(1, -(-(final - first + 1) // budget))
-    panels = _panels(run, outputs, drawn, heat_rows, everyone, first, final, stride)
+    fine, coarse = _grids(run, outputs, drawn, tuple(everyone) if not keys else drawn)
+    panels = tuple(Panel(one, fine.series(one), _heat(one, coarse)) for one in outputs)
     ranked_by = ranker if not keys and len(everyone) > 1 else None
-    return ReportData(run, panels, len(everyone), drawn, listed, last, ranked_by, stride)
+    stride = _stride(run.last_tick - run.first_tick + 1, TICKS_DRAWN)
+    return ReportData(
+        run,
+        panels,
+        len(everyone),
+        drawn,
+        listed,
+        last,
+        ranked_by,
+        stride,
+        fine,
+        coarse,
+        bool(names),
+    )
 
 
 def _chosen(run: Run, names: Sequence[str] | None) -> tuple[Output, ...]:
@@ -179,111 +224,72 @@ def _last_values(run: Run, outputs: Sequence[Output]) -> dict[tuple[str, str, in
     return found
 
 
-def _heat_rows(ranked: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Key -> row, and what the rows are called."""
-    n = len(ranked)
-    if n <= HEAT_LABELLED:
-        return {key: i for i, key in enumerate(ranked)}, tuple(ranked)
-    count = min(n, HEAT_ROWS)
-    row_of = {key: i * count // n for i, key in enumerate(ranked)}
-    starts = [-(-row * n // count) for row in range(count + 1)]
-    labels = []
-    for low, high in zip(starts, starts[1:], strict=False):
-        alone = high == low + 1
-        labels.append(
-            f"{ranked[low]} (rank {low + 1:,})" if alone else f"keys ranked {low + 1:,} to {high:,}"
-        )
-    return row_of, tuple(labels)
+def _stride(ticks: int, room: int) -> int:
+    return max(1, -(-ticks // max(1, room)))
 
 
-class _Heat:
-    """Sums cells as batches come by."""
+class _Filling:
+    """A grid while batches come by."""
 
-    def __init__(self, rows: int, columns: int) -> None:
-        self.shape = (rows, columns)
-        self.total, self.count = np.zeros(rows * columns), np.zeros(rows * columns)
+    def __init__(
+        self, run: Run, outputs: Sequence[Output], keys: Sequence[str], room: int, tail: int
+    ) -> None:
+        self._first = run.first_tick
+        every = np.arange(run.first_tick, run.last_tick + 1)
+        shown = (run.last_tick - every) % _stride(len(every), room) == 0
+        shown |= every > run.last_tick - tail
+        self._column = np.where(shown, np.cumsum(shown) - 1, -1)
+        self._place = {key: i for i, key in enumerate(keys)}
+        self._outputs, self._band = outputs, run.band
+        shape = (len(keys), int(shown.sum()))
+        spots = [((one.name, one.over), len(one.labels)) for one in outputs]
+        value, half = ({s: np.full((*shape, d), np.nan) for s, d in spots} for _ in range(2))
+        released = {spot: np.zeros(shape, dtype=bool) for spot, _ in spots}
+        self.grid = Grid(tuple(keys), every[shown], value, half, released)
 
-    def add(self, row: Ints, column: Ints, value: Floats) -> None:
-        fine = np.isfinite(value)
-        cell = row[fine] * self.shape[1] + column[fine]
-        self.total += np.bincount(cell, value[fine], minlength=self.total.size)
-        self.count += np.bincount(cell, minlength=self.count.size)
+    def add(self, batch: Batch) -> None:
+        who = np.array([self._place.get(key, -1) for key in batch.keys], dtype=np.int64)[batch.key]
+        column = self._column[batch.tick - self._first]
+        mine = np.flatnonzero((who >= 0) & (column >= 0))
+        for output in self._outputs:
+            spot, rows = (output.name, output.over), batch.rows(output, mine)
+            at = (who[rows], column[rows])
+            self.grid.released[spot][at] = True
+            self.grid.value[spot][at] = numbers(batch.value, rows, output)
+            self.grid.half[spot][at] = self._band * numbers(batch.stddev, rows, output)
 
-    def mean(self) -> Floats:
-        out = np.full(self.total.size, np.nan)
-        np.divide(self.total, self.count, out=out, where=self.count > 0)
-        return out.reshape(self.shape)
 
-
-def _panels(
-    run: Run,
-    outputs: Sequence[Output],
-    drawn: Sequence[str],
-    heat_rows: tuple[dict[str, int], tuple[str, ...]] | None,
-    everyone: Sequence[str],
-    first: int,
-    final: int,
-    stride: int,
-) -> tuple[Panel, ...]:
-    ticks = np.arange(first, final + 1)
-    shown = (final - ticks) % stride == 0
-    column = np.where(shown, np.cumsum(shown) - 1, -1)
-    listed = shown | (ticks > final - TICKS_LISTED)
-    number = {key: i for i, key in enumerate(drawn)}
-    pieces: dict[Spot, list[tuple[Ints, Ints, Floats, Floats]]] = {}
-    heats: dict[Spot, _Heat] = {}
+def _grids(
+    run: Run, outputs: Sequence[Output], drawn: Sequence[str], everyone: Sequence[str]
+) -> tuple[Grid, Grid | None]:
+    """The drawn keys, and all keys where there are more, in one pass."""
+    fillings = [_Filling(run, outputs, drawn, TICKS_DRAWN, TICKS_LISTED)]
+    if len(everyone) > len(drawn):
+        short = [one for one in outputs if len(one.labels) <= WIDEST]
+        width = max(1, sum(len(one.labels) for one in short))
+        room = max(2, min(TICKS_DRAWN, CELLS // (width * len(everyone))))
+        fillings.append(_Filling(run, short, everyone, room, 1))
     for batch in _batches(run):
-        who = np.array([number.get(key, -1) for key in batch.keys], dtype=np.int64)[batch.key]
-        mine = np.flatnonzero((who >= 0) & listed[batch.tick - first])
-        for output in outputs:
-            rows = batch.rows(output, mine)
-            pieces.setdefault((output.name, output.over), []).append(
-                (
-                    who[rows],
-                    batch.tick[rows],
-                    numbers(batch.value, rows, output),
-                    run.band * numbers(batch.stddev, rows, output),
-                )
-            )
-        if heat_rows is None:
-            continue
-        row_of, labels = heat_rows
-        where = np.array([row_of.get(key, -1) for key in batch.keys], dtype=np.int64)[batch.key]
-        all_of_them = np.flatnonzero((where >= 0) & shown[batch.tick - first])
-        for output in outputs:
-            if len(output.labels) > 1:
-                continue
-            grid = heats.setdefault(
-                (output.name, output.over), _Heat(len(labels), int(shown.sum()))
-            )
-            rows = batch.rows(output, all_of_them)
-            value = numbers(batch.value, rows, output)[:, 0]
-            grid.add(where[rows], column[batch.tick[rows] - first], value)
-    panels = []
-    for output in outputs:
-        spot = (output.name, output.over)
-        heat: HeatMap | None = None
-        series = _series(drawn, pieces.get(spot, []))
-        if heat_rows is not None and spot in heats:
-            per_row = len(everyone) / len(heat_rows[1])
-            halves = np.concatenate([s.half for s in series]) if series else np.zeros((0, 1))
-            halves = halves[np.isfinite(halves)]
-            noise = 2 * float(np.median(halves)) / per_row**0.5 if halves.size else 0.0
-            heat = HeatMap(ticks[shown], heat_rows[1], per_row, noise, heats[spot].mean())
-        panels.append(Panel(output, series, heat))
-    return tuple(panels)
+        for filling in fillings:
+            filling.add(batch)
+    return fillings[0].grid, fillings[1].grid if fillings[1:] else None
 
 
-def _series(
-    drawn: Sequence[str], pieces: Sequence[tuple[Ints, Ints, Floats, Floats]]
-) -> tuple[Series, ...]:
-    if not pieces:
-        return ()
-    who, tick, value, half = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
-    found = []
-    for i, key in enumerate(drawn):
-        rows = np.flatnonzero(who == i)
-        rows = rows[np.unique(tick[rows], return_index=True)[1]]
-        if len(rows):
-            found.append(Series(key, tick[rows], value[rows], half[rows]))
-    return tuple(found)
+def _heat(output: Output, coarse: Grid | None) -> HeatMap | None:
+    """Means over keys of neighbouring rank, where there are more keys than rows."""
+    if coarse is None or len(output.labels) > 1:
+        return None
+    n = len(coarse.keys)
+    every = _stride(len(coarse.ticks), HEAT_TICKS)
+    shown = np.arange(len(coarse.ticks))[::-1][::every][::-1]
+    value = coarse.value[output.name, output.over][:, shown, 0]
+    edges = [row * n // min(n, HEAT_ROWS) for row in range(min(n, HEAT_ROWS) + 1)]
+    there = np.isfinite(value)
+    count = np.add.reduceat(there, edges[:-1], axis=0)
+    total = np.add.reduceat(np.where(there, value, 0.0), edges[:-1], axis=0)
+    mean = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    rows = tuple(
+        coarse.keys[low] or "(empty)" if high == low + 1 else f"rank {low + 1:,} to {high:,}"
+        for low, high in zip(edges, edges[1:], strict=False)
+    )
+    return HeatMap(coarse.ticks[shown], rows, n / len(rows), mean)

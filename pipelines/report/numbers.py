@@ -1,4 +1,4 @@
-"""Axes and numbers for people: round steps, calendar steps, as many digits as the noise allows."""
+"""Numbers for people: as many digits as the noise allows, and what the noise hides."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.results.run import Output
+
+Floats = NDArray[np.float64]
+Between = tuple[float | None, float | None]
+
 _SECOND = 1_000_000
-_STEPS = [
-    *(n * _SECOND for n in (1, 2, 5, 10, 15, 30)),
-    *(n * 60 * _SECOND for n in (1, 2, 5, 10, 15, 30)),
-    *(n * 3600 * _SECOND for n in (1, 2, 3, 6, 12)),
-    *(n * 86400 * _SECOND for n in (1, 2, 5, 7, 14)),
-]
-_MONTHS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -50,83 +48,6 @@ def show_span(microseconds: int) -> str:
     return f"{microseconds / 1000:,g} ms"
 
 
-def number_ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers within [low, high]."""
-    if not high > low:
-        return [low]
-    raw = (high - low) / max(1, about)
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    return [i * step for i in range(first, last + 1)]
-
-
-def show_numbers(ticks: list[float]) -> list[str]:
-    """Labels of an axis: one unit and one number of decimals for all."""
-    top = max((abs(t) for t in ticks), default=0.0)
-    divisor, suffix = 1.0, ""
-    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if top >= size:
-            divisor, suffix = (1e3 if letter == "k" else size), letter
-            break
-    scaled = [t / divisor for t in ticks]
-    step = min((abs(b - a) for a, b in zip(scaled, scaled[1:], strict=False)), default=1.0)
-    decimals = 0 if step <= 0 else max(0, min(6, -math.floor(math.log10(step) + 1e-9)))
-    if decimals <= 6 and any(abs(s - round(s, decimals)) > step * 1e-6 for s in scaled):
-        decimals += 1
-    return [
-        "0" if s == 0 else f"{s:,.{decimals}f}{suffix}".replace("-", "\N{MINUS SIGN}")
-        for s in scaled
-    ]
-
-
-def show_level(value: float) -> str:
-    """A number of a scale of colours: two digits."""
-    if 0 < abs(value) < 1:
-        return f"{value:.2g}"
-    return show_numbers([float(f"{value:.2g}")])[0]
-
-
-def time_ticks(start: int, end: int, about: int = 6) -> list[tuple[int, str]]:
-    """(microseconds, label) of calendar steps within [start, end]."""
-    span = max(1, end - start)
-    first = moment(start)
-    if first is None or moment(end) is None:
-        return [(start, "start"), (end, "end")]
-    if span < _SECOND:
-        return [(start, first.strftime("%H:%M:%S.%f"))]
-    for step in _STEPS:
-        if span / step <= about:
-            begin = -(-start // step) * step
-            return [(t, _clock_label(t, step, t == begin)) for t in range(begin, end + 1, step)]
-    months = next((m for m in _MONTHS if span / (m * 30.44 * 86400 * _SECOND) <= about), 2400)
-    at = (first.year * 12 + first.month - 1) // months * months
-    found: list[tuple[int, str]] = []
-    while at // 12 <= 9999:
-        when = datetime(max(1, at // 12), at % 12 + 1, 1, tzinfo=UTC)
-        stamp = (when - _EPOCH) // timedelta(microseconds=1)
-        if stamp > end:
-            break
-        if stamp >= start:
-            year = months >= 12 or when.month == 1 or not found
-            label = when.strftime("%Y" if months >= 12 else "%b %Y" if year else "%b")
-            found.append((stamp, label))
-        at += months
-    return found
-
-
-def _clock_label(stamp: int, step: int, is_first: bool) -> str:
-    when = moment(stamp)
-    assert when is not None
-    if step >= 86400 * _SECOND:
-        return f"{when.day} {when:%b %Y}" if is_first else f"{when.day} {when:%b}"
-    midnight = (when.hour, when.minute, when.second) == (0, 0, 0)
-    if midnight or is_first:
-        return f"{when.day} {when:%b}" if midnight else f"{when.day} {when:%b %H:%M}"
-    return when.strftime("%H:%M" if step >= 60 * _SECOND else "%H:%M:%S")
-
-
 def decimals_for(error: float, value: float) -> int:
     """Decimals that the noise leaves meaningful: two digits of the error."""
     scale = error if math.isfinite(error) and error > 0 else abs(value) / 100
@@ -146,32 +67,67 @@ def show_value(value: float, half: float) -> tuple[str, str]:
     return text, (f"{half:,.{decimals}f}" if math.isfinite(half) else "")
 
 
-def limits(value: NDArray[np.float64], half: NDArray[np.float64]) -> tuple[float, float, bool]:
-    """Range of an axis for values and bands, and whether some of the widest bands are cut.
+def hidden(value: Floats, half: Floats, between: Between) -> NDArray[np.bool_]:
+    """Where noise hides a value: its band is wider than it, or than all that it could be."""
+    low, high = between
+    room = math.inf if low is None or high is None else high - low
+    with np.errstate(invalid="ignore"):
+        return np.asarray((half > np.abs(value)) | (2 * half > room))
+
+
+def cut(value: Floats, between: Between) -> Floats:
+    """Numbers moved to public bounds; NaN stays."""
+    low, high = between
+    return value if low is None and high is None else np.clip(value, low, high)
+
+
+def limits(value: Floats, half: Floats, between: Between) -> tuple[float, float]:
+    """Ends of an axis for values and bands, within public bounds.
 
     A band that is wide only at its beginning (a mean of few events) must not flatten the rest.
     """
     fine = np.isfinite(value)
     if not fine.any():
-        return 0.0, 1.0, False
-    seen = value[fine]
-    half = np.where(np.isfinite(half[fine]), half[fine], 0.0)
-    usual = min(float(np.quantile(half, 0.9)), 4 * float(np.median(half)))
-    trimmed = np.minimum(half, usual * 1.5)
-    low, high = float((seen - trimmed).min()), float((seen + trimmed).max())
-    calm = half <= usual * 1.5
-    if calm.any() and not calm.all():
-        inner_low, inner_high = (
-            float((seen - half)[calm].min()),
-            float((seen + half)[calm].max()),
-        )
-        reach = 0.5 * (inner_high - inner_low)
-        low, high = max(low, inner_low - reach), min(high, inner_high + reach)
+        return 0.0, 1.0
+    seen, half = value[fine], np.nan_to_num(half[fine], posinf=0.0)
+    usual = 1.5 * min(float(np.quantile(half, 0.9)), 4 * float(np.median(half)))
+    calm = (half <= usual) | (usual == 0)
+    band = np.where(calm, half, 0.0)
+    seen, band = (seen[calm], band[calm]) if calm.any() else (seen, band)
+    ends = cut(np.array([(seen - band).min(), (seen + band).max()]), between)
+    low, high = float(ends[0]), float(ends[1])
     if 0 < low < 0.4 * high:
         low = 0.0
     if not high > low:
         pad = abs(high) * 0.05 or 1.0
-        low, high = low - pad, high + pad
+        return low - (pad if low else 0.0), high + pad
     pad = 0.04 * (high - low)
-    cut = bool(((seen + half) > high + pad).any() or ((seen - half) < low - pad).any())
-    return low - (pad if low != 0 else 0.0), high + pad, cut
+    return low if low in (0.0, between[0]) else low - pad, high if high == between[
+        1
+    ] else high + pad
+
+
+def bin_name(label: str) -> str:
+    """A bin for people: ``[1, 2)`` -> "1", ``[3, 5)`` -> "3 to <5", ``[10, inf)`` -> "10 or more".
+
+    "1" is exact of whole numbers only, which bins of width 1 between whole edges are made for; the
+    exact bin stays in tables and files.
+    """
+    ends = label.strip("[]()").split(", ")
+    try:
+        low, high = (float(end) for end in ends)
+    except ValueError:
+        return label
+    if math.isinf(low):
+        return "all" if math.isinf(high) else f"below {ends[1]}"
+    if math.isinf(high):
+        return f"{ends[0]} or more"
+    if high == low + 1 and low == int(low):
+        return ends[0] if label.endswith(")") else f"{ends[0]} or {ends[1]}"
+    return f"{ends[0]} to {'<' if label.endswith(')') else ''}{ends[1]}"
+
+
+def label_of(output: Output, i: int) -> str:
+    """A component for people."""
+    label = output.labels[i]
+    return bin_name(label) if output.role == "bins" else label

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
@@ -32,6 +33,7 @@ class ReportPaths:
       caption: what the table shows; apart from it, as a narrow table would fold it.
       table: last values with the half width of their 95 % band.
       note: one line on what is missing from the run, or "".
+      statement: the page to sign; None: it was not asked for.
     """
 
     png: Path
@@ -39,6 +41,7 @@ class ReportPaths:
     caption: str
     table: Table
     note: str
+    statement: Path | None = None
 
 
 def report(
@@ -48,16 +51,18 @@ def report(
     names: Sequence[str] | None = None,
     png_only: bool = False,
     holdout: Path | str | None = None,
+    statement: bool = False,
 ) -> ReportPaths:
     """Draws the results in a folder. Prints nothing.
 
     Args:
       directory: the folder that a run wrote to; complete or not.
       out: folder for ``report.png`` and ``report.html``, made if missing; None: the results' own.
-      keys: keys to draw; None: the first five by their last private value, and a heat map of all.
+      keys: keys to draw; None: the first five by their last private value; the page has them all.
       names: outputs to draw; None: all.
       png_only: no page.
       holdout: a file of events that are public: models' predictions of them are drawn too.
+      statement: write ``statement.html`` beside the page: what is protected, to be signed.
 
     Returns:
       Paths and the table for a terminal.
@@ -74,15 +79,22 @@ def report(
         raise ConfigError("out", str(folder), "must be a folder; there is a file of that name.")
     folder.mkdir(parents=True, exist_ok=True)
     # Drawing libraries take a second to import: only when there is something to draw.
-    from pipelines.report import html as report_html
-    from pipelines.report import plot
+    from pipelines.report.page import page as drawn
+    from pipelines.report.picture import draw
 
-    png = plot.draw(data, folder / "report.png", held)
+    png = draw(data, folder / "report.png", held)
     page = None
     if not png_only:
         page = folder / "report.html"
-        page.write_text(report_html.page(data, held), encoding="utf-8")
-    return ReportPaths(png, page, words.last_caption(data), summary(data), words.unfinished(run))
+        page.write_text(drawn(data, held), encoding="utf-8")
+    signed = None
+    if statement:
+        from pipelines.report.statement import statement as told
+
+        signed = folder / "statement.html"
+        signed.write_text(told(run, metadata.version("weir")), encoding="utf-8")
+    caption, note = words.last_caption(data), words.unfinished(run)
+    return ReportPaths(png, page, caption, summary(data), note, signed)
 
 
 def summary(data: ReportData) -> Table:

@@ -117,7 +117,7 @@ def score(data: ReportData, path: Path | str) -> Holdout:
             some = np.unique(np.linspace(0, max(0, len(y) - 1), min(POINTS, len(y))).astype(int))
             scatters.append(Scatter(series.key, target, y[some], x[mine][some] @ models[-1]))
     panels = tuple(
-        Panel(Output(f"R² of {target} on held-back data", None), tuple(lines), None)
+        Panel(_scored(f"R² of {target} on held-back data"), tuple(lines), None)
         for target, lines in found.items()
     )
     return Holdout(panels, tuple(scatters), len(fine), int((~used).sum()))
@@ -150,7 +150,7 @@ def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
                 found = model.predict(own, theta).columns[f"predicted.{target}"]
                 value[i] = np.mean(found == actual[mine])
         lines.append(Series(series.key, series.ticks, value, np.full_like(value, np.nan)))
-    output = Output(f"Share of right {target} on held-back data", None)
+    output = _scored(f"Share of right {target} on held-back data", 0.0)
     left = int(np.count_nonzero(np.logical_not(used)))
     return Holdout((Panel(output, tuple(lines), None),), (), len(table), left)
 
@@ -197,7 +197,7 @@ def listed_errors(data: ReportData, path: Path, model: Predictor) -> Holdout:
                 some = np.unique(np.linspace(0, len(y) - 1, min(POINTS, len(y))).astype(int))
                 scatters.append(Scatter(series.key, target, y[some], said[some]))
     panels = tuple(
-        Panel(Output(f"R² of {target} on held-back data", None), tuple(lines), None)
+        Panel(_scored(f"R² of {target} on held-back data"), tuple(lines), None)
         for target, lines in found.items()
     )
     return Holdout(panels, tuple(scatters), len(table), int(np.count_nonzero(~used)))
@@ -219,6 +219,10 @@ def r_squared(models: Floats, x: Floats, y: Floats) -> Floats:
     return np.asarray(1 - error / spread)
 
 
+def _scored(name: str, low: float | None = None) -> Output:
+    return Output(name, None, role="score", between=(low, 1.0))
+
+
 def _columns(run: Run) -> _Columns:
     model: Mapping[str, Any] | None = run.plan.get("model")
     if not model:
@@ -233,6 +237,15 @@ def caption(found: Holdout) -> str:
     """One line for people."""
     left = f"; {found.left_out:,} left out" if found.left_out else ""
     return f"{found.events:,} held-back events, public by the user's word{left}"
+
+
+def titles(found: Holdout) -> list[str]:
+    """One a scatter: what, and whose."""
+    several = len({one.key for one in found.scatters}) > 1
+    return [
+        f"{one.target}: predicted against actual" + (f", {one.key or '(empty)'}" if several else "")
+        for one in found.scatters
+    ]
 
 
 def bounds(scatters: Sequence[Scatter]) -> tuple[float, float]:

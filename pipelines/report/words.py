@@ -9,7 +9,7 @@ import numpy as np
 
 from dpcore.leaves.calendar import UTC, shown_unit
 from pipelines.report.data import TICKS_LISTED, ReportData
-from pipelines.report.numbers import show_span, show_time
+from pipelines.report.numbers import label_of, show_span, show_time
 from pipelines.results.run import Output, Run
 
 Titles = list[tuple[str, ...]]
@@ -61,9 +61,10 @@ def facts(data: ReportData) -> str:
     run = data.run
     count = run.last_tick - run.first_tick + 1
     ticks = f"{count:,} tick{'' if count == 1 else 's'} of {lasts(run, 1, zone=True)}"
-    dates = f"{when(run, run.first_tick)} to {when(run, run.last_tick)}"
-    keys = "1 key" if data.keys == 1 else f"{data.keys:,} keys"
-    return f"Differentially private releases: {ticks}, {dates}; {keys}."
+    first, last = when(run, run.first_tick), when(run, run.last_tick)
+    dates = first if first == last else f"{first} to {last}"
+    keys = "" if data.keyless else "; 1 key" if data.keys == 1 else f"; {data.keys:,} keys"
+    return f"Differentially private releases, {dates}: {ticks}{keys}."
 
 
 def unfinished(run: Run) -> str:
@@ -88,10 +89,16 @@ def numbers(run: Run) -> list[tuple[str, str]]:
     return found
 
 
+def noun(run: Run) -> str:
+    """What one event is, by the config's ``schema.noun``; "event" where it tells none."""
+    return str(run.plan.get("noun") or "event")
+
+
 def unit(run: Run) -> str:
-    """What is protected: "event", "user in 3 months", "user"."""
+    """What is protected: "event", "purchase", "user in 3 months", "user"."""
     guarantee, user = run.plan.get("guarantee") or {}, run.plan.get("user") or {}
     name, per = str(guarantee.get("unit", "event")), user.get("per")
+    name = noun(run) if name == "event" else name
     return name if per is None else f"{name} in {per}"
 
 
@@ -167,15 +174,21 @@ def how_to_read(data: ReportData) -> str:
 def columns(data: ReportData) -> list[tuple[Output, int, tuple[str, ...]]]:
     """(output, component, title) of the last values; long vectors are left to the charts."""
     found = []
-    for panel in data.panels:
+    own = any(panel.output.role == "model" for panel in data.panels)
+    for panel in sorted(
+        data.panels, key=lambda one: (one.output.over is None, one.output.is_model)
+    ):
         output = panel.output
-        if len(output.labels) > 12 or output.role == "scaled_model":
+        if len(output.labels) > 12 or output.role == "trace":
+            continue
+        if output.role == "scaled_model" and own and not data.chosen:
             continue
         over = "all" if output.over is None else f"last {output.over}"
         over = "each tick" if output.over == 1 else over
         over = "" if output.is_model else over
-        for i, label in enumerate(output.labels):
-            found.append((output, i, tuple(filter(None, (output.name, label, over)))))
+        for i in range(len(output.labels)):
+            title = (output.name, label_of(output, i), over)
+            found.append((output, i, tuple(filter(None, title))))
     return found
 
 
@@ -212,7 +225,7 @@ def last_values(data: ReportData) -> Table:
                 else:
                     cells.append((float(series.value[at[0], i]), float(series.half[at[0], i])))
             body.append((when(data.run, tick), cells))
-        return [("tick",), *titles], body
+        return [("date",), *titles], body
     body = []
     for key in data.listed:
         cells = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,6 +26,7 @@ from pipelines.results.ruler import Ruler
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""
+_BIN = re.compile(r"\[.+, .+[)\]]\Z")
 ROLES = {SCALED: "scaled_model", OWN: "model"}
 """What they are taken for where no plan says it."""
 
@@ -38,7 +40,7 @@ class Output:
       labels: of the components; ("",) for a single number.
       unit: of the values, for people; "" when not known.
       stddev_worst: from the plan, or NaN.
-      role: value, model or scaled_model, as in ``dpcore.algorithm.Shown``.
+      role: as in ``dpcore.algorithm.Shown``. between: public bounds of the true value, as there.
       draws: label of the only component that is worth showing; "": all of them.
       reading: a sentence for who reads its picture, with {band} in it.
       part: the only component that is shown, of ``width``; None: all of them.
@@ -54,6 +56,7 @@ class Output:
     reading: str = ""
     part: int | None = None
     width: int = 1
+    between: tuple[float | None, float | None] = (None, None)
 
     @property
     def is_model(self) -> bool:
@@ -324,13 +327,18 @@ def output_of(item: Mapping[str, Any]) -> Output:
     worst = item.get("stddev_worst")
     over = item.get("over")
     name = str(item["name"])
+    low, high = item.get("between") or (None, None)
+    role = str(item.get("role") or ROLES.get(name, "value"))
+    if role == "value" and size > 1 and all(_BIN.match(label) for label in labels):
+        role = "bins"  # plans of earlier versions do not tell
     return Output(
         name=name,
         over=None if over in (None, "all") else int(over),
         labels=labels,
         unit=str(item.get("unit") or ""),
         stddev_worst=float(worst) if isinstance(worst, (int, float)) else math.nan,
-        role=str(item.get("role") or ROLES.get(name, "value")),
+        role=role,
         draws=str(item.get("part") or ""),
         reading=str(item.get("reading") or ""),
+        between=(None if low is None else float(low), None if high is None else float(high)),
     )

@@ -21,7 +21,7 @@ from pipelines.config.schema import json_schema
 from pipelines.feed.synthetic import Shares, batches
 from pipelines.graph.checks import plan_of
 from pipelines.report.data import gather
-from pipelines.report.html import page
+from pipelines.report.page import page
 from pipelines.report.score import score
 from pipelines.results.run import Run
 from tests.pipelines.conftest import SMALL, Weir

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from dpcore.errors import ConfigError
 from pipelines.cli.main import main
 from pipelines.report.data import gather
-from pipelines.report.model import banded, multiples
+from pipelines.report.figures import sections
 from pipelines.report.report import report
 from pipelines.report.score import r_squared, score
 from pipelines.results.run import Run
@@ -96,15 +96,16 @@ def test_a_report_draws_models_with_bands(folder: Path) -> None:
     made = report(folder / "out")
     assert made.html is not None
     page = made.html.read_text()
-    assert "bands: 95 %, as the plan says" in page and "finds on the same events" in page
+    assert "Bands: 95 %, as the plan says" in page and "finds on the same events" in page
     data = gather(Run.open(folder / "out"))
-    theta = next(panel for panel in data.panels if panel.output.name == "theta")
-    drawn = multiples(theta, data)
-    assert banded(drawn)
-    last = theta.series[0]
-    assert (last.half[-1] < last.half[4]).all(), "bands narrow as events come"
-    low, high = drawn.smalls[0].between
-    assert high - low < 6, "the first ticks, of noise alone, do not set the axis"
+    first, *_, last = sections(data)
+    assert (first.name, last.name) == ("score", "model")
+    titles = [figure.title for figure in first.figures]
+    assert titles[:2] == ["mse", "r2"], "the page leads with how well the model predicts"
+    r2 = first.figures[1].panel
+    assert r2.output.between == (None, 1.0) and np.isfinite(r2.series[0].half[-1]).all()
+    theta = next(panel for panel in data.panels if panel.output.name == "theta").series[0]
+    assert (theta.half[-1] < theta.half[4]).all(), "bands narrow as events come"
 
 
 def test_held_back_events_are_predicted_by_their_own_key(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,13 @@ from PIL import Image
 
 from dpcore.algorithm import Shown
 from dpcore.registry import MODELS
-from pipelines.report import model, words
+from pipelines.report import words
 from pipelines.report.data import KEYS_DRAWN, gather
+from pipelines.report.figures import LINES_DRAWN, sections
 from pipelines.report.report import report
 from pipelines.results.run import Run
 from tests.pipelines import synthetic
-from tests.pipelines.test_report import Page
+from tests.pipelines.pages import Page
 
 LABELS = ("dep_delay", "distance", "hour_sin", "hour_cos", "season_sin", "season_cos", "intercept")
 LEARNER = MODELS["online.follow_the_leader"]
@@ -67,27 +67,30 @@ def test_small_charts_of_a_model(keys: list[str], tmp_path: Path) -> None:
     assert made.html is not None
     with Image.open(made.png) as picture:
         assert picture.width > 1000
-    page = Page(made.html.read_text())
-    drawn = min(len(keys), KEYS_DRAWN)
-    smalls = drawn + len(LABELS)
-    assert page.count["figure"] == smalls + (1 if len(keys) == 1 else 2), "and the loss"
-    assert page.count["polyline"] == drawn * (1 + 2 * len(LABELS))
-    assert page.count["polygon"] == drawn, "only the loss has a band"
-    assert "in the units of the data" in page.words and "season_cos" in page.words
-    assert "no band: the noise is in the sums" in page.words
+    page = Page(made.html)
+    assert [one["name"] for one in page.data["sections"]] == ["score", "model"]
+    assert page.section("score") == ["loss"], "how well it predicts comes first"
+    assert page.section("model") == list(LABELS), "a chart each; scaled ones say no more"
+    assert len(page.data["drawn"]) == min(len(keys), KEYS_DRAWN)
+    score, *others = page.data["figures"]
+    assert "half" in score["parts"][0]["fine"], "only the loss has a band"
+    assert not any("half" in part["fine"] for one in others for part in one["parts"])
+    assert "in the units of the data" in others[0]["caption"]
+    notes = " ".join(one["note"] for one in page.data["sections"])
+    assert "No band: the noise is in the sums" in notes
     heads, _ = words.last_values(gather(Run.open(tmp_path / "out")))
-    assert [head[0] for head in heads[1:]] == ["coefficients"] * 7 + ["loss"]
+    assert [head[0] for head in heads[1:]] == ["loss"] + ["coefficients"] * 7
 
 
 def test_a_long_model_shows_what_is_furthest_from_zero(tmp_path: Path) -> None:
     labels = tuple(f"x{i:02d}" for i in range(40))
     data = gather(Run.open(folder(tmp_path / "out", ["a", "b"], 9, labels)))
-    theta, own, _ = (model.multiples(panel, data) for panel in data.panels)
-    assert [len(small.lines) for small in theta.smalls] == [model.LINES_DRAWN] * 2
-    assert theta.left_out == 32 and own.left_out == 28
-    assert theta.smalls[0].between == theta.smalls[1].between, "keys compare on one axis"
-    reach = np.max([np.abs(one.value).max(axis=0) for one in data.panels[0].series], axis=0)
-    assert set(theta.legend) == {labels[i] for i in np.argsort(-reach)[:8]}
+    (found,) = (one for one in sections(data) if one.name == "model")
+    assert len(found.figures) == LINES_DRAWN and "28 more" in found.note
+    reach = np.max([np.abs(one.value).max(axis=0) for one in data.panels[1].series], axis=0)
+    assert {one.title for one in found.figures} == {labels[i] for i in np.argsort(-reach)[:12]}
+    named = gather(data.run, names=["theta"])
+    assert sections(named)[-1].figures[0].caption == "theta, scaled to public ranges"
 
 
 def test_many_models_rank_by_loss_and_get_a_heat_map(tmp_path: Path) -> None:
@@ -96,11 +99,30 @@ def test_many_models_rank_by_loss_and_get_a_heat_map(tmp_path: Path) -> None:
     np.testing.assert_allclose(data.panels[2].series[0].value[-1], [0.0284], atol=0.01)
     assert data.ranked_by is not None and data.ranked_by.name == "loss"
     assert [panel.heat is not None for panel in data.panels] == [False, False, True]
-    text = (report(tmp_path / "out").html or Path()).read_text()
-    assert len(re.findall("data:image/png", text)) == 2, "the heat map and its scale"
+    (heat,) = Page(report(tmp_path / "out").html).data["heats"]
+    assert len(heat["rows"]) == 40 and heat["per"] == 7.5, "means over keys of neighbouring rank"
 
 
 def test_a_name_alone_makes_no_model(tmp_path: Path) -> None:
     made = folder(tmp_path / "out", [""], 5, shown=dict.fromkeys(LEARNER.outputs, Shown("")))
-    page = Page((report(made).html or Path()).read_text())
-    assert page.count["figure"] == 3
+    page = Page(report(made).html)
+    assert page.section("model") == [] and len(page.section("total")) == 2 * len(LABELS) + 2
+
+
+def test_bookkeeping_is_drawn_as_lines_and_last(tmp_path: Path) -> None:
+    releases = [
+        synthetic.release("model_of", None, ("first", "last"), Shown("blocks", role="trace")),
+        synthetic.release("theta", None, LABELS, LEARNER.outputs["theta"]),
+    ]
+
+    def value_of(name: str, over: int | None, k: int, tick: int) -> tuple[Any, Any]:
+        return ([tick // 4, tick], None) if name == "model_of" else ([0.5] * len(LABELS), None)
+
+    outputs = [("model_of", None), ("theta", None)]
+    planned = synthetic.plan(9, releases)
+    out = synthetic.folder(tmp_path / "out", [""], 9, outputs, value_of, planned=planned)
+    page = Page(report(out).html)
+    assert [one["name"] for one in page.data["sections"]] == ["score", "model", "trace"]
+    assert "nothing that tells how well its models predict" in page.data["sections"][0]["note"]
+    assert page.section("trace") == ["first", "last"]
+    assert {one["kind"] for one in page.data["figures"]} == {"lines"}

@@ -1,0 +1,123 @@
+"""What a page and a picture are made of: sections of figures, each one number over time or bins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pipelines.report import words
+from pipelines.report.data import Panel, ReportData
+from pipelines.report.numbers import label_of
+from pipelines.report.score import Holdout, caption
+
+LINES_DRAWN = 12
+"""Components of an output that get a chart, at most: those that reach furthest from 0."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of an output over time, for the drawn keys; or the bins of a histogram.
+
+    Attributes:
+      panel: where its numbers are. part: which component; None: its bins at one time.
+      title, caption, unit: for people. small: a coefficient, one of many.
+    """
+
+    panel: Panel
+    part: int | None
+    title: str
+    caption: str
+    unit: str = ""
+    small: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """Figures under a title. note: a sentence under it, or ""."""
+
+    name: Literal["score", "period", "total", "model", "trace"]
+    title: str
+    figures: tuple[Figure, ...]
+    note: str = ""
+
+
+def sections(data: ReportData, held: Holdout | None = None) -> list[Section]:
+    """In the order in which they are read: how well a model predicts, figures per period, totals,
+    coefficients, and what tells of what they were made."""
+    own = any(panel.output.role == "model" for panel in data.panels)
+    kept = [p for p in data.panels if p.output.role != "scaled_model" or not own or data.chosen]
+
+    def of(*roles: str) -> list[Panel]:
+        return [panel for panel in kept if panel.output.role in roles]
+
+    values = of("value", "bins")
+    period = [panel for panel in values if panel.output.over is not None]
+    total = [panel for panel in values if panel.output.over is None]
+    models = of("model", "scaled_model")
+    scores = of("score")
+    found = []
+    if models or scores or held is not None:
+        figures = (
+            [f for p in held.panels for f in _lines(p, data, "on held-back events")] if held else []
+        )
+        figures += [figure for panel in scores for figure in _lines(panel, data)]
+        note = caption(held) + "." if held is not None else ""
+        if not figures:
+            note = (
+                "This run released nothing that tells how well its models predict. Give public "
+                "events with --holdout FILE, or let a regression release its error (error: true)."
+            )
+        found.append(Section("score", "How well it predicts", tuple(figures), note))
+    found.append(Section("period", "Figures per period", _all(period, data)))
+    title = "Totals since the start" if period else "Figures since the start"
+    found.append(Section("total", title, _all(total, data)))
+    note, left = "", sum(max(0, len(p.output.labels) - LINES_DRAWN) for p in models)
+    if models:
+        banded = any(np.isfinite(one.half).any() for p in models for one in p.series)
+        note = (
+            "Bands: 95 %, as the plan says; where noise dominates, a model may be anywhere."
+            if banded
+            else "No band: the noise is in the sums that a model follows."
+        )
+        note += f" {left:,} more that stay closer to 0 are not drawn." if left else ""
+    found.append(Section("model", "Coefficients", _all(models, data), note))
+    found.append(Section("trace", "What models were made of", _all(of("trace"), data)))
+    return [one for one in found if one.figures or one.note]
+
+
+def _all(panels: Sequence[Panel], data: ReportData) -> tuple[Figure, ...]:
+    return tuple(figure for panel in panels for figure in _figures(panel, data))
+
+
+def _figures(panel: Panel, data: ReportData) -> list[Figure]:
+    if panel.output.role != "bins":
+        return _lines(panel, data)
+    span = words.span(panel.output, data.run)
+    return [Figure(panel, None, panel.output.name, span, panel.output.unit)]
+
+
+def _lines(panel: Panel, data: ReportData, caption: str = "") -> list[Figure]:
+    output = panel.output
+    span = caption or words.span(output, data.run)
+    if output.is_model:
+        span = "in the units of the data" if output.role == "model" else "scaled to public ranges"
+    if len(output.labels) == 1:
+        label = output.labels[0]
+        title = label if output.is_model and label else output.name
+        return [Figure(panel, 0, title, span, output.unit, output.is_model)]
+    return [
+        Figure(panel, i, label_of(output, i), f"{output.name}, {span}", output.unit, True)
+        for i in largest(panel, LINES_DRAWN)
+    ]
+
+
+def largest(panel: Panel, room: int) -> list[int]:
+    """Components to draw, in their order: those that reach furthest from 0 in any drawn key."""
+    reach = np.zeros(len(panel.output.labels))
+    for one in panel.series:
+        reach = np.maximum(reach, np.nan_to_num(np.abs(one.value)).max(axis=0))
+    kept = np.argsort(-reach, kind="stable")[:room]
+    return [int(i) for i in np.sort(kept)]

@@ -1,0 +1,413 @@
+"use strict";
+// The page: unpacks the numbers, and draws what is chosen. Keys are data: they enter the page as
+// text nodes and as values of rows, never as markup or as an expression.
+(() => {
+  const $ = (id) => document.getElementById(id);
+  const NONE = -(2 ** 31), KEYS = 8, FOUND = 12, ROWS = 300;
+  const state = { keys: [], off: new Set(), from: 0, to: 0, whole: true, apart: true };
+  let page = null, drawn = 0, views = [], pending = null;
+
+  const make = (tag, attributes = {}, ...inside) => {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name === "on") for (const [event, act] of Object.entries(value)) node.addEventListener(event, act);
+      else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
+    }
+    node.append(...inside.filter((one) => one !== null));
+    return node;
+  };
+
+  // Numbers, dates and words
+  const day = 86400e6;
+  function when(ms) {
+    const at = new Date(ms);
+    if (isNaN(at)) return "beyond the year 9999";
+    const iso = at.toISOString(), whole = (us) => page.period % us === 0;
+    if (whole(day) && iso.endsWith("T00:00:00.000Z")) return iso.slice(0, 10);
+    return iso.slice(0, whole(60e6) ? 16 : whole(1e6) ? 19 : 23).replace("T", " ");
+  }
+  function told(value, half) {
+    if (value === null) return "no value";
+    const scale = half > 0 ? half : Math.abs(value) / 100;
+    const decimals = scale > 0 ? Math.max(0, Math.min(8, 1 - Math.floor(Math.log10(scale)))) : 0;
+    const show = (x) => x.toLocaleString("en-US",
+      { minimumFractionDigits: decimals, maximumFractionDigits: decimals }).replace(/^-(?=[0.,]*$)/, "").replace(/^-/, "\u2212");
+    return half > 0 ? `${show(value)} \u00b1 ${show(half)}` : show(value);
+  }
+  const named = (key) => key || "(empty)";
+  const plural = (n, word) => `${n.toLocaleString("en-US")} ${word}${n === 1 ? "" : "s"}`;
+
+  // Unpacking: see pack.py
+  async function unpack(text, columns) {
+    const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    const planes = new Uint8Array(await new Response(stream).arrayBuffer());
+    const n = planes.length / 4, codes = new Int32Array(n);
+    for (let i = 0; i < n; i++) {
+      const step = planes[i] | planes[n + i] << 8 | planes[2 * n + i] << 16 | planes[3 * n + i] << 24;
+      codes[i] = i % columns ? (codes[i - 1] + step) | 0 : step;
+    }
+    return codes;
+  }
+  async function unpacked(block, columns) {
+    if (!block || block.codes) return;
+    block.codes = await unpack(block.value, columns);
+    block.halves = block.half ? await unpack(block.half, columns) : null;
+  }
+  function number(codes, at, step) {
+    return codes === null || codes[at] === NONE ? null : Number((codes[at] * step).toPrecision(10));
+  }
+  async function load(given) {
+    for (const grid of [given.fine, given.coarse])
+      if (grid) grid.row = new Map(grid.keys.map((key, i) => [key, i]));
+    for (const figure of given.figures)
+      for (const part of figure.parts) {
+        await unpacked(part.fine, given.fine.times.length);
+        if (part.coarse) await unpacked(part.coarse, given.coarse.times.length);
+      }
+    for (const heat of given.heats) await unpacked(heat, heat.times.length);
+    page = given;
+  }
+
+  // A key's numbers of one component: in full, or at the ticks that all keys have
+  function points(figure, part, key, slot) {
+    const fine = page.fine.row.has(key), grid = fine ? page.fine : page.coarse;
+    const block = fine ? figure.parts[part].fine : figure.parts[part].coarse;
+    if (!grid || !block || !grid.row.has(key)) return [];
+    const n = grid.times.length, row = grid.row.get(key), [low, high] = figure.between;
+    const shared = block.halves && block.halves.length === n;
+    const cut = (x) => Math.min(high ?? Infinity, Math.max(low ?? -Infinity, x));
+    const room = low === null || high === null ? Infinity : high - low;
+    const found = [];
+    for (let i = 0; i < n; i++) {
+      const t = grid.times[i];
+      if (t < state.from || t > state.to) continue;
+      const v = number(block.codes, row * n + i, block.step);
+      const half = v === null ? null : number(block.halves, shared ? i : row * n + i, block.step);
+      if (v === null && !found.length) continue;
+      const noise = v !== null && half !== null && (half > Math.abs(v) || 2 * half > room);
+      const band = v !== null && half !== null;
+      found.push({ t, v, half, noise, slot, key: named(key), lo: band ? cut(v - half) : null,
+        hi: band ? cut(v + half) : null, at: grid.ticks[i], when: when(t),
+        tick: grid.ticks[i].toLocaleString("en-US"), told: told(v, half) + (noise ? ", noise" : "") });
+    }
+    // A line is coloured up to the points at which noise begins to hide it.
+    found.forEach((one, i) => {
+      one.s = one.noise ? null : one.v;
+      const has = (other) => other && other.v !== null;
+      one.alone = one.v !== null && !has(found[i - 1]) && !has(found[i + 1]);
+    });
+    return found;
+  }
+  const quantile = (sorted, q) => sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
+  function limits(rows, [least, most]) {
+    let seen = rows.filter((one) => one.v !== null);
+    if (!seen.length) return [0, 1];
+    const halves = seen.map((one) => one.half ?? 0).sort((a, b) => a - b);
+    const usual = 1.5 * Math.min(quantile(halves, 0.9), 4 * quantile(halves, 0.5));
+    const calm = seen.filter((one) => (one.half ?? 0) <= usual || !usual);
+    if (calm.length) seen = calm;
+    const cut = (x) => Math.min(most ?? Infinity, Math.max(least ?? -Infinity, x));
+    let low = Infinity, high = -Infinity;
+    for (const one of seen) {
+      low = Math.min(low, one.v - (one.half ?? 0));
+      high = Math.max(high, one.v + (one.half ?? 0));
+    }
+    [low, high] = [cut(low), cut(high)];
+    if (low > 0 && low < 0.4 * high) low = 0;
+    const pad = high > low ? 0.04 * (high - low) : Math.abs(high) * 0.05 || 1;
+    return [low === 0 || low === least ? low : low - pad, high === most && high > low ? high : high + pad];
+  }
+
+  // Colours and charts
+  function look() {
+    const of = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    const words = { labelColor: of("--soft"), titleColor: of("--soft"), labelFontSize: 12, titleFontSize: 12 };
+    return { background: null, font: "system-ui, sans-serif", view: { stroke: null },
+      axis: { ...words, gridColor: of("--grid"), domainColor: of("--zero"), tickColor: of("--zero") },
+      axisY: { domain: false, ticks: false }, legend: words, rule: { color: of("--ink") },
+      range: { category: Array.from({ length: KEYS }, (_, i) => of(`--s${i}`)) } };
+  }
+  async function draw(turn, place, kind, rows, ends, height) {
+    const spec = structuredClone(page.specs[kind]);
+    const values = { x0: state.from, x1: state.to, y0: ends[0], y1: ends[1] };
+    for (const one of spec.params ?? []) if (one.name in values) one.value = values[one.name];
+    Object.assign(spec, { width: "container", height, datasets: { rows }, autosize: { type: "fit", contains: "padding" },
+      padding: { left: 4, right: 14, top: 9, bottom: 4 } });
+    const result = await vegaEmbed(place, spec, { renderer: "svg", actions: false, ast: true, logLevel: 1, config: look() });
+    if (turn !== drawn) return result.finalize();
+    views.push(result);
+    place.querySelector("svg")?.setAttribute("aria-hidden", "true");
+    if (kind === "lines") {
+      let picked = null;
+      result.view.addSignalListener("brush", (_, value) => { picked = value.t ?? null; });
+      place.addEventListener("pointerup", () => setTimeout(() => {
+        if (picked && picked[1] - picked[0] > 0) zoom(+picked[0], +picked[1]);
+      }));
+      place.addEventListener("wheel", (event) => wheel(event, place), { passive: false });
+      place.addEventListener("dblclick", () => zoom());
+    }
+  }
+  function wheel(event, place) {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    const box = place.getBoundingClientRect(), share = (event.clientX - box.left) / box.width;
+    const at = state.from + share * (state.to - state.from), factor = event.deltaY > 0 ? 1.25 : 0.8;
+    zoom(at - (at - state.from) * factor, at + (state.to - at) * factor);
+  }
+
+  // What is seen
+  const shown = () => state.keys.filter((key) => !state.off.has(key));
+  const slot = (key) => state.keys.indexOf(key) % KEYS;
+  function describe(figure, who, rows) {
+    const known = rows.filter((one) => one.v !== null), last = known.at(-1);
+    if (!last) return `${figure.title}${who}: no value in this range.`;
+    const values = known.map((one) => one.v), hidden = known.filter((one) => one.noise).length;
+    return `${figure.title}, ${figure.caption}${who}: ${last.told} on ${last.when}; between ` +
+      `${told(Math.min(...values), last.half)} and ${told(Math.max(...values), last.half)} from ` +
+      `${known[0].when} on. ${hidden ? hiding(figure, known) : ""}`;
+  }
+  function hiding(figure, known) {
+    const hidden = known.filter((one) => one.noise).length;
+    if (!hidden) return "";
+    const [low, high] = figure.between;
+    const than = low !== null && high !== null ? "than the value or its public range" : "than the value";
+    const much = hidden === known.length ? "Noise hides it" : `Noise hides ${hidden} of ${plural(known.length, "value")}`;
+    return `${much} (grey): the band is wider ${than}.`;
+  }
+  function table(rows, several, first) {
+    const head = make("tr", {}, ...[first, "tick", several ? "key" : null, "value"].filter(Boolean)
+      .map((name) => make("th", { scope: "col" }, name)));
+    const body = rows.filter((one) => one.v !== null).sort((a, b) => b.t - a.t).slice(0, ROWS).map((one) =>
+      make("tr", { class: one.noise ? "noise" : null }, make("th", { scope: "row" }, one.when), make("td", {}, one.tick),
+        several ? make("td", {}, one.key) : null, make("td", {}, one.told)));
+    return make("div", { class: "scroll", tabindex: 0 }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
+  }
+  function more(fill) {
+    const box = make("details", { class: "table" }, make("summary", {}, "As a table"));
+    box.addEventListener("toggle", () => { if (box.open && box.children.length === 1) box.append(fill()); });
+    return box;
+  }
+  function cell(turn, jobs, figure, who, rows, ends, several) {
+    const last = rows.filter((one) => one.v !== null).at(-1), known = rows.filter((one) => one.v !== null);
+    const place = make("div", { class: "chart", role: "img", "aria-label": describe(figure, who ? `, ${who}` : "", rows) });
+    const hidden = several ? "" : hiding(figure, known);
+    const node = make("figure", { class: "cell" }, make("figcaption", {},
+      who ? make("span", { class: "who" }, who) : null,
+      several || !last ? null : make("b", { class: last.noise ? "now noise" : "now" }, told(last.v, last.half)),
+      several || !last ? null : make("span", { class: "soft" }, last.when),
+      last ? null : make("span", { class: "soft" }, "no value in this range")),
+    place, hidden ? make("p", { class: "foot" }, hidden) : null,
+    more(() => table(rows, several, "date")));
+    jobs.push(() => draw(turn, place, "lines", rows, ends, figure.small ? 130 : 190));
+    return node;
+  }
+  function histogram(turn, jobs, figure, key, ends) {
+    const several = !page.keyless, all = figure.parts.map((_, i) => points(figure, i, key, slot(key)));
+    const rows = all.map((part, i) => ({ ...part.filter((one) => one.v !== null).at(-1), bin: figure.bins[i], exact: figure.labels[i] }))
+      .filter((one) => one.v !== undefined);
+    const at = rows[0] ? rows[0].when : "";
+    const place = make("div", { class: "chart", role: "img", "aria-label":
+      `${figure.title}${several ? `, ${named(key)}` : ""}, ${at}: ${rows.map((one) => `${one.bin}: ${one.told}`).join("; ")}` });
+    const list = () => make("div", { class: "scroll", tabindex: 0 }, make("table", {}, make("tbody", {}, ...rows.map((one) =>
+      make("tr", { class: one.noise ? "noise" : null }, make("th", { scope: "row" }, one.exact), make("td", {}, one.told))))));
+    jobs.push(() => draw(turn, place, "bars", rows, ends(rows), 40 + 26 * rows.length));
+    const node = make("figure", { class: "cell" }, make("figcaption", {}, several ? make("span", { class: "who" }, named(key)) : null,
+      make("span", { class: "soft" }, at)), place, rows.some((one) => one.noise) ?
+      make("p", { class: "foot" }, "Grey: noise hides it; the band is wider than the value.") : null, more(list));
+    if (shown().length > 1) return [node];
+    const over = make("div", { class: "chart", role: "img", "aria-label": `${figure.title} over time` });
+    const step = Math.max(1, Math.ceil((all[0] ?? []).length / 120));
+    const cells = all.flatMap((part, i) => part.filter((_, n) => (part.length - 1 - n) % step === 0)
+      .map((one, n, kept) => ({ row: figure.bins[i], t: one.t, t2: kept[n + 1] ? kept[n + 1].t : one.t + page.period / 1000, v: one.v === null ? null : Math.max(0, one.v), when: one.when, told: one.told })));
+    jobs.push(() => draw(turn, over, "heat", cells, [0, 1], 70 + 22 * figure.bins.length));
+    return [node, make("figure", { class: "cell" }, make("figcaption", {}, make("span", { class: "soft" }, "over time")), over)];
+  }
+  function everyone(turn, jobs, heat) {
+    const n = heat.times.length, cells = [];
+    heat.rows.forEach((row, r) => heat.times.forEach((t, i) => {
+      const v = number(heat.codes, r * n + i, heat.step), end = heat.times[i + 1] ?? t + page.period / 1000;
+      if (v !== null && t >= state.from && t <= state.to) cells.push({ row, t, t2: end, v: Math.max(0, v), when: when(t), told: told(v, null) });
+    }));
+    const place = make("div", { class: "chart", role: "img", "aria-label": `All keys over time, ${plural(heat.rows.length, "row")}.` });
+    jobs.push(() => draw(turn, place, "heat", cells, [0, 1], 90 + 9 * heat.rows.length));
+    return make("figure", { class: "cell wide" }, make("figcaption", {}, make("span", { class: "who" }, `All ${page.keys.length.toLocaleString("en-US")} keys`),
+      make("span", { class: "soft" }, heat.per > 1 ? `a row is the mean of about ${Math.round(heat.per)} keys of neighbouring rank` : "largest last value first")), place);
+  }
+  function figureOf(turn, jobs, figure, section) {
+    const keys = shown(), cells = [];
+    if (figure.kind === "bars") {
+      const ends = (rows) => limits(rows.concat([{ v: 0, half: 0 }]), figure.between);
+      for (const key of keys) cells.push(...histogram(turn, jobs, figure, key, ends));
+    } else {
+      const each = keys.map((key) => points(figure, 0, key, slot(key)));
+      const ends = limits(each.flat(), figure.between);
+      const together = keys.length > 1 && (!state.apart || section.name === "model");
+      if (together) cells.push(cell(turn, jobs, figure, "", each.flat(), ends, true));
+      else keys.forEach((key, i) => cells.push(cell(turn, jobs, figure, page.keyless ? "" : named(key), each[i], ends, false)));
+      const heat = page.heats.find((one) => one.figure === figure.id);
+      if (heat && section.name !== "model") cells.push(everyone(turn, jobs, heat));
+      if (each.flat().some((one) => one.v !== null) && !figure.small && !each.flat().some((one) => one.half !== null) && section.name !== "score")
+        cells.push(make("p", { class: "foot" }, "No error band: the error of this release is not additive noise."));
+    }
+    const title = make("h3", {}, figure.title, " ", make("small", {}, figure.unit && figure.unit !== figure.title ? figure.unit : ""));
+    return make("article", { class: cells.length > 1 ? "card wide" : "card", "aria-label": figure.title },
+      make("header", {}, title, make("p", {}, figure.caption)), make("div", { class: "cells" }, ...cells));
+  }
+  function scatters(turn, jobs) {
+    return page.scatters.map((one) => {
+      const place = make("div", { class: "chart", role: "img", "aria-label": `${one.title}: ${plural(one.a.length, "event")}` });
+      jobs.push(() => draw(turn, place, "scatter", one.a.map((a, i) => ({ a, p: one.p[i] })), one.ends, 230));
+      return make("article", { class: "card" }, make("header", {}, make("h3", {}, one.title)), make("figure", { class: "cell" }, place));
+    });
+  }
+  async function render() {
+    const turn = ++drawn, jobs = [];
+    for (const old of views) old.finalize();
+    views = [];
+    const sections = page.sections.map((section) => make("section", { class: `part ${section.name}`, "aria-label": section.title },
+      make("h2", {}, section.title), section.note ? make("p", { class: "soft" }, section.note) : null,
+      make("div", { class: "panels" }, ...section.figures.map((id) => figureOf(turn, jobs, page.figures[id], section)),
+        ...(section.name === "score" ? scatters(turn, jobs) : []))));
+    $("charts").replaceChildren(...sections);
+    document.body.dataset.ready = "";
+    for (const job of jobs) {
+      if (turn !== drawn) return;
+      await job();
+    }
+    if (turn === drawn) document.body.dataset.ready = jobs.length;
+  }
+  const later = () => { clearTimeout(pending); pending = setTimeout(render, 120); };
+
+  // The range of time: two sliders, a brush on any chart, or Ctrl and the wheel
+  function zoom(from, to) {
+    const times = page.fine.times, first = times[0], last = times.at(-1);
+    state.from = Math.max(first, from ?? first);
+    state.to = Math.min(last, to ?? last);
+    if (state.to < state.from) [state.from, state.to] = [first, last];
+    state.whole = state.from === first && state.to === last;
+    if (first === last) state.to = last + page.period / 1000;
+    sliders();
+    later();
+  }
+  function sliders() {
+    const times = page.fine.times, near = (t) => times.reduce((best, one, i) => Math.abs(one - t) < Math.abs(times[best] - t) ? i : best, 0);
+    for (const [id, t] of [["from", state.from], ["to", state.to]]) {
+      const at = near(t);
+      $(id).max = times.length - 1;
+      $(id).value = at;
+      $(id).setAttribute("aria-valuetext", when(times[at]));
+      $(`${id}-date`).textContent = when(times[at]);
+    }
+    $("whole").disabled = state.whole;
+  }
+  function slid() {
+    const [a, b] = [+$("from").value, +$("to").value].sort((x, y) => x - y);
+    zoom(page.fine.times[a], page.fine.times[Math.min(page.fine.times.length - 1, a === b ? b + 1 : b)]);
+  }
+
+  // Keys: a box that searches all, and chips that show and hide those that were picked
+  let found = [], active = -1;
+  function search() {
+    const text = $("search").value.toLowerCase();
+    const starts = [], holds = [];
+    for (const key of page.keys) {
+      const at = named(key).toLowerCase().indexOf(text);
+      if (at === 0) starts.push(key); else if (at > 0) holds.push(key);
+      if (starts.length >= FOUND) break;
+    }
+    found = [...starts, ...holds].slice(0, FOUND);
+    active = -1;
+    options(true);
+  }
+  function options(open) {
+    $("found").hidden = !open || !found.length;
+    $("search").setAttribute("aria-expanded", String(!$("found").hidden));
+    $("search").setAttribute("aria-activedescendant", active < 0 ? "" : `found-${active}`);
+    $("found").replaceChildren(...found.map((key, i) => make("li", { id: `found-${i}`, role: "option", "aria-selected": String(i === active),
+      on: { pointerdown: (event) => { event.preventDefault(); pick(key); } } }, named(key))));
+  }
+  function pick(key) {
+    if (!state.keys.includes(key)) state.keys = state.keys.length < KEYS ? [...state.keys, key] : [...state.keys.slice(1), key];
+    state.off.delete(key);
+    $("search").value = "";
+    options(false);
+    chips();
+    later();
+    $("said").textContent = `${named(key)} is shown.`;
+  }
+  function chips() {
+    $("chips").replaceChildren(...state.keys.map((key) => make("li", {},
+      make("button", { type: "button", class: `chip s${slot(key)}`, "aria-pressed": String(!state.off.has(key)), title: "Show or hide",
+        on: { click: () => { state.off.has(key) ? state.off.delete(key) : state.off.add(key); chips(); later(); } } }, make("i", {}), named(key)),
+      make("button", { type: "button", class: "drop", "aria-label": `Remove ${named(key)}`,
+        on: { click: () => { state.keys = state.keys.filter((one) => one !== key); state.off.delete(key); chips(); later(); } } }, "\u00d7"))));
+  }
+
+  // CSV of what is seen. Text that a spreadsheet would run gets an apostrophe, as the sinks do it.
+  function csv() {
+    const quoted = (text) => `"${String(text).replace(/^('*[=+\-@\t\r])/, "'$1").replaceAll('"', '""')}"`;
+    const lines = ["key,tick,tick_start,name,over,label,value,half_width"];
+    for (const id of page.sections.flatMap((section) => section.figures)) {
+      const figure = page.figures[id];
+      for (const key of shown()) figure.parts.forEach((_, part) => {
+        for (const one of points(figure, part, key, 0))
+          if (one.v !== null) lines.push([quoted(key), one.at, new Date(one.t).toISOString(), quoted(figure.name), figure.over ?? "", quoted(figure.labels[part]), one.v, one.half ?? ""].join(","));
+      });
+    }
+    return lines.join("\r\n") + "\r\n";
+  }
+  function save() {
+    const link = make("a", { href: URL.createObjectURL(new Blob([csv()], { type: "text/csv" })), download: `${page.name.replace(/[^\w.-]+/g, "_") || "releases"}.csv` });
+    document.body.append(link);
+    link.click();
+    setTimeout(() => { URL.revokeObjectURL(link.href); link.remove(); }, 1000);
+  }
+
+  // New ticks, where the page is served
+  function follow() {
+    const events = new EventSource("events");
+    const say = (text) => { $("live").textContent = text; };
+    events.addEventListener("tick", async () => {
+      const answer = await fetch("data.json", { cache: "no-store" });
+      if (!answer.ok) return;
+      const given = await answer.json(), kept = state.whole ? [] : [state.from, state.to];
+      await load(given);
+      for (const [id, markup] of Object.entries(given.parts)) $(id).innerHTML = markup; // escaped by the server
+      if (!state.keys.length) state.keys = given.drawn;
+      zoom(...kept);
+      say(`Live: newest ${when(page.fine.times.at(-1))}, seen ${new Date().toLocaleTimeString()}.`);
+    });
+    events.onopen = () => say("Live: waiting for the next tick.");
+    events.onerror = () => say("The connection is lost; trying again.");
+  }
+
+  async function start() {
+    await load(JSON.parse($("data").textContent));
+    state.keys = [...page.drawn];
+    $("keys").hidden = page.keyless;
+    chips();
+    zoom();
+    $("from").addEventListener("change", slid);
+    $("to").addEventListener("change", slid);
+    $("whole").addEventListener("click", () => zoom());
+    $("csv").addEventListener("click", save);
+    $("print").addEventListener("click", () => window.print());
+    $("apart").addEventListener("change", (event) => { state.apart = event.target.checked; later(); });
+    $("search").addEventListener("input", search);
+    $("search").addEventListener("focus", search);
+    $("search").addEventListener("blur", () => options(false));
+    $("search").addEventListener("keydown", (event) => {
+      const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (move && found.length) { event.preventDefault(); active = (active + move + found.length) % found.length; options(true); }
+      if (event.key === "Enter" && found.length) { event.preventDefault(); pick(found[Math.max(0, active)]); }
+      if (event.key === "Escape") options(false);
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", later);
+    window.weir = { csv, zoom, pick, state, page: () => page };
+    clearTimeout(pending);
+    await render();
+    if (document.body.dataset.live !== undefined) follow();
+  }
+  start().catch((error) => { $("charts").textContent = `The charts cannot be drawn: ${error.message}`; document.body.dataset.failed = error.message; });
+})();

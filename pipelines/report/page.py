@@ -1,0 +1,239 @@
+"""The report as one self-contained page: no network, readable in light and in dark.
+
+What is inline is what runs: the page's policy names the scripts by their digests and lets nothing
+be fetched, so that even markup that slipped in would stay dead text.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from pipelines.report import words
+from pipelines.report.data import Grid, ReportData
+from pipelines.report.figures import Figure, Section, sections
+from pipelines.report.numbers import hidden, label_of, show_value
+from pipelines.report.pack import packed
+from pipelines.report.score import Holdout, bounds, titles
+
+Floats = NDArray[np.float64]
+_HERE = Path(__file__).parent
+
+
+@functools.cache
+def templates() -> jinja2.Environment:
+    """The templates; every value that enters one is escaped."""
+    loader = jinja2.FileSystemLoader(_HERE / "templates")
+    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+
+
+@functools.cache
+def _library() -> str:
+    """Vega, Vega-Lite and Vega-Embed, to be inlined."""
+    import vl_convert
+
+    bundle: Any = vl_convert.javascript_bundle  # its stub wants an argument that it does not need
+    return str(bundle())
+
+
+@functools.cache
+def _specs() -> dict[str, Any]:
+    from pipelines.report import charts
+
+    made = {f.__name__: f for f in (charts.lines, charts.bars, charts.heat, charts.scatter)}
+    return {name: _bare(make().to_dict()) for name, make in made.items()}
+
+
+def _bare(spec: dict[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in spec.items() if name not in ("$schema", "config")}
+
+
+def page(data: ReportData, held: Holdout | None = None, live: bool = False) -> str:
+    """Draws everything. Returns the text of an HTML file; live: for a server that tells ticks."""
+    run = data.run
+    library, script = _library(), (_HERE / "page.js").read_text()
+    heads, alternatives = words.alternatives(run)
+    warnings = [str(item) for item in run.plan.get("warnings") or []]
+    digest, budget = str(run.plan.get("digest") or ""), words.budget(run)
+    found = templates().get_template("page.html")
+    safe = Markup
+    return found.render(
+        **_parts_of(data),
+        name=run.name,
+        policy=policy((library, script), live),
+        css=safe((_HERE / "page.css").read_text()),
+        library=safe(library),
+        script=safe(script),
+        data=safe(as_script(payload(data, held))),
+        live=live,
+        keys=f"{data.keys:,} keys",
+        numbers=words.numbers(run),
+        statement=words.statement(run),
+        expiration=words.expiration(run),
+        against=words.against(run),
+        reading=words.how_to_read(data),
+        warnings=warnings,
+        heads=heads,
+        alternatives=alternatives,
+        budget=budget,
+        digest=digest,
+        plan=bool(warnings or alternatives or budget or digest),
+    )
+
+
+def policy(scripts: tuple[str, ...], live: bool) -> str:
+    """Content-Security-Policy: these scripts run and no other; nothing is fetched, or this host."""
+    digests = (hashlib.sha256(text.encode()).digest() for text in scripts)
+    allowed = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests) or "'none'"
+    host = "'self'" if live else "'none'"
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        f"connect-src {host}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def as_script(value: Any) -> str:
+    """JSON that may stand in a script element: no text in it can end the element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _parts_of(data: ReportData) -> dict[str, Any]:
+    """What templates need that changes as ticks come."""
+    heads, body = words.last_values(data)
+    outputs = [output for output, _, _ in words.columns(data)]
+    rows = []
+    for first, values in body:
+        cells = []
+        for output, (value, half) in zip(outputs, values, strict=True):
+            noise = bool(hidden(np.array(value), np.array(half), output.between))
+            cells.append((*show_value(value, half), noise))
+        rows.append((first, cells))
+    if data.keys == 1:  # dates side by side, the newest first: as wide as there are dates
+        days = [(first,) for first, _ in reversed(rows)]
+        names = [", ".join(title) for title in heads[1:]]
+        across = zip(*(cells for _, cells in reversed(rows)), strict=True)
+        heads = [("",), *days]
+        rows = [(name, list(cells)) for name, cells in zip(names, across, strict=True)]
+    last = {"caption": words.last_caption(data), "heads": heads, "rows": rows}
+    return {"facts": words.facts(data), "unfinished": words.unfinished(data.run), "last": last}
+
+
+def parts(data: ReportData) -> dict[str, str]:
+    """The parts of a live page that are renewed: id -> markup."""
+    told = _parts_of(data)
+    return {
+        name: templates().get_template(f"{name}.html").render(**told) for name in ("facts", "last")
+    }
+
+
+def payload(data: ReportData, held: Holdout | None = None) -> dict[str, Any]:
+    """All that the page draws, JSON-able: ``page.js`` unpacks it."""
+    found = sections(data, held)
+    figures = [figure for section in found for figure in section.figures]
+    place = {id(figure): i for i, figure in enumerate(figures)}
+    coarse = data.coarse
+    everyone = coarse.keys if coarse is not None else data.drawn
+    heats = [
+        {"figure": place[id(figure)], **_heat(figure, data)}
+        for figure in figures
+        if figure.panel.heat is not None and figure.part == 0
+    ]
+    scatters = []
+    if held is not None:
+        ends = bounds(held.scatters)
+        scatters = [
+            {"title": title, "ends": ends, "a": _short(one.actual), "p": _short(one.predicted)}
+            for one, title in zip(held.scatters, titles(held), strict=True)
+        ]
+    return {
+        "name": data.run.name,
+        "period": data.run.period,
+        "keyless": data.keyless,
+        "keys": list(everyone),
+        "drawn": list(data.drawn),
+        "fine": _axis(data.fine, data),
+        "coarse": None if coarse is None else _axis(coarse, data),
+        "figures": [_figure(figure, i, data) for i, figure in enumerate(figures)],
+        "sections": [_section(section, place) for section in found],
+        "heats": heats,
+        "scatters": scatters,
+        "specs": _specs(),
+    }
+
+
+def _section(section: Section, place: Mapping[int, int]) -> dict[str, Any]:
+    ids = [place[id(figure)] for figure in section.figures]
+    return {"name": section.name, "title": section.title, "note": section.note, "figures": ids}
+
+
+def _axis(grid: Grid, data: ReportData) -> dict[str, Any]:
+    ticks = grid.ticks.tolist()
+    return {"keys": list(grid.keys), "ticks": ticks, "times": _times(ticks, data)}
+
+
+def _times(ticks: list[int], data: ReportData) -> list[float]:
+    return [data.run.tick_start(tick) / 1000 for tick in ticks]
+
+
+def _figure(figure: Figure, number: int, data: ReportData) -> dict[str, Any]:
+    output = figure.panel.output
+    parts = range(len(output.labels)) if figure.part is None else [figure.part]
+    blocks = []
+    for part in parts:
+        block = {"fine": packed(*_of(figure, part, data.fine))}
+        if data.coarse is not None and (output.name, output.over) in data.coarse.value:
+            block["coarse"] = packed(*_of(figure, part, data.coarse))
+        blocks.append(block)
+    return {
+        "id": number,
+        "kind": "bars" if figure.part is None else "lines",
+        "title": figure.title,
+        "caption": figure.caption,
+        "unit": figure.unit,
+        "small": figure.small,
+        "name": output.name,
+        "over": output.over,
+        "between": list(output.between),
+        "labels": [output.labels[part] for part in parts],
+        "bins": [label_of(output, part) for part in parts],
+        "parts": blocks,
+    }
+
+
+def _of(figure: Figure, part: int, grid: Grid) -> tuple[Floats, Floats]:
+    """Value and half width, (keys, ticks); of held-back events they are in series alone."""
+    spot = (figure.panel.output.name, figure.panel.output.over)
+    if spot in grid.value:
+        return grid.value[spot][:, :, part], grid.half[spot][:, :, part]
+    value = np.full((len(grid.keys), len(grid.ticks)), np.nan)
+    for one in figure.panel.series:
+        at = np.searchsorted(grid.ticks, one.ticks)
+        value[grid.keys.index(one.key), at] = one.value[:, part]
+    return value, np.full_like(value, np.nan)
+
+
+def _heat(figure: Figure, data: ReportData) -> dict[str, Any]:
+    heat = figure.panel.heat
+    assert heat is not None
+    return {
+        "rows": list(heat.rows),
+        "per": heat.keys_per_row,
+        "times": _times(heat.ticks.tolist(), data),
+        **packed(heat.value, np.full_like(heat.value, np.nan)),
+    }
+
+
+def _short(values: Floats) -> list[float | None]:
+    return [float(f"{v:.6g}") if math.isfinite(v) else None for v in values.tolist()]
