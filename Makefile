@@ -16,7 +16,7 @@ PROGRESS := awk -v tty="$$([ -t 2 ] && echo 1 || echo 0)" \
 	 /^(ERROR|WARNING: Retrying|error:)/ { print > "/dev/stderr" } \
 	 END { if (tty) printf "\n" > "/dev/stderr" }'
 
-.PHONY: help demo flights stack prism flink pubsub engines check test lint bench clean
+.PHONY: help demo flights stack prism flink pubsub engines docs check test lint bench clean
 help:
 	@echo "make demo     private releases from the real purchases of a CD shop, with a report (a minute)"
 	@echo "make flights  private models of real flights, hour by hour, beside the same without noise"
@@ -28,6 +28,7 @@ help:
 	@echo "make check    lint, format, types, and every test that is not slow: a minute"
 	@echo "make test     lint, format, types and the whole test suite"
 	@echo "make lint     lint, format and types only"
+	@echo "make docs     the documentation as a site, into build/site"
 	@echo "make bench    the benchmarks, each beside its peer"
 	@echo "make clean    removes .venv, caches and what the demo wrote"
 
@@ -74,6 +75,15 @@ engines: $(VENV)/.installed
 stack: $(VENV)/.installed-test
 	@$(BIN)/python -m pipelines.engines.install flink pubsub > /dev/null
 	@$(BIN)/python -m examples.stack.stack $(STACK)
+
+$(VENV)/.installed-docs: setup.py pyproject.toml | $(VENV)/.installed
+	@echo "weir: installing what builds the site" >&2
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[docs]'
+	@touch $@
+
+# The documentation as a site, reference included; a link that leads nowhere fails it.
+docs: $(VENV)/.installed-docs
+	@$(BIN)/python -m mkdocs build --quiet && echo "build/site/index.html: built"
 
 lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check --quiet setup.py $(PACKAGES) && echo "ruff check: clean"

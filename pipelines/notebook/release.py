@@ -64,9 +64,10 @@ def release(
       WeirError: the run failed, or too much of the events was refused.
     """
     job = job_of(config)
+    from transforms.runtime.ipython_quirks import plain_steps
     from transforms.sources.memory import holding
 
-    with holding(events) as handle, _folder(job.sink) as (sink, kept):
+    with plain_steps(), holding(events) as handle, _folder(job.sink) as (sink, kept):
         changed = {"source": MemorySource(memory=handle), "sink": sink}
         job = job.model_copy(update=changed)
         if not kept and (job.secret is not None or secret_file is not None) and job.ledger is None:

@@ -1,0 +1,135 @@
+"""What the pages show is run: configs are planned, commands called, Python and SQL executed.
+
+In the pages of ``RUN`` every fenced block with a language runs, top to bottom, in one folder: a
+config whose first line is ``# file: NAME`` is written there, one without is laid over the last such
+config and planned. The first hour leaves its folder to the pages behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+
+from dpcore.config import yaml
+from pipelines.cli.main import main
+from pipelines.config.job import JobConfig, loads
+from pipelines.graph.checks import plan_of
+
+ROOT = Path(__file__).resolve().parents[1]
+RUN = ("first-hour", "results-in-sql", "how-to", "python")
+"""Pages that are run, in an order in which each finds what it needs."""
+ELSEWHERE = {"extending": "tests/contracts/test_extending.py", "ledger": "tests/test_docs.py"}
+"""Pages whose blocks another file runs."""
+BLOCK = re.compile(r"^```([a-z]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+WEIR = re.compile(r"weir ")
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """(language, text) of the fenced blocks of a page that name one."""
+    return BLOCK.findall((ROOT / "docs" / f"{page}.md").read_text())
+
+
+class Reader:
+    """Somebody who types what a page shows."""
+
+    def __init__(self) -> None:
+        self.config: dict[str, Any] = {}
+        self.names: dict[str, Any] = {"__name__": "a page"}
+
+    def yaml(self, text: str) -> None:
+        named = re.match(r"# file: (\S+)\n", text)
+        if named:
+            Path(named[1]).write_text(text)
+            self.config = yaml.parse_mapping(text, {})
+            plan_of(loads(text))
+            return
+        given = yaml.parse_mapping(text, {})
+        whole = given if "name" in given else {**self.config, **given}
+        plan_of(JobConfig.from_dict({k: v for k, v in whole.items() if v is not None}))
+
+    def sh(self, text: str) -> None:
+        for line in text.replace("\\\n", " ").splitlines():
+            if not WEIR.match(line):
+                subprocess.run(["bash", "-euc", line], check=True)
+                continue
+            words = shlex.split(line, comments=True)[1:]
+            out = words.index(">") if ">" in words else len(words)
+            done = CliRunner().invoke(main, words[:out])
+            assert done.exit_code == 0, (line, done.output)
+            if out < len(words):
+                Path(words[out + 1]).write_text(done.stdout)
+
+    def python(self, text: str) -> None:
+        exec(compile(text, "a page", "exec"), self.names)
+
+    def sql(self, text: str) -> None:
+        for query in filter(str.strip, text.split(";")):
+            assert duckdb.sql(query).fetchall(), query
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    here = Path.cwd()
+    place = tmp_path_factory.mktemp("reader")
+    os.chdir(place)
+    yield place
+    os.chdir(here)
+
+
+def test_every_block_of_the_pages_that_are_run_runs(folder: Path) -> None:
+    for page in RUN:
+        reader = Reader()
+        found = blocks(page)
+        assert found
+        for language, text in found:
+            getattr(reader, language)(text)
+    plan = json.loads((folder / "out" / "_plan.json").read_text())
+    assert plan["name"] == "visits" and (folder / "out" / "_COMPLETE").exists()
+    assert "read_parquet" in (folder / "weir_sources.yml").read_text()
+
+
+def test_every_page_with_blocks_is_run_or_its_configs_are_planned() -> None:
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        if path.stem in (*RUN, *ELSEWHERE):
+            continue
+        reader = Reader()
+        for language, text in blocks(path.stem):
+            assert language == "yaml", (path.name, language)
+            reader.yaml(text)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("site")
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(place)))  # strict: a warning fails it
+    return place
+
+
+def test_the_site_has_every_page_and_a_reference_of_the_code(site: Path) -> None:
+    for path in (ROOT / "docs").glob("*.md"):
+        assert (site / f"{path.stem}.html").exists(), path.name
+    commands = (site / "reference" / "commands.html").read_text()
+    assert all(f"weir {name}" in commands for name in main.commands)
+    config = (site / "reference" / "config.html").read_text()
+    assert all(f"<code>{name}</code>" in config for name in ("epsilon", "protect_for", "declared"))
+    assert "conditional_gradient" in (site / "algorithms.html").read_text()
+    assert not (site / "hooks.py").exists()
+
+
+def test_the_site_asks_nobody_else_for_anything(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        text = path.read_text()
+        for found in re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="([^"]+)"', text):
+            assert not found.startswith(("http:", "https:", "//")), (path.name, found)
