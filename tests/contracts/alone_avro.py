@@ -110,7 +110,7 @@ class Records(NamedTuple):
 
 
 @st.composite
-def files(draw: st.DrawFn, schema: EventSchema) -> Records:
+def files(draw: st.DrawFn, schema: EventSchema, nest: bool = False) -> Records:
     """Some records of one file; the last field is read by nobody."""
     good = fitting(schema)
     types = {name: draw(kinds(name)) for name in COLUMNS}
@@ -120,5 +120,30 @@ def files(draw: st.DrawFn, schema: EventSchema) -> Records:
     cells = [values(kind, good.get(name, [])) for name, kind in types.items()]
     if types["unread"] not in (*TIMES, "string", _enum("z")):
         cells[-1] = st.just(zigzag(1) + _sized(b"\xff") + zigzag(2**31 - 1) + b"\0")
-    records = st.lists(st.tuples(*cells).map(b"".join), min_size=2, max_size=7)
+    by_name = dict(zip(types, cells, strict=True))
+    if nest:
+        types, by_name = _nested(draw, types, by_name)
+    records = st.lists(st.tuples(*by_name.values()).map(b"".join), min_size=2, max_size=7)
     return Records(record_of(types), draw(records))
+
+
+def _nested(draw: Any, types: dict[str, Type], cells: dict[str, Any]) -> tuple[Any, Any]:
+    """Some fields inside of records, of which one may be null and one beside another type."""
+
+    def within(name: str, fields: str, more: dict[str, Type], rest: list[Any]) -> tuple[Any, Any]:
+        kinds = {one: types.pop(one) for one in fields} | more
+        made = {"type": "record", "name": f"{name}_", "fields": []}
+        made["fields"] = [{"name": one, "type": kind} for one, kind in kinds.items()]
+        encoded = st.tuples(*[cells.pop(one) for one in fields], *rest).map(b"".join)
+        others: list[Type] = draw(st.sampled_from([[], ["null"], ["null", "string"]]))
+        if not others:
+            return made, encoded
+        values_ = [st.just(zigzag(0))] * ("null" in others)
+        values_.append(encoded.map(lambda rest: zigzag(len(others)) + rest))
+        if "string" in others:
+            values_.append(st.just(zigzag(1) + _sized(b"x")))
+        return [*others, made], st.one_of(values_)
+
+    o, in_o = within("o", "kw", {}, [])
+    m, in_m = within("m", "txb", {"o": o}, [in_o])
+    return {**types, "m": m}, {**cells, "m": in_m}

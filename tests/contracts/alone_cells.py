@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -85,6 +86,28 @@ def schemas(draw: st.DrawFn) -> EventSchema:
     )
 
 
+INSIDE = {"t": "m.t", "x": "m.x", "b": "m.b", "k": "m.o.k", "w": "m.o.w"}
+"""Columns that may lie inside of others."""
+
+
+def inside(schema: EventSchema) -> EventSchema:
+    """The same roles, some of them played by fields inside of others."""
+
+    def named(column: str | None) -> Any:
+        return None if column is None else INSIDE.get(column, column)
+
+    arrival = schema.arrival
+    return replace(
+        schema,
+        time=replace(schema.time, column=named(schema.time.column)),
+        keys=tuple(map(named, schema.keys)),
+        id=named(schema.id),
+        unit=named(schema.unit),
+        arrival=None if arrival is None else replace(arrival, column=named(arrival.column)),
+        columns={named(name): kind for name, kind in schema.columns.items()},
+    )
+
+
 def fitting(schema: EventSchema) -> dict[str, list[str]]:
     """Column -> texts that its role can read."""
     spelled = {
@@ -163,8 +186,29 @@ JSON_TOKENS = (
 )
 
 
+Pairs = list[tuple[str, bytes]]
+
+
+def _object(pairs: Pairs) -> bytes:
+    return b"{" + b",".join(b'"%b":%b' % (k.encode(), v) for k, v in pairs) + b"}"
+
+
+def _nested(draw: st.DrawFn, pairs: Pairs) -> Pairs:
+    """Fields inside of others, sometimes with something else in their place or beside them."""
+    inner = [(INSIDE[k][4:], v) for k, v in pairs if INSIDE.get(k, "").startswith("m.o.")]
+    outer = [(INSIDE[k][2:], v) for k, v in pairs if INSIDE.get(k, "m.o.")[:4] != "m.o."]
+    odd = draw(st.integers(0, 11))
+    token = draw(st.sampled_from(JSON_TOKENS))
+    o = ("o", token if odd == 1 else _object(inner))
+    m = ("m", token if odd == 2 else _object([*outer, o, *([o] if odd == 3 else [])]))
+    rest = [(k, v) for k, v in pairs if k not in INSIDE]
+    if odd == 4:
+        rest.append((draw(st.sampled_from(sorted(INSIDE.values()))), token))
+    return [*rest[:2], m, *rest[2:], *([("m", _object([o]))] if odd == 5 else [])]
+
+
 @st.composite
-def json_lines(draw: st.DrawFn, schema: EventSchema) -> list[bytes]:
+def json_lines(draw: st.DrawFn, schema: EventSchema, nest: bool = False) -> list[bytes]:
     """Lines; in the clean ones a column has one type, in others any."""
     pick = {}
     for name, texts in fitting(schema).items():
@@ -190,7 +234,7 @@ def json_lines(draw: st.DrawFn, schema: EventSchema) -> list[bytes]:
         if what == 11:
             pairs = list(draw(st.permutations(pairs)))
             pairs.append(("else", draw(st.sampled_from(JSON_TOKENS))))
-        whole = b"{" + b",".join(b'"%b":%b' % (k.encode(), v) for k, v in pairs) + b"}"
+        whole = _object(_nested(draw, pairs) if nest else pairs)
         if what == 8:
             at = draw(st.integers(0, len(whole)))
             put = draw(

@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from tests.contracts.alone_cells import COLUMNS, DOUBLES, INTEGERS, NOT_TEXT, TEXTS, fitting
+from tests.contracts.alone_cells import (
+    COLUMNS,
+    DOUBLES,
+    INSIDE,
+    INTEGERS,
+    NOT_TEXT,
+    TEXTS,
+    fitting,
+)
 from transforms.decode.schema import EventSchema
 
 Cell = bytes | None
@@ -115,6 +123,7 @@ class Table(NamedTuple):
 
     columns: tuple[Column, ...]
     records: list[tuple[Record, bool]]
+    nest: bool = False
 
     def batch(self, records: Sequence[tuple[Record, bool]]) -> pa.RecordBatch:
         """Records as a batch."""
@@ -123,18 +132,37 @@ class Table(NamedTuple):
             column.array([record[at] for record, _ in records], broken)
             for at, column in enumerate(self.columns)
         ]
-        return pa.RecordBatch.from_arrays(arrays, names=list(COLUMNS))
+        if not self.nest:
+            return pa.RecordBatch.from_arrays(arrays, names=list(COLUMNS))
+        by_name = dict(zip(COLUMNS, arrays, strict=True))
+        # Whether a record around fields is there is up to the record: to a column of its own.
+        gone = by_name["l"].is_null().to_numpy(zero_copy_only=False)
+        outer = by_name["i"].is_null().to_numpy(zero_copy_only=False)
+        o = _struct({name: by_name[name] for name in "kw"}, gone)
+        m = _struct({**{name: by_name[name] for name in "txb"}, "o": o}, outer)
+        rest = {name: one for name, one in by_name.items() if name not in INSIDE}
+        return pa.RecordBatch.from_arrays([m, *rest.values()], names=["m", *rest])
 
 
 @st.composite
-def tables(draw: st.DrawFn, schema: EventSchema, loose: bool) -> Table:
+def tables(draw: st.DrawFn, schema: EventSchema, loose: bool, nest: bool = False) -> Table:
     """Some records of one table."""
     good = fitting(schema)
-    columns = tuple(draw(kinds(name, loose)) for name in COLUMNS)
+    # What the writer of Parquet cannot write inside of records.
+    views = (pa.string_view(), pa.binary_view()) if nest and not loose else ()
+    columns = tuple(
+        draw(kinds(name, loose).filter(lambda one: one.kind not in views)) for name in COLUMNS
+    )
     cells = [column.cells(good[name]) for name, column in zip(COLUMNS, columns, strict=True)]
     wild = st.integers(0, 5).map(lambda at: loose and at == 0)
     records = st.lists(st.tuples(st.tuples(*cells), wild), min_size=2, max_size=7)
-    return Table(columns, draw(records))
+    return Table(columns, draw(records), nest)
+
+
+def _struct(fields: dict[str, pa.Array], gone: Any) -> pa.StructArray:
+    """Fields inside of one; null where it is gone, whatever lies there."""
+    mask = None if gone is None else pa.array(gone, pa.bool_())
+    return pa.StructArray.from_arrays(list(fields.values()), list(fields), mask=mask)
 
 
 def arrow(batches: Sequence[pa.RecordBatch], stream: bool) -> bytes:

@@ -117,6 +117,11 @@ def _list_bits(numbers: list[Any]) -> list[Any]:
     return [(one["at"], struct.pack("<d", one["number"])) for one in numbers]
 
 
+def read_as(schema: EventSchema, nest: bool) -> EventSchema:
+    """The schema that records are read by: some columns inside of others, if they are nested."""
+    return alone_cells.inside(schema) if nest else schema
+
+
 # Files.
 
 
@@ -125,22 +130,23 @@ def _text(records: Sequence[bytes], border: int, decode: Callable[[Any], Any]) -
     return decode(chunks(io.BytesIO(data).read, chunk_bytes=border * 8))
 
 
-def _csv(draw: Any, schema: EventSchema) -> Case:
+def _csv(draw: Any, schema: EventSchema, nest: bool) -> Case:
+    names = [alone_cells.INSIDE.get(name, name) if nest else name for name in alone_cells.COLUMNS]
     lines = draw(alone_cells.csv_lines(schema))
 
     def read(records: Sequence[bytes], border: int) -> Iterable[Decoded]:
         return _text(
-            records, border, lambda text: decode_csv(text, alone_cells.COLUMNS, schema, "f")
+            records, border, lambda text: decode_csv(text, names, read_as(schema, nest), "f")
         )
 
     return Case(lines, read, lambda at, _: ("f", at + 1))
 
 
-def _ndjson(draw: Any, schema: EventSchema) -> Case:
-    lines = draw(alone_cells.json_lines(schema))
+def _ndjson(draw: Any, schema: EventSchema, nest: bool) -> Case:
+    lines = draw(alone_cells.json_lines(schema, nest))
 
     def read(records: Sequence[bytes], border: int) -> Iterable[Decoded]:
-        return _text(records, border, lambda text: decode_ndjson(text, schema, "f"))
+        return _text(records, border, lambda text: decode_ndjson(text, read_as(schema, nest), "f"))
 
     return Case(lines, read, lambda at, _: ("f", at + 1))
 
@@ -150,37 +156,39 @@ def _batches(table: alone_columns.Table, records: Sequence[Any], border: int) ->
     return [table.batch(part) for part in some] or [table.batch([])]
 
 
-def _parquet(draw: Any, schema: EventSchema) -> Case:
-    table = draw(alone_columns.tables(schema, loose=False))
+def _parquet(draw: Any, schema: EventSchema, nest: bool) -> Case:
+    table = draw(alone_columns.tables(schema, loose=False, nest=nest))
 
     def read(records: Sequence[Any], border: int) -> Iterable[Decoded]:
         data = alone_columns.parquet([table.batch(records)], border)
-        return list(decode_parquet(pa.BufferReader(data), schema, "f", batch_rows=border))
+        return list(
+            decode_parquet(pa.BufferReader(data), read_as(schema, nest), "f", batch_rows=border)
+        )
 
     return Case(table.records, read, lambda at, _: ("f", at))
 
 
-def _arrow(draw: Any, schema: EventSchema) -> Case:
-    table = draw(alone_columns.tables(schema, loose=True))
+def _arrow(draw: Any, schema: EventSchema, nest: bool) -> Case:
+    table = draw(alone_columns.tables(schema, loose=True, nest=nest))
 
     def read(records: Sequence[Any], border: int) -> Iterable[Decoded]:
         data = alone_columns.arrow(_batches(table, records, border), border % 2 == 0)
-        return list(decode_arrow(pa.BufferReader(data), schema, "f"))
+        return list(decode_arrow(pa.BufferReader(data), read_as(schema, nest), "f"))
 
     return Case(table.records, read, lambda at, _: ("f", at))
 
 
-def _avro(draw: Any, schema: EventSchema) -> Case:
-    given = draw(alone_avro.files(schema))
+def _avro(draw: Any, schema: EventSchema, nest: bool) -> Case:
+    given = draw(alone_avro.files(schema, nest))
 
     def read(records: Sequence[bytes], border: int) -> Iterable[Decoded]:
         data = container(given.declared, records, border, "deflate" if border == 2 else "null")
-        return list(decode_bytes(data, "avro", schema, "f"))
+        return list(decode_bytes(data, "avro", read_as(schema, nest), "f"))
 
     return Case(given.records, read, lambda at, _: ("f", at))
 
 
-FILES: dict[str, Callable[[Any, EventSchema], Case]] = {
+FILES: dict[str, Callable[[Any, EventSchema, bool], Case]] = {
     "csv": _csv,
     "ndjson": _ndjson,
     "parquet": _parquet,
@@ -211,9 +219,9 @@ def _full(lines: list[bytes]) -> list[bytes]:
     return [line if line.strip() else b"{}" for line in lines]
 
 
-def _json_messages(draw: Any, schema: EventSchema) -> Case:
-    lines = _full(draw(alone_cells.json_lines(schema)))
-    decoder = MessageDecoder("json", schema, "s")
+def _json_messages(draw: Any, schema: EventSchema, nest: bool) -> Case:
+    lines = _full(draw(alone_cells.json_lines(schema, nest)))
+    decoder = MessageDecoder("json", read_as(schema, nest), "s")
 
     def read(some: Sequence[bytes], _: int) -> Iterable[Decoded]:
         return decoder.decode([Message(str(at), line, 1) for at, line in enumerate(some)])
@@ -221,30 +229,34 @@ def _json_messages(draw: Any, schema: EventSchema) -> Case:
     return Case(lines, read, lambda at, _: (f"s#{at}", 1))
 
 
-def _ndjson_messages(draw: Any, schema: EventSchema) -> Case:
-    lines = _full(draw(alone_cells.json_lines(schema)))
-    return _messages("ndjson", schema, lines, lambda part: b"\n".join(part), 1)
+def _ndjson_messages(draw: Any, schema: EventSchema, nest: bool) -> Case:
+    lines = _full(draw(alone_cells.json_lines(schema, nest)))
+    return _messages("ndjson", read_as(schema, nest), lines, lambda part: b"\n".join(part), 1)
 
 
-def _avro_messages(draw: Any, schema: EventSchema) -> Case:
-    given = draw(alone_avro.files(schema))
+def _avro_messages(draw: Any, schema: EventSchema, nest: bool) -> Case:
+    given = draw(alone_avro.files(schema, nest))
     return _messages(
-        "avro", schema, given.records, lambda part: container(given.declared, part, 2), 0
+        "avro",
+        read_as(schema, nest),
+        given.records,
+        lambda part: container(given.declared, part, 2),
+        0,
     )
 
 
-def _arrow_messages(draw: Any, schema: EventSchema) -> Case:
-    table = draw(alone_columns.tables(schema, loose=True))
+def _arrow_messages(draw: Any, schema: EventSchema, nest: bool) -> Case:
+    table = draw(alone_columns.tables(schema, loose=True, nest=nest))
     return _messages(
         "arrow",
-        schema,
+        read_as(schema, nest),
         table.records,
         lambda part: alone_columns.arrow(_batches(table, part, 2), len(part) % 2 == 0),
         0,
     )
 
 
-MESSAGES: dict[str, Callable[[Any, EventSchema], Case]] = {
+MESSAGES: dict[str, Callable[[Any, EventSchema, bool], Case]] = {
     "json": _json_messages,
     "ndjson": _ndjson_messages,
     "avro": _avro_messages,
@@ -284,7 +296,7 @@ def test_a_record_of_a_message_is_read_alone(form: str) -> None:
     _search(MESSAGES[form])
 
 
-def _search(make: Callable[[Any, EventSchema], Case]) -> None:
+def _search(make: Callable[[Any, EventSchema, bool], Case]) -> None:
     @settings(
         max_examples=EXAMPLES,
         deadline=None,
@@ -296,6 +308,7 @@ def _search(make: Callable[[Any, EventSchema], Case]) -> None:
         schema = data.draw(alone_cells.schemas())
         if data.draw(st.booleans()):
             schema = schema.lenient()
-        _check(make(data.draw, schema), data.draw(st.sampled_from(BORDERS)))
+        nest = data.draw(st.integers(0, 2)) == 0
+        _check(make(data.draw, schema, nest), data.draw(st.sampled_from(BORDERS)))
 
     run()

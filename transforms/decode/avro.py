@@ -17,6 +17,7 @@ from transforms.decode.avro_columns import columns_of
 from transforms.decode.avro_schema import Wire, on_the_wire
 from transforms.decode.canonical import Decoded, assemble
 from transforms.decode.columnar import Lost, lost_rows, unweighed, whole_file
+from transforms.decode.nested import any_nested
 from transforms.decode.schema import EventSchema
 
 MAGIC = b"Obj\x01"
@@ -65,6 +66,20 @@ def read_header(file: BinaryIO) -> Header | None:
         return None
     fields = described.get("fields", ()) if isinstance(described, dict) else ()
     return Header(data, tuple(field["name"] for field in fields), described, codec)
+
+
+def wire_of(header: Header, schema: EventSchema, source: str) -> Wire:
+    """How the records of a file are read.
+
+    Raises:
+      ConfigError: a needed column is not a field of the records; or see ``on_the_wire``.
+    """
+    if not any_nested(schema.needed):
+        schema.require(header.fields, source)
+    wire = on_the_wire(header.described, source, schema.needed)
+    inside = [name for name in wire.fields if name not in header.fields]
+    schema.require([*header.fields, *inside], source)
+    return wire
 
 
 def _skip_metadata(file: BinaryIO) -> int:
@@ -116,8 +131,7 @@ def decode_avro(
         lost(1.0)
         yield whole_file(source)
         return
-    schema.require(header.fields, source)
-    wire = on_the_wire(header.described, source)
+    wire = wire_of(header, schema, source)
     records = fastavro.parse_schema({"type": "array", "items": wire.record})
     at = first = held = 0
     rows: list[dict[str, Any]] = []

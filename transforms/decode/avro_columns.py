@@ -50,8 +50,9 @@ def columns_of(
         if name not in fields:
             raw[name] = pa.nulls(len(records))
             continue
-        tag, branches = fields[name]
-        values = [record[tag] for record in records]
+        field = fields[name]
+        branches = field.branches
+        values = list(map(field.of, records)) if field.above else _plain(records, field.tag)
         if len(branches) > 1:
             parts = _parts(values, branches)
             read_parts(parts, len(values), schema, name, raw, spoilt)
@@ -62,6 +63,10 @@ def columns_of(
         if part.lost is not None:
             spoilt[name] = part.lost
     return raw, spoilt
+
+
+def _plain(records: Sequence[Mapping[str, Any]], tag: str) -> list[Any]:
+    return [record[tag] for record in records]
 
 
 def _lists(
@@ -80,14 +85,14 @@ def _lists(
     columns = []
     for name in listed.columns:
         field = fields.get(name, Field("", {}))
-        tag, branches = field.tag, field.branches
+        branches = field.branches
         numeric = any(_of_numbers(one) for one in branches.values())
         if branches and not numeric and schema.time.strict:
             kinds = ", ".join(sorted({one.kind for one in branches.values()}))
             raise ConfigError(
                 schema.field_of(name), name, f"holds {kinds}; it must hold lists of numbers."
             )
-        columns.append([_list(record.get(tag), branches) for record in records])
+        columns.append([_list(field.of(one), branches) if branches else None for one in records])
     places = columns[0] if len(columns) > 1 else None
     raw[listed.name], bad = from_python(columns[-1], listed.size, places)
     if bad.any():

@@ -8,10 +8,11 @@ type is left. What its values mean, ``Field`` says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dpcore.errors import ConfigError
+from transforms.decode.nested import steps
 
 _WIRE = {
     "null": "null",
@@ -57,10 +58,24 @@ class Field(NamedTuple):
       tag: its name on the wire.
       branches: name on the wire -> type. Of one type, the value itself is there, or None; of
         several, None or a dictionary of one entry that says which.
+      above: of a field inside of others, the way there: tags of fields, each with that of the
+        branch that is a record, None where there is no other.
     """
 
     tag: str
     branches: Mapping[str, Branch]
+    above: tuple[tuple[str, str | None], ...] = ()
+
+    def of(self, record: Mapping[str, Any]) -> Any:
+        """Its value; None where a record around it is not there."""
+        found: Any = record
+        for tag, branch in self.above:
+            found = found[tag]
+            if branch is not None and found is not None:
+                found = found.get(branch)
+            if found is None:
+                return None
+        return found[self.tag]
 
 
 class Wire(NamedTuple):
@@ -68,15 +83,18 @@ class Wire(NamedTuple):
 
     Attributes:
       record: their schema on the wire; names of types are our own.
-      fields: name -> field.
+      fields: name -> field; of needed names those inside of other fields too.
     """
 
     record: Any
     fields: Mapping[str, Field]
 
 
-def on_the_wire(described: Any, source: str) -> Wire:
+def on_the_wire(described: Any, source: str, needed: Iterable[str] = ()) -> Wire:
     """The schema of a file (with full names, as fastavro gives it) -> how its records are read.
+
+    Args:
+      needed: names of fields that are read.
 
     Raises:
       ConfigError: a type holds itself, or a list could hold any number of items in no bytes: one
@@ -88,6 +106,10 @@ def on_the_wire(described: Any, source: str) -> Wire:
         field["name"]: Field(f"f{at}", taken.branches(field["type"]))
         for at, field in enumerate(described["fields"])
     }
+    for name in needed:
+        inside = None if name in fields else taken.inside(described, steps(name))
+        if inside is not None:
+            fields[name] = inside
     return Wire(record, fields)
 
 
@@ -141,6 +163,37 @@ class _Taken:
         options = schema if isinstance(schema, list) else [schema]
         kinds = {f"b{at}": self._branch(option) for at, option in enumerate(options)}
         return {tag: branch for tag, branch in kinds.items() if branch.kind != "null"}
+
+    def inside(self, described: Any, path: Sequence[str]) -> Field | None:
+        """The field that a path leads to; None where it leads nowhere, or to several."""
+        above: list[tuple[str, str | None]] = []
+        for depth, step in enumerate(path, 1):
+            named = [(at, one) for at, one in enumerate(described["fields"]) if one["name"] == step]
+            if len(named) != 1:
+                return None
+            at, field = named[0]
+            if depth == len(path):
+                return Field(f"f{at}", self.branches(field["type"]), tuple(above))
+            given = field["type"]
+            options = given if isinstance(given, list) else [given]
+            records = [(i, one) for i, one in enumerate(map(self._record_of, options)) if one]
+            if len(records) != 1:
+                return None
+            several = len([one for one in options if one != "null"]) > 1
+            above.append((f"f{at}", f"b{records[0][0]}" if several else None))
+            described = records[0][1]
+        return None
+
+    def _record_of(self, schema: Any) -> Any:
+        """A type as the record that it is; None: it is none."""
+        if isinstance(schema, str):
+            schema = self._given.get(schema)
+        if not isinstance(schema, dict):
+            return None
+        kind = schema["type"]
+        if kind in ("record", "error"):
+            return schema
+        return self._record_of(kind) if kind in self._given or isinstance(kind, dict) else None
 
     def _union(self, options: list[Any]) -> list[Any]:
         made = [self.down(option) for option in options]

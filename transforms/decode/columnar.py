@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from transforms.decode.canonical import Decoded, assemble
 from transforms.decode.columnar_sound import sound
 from transforms.decode.lists import to_lists
+from transforms.decode.nested import column_of, names_of, type_of
 from transforms.decode.schema import EventSchema
 from transforms.runtime.dead_letters import WHOLE_FILE, dead_letters
 
@@ -41,11 +42,11 @@ class Groups(NamedTuple):
     """What a file's footer says.
 
     Attributes:
-      columns: names in order.
+      schema: of the columns.
       rows: number of rows of each group.
     """
 
-    columns: tuple[str, ...]
+    schema: pa.Schema
     rows: tuple[int, ...]
 
 
@@ -74,7 +75,7 @@ def parquet_groups(file: Any) -> Groups | None:
         with pq.ParquetFile(file) as parquet:
             meta = parquet.metadata
             rows = tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
-            return Groups(tuple(parquet.schema_arrow.names), rows)
+            return Groups(parquet.schema_arrow, rows)
     except _UNREADABLE as error:
         if not is_broken(error):
             raise
@@ -107,7 +108,7 @@ def decode_parquet(
         lost(1.0)
         yield whole_file(source)
         return
-    schema.require(found.columns, source)
+    schema.require(names_of(found.schema, schema.needed), source)
     columns = list(schema.needed)
     batch_rows = min(batch_rows, _rows_of(schema))
     firsts = np.concatenate([[0], np.cumsum(found.rows)]).tolist()
@@ -141,7 +142,7 @@ def _opened(file: Any, schema: EventSchema, source: str) -> Any:
     """
     parquet = pq.ParquetFile(file, read_dictionary=_dictionaries(schema))
     lists = () if schema.listed is None else schema.listed.columns
-    kinds = [parquet.schema_arrow.field(name).type for name in lists]
+    kinds = [type_of(parquet.schema_arrow, name) for name in lists]
     if not any(pa.types.is_fixed_size_list(kind) for kind in kinds):
         return parquet
     if schema.listed is not None and schema.listed.column is not None and schema.time.strict:
@@ -191,8 +192,11 @@ def _decode(batch: pa.RecordBatch, first: int, schema: EventSchema, source: str)
     raw: dict[str, Any] = {}
     spoilt: dict[str, Any] = {}
     for name in schema.needed:
-        there = name in batch.schema.names
-        found = sound(batch.column(name) if there else pa.nulls(batch.num_rows))
+        try:
+            column = column_of(batch, name)
+        except pa.ArrowInvalid:
+            return None
+        found = sound(pa.nulls(batch.num_rows) if column is None else column)
         if found is None:
             return None
         raw[name] = found.values
@@ -221,12 +225,13 @@ def decode_arrow(
     """
     try:
         reader: Any = pa.ipc.open_file(file)
-        batches, names = _file_batches(reader), reader.schema.names
+        batches, names = _file_batches(reader), names_of(reader.schema, schema.needed)
     except _UNREADABLE:
         file.seek(0)
         try:
             reader = pa.ipc.open_stream(file)
-            batches, names = _stream_batches(reader, file), reader.schema.names
+            batches = _stream_batches(reader, file)
+            names = names_of(reader.schema, schema.needed)
         except _UNREADABLE:  # names that are not UTF-8 too
             lost(1.0)
             yield whole_file(source)

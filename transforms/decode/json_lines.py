@@ -13,6 +13,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
+from transforms.decode.nested import any_nested, steps, take, taker
+
 _DEEPEST = 1024
 """How deep orjson reads."""
 
@@ -64,7 +66,8 @@ def read_objects(
     lost: list[int] = []
     add, missing = values.append, 0
     rows = map(orjson.loads, lines)
-    pick: Any = itemgetter(*names) if len(names) > 1 else _patient_pick(names)
+    flat = len(names) > 1 and not any_nested(names)
+    pick: Any = itemgetter(*names) if flat else taker(names)
     found = map(pick, rows)
     while len(values) + len(lost) < len(lines):
         # An iterator of map goes on behind the line that made it raise.
@@ -79,16 +82,12 @@ def read_objects(
             else:
                 add(read)
         except KeyError:
-            pick = _patient_pick(names)
+            pick = taker(names)
             add(pick(orjson.loads(lines[len(values) + len(lost)])))
             missing += 1
             if missing > 64 + len(values) // 16:
                 found = map(pick, rows)
     return values, lost
-
-
-def _patient_pick(names: Sequence[str]) -> Any:
-    return lambda row: tuple(map(row.get, names))
 
 
 def _patiently(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
@@ -102,7 +101,7 @@ def _patiently(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
     except orjson.JSONDecodeError:
         deep = line.count(b"[") + line.count(b"{") > _DEEPEST
         return _by_arrow(line, names) if deep else None
-    return tuple(_unmarked(row.get(name)) for name in names)
+    return tuple(map(_unmarked, taker(names)(row)))
 
 
 def _marked(match: re.Match[bytes]) -> bytes:
@@ -139,15 +138,26 @@ def _unmarked(value: Any) -> Any:
 def _by_arrow(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
     row: list[Any] = []
     for name in names:
-        for guess in _GUESSES:
-            try:
-                table = read_arrow(line + b"\n", {name: guess})
-            except (pa.ArrowInvalid, UnicodeDecodeError):
-                continue
-            if table.num_rows != 1:
-                return None
-            row.append(table.column(name)[0].as_py())
-            break
-        else:
+        found = _one_by_arrow(line, name, (name,))
+        if found is not None and found[0] is None and steps(name):
+            found = _one_by_arrow(line, name, steps(name)) or found
+        if found is None:
             return None
+        row.append(found[0])
     return tuple(row)
+
+
+def _one_by_arrow(line: bytes, name: str, path: Sequence[str]) -> tuple[Any] | None:
+    """A field of an object, or one inside of others; None where the line is no object."""
+    for guess in _GUESSES:
+        kind = guess
+        for step in path[:0:-1]:
+            kind = pa.struct([(step, kind)])
+        try:
+            table = read_arrow(line + b"\n", {path[0]: kind})
+        except (pa.ArrowInvalid, UnicodeDecodeError):
+            continue
+        if table.num_rows != 1:
+            return None
+        return (take({name: None, path[0]: table.column(path[0])[0].as_py()}, ".".join(path)),)
+    return None

@@ -16,6 +16,7 @@ import pyarrow as pa
 from transforms.decode.canonical import Spoilt
 from transforms.decode.json_lines import NotText
 from transforms.decode.lists import from_python
+from transforms.decode.nested import take
 from transforms.decode.parts import Part, read_times
 from transforms.decode.schema import EventSchema
 
@@ -36,7 +37,9 @@ def columns_of(
     Returns:
       raw columns for ``assemble``, and where values of them are spoilt.
     """
-    return typed_columns({name: [row.get(name) for row in rows] for name in schema.needed}, schema)
+    return typed_columns(
+        {name: [take(row, name) for row in rows] for name in schema.needed}, schema
+    )
 
 
 def typed_columns(

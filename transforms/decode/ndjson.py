@@ -21,6 +21,7 @@ from transforms.decode.canonical import Decoded, assemble
 from transforms.decode.json_lines import read_arrow, read_objects
 from transforms.decode.lines import Chunk
 from transforms.decode.mappings import typed_columns
+from transforms.decode.nested import any_nested
 from transforms.decode.schema import EventSchema, Stamp
 from transforms.runtime.dead_letters import dead_letters
 
@@ -137,6 +138,8 @@ def _types(
     """
     times = {stamp.column for stamp in _stamps(schema)}
     texts = {*schema.keys, schema.id, schema.unit}
+    if any_nested(schema.needed):  # which of two ways a value is found is up to its record
+        return None
     if "any" in schema.columns.values() or len(times) < len(_stamps(schema)):
         return None
     if times & (texts | set(schema.columns)):

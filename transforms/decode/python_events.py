@@ -16,6 +16,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
 from dpcore.errors import ConfigError
+from transforms.decode.nested import steps, take
 from transforms.decode.schema import EventSchema
 
 ALLOWED = (
@@ -36,7 +37,9 @@ def pick(event: Any, names: Iterable[str]) -> dict[str, Any] | None:
     ``datetime``, become Python's own.
     """
     fields = _mapping(event)
-    return None if fields is None else {name: native(fields.get(name)) for name in names}
+    if fields is None:
+        return None
+    return {name: native(take(fields, name, _mapping)) for name in names}
 
 
 def _mapping(event: Any) -> Mapping[str, Any] | None:
@@ -113,7 +116,7 @@ def _require(names: Iterable[str], schema: EventSchema, kind: Any) -> None:
     """Names that a type declares are code, not data: they may be shown."""
     known = list(names)
     for column in schema.needed:
-        if column not in known:
+        if column not in known and (steps(column) or ("",))[0] not in known:
             near = difflib.get_close_matches(column, known, 1)
             meant = f"did you mean {near[0]}? " if near else ""
             raise ConfigError(

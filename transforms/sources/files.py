@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.errors import ConfigError
-from transforms.decode.avro import decode_avro
+from transforms.decode.avro import decode_avro, wire_of
 from transforms.decode.canonical import Decoded, assemble
 from transforms.decode.columnar import (
     Lost,
@@ -29,6 +29,7 @@ from transforms.decode.encoding import UTF_8, check_encoding, width_of
 from transforms.decode.formats import FORMATS
 from transforms.decode.lines import CHUNK_BYTES, LINE_BYTES
 from transforms.decode.ndjson import decode_ndjson
+from transforms.decode.nested import names_of, type_of
 from transforms.decode.schema import EventSchema
 from transforms.decode.text_form import TextForm
 from transforms.runtime import counters
@@ -153,13 +154,13 @@ class FileSource:
         if self.form == "avro":
             header = matching.avro_header(path)
             if header is not None:
-                schema.require(header.fields, path)
+                wire_of(header, schema, path)
             return header is not None
         found = matching.arrow_schema(self.form, path)
         if found is None:
             return False
-        schema.require(found.names, path)
-        empty = {name: pa.nulls(0, found.field(name).type) for name in schema.needed}
+        schema.require(names_of(found, schema.needed), path)
+        empty = {name: pa.nulls(0, type_of(found, name)) for name in schema.needed}
         assemble(empty, np.zeros(0, dtype=np.int64), schema, path)
         return True
 

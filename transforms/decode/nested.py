@@ -1,0 +1,101 @@
+"""Fields inside of fields: ``meta.at`` is the field ``at`` of what the field ``meta`` holds.
+
+A field of that very name, dot included, comes first; where a record has none, or null, each dot is
+a step inside. What is no record on the way there has no fields: the value is missing. All of it
+follows from the record alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Fields = Callable[[Any], Mapping[str, Any] | None]
+"""A value as a mapping of its fields; None: it has none."""
+
+
+def steps(name: str) -> tuple[str, ...]:
+    """The fields to go through; () of a name that is not written so."""
+    found = tuple(name.split("."))
+    return found if len(found) > 1 and all(found) else ()
+
+
+def any_nested(names: Iterable[str]) -> bool:
+    """Whether a name may be that of a field inside of another."""
+    return any(map(steps, names))
+
+
+def _as_mapping(value: Any) -> Mapping[str, Any] | None:
+    return value if isinstance(value, Mapping) else None
+
+
+def take(fields: Mapping[str, Any], name: str, inside: Fields = _as_mapping) -> Any:
+    """A field by its name, or inside of others; None where it is not there."""
+    value = fields.get(name)
+    if value is not None:
+        return value
+    path = steps(name)
+    if not path:
+        return None
+    current: Mapping[str, Any] | None = fields
+    for step in path[:-1]:
+        current = inside(current.get(step))
+        if current is None:
+            return None
+    return current.get(path[-1])
+
+
+def taker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """What picks some fields of an object."""
+    if not any_nested(names):
+        return lambda fields: tuple(map(fields.get, names))
+    return lambda fields: tuple(take(fields, name) for name in names)
+
+
+def names_of(schema: pa.Schema, needed: Iterable[str]) -> list[str]:
+    """Names of columns, and of those that are needed the nested ones that are there."""
+    names = list(schema.names)
+    return names + [one for one in needed if one not in names and _types(schema, one)]
+
+
+def _types(schema: pa.Schema, name: str) -> list[pa.DataType]:
+    """Types of all fields that a path leads to: one, if names are told apart."""
+    found = list(schema)
+    for step in steps(name) or (name,):
+        some = [field for field in found if field.name == step]
+        if len(some) != 1:
+            return []
+        kind = some[0].type
+        found = [kind.field(i) for i in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+    return [kind]
+
+
+def type_of(schema: pa.Schema, name: str) -> pa.DataType:
+    """Type of a column, or of a field inside of one; null where there is none."""
+    if name in schema.names:
+        return schema.field(name).type
+    return next(iter(_types(schema, name)), pa.null())
+
+
+def column_of(batch: pa.RecordBatch, name: str) -> Any:
+    """A column, or a field inside of one: null where a record around it is; None: not there.
+
+    Raises:
+      pyarrow.ArrowInvalid: what frames the records around it is broken.
+    """
+    if name in batch.schema.names:
+        return batch.column(name)
+    if not steps(name) or not _types(batch.schema, name):
+        return None
+    first, *rest = steps(name)
+    values = batch.column(first)
+    for step in rest:
+        values.validate()
+        values = pc.struct_field(values, [step])
+    return values
+
+
+__all__ = ["any_nested", "column_of", "names_of", "steps", "take", "taker", "type_of"]
