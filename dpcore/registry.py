@@ -114,6 +114,7 @@ AGGREGATES = Registry(
         "mean": "dpcore.aggregates.mean:Mean",
         "variance": "dpcore.aggregates.variance:Variance",
         "histogram": "dpcore.aggregates.histogram:Histogram",
+        "quantile": "dpcore.aggregates.quantile:Quantile",
     },
     "weir.algorithms.aggregates",
 )

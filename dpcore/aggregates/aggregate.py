@@ -54,6 +54,7 @@ class Aggregate(Section):
       words: what it is, for people; {column} stands for what it reads.
       averages: whether its error falls with the number of events.
       in_bins: whether its components are bins of one axis.
+      noted: what the plan says of its error, where it is not in the unit of its values.
 
     A plan of users has aggregates of users too: what they count, and what only such a plan can
     (``of_users``), a kind says for itself.
@@ -82,6 +83,7 @@ class Aggregate(Section):
     words: ClassVar[str]
     averages: ClassVar[bool] = False
     in_bins: ClassVar[bool] = False
+    noted: ClassVar[str] = ""
 
     @property
     @abstractmethod

@@ -78,7 +78,7 @@ class AggregatesAlgorithm:
         """See Algorithm; means and variances at EVENTS events, or at those that are expected."""
         aggregate = self.aggregates[info.name]
         if not aggregate.averages:
-            return Error(info.stddev_worst)
+            return Error(info.stddev_worst, "**" if aggregate.noted else "")
         each = self.events if aggregate.of_users is None else self.users
         if each is None:
             return Error(info.stddev_worst / EVENTS, "*")
@@ -94,6 +94,8 @@ class AggregatesAlgorithm:
             "The worst error of any tick, from noise alone: values that the clip moves are not in "
             "it."
         )
+        for note in dict.fromkeys(one.noted for one in self.aggregates.values() if one.noted):
+            yield f"** {note}"
         averages = [one for one in self.aggregates.values() if one.averages]
         for who, expected in (("events", self.events), ("users", self.users)):
             if not any((one.of_users is not None) == (who == "users") for one in averages):

@@ -11,8 +11,8 @@ from dpcore.config.section import field_names, nearest, refusal
 from dpcore.registry import AGGREGATES
 
 _EXTREME = (
-    "one event alone decides it, so no noise could hide that event. A histogram whose edges you "
-    "know ({{histogram: COLUMN, edges: [...]}}) shows where nearly all of them are."
+    "one event alone decides it, so no noise could hide that event. Take a quantile close to the "
+    "end: {{quantile: COLUMN, at: [{at}], edges: {{log: [1, 10000, 64]}}}}, with edges you know."
 )
 _DISTINCT = (
     "use {count: users} for the users of a key and tick, or {count: users, per: period} for each "
@@ -27,11 +27,14 @@ _RATIO = (
     "that costs nothing more."
 )
 _QUANTILE = (
-    "a histogram whose edges you know ({histogram: COLUMN, edges: [...]}) shows where it is."
+    "use {{quantile: COLUMN, at: [{at}], edges: {{log: [1, 10000, 64]}}}}, with edges you know."
 )
 INSTEAD: Mapping[str, str] = {
-    **dict.fromkeys(("max", "maximum", "min", "minimum", "range"), _EXTREME.format()),
-    **dict.fromkeys(("median", "percentile", "percentiles", "quantiles", "quantile"), _QUANTILE),
+    **dict.fromkeys(("max", "maximum"), _EXTREME.format(at="0.99")),
+    **dict.fromkeys(("min", "minimum"), _EXTREME.format(at="0.01")),
+    "range": _EXTREME.format(at="0.01, 0.99"),
+    "median": _QUANTILE.format(at="0.5"),
+    **dict.fromkeys(("percentile", "percentiles", "quantiles"), _QUANTILE.format(at="0.5, 0.95")),
     **dict.fromkeys(("average", "avg"), "use {mean: COLUMN, clip: [low, high]}."),
     **dict.fromkeys(("total", "add"), "use {sum: COLUMN, clip: [low, high]}."),
     **dict.fromkeys(("distinct", "unique", "nunique", "count_distinct"), _DISTINCT),

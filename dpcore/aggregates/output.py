@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dpcore.arrays import Floats
 
@@ -45,6 +45,10 @@ class Output(ABC):
     def channels(self) -> tuple[int, ...]:
         """Channels it reads."""
         return tuple(self.importance())
+
+    def canonical(self) -> tuple[Any, ...]:
+        """What shapes its values beside its name, kind, column and spans: JSON-able."""
+        return ()
 
     @abstractmethod
     def importance(self) -> dict[int, float]:

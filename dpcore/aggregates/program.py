@@ -254,7 +254,7 @@ class Aggregates:
             "program": "aggregates",
             "channels": [channel.canonical() for channel in self.channels],
             "outputs": [
-                [output.name, output.kind, output.column, list(output.overs)]
+                [output.name, output.kind, output.column, list(output.overs), *output.canonical()]
                 for output in self.infos
             ],
             "parts": [

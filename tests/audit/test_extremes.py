@@ -85,9 +85,16 @@ spans = st.one_of(st.just("all"), st.integers(1, 50), st.sampled_from([10**6, 10
 overs = st.lists(spans, min_size=1, max_size=3, unique=True)
 weights = st.sampled_from([1.0, 1e-3, 1e6, 1e-300, 1e300])
 edges = st.sampled_from([[0.0, 1.0], [-math.inf, math.inf], [-1e308, 0.0, 5e-324, math.inf]])
+ends = st.sampled_from(
+    [[0.0, 5e-324, 1.0], {"log": [1e-300, 1e60, 30]}, {"linear": [-1e60, 1e60, 3]}, [0, 1, 2]]
+)
 aggregate = st.one_of(
     st.fixed_dictionaries({"count": st.just("events")}, optional={"over": overs}),
     st.fixed_dictionaries({"histogram": st.just("y"), "edges": edges}, optional={"over": overs}),
+    st.fixed_dictionaries(
+        {"quantile": st.just("y"), "at": st.sampled_from([0.5, [1e-9, 1 - 1e-9]]), "edges": ends},
+        optional={"over": overs, "weight": weights},
+    ),
     *(
         st.fixed_dictionaries(
             {kind: st.just("x"), "clip": clips}, optional={"over": overs, "weight": weights}

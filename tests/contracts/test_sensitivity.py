@@ -134,6 +134,8 @@ def test_no_event_moves_an_aggregate_by_more_than_is_paid_for(name: str, relatio
         body: dict[str, Any] = {name: "events" if name == "count" else "x"}
         if name == "histogram":
             body["edges"] = [low, high]
+        elif name == "quantile":
+            body |= {"at": 0.5, "edges": {"linear": [low, high, 40]}}
         elif name != "count":
             body["clip"] = [low, high]
         try:

@@ -36,6 +36,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"histogram": "x", "edges": [0, 1, 2, 4, 9], "of": "users"},
         {"histogram": "x", "edges": [0, 9], "of": "users"},
     ],
+    "quantile": [
+        {"quantile": "x", "at": 0.5, "edges": [0, 1, 2]},
+        {"quantile": "x", "at": [0.1, 0.9], "edges": {"linear": [0, 4, 20]}},
+    ],
 }
 CORNERS = (-1.0, 0.0, 0.5, 1.5, 2.0, 3.0, 4.0, 6.0, 1e300, -1e300, np.nan, np.inf)
 
@@ -74,6 +78,9 @@ def test_no_cell_of_a_user_is_larger_than_is_paid_for_and_some_is_as_large(
             leaf = leaf_of((body,), events, whole)
             for _ in range(3):
                 scales = np.exp(rng.normal(size=leaf.dimension))
+                if kind == "quantile":  # bins of several levels are nested: one scale a level
+                    sizes = [channel.size for channel in leaf.channels]
+                    scales = np.repeat(scales[: len(sizes)], sizes)
                 cells = cells_of(leaf, {"x": np.array(CORNERS)}, events, new=True)
                 found = np.linalg.norm(cells / scales, axis=1).max()
                 claimed = leaf.sensitivity(tuple(scales), False)

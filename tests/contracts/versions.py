@@ -44,6 +44,16 @@ aggregates:
   spread: {variance: y, clip: [0, 10], over: [OVER]}
   sizes: {histogram: y, edges: [0, 4, 8, 16], over: [OVER]}
 """
+QUANTILES = """
+aggregates:
+  paid: {quantile: y, at: [0.5, 0.9], edges: {log: [1, 20, 24]}, over: [all, 5]}
+"""
+GATES = """
+aggregates:
+  visits: {count: events}
+  dear: {count: events, where: y > 5}
+  usual: {mean: y, clip: [0, 10], where: y > 5}
+"""
 MODEL = """
 model:
   algorithm: NAME
@@ -81,6 +91,8 @@ SPANS: dict[str, tuple[int | None]] = {"all": (None,), "5": (5,), "1": (1,)}
 
 def configs() -> Iterator[tuple[str, str]]:
     """(case, config) of every algorithm, without its version."""
+    yield "quantiles", HEAD + QUANTILES
+    yield "gates", HEAD + GATES
     yield "chosen", HEAD + AGGREGATES.replace("OVER", "all, 5")
     for name in CONTINUAL_SUMS.own:
         over = next(text for text in SPANS if CONTINUAL_SUMS[name].serves(SPANS[text]))

@@ -40,12 +40,12 @@ def take(fields: Mapping[str, Any], name: str, inside: Fields = _as_mapping) -> 
     path = steps(name)
     if not path:
         return None
-    current: Mapping[str, Any] | None = fields
     for step in path[:-1]:
-        current = inside(current.get(step))
-        if current is None:
+        below = inside(fields.get(step))
+        if below is None:
             return None
-    return current.get(path[-1])
+        fields = below
+    return fields.get(path[-1])
 
 
 def taker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:

@@ -116,7 +116,7 @@ def test_numbers_that_yaml_1_1_takes_for_text_are_read_and_told_of() -> None:
     [
         ({"max": "x"}, r"aggregates\.n\.max = 'x': is not served: one event alone decides"),
         ({"min": "x", "clip": [0, 1]}, "one event alone decides"),
-        ({"median": "x"}, "histogram"),
+        ({"median": "x"}, r"quantile: COLUMN, at: \[0\.5\]"),
         ({"avg": "x"}, r"use \{mean: COLUMN, clip"),
         ({"distinct": "x"}, r"\{count: users\}"),
         ({"std": "x"}, "root"),

@@ -1,0 +1,199 @@
+"""Quantiles of a column, from counts in nested bins with public edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
+
+from dpcore.aggregates.aggregate import Aggregate
+from dpcore.aggregates.edges import EvenlyEdged
+from dpcore.aggregates.layout import Layout
+from dpcore.aggregates.output import Noisy, Output
+from dpcore.aggregates.rank_tree import RankTree, best_fan, levels_of
+from dpcore.arrays import Floats
+from dpcore.config.event import Column
+from dpcore.config.section import refusal
+from dpcore.pricing.band import BAND, LAPLACE_BAND
+
+
+def _at(value: Any) -> Any:
+    """q | [q, ...] -> a tuple of shares that rise."""
+    listed = list(value) if isinstance(value, (list, tuple)) else [value]
+    for one in listed:
+        if isinstance(one, bool) or not isinstance(one, (int, float)) or not 0 < one < 1:
+            raise ValueError(
+                "must be a number between 0 and 1, like 0.5, or a list of them; the smallest and "
+                "the largest value themselves, 0 and 1, are single events and cannot be released."
+            )
+    if not listed or any(not low < high for low, high in zip(listed, listed[1:], strict=False)):
+        raise ValueError(
+            "must hold at least one number between 0 and 1, rising from left to right."
+        )
+    return tuple(map(float, listed))
+
+
+Inner = Annotated[float, Field(gt=0, lt=1)]
+At = Annotated[
+    tuple[float, ...],
+    BeforeValidator(
+        _at, json_schema_input_type=Inner | Annotated[list[Inner], Field(min_length=1)]
+    ),
+]
+
+
+class Quantile(Aggregate):
+    """The value that a share of the events lies below.
+
+    **Formal guarantees**
+      An event adds one to one bin of each of L levels of nested bins: channels like those of a
+      histogram, whose joint sensitivity (accounting/joint.py) is sqrt(L) times that of one, and e
+      times that for a user's e events in a cell. Values, bands and all that makes levels agree are
+      post-processing of the noisy counts.
+      Source: Hay, Rastogi, Miklau, Suciu (2010): nested histograms with constrained inference.
+    """
+
+    kind: ClassVar[str] = "quantile"
+    words: ClassVar[str] = "quantiles of {column}"
+    noted: ClassVar[str] = (
+        "Of a quantile in events: how far the rank of what is released may lie from the share that "
+        "was asked for. Each release has the band of values that follows from it, bins and all."
+    )
+
+    quantile: Column = Field(description="Quantiles of this column.", examples=["amount"])
+    at: At = Field(
+        description="Shares of the events: 0.5 is the median. One number or a list.",
+        examples=[[0.5, 0.95]],
+    )
+    edges: EvenlyEdged = Field(
+        description="Public edges of the bins, from what you know, never from the data: {log: "
+        "[low, high, bins]}, {linear: [low, high, bins]} or a list that rises. A value outside "
+        "counts in the bin at that end; a quantile is told as exactly as its bin is narrow.",
+        examples=["{log: [1, 10000, 64]}"],
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _given(cls, data: Any) -> Any:
+        for name, like in (("at", "at: [0.5, 0.95]"), ("edges", "edges: {log: [1, 10000, 64]}")):
+            if isinstance(data, dict) and data.get(name) is None:
+                raise refusal(name, None, f"is missing; write something like `{like}`.")
+        return data
+
+    @property
+    def column(self) -> str:
+        """Whose quantiles they are."""
+        return self.quantile
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The outermost edges."""
+        return self.edges[0], self.edges[-1]
+
+    def reach(self, events: float) -> float:
+        """A rank lies among the events."""
+        return events
+
+    def output(self, name: str, layout: Layout) -> Output:
+        """See Aggregate."""
+        fan = best_fan(len(self.edges) - 1)
+        channels = []
+        for edges in levels_of(self.edges, fan):
+            # Values outside count at the ends, so that ranks are of all events.
+            channels.append(layout.bins(self.quantile, (-np.inf, *edges[1:-1], np.inf)))
+        common = (name, self.quantile, self.overs, self.weight)
+        return QuantileOutput(*common, tuple(channels), self.edges, fan, self.at)
+
+    def refused(self, name: str) -> Iterator[str]:
+        """See Aggregate."""
+        low, high = self.bounds
+        yield (
+            f"{name}: values of {self.column} outside [{low:g}, {high:g}] count in the bin at that "
+            "end; missing ones do not count"
+        )
+
+
+@dataclass(frozen=True)
+class QuantileOutput(Output):
+    """Where noisy ranks pass the shares asked for.
+
+    Attributes:
+      levels: indices of the channels, the finest bins first. edges: of these. fan: bins of one that
+        make one of the next. at: the shares.
+    """
+
+    levels: tuple[int, ...]
+    edges: tuple[float, ...]
+    fan: int
+    at: tuple[float, ...]
+
+    kind: ClassVar[str] = "quantile"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The shares."""
+        return tuple(f"{one:g}" for one in self.at) if len(self.at) > 1 else ("",)
+
+    def canonical(self) -> tuple[Any, ...]:
+        """See Output."""
+        return ([one.hex() for one in self.at], [edge.hex() for edge in self.edges], self.fan)
+
+    def importance(self) -> dict[int, float]:
+        """A rank is a sum of at most fan - 1 counts of each level."""
+        return dict.fromkeys(self.levels, self.weight * (self.fan - 1))
+
+    @property
+    def tree(self) -> RankTree:
+        """The levels as a tree."""
+        sizes = tuple(len(edges) - 1 for edges in levels_of(self.edges, self.fan))
+        return RankTree(sizes, self.fan)
+
+    def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
+        """Each share's value, and an error whose band holds the true one, bins and all.
+
+        With D_j = (rank of edge j) - q n, noise of known variance s_j^2, the bin with the quantile
+        has D <= 0 at its lower and D >= 0 at its upper edge. The band holds every bin of which the
+        noisy D, z s_j aside, allows that: the true one fails either side with at most 2.5 %. z is
+        that of Laplace noise, the widest. Inside a bin the value is interpolated.
+        """
+        found = [noisy(level) for level in self.levels]
+        tree, noise = self.tree, [stddev**2 for _, stddev in found]
+        finest = tree.consistent([value for value, _ in found], noise)
+        ranks = np.concatenate(
+            [np.zeros((*finest.shape[:2], 1)), np.cumsum(finest, axis=2)], axis=2
+        )
+        pairs = [self._one(ranks, tree.rank_variance(noise, at), at) for at in self.at]
+        values, errors = zip(*pairs, strict=True)
+        return np.stack(values, axis=2), np.stack(errors, axis=2)
+
+    def _one(self, ranks: Floats, variance: Floats, at: float) -> tuple[Floats, Floats]:
+        """Of one share: value and error, (n, K) each. ranks: (n, K, edges)."""
+        edges = np.asarray(self.edges)
+        above = ranks - at * ranks[:, :, -1:]
+        slack = LAPLACE_BAND * np.sqrt(variance)[:, None]
+        possible = (above[:, :, :-1] <= slack[:, :, :-1]) & (above[:, :, 1:] >= -slack[:, :, 1:])
+        some = possible.any(axis=2)
+        last = len(edges) - 2
+        first_bin = np.where(some, possible.argmax(axis=2), 0)
+        last_bin = np.where(some, last - possible[:, :, ::-1].argmax(axis=2), last)
+        low, high = edges[first_bin], edges[last_bin + 1]
+        value = np.clip(self._crossing(above), low, high)
+        return value, np.maximum(value - low, high - value) / BAND
+
+    def _crossing(self, above: Floats) -> Floats:
+        """Where a rank that only rises passes 0: between the highest so far and the lowest to
+        come."""
+        edges = np.asarray(self.edges)
+        highest = np.maximum.accumulate(above, axis=2)
+        lowest = np.minimum.accumulate(above[:, :, ::-1], axis=2)[:, :, ::-1]
+        middle = (highest + lowest) / 2
+        upper = np.clip((middle < 0).sum(axis=2), 1, len(edges) - 1)
+        at_upper = np.take_along_axis(middle, upper[:, :, None], axis=2)[:, :, 0]
+        at_lower = np.take_along_axis(middle, upper[:, :, None] - 1, axis=2)[:, :, 0]
+        rise = at_upper - at_lower
+        part = np.clip(-at_lower / np.where(rise > 0, rise, 1.0), 0.0, 1.0)
+        part = np.where(rise > 0, part, 0.5)
+        return edges[upper - 1] + part * (edges[upper] - edges[upper - 1])
