@@ -49,7 +49,9 @@ class Events:
       keys: (n,) text as releases have it, of several columns by ``dpcore.leaves.keys.key_text``;
         None where the plan has no key column.
       columns: numeric column -> (n,) float64; a column of declared texts -> (n,) texts or None; a
-        list column -> (n, size) float64, or ``SparseRows``: a row with a NaN lacks its list.
+        list column -> (n, size) float64, or ``SparseRows``: a row with a NaN lacks its list. An
+        aggregate's own predicate -> (n,) 1 where an event satisfies it, else 0, under its text
+        behind ``dpcore.aggregates.gates.GATE``.
       ids: (n,) text or None, where the plan has a column of ids: they decide what a cap keeps.
       users: (n,) text or None, where the unit is a user; events of nobody do not count.
 

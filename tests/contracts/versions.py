@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dpcore.aggregates.gates import GATE
 from dpcore.config.version import PLAN_VERSION
 from dpcore.leaves.sparse_rows import SparseRows
 from dpcore.noise.prf import KeyedNoise, RootKey
@@ -167,12 +168,13 @@ def kept(plan: Plan) -> list[str]:
     """Digest of a plan, and hash of what its program puts out over some events."""
     rng = np.random.default_rng(1)
     u, v = rng.uniform(-0.5, 2.5, 300), rng.uniform(-1, 3, 300)
+    y = np.round(6 + 2 * u - v, 3)
     places = np.tile(np.array([3, WIDE - 1], dtype=np.int32), 300)
     x = SparseRows(np.arange(301) * 2, places, np.stack([u, v], axis=1).ravel(), WIDE)
     events = Events(
         START + rng.integers(0, TICKS * HOUR, 300),
         [KEYS[i] for i in rng.integers(0, len(KEYS), 300)],
-        {"u": u, "v": v, "x": x, "y": np.round(6 + 2 * u - v, 3)},
+        {"u": u, "v": v, "x": x, "y": y, f"{GATE}y > 5": (y > 5).astype(float)},
         None if plan.config.schema_.id is None else [f"e{i}" for i in range(300)],
     )
     if plan.person is not None:
