@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
+from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -19,12 +22,51 @@ NARROWEST = 100
 """Columns that output gets when it goes to a file or a pipe."""
 
 
+NAMES, WORDS = 40, 20
+"""Columns of a table up to which a cell is a name that stays whole, and that prose keeps."""
+
+
+class Screen(Console):
+    """A console on which a table keeps its columns: where it is too narrow lines become longer,
+    and no name, key or number is cut or lost."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As Console.print."""
+        narrow = self.width
+        self.width = max(narrow, *map(_least, objects), 0)
+        try:
+            super().print(*objects, **options)
+        finally:
+            self.width = narrow
+
+
+def _least(shown: Any) -> int:
+    """Columns that what is shown needs; 0 where it can be broken anywhere."""
+    if isinstance(shown, Padding):
+        return _least(shown.renderable) + shown.left + shown.right
+    return least_width(shown) if isinstance(shown, Table) else 0
+
+
+def least_width(shown: Table) -> int:
+    """Columns that a table needs: for whole numbers and names, and for prose some words."""
+    needed = 0
+    for column in shown.columns:
+        texts = [str(cell) for cell in (column.header, *column.cells)]
+        lines = [line for text in texts for line in text.split("\n")]
+        whole = max(map(cell_len, lines), default=0)
+        longest = max((cell_len(word) for line in lines for word in line.split()), default=0)
+        kept = whole if column.no_wrap or whole <= NAMES else max(WORDS, longest)
+        column.min_width = kept
+        needed += kept + 2
+    return needed
+
+
 def console(stderr: bool = False, wide: bool = False) -> Console:
     """A console that keeps its width when the output is no terminal."""
     stream = sys.stderr if stderr else sys.stdout
     plain = 200 if wide else NARROWEST
     width = shutil.get_terminal_size().columns if stream.isatty() else plain
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    return Screen(file=stream, width=width, highlight=False, soft_wrap=False)
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:

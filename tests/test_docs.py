@@ -55,6 +55,13 @@ def test_models_in_the_readme_plan() -> None:
     assert len(models) == 2
 
 
+def test_the_config_of_its_page_plans() -> None:
+    (text,) = blocks(TEXT["config"], "yaml")
+    plan = plan_of(loads(text, environ={}))
+    told = [(one.name, one.over) for one in plan.outputs]
+    assert told[1:3] == [("orders", 168), ("returned", 168)]
+
+
 def test_the_ledger_of_its_page_counts(tmp_path: Path) -> None:
     """Its section under the README's config: what the page says of it is what it does."""
     (text,), (ledger,) = blocks(README, "yaml"), blocks(TEXT["ledger"], "yaml")

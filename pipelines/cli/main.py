@@ -21,6 +21,7 @@ from pipelines.cli.predict import predict
 from pipelines.cli.rehearse import rehearse
 from pipelines.cli.run import run
 from pipelines.cli.status import status
+from pipelines.cli.top import top
 
 
 @click.group(
@@ -305,6 +306,7 @@ main.add_command(status)
 main.add_command(feed)
 main.add_command(doctor)
 main.add_command(predict)
+main.add_command(top)
 main.add_command(ledger)
 main.add_command(completion)
 main.add_command(man)

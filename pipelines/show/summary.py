@@ -20,7 +20,7 @@ from pipelines.results.result import COUNTERS, Result
 from pipelines.results.run import Run
 from pipelines.runners.flink_target import HELD
 from pipelines.show.plan import one_line
-from pipelines.terminal import count, heading, number, span, table
+from pipelines.terminal import count, heading, least_width, number, span, table
 from transforms.runtime.reasons import Refused, refused_by_field
 
 TICKS = 3
@@ -98,11 +98,20 @@ def last_releases(result: Result, run: Run, out: Console, wide: bool) -> None:
     rows = last_rows(run, WIDE_TICKS if wide else TICKS)
     width = result.plan.band
     labels = {(output.name, output.over): output.labels for output in run.outputs}
-    made = pivot(rows, width) if wide else long_table(rows, width, labels)
+    made = pivot(rows, width) if wide else fitting(rows, width, labels, out.width - 2)
     out.print(Padding(made, (0, 0, 0, 2), expand=False))
     hidden = hidden_keys(run)
     if hidden:
         out.print(Text(f"  and {count(hidden, 'more key')}", style="dim"))
+
+
+def fitting(rows: Sequence[Mapping[str, Any]], width: float, labels: Labels, columns: int) -> Any:
+    """The long table of as many of the last ticks as there is room for, one at least."""
+    for first in sorted({row["tick"] for row in rows}):
+        made = long_table([row for row in rows if row["tick"] >= first], width, labels)
+        if least_width(made) <= columns:
+            break
+    return made
 
 
 def none_live(result: Result) -> str:

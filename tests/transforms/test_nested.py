@@ -20,6 +20,7 @@ from transforms.decode.mappings import columns_of
 from transforms.decode.messages import Message, MessageDecoder
 from transforms.decode.python_events import pick
 from transforms.decode.schema import EventSchema, Stamp
+from transforms.decode.tables import decode_table
 
 SCHEMA = EventSchema.build(
     Stamp("meta.at"), key="meta.place.city", where="meta.flag or note is None", numbers=["body.x"]
@@ -147,6 +148,12 @@ def test_mappings_rows_and_classes_too() -> None:
     meta = beam.Row(at="2025-01-01T00:00:00Z", place=Place("rome"), flag=True)
     assert told(decoded(ROWS))[0] == EVENTS
     assert told(decoded([beam.Row(meta=meta, body={"x": 1.5}, note=None)]))[0] == EVENTS[:1]
+
+
+def test_tables_and_frames_too() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert told(decode_table(pa.Table.from_pylist(ROWS), SCHEMA))[0] == EVENTS
+    assert told(decode_table(pandas.DataFrame(ROWS), SCHEMA))[0] == EVENTS
 
 
 def test_a_field_of_that_very_name_comes_first_and_null_is_no_value() -> None:

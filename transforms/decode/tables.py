@@ -17,6 +17,7 @@ from transforms.decode.canonical import Decoded, assemble
 from transforms.decode.cast import to_number
 from transforms.decode.columnar import BATCH_ROWS, decode_batches
 from transforms.decode.mappings import strings, typed_columns
+from transforms.decode.nested import names_of, steps, take
 from transforms.decode.python_events import native
 from transforms.decode.schema import EventSchema
 
@@ -53,8 +54,10 @@ def decode_table(
         yield from _decode_frame(given, schema, first, batch_rows)
         return
     table = pa.Table.from_batches([given]) if isinstance(given, pa.RecordBatch) else given
-    schema.require(table.schema.names, TABLE)
-    batches = table.select(list(schema.needed)).to_batches(max_chunksize=batch_rows)
+    schema.require(names_of(table.schema, schema.needed), TABLE)
+    there = table.schema.names
+    held = dict.fromkeys(one if one in there else steps(one)[0] for one in schema.needed)
+    batches = table.select(list(held)).to_batches(max_chunksize=batch_rows)
     yield from decode_batches(batches, schema, TABLE, first)
 
 
@@ -63,12 +66,21 @@ def _decode_frame(
 ) -> Iterator[Decoded]:
     levels = [name for name in frame.index.names if name not in frame.columns]
     names = [name for name in (*frame.columns, *levels) if isinstance(name, str)]
-    schema.require(names, FRAME)
+    inside = [
+        one
+        for one in schema.needed
+        if one not in names and steps(one)[:1] and steps(one)[0] in names
+    ]
+    schema.require([*names, *inside], FRAME)
     for start in range(0, len(frame), batch_rows):
         part = frame.iloc[start : start + batch_rows]
         typed: dict[str, Any] = {}
         plain: dict[str, list[Any]] = {}
         for name in schema.needed:
+            if name in inside:
+                held = part[steps(name)[0]]
+                plain[name] = [_value(take({steps(name)[0]: one}, name)) for one in held]
+                continue
             column = part.index.get_level_values(name) if name in levels else part[name]
             array = _array(column)
             if array is None:

@@ -1,0 +1,197 @@
+"""``weir top``: the largest keys of a released count or sum, and how sure their order is.
+
+Post-processing of what is released: it costs no budget. The order of noisy numbers is not that of
+the true ones, so each key is told with the ranks that it can have, all keys together at 95 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+from scipy.special import ndtri
+
+from dpcore.arrays import Floats, Ints
+from dpcore.config.section import nearest
+from dpcore.errors import ConfigError
+from dpcore.pricing.band import LAPLACE_BAND
+from pipelines.results.run import Output, Run
+from pipelines.show.summary import one, starts
+from pipelines.terminal import count, heading, span, table
+
+CHANCE = 0.05
+"""That the ranks of any key are told wrong."""
+
+
+class Ranked(NamedTuple):
+    """A key.
+
+    Attributes:
+      key: as people see it. value, stddev: as released.
+      best, worst: ranks that it can have, 1 the largest.
+    """
+
+    key: str
+    value: float
+    stddev: float
+    best: int
+    worst: int
+
+
+class Top(NamedTuple):
+    """The largest keys at a tick.
+
+    Attributes:
+      of: name of the release. over: its span in ticks. tick, starts: which tick, and its date.
+      keys: how many there are. ranked: the largest, in order. others: keys that are not among them
+        and may belong there. band: half the width of a 95 % band of one key, in stddevs.
+    """
+
+    of: str
+    over: int | None
+    tick: int
+    starts: str
+    keys: int
+    ranked: tuple[Ranked, ...]
+    others: int
+    band: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**self._asdict(), "ranked": [row._asdict() for row in self.ranked]}
+
+
+def width(keys: int, band: float) -> float:
+    """Half the width, in standard deviations, of bands that hold the numbers of all keys at once.
+
+    A key's band fails with CHANCE / keys at most, so that one of them fails with CHANCE at most.
+    """
+    each = CHANCE / max(1, keys)
+    if band >= LAPLACE_BAND:
+        return math.log(1 / each) / math.sqrt(2)
+    return float(-ndtri(each / 2))
+
+
+def ranks(value: Floats, error: Floats) -> tuple[Ints, Ints]:
+    """The best and the worst rank of each of m numbers that lie within their errors: (m,) each."""
+    low, high = value - error, value + error
+    above = len(value) - np.searchsorted(np.sort(low), high, side="right")
+    among = len(value) - np.searchsorted(np.sort(high), low, side="left")
+    return above + 1, among
+
+
+def top(
+    directory: Path,
+    k: int,
+    name: str | None = None,
+    over: int | None = None,
+    tick: int | None = None,
+) -> Top:
+    """The k largest keys of a release.
+
+    Args:
+      directory: of results. name: of the release; None: the only one that can be ranked.
+      over: its span in ticks; None: the first that it has. tick: None: the last.
+
+    Raises:
+      ConfigError: no results there, no such release or tick, or one without a number a key.
+    """
+    run = Run.open(directory)
+    output = _output(run, name, over)
+    at = run.last_tick if tick is None else tick
+    if not run.first_tick <= at <= run.last_tick:
+        raise ConfigError(
+            "--tick", at, f"is not among those released, {run.first_tick} to {run.last_tick}."
+        )
+    keys: list[str] = []
+    values: list[float] = []
+    errors: list[float] = []
+    for batch in run.batches(["key", "tick", "name", "over", "value", "stddev"], at):
+        mask = pc.and_(
+            pc.equal(batch["tick"], at), pc.equal(batch["name"].cast(pa.string()), output.name)
+        )
+        for row in batch.filter(mask).to_pylist():
+            if row["over"] == output.over and row["value"] and row["stddev"]:
+                keys.append(run.shown(row["key"]))
+                values.append(row["value"][0])
+                errors.append(row["stddev"][0])
+    value, stddev = np.array(values), np.array(errors)
+    fine = np.isfinite(value) & np.isfinite(stddev)
+    if len(fine) < 2 or not fine.all():
+        raise ConfigError(
+            "--of", output.name, f"has {count(int(fine.sum()), 'key')} with a number at tick {at}."
+        )
+    best, worst = ranks(value, stddev * width(len(value), run.band))
+    order = sorted(range(len(keys)), key=lambda i: (-value[i], keys[i]))
+    first = order[:k]
+    others = sum(1 for i in order[k:] if best[i] <= k)
+    rows = tuple(
+        Ranked(keys[i], float(value[i]), float(stddev[i]), int(best[i]), int(worst[i]))
+        for i in first
+    )
+    moment = starts(_moment(run, at))
+    return Top(output.name, output.over, at, moment, len(keys), rows, others, run.band)
+
+
+def _moment(run: Run, tick: int) -> Any:
+    from datetime import UTC, datetime, timedelta
+
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=run.tick_start(tick))
+
+
+def _output(run: Run, name: str | None, over: int | None) -> Output:
+    """The release that is asked for: one number a key, with a known error."""
+    fitting = [one for one in run.outputs if len(one.labels or ("",)) == 1 and not one.is_model]
+    named = [one for one in fitting if name in (None, one.name)]
+    names = list(dict.fromkeys(one.name for one in fitting))
+    if name is None and len(names) > 1:
+        raise ConfigError("--of", None, f"is missing: say which release, {' or '.join(names)}.")
+    if not named:
+        known = nearest(name, names) if name and names else "no release is one number a key."
+        raise ConfigError("--of", name, known)
+    spans = [one.over for one in named]
+    if over is not None and over not in spans:
+        had = ", ".join(span(one) for one in spans)
+        raise ConfigError("--over", over, f"is no span of {named[0].name}; it has: {had}.")
+    return named[0] if over is None else named[spans.index(over)]
+
+
+def render(found: Top, out: Console) -> None:
+    """Prints it."""
+    out.print(
+        heading(
+            f"Largest {len(found.ranked):,} of {count(found.keys, 'key')} by {found.of}, "
+            f"{span(found.over)}, {found.starts} (tick {found.tick:,})"
+        )
+    )
+    made = table("rank", "key", "value ± 95 % band", "can be", right=("rank", "value ± 95 % band"))
+    for place, row in enumerate(found.ranked, 1):
+        can = str(row.best) if row.best == row.worst else f"{row.best:,} to {row.worst:,}"
+        made.add_row(f"{place:,}", row.key, one(row.value, row.stddev, found.band), can)
+    out.print(Padding(made, (0, 0, 0, 2), expand=False))
+    for sentence in sentences(found):
+        out.print(Text(f"  {sentence}", style="dim"))
+
+
+def sentences(found: Top) -> Sequence[str]:
+    """What is to be known of the order."""
+    k = len(found.ranked)
+    sure = sum(1 for row in found.ranked if row.worst <= k)
+    told = [
+        f"{sure:,} of these {k:,} are surely among the {k:,} largest; {count(found.others, 'key')} "
+        "not shown may be among them too. What a key can be holds for all keys together, at 95 %.",
+        "The largest of many noisy numbers are on average larger than the true ones behind them. "
+        "Ranking what is released costs no budget.",
+    ]
+    return told
+
+
+__all__ = ["Ranked", "Top", "ranks", "render", "sentences", "top", "width"]
