@@ -40,7 +40,7 @@ def test_a_narrow_screen_shows_fewer_ticks() -> None:
         for key in ("north", "south")
         for tick in range(3)
     ]
-    for columns, ticks in ((20, 1), (60, 1), (72, 2), (100, 3)):
+    for columns, ticks in ((20, 1), (60, 1), (80, 2), (120, 3)):
         made = fitting(rows, 2.0, {}, columns)
         shown = [column.header for column in made.columns if "tick" in str(column.header)]
         assert len(shown) == ticks and "tick 2" in str(shown[-1]), columns
