@@ -58,7 +58,7 @@ def test_the_largest_keys_and_what_is_sure_of_them(weir: Weir, folder: Path) -> 
         (["--of", "vews"], "--of = 'vews': did you mean views?"),
         (["--over", "3"], "is no span of views; it has: since the start, each tick alone"),
         (["--tick", "7"], "--tick = 7: is not among those released, 0 to 1"),
-        (["--of", "sizes"], "allowed here: views."),
+        (["--of", "sizes"], "Allowed here: views."),
     ],
 )
 def test_what_is_refused(weir: Weir, folder: Path, args: list[str], told: str) -> None:
