@@ -72,14 +72,24 @@ def user_hashes(users: Any, keys: CapKeys) -> IdHashes:
     return IdHashes(found.hashes, found.null | empty.to_numpy(zero_copy_only=False))
 
 
+def name_hashes(names: Any, keys: CapKeys) -> Digests:
+    """(n, 2) hashes of keys of releases. names: (n,), as ``id_hashes`` takes ids."""
+    return id_hashes(names, keys.names).hashes
+
+
 def pair_hashes(users: Digests, periods: Ints, names: Any, keys: CapKeys) -> Digests:
     """(n, 2) hashes of (user, period, key): the smallest stay where a cap on keys bites.
 
     Args:
-      users: (n, 2). periods: (n,) int64. names: (n,) keys of releases, as ``id_hashes`` takes ids;
-        None: there is one key.
+      users: (n, 2). periods: (n,) int64. names: (n,) keys of releases, as ``id_hashes`` takes ids,
+        or their ``name_hashes``, (n, 2) uint64; None: there is one key.
     """
-    named = np.zeros_like(users) if names is None else id_hashes(names, keys.names).hashes
+    if names is None:
+        named = np.zeros_like(users)
+    elif isinstance(names, np.ndarray) and names.ndim == 2:
+        named = names
+    else:
+        named = name_hashes(names, keys)
     return _mac(keys.pairs, users, _block(periods), named)
 
 

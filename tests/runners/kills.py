@@ -155,6 +155,10 @@ class Siege:
         self.cluster.start_jobmanager()
         self._start("--resume")
 
+    def go_on(self) -> None:
+        """Resumes a job that was stopped."""
+        self._start("--resume")
+
     def finish(self, deadline: float = 240) -> Outcome:
         """Waits for the end of the job, through its client if that still lives."""
         try:

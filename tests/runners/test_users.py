@@ -6,6 +6,8 @@ in time may be overdue, and the bits are those of ``simulate``, whatever dies in
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,3 +112,32 @@ def test_a_stream_of_users_survives_the_death_of_workers_and_goes_on_from_a_chec
     assert not differences(outcome.cells, recording.releases)
     assert not {"overdue", "divergent"} & outcome.counters.keys()
     assert "overdue" not in {letter["reason"] for letter in siege.job.letters()}
+
+
+def test_a_stream_over_all_shards_is_stopped_goes_on_and_is_drained_in_between(
+    flink_cluster: FlinkCluster, pubsub_server: PubSubServer, tmp_path: Path
+) -> None:
+    """A drain fires the timers of all 256 shards of Cap, and of Tick behind them, far before their
+    time: it must end, with the bits of every tick until the last that was announced."""
+    recording = Recording("users", ticks=240)
+    with besieged(flink_cluster, pubsub_server.host, recording, tmp_path, 4) as (siege, post):
+        job = siege.job
+        post.publish(data for data, _ in recording.messages(LINES, shuffled=True))
+        siege.client.until(lambda: len(list(job.out.glob("ticks-*"))) >= 2)
+        siege.client.process.send_signal(signal.SIGINT)
+        siege.client.wait()
+        flink_cluster.rest.wait_for(siege.id, "FINISHED", "CANCELED")
+        before = job.cells()
+        siege.go_on()
+        siege.client.until(lambda: len(job.cells()) > len(before))
+        began = time.monotonic()
+        flink_cluster.rest.stop(siege.id, drain=True)
+        flink_cluster.rest.wait_for(siege.id, "FINISHED")
+        assert time.monotonic() - began < 90, "no timer is waited for"
+    found = job.cells()
+    assert before.items() <= found.items()
+    last = max(cell[0] for cell in found)
+    assert max(cell[0] for cell in before) < last < recording.ticks - 1
+    expected = {cell: value for cell, value in recording.releases.items() if cell[0] <= last}
+    assert not differences(found, expected)
+    assert "overdue" not in {letter["reason"] for letter in job.letters()}

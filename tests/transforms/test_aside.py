@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -10,6 +11,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 
 from dpcore.errors import CodecError
+from dpcore.leaves.id_hash import id_hashes
 from transforms.runtime.aside import Aside, in_one_process
 from transforms.select.names import Names
 from transforms.select.users import Way
@@ -53,12 +55,32 @@ def test_names_are_numbers_aside() -> None:
         pa.RecordBatch.from_arrays([pa.array(part).dictionary_encode()], names=["@key"])
         for part in texts
     ]
-    coded = [way.named(batch) for batch in batches]
+    hashes = [id_hashes(batch.column("@key").dictionary, bytes(16)).hashes for batch in batches]
+    coded = [way.named(*both) for both in zip(batches, hashes, strict=True)]
     assert [batch.column("@key").to_pylist() for batch in coded] == [[0, 1, 2, 0], [3, 2, 4, 3]]
     assert [way.renamed(batch).column("@key").to_pylist() for batch in coded] == texts
     plain = Way(bytes(32))
-    assert plain.named(batches[0]) is batches[0] is plain.renamed(batches[0])
+    assert plain.named(batches[0], hashes[0]) is batches[0] is plain.renamed(batches[0])
     assert len(held) == 0
+
+
+def test_many_names_find_their_numbers_whatever_their_slots() -> None:
+    names, texts = Names(), [f"name {i}" for i in range(800)]
+    rng = np.random.default_rng(3)
+    numbers: dict[str, int] = {}
+    for size in (3, 500, 10, 2_500, 2_500):
+        some = rng.choice(texts, size).tolist()
+        column = pa.array(some).dictionary_encode()
+        hashes = id_hashes(column.dictionary, bytes(16)).hashes
+        hashes[:, 1] &= np.uint64(7)  # they all want the same few slots
+        found = names.coded(column, hashes)
+        assert names.decoded(found).to_pylist() == some
+        for text, number in zip(some, found.to_pylist(), strict=True):
+            assert numbers.setdefault(text, number) == number
+    assert sorted(numbers.values()) == list(range(len(numbers)))
+    twice = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array(["new", "new", "other"]))
+    hashes = id_hashes(twice.dictionary, bytes(16)).hashes
+    assert names.decoded(names.coded(twice, hashes)).to_pylist() == ["new", "new", "other"]
 
 
 @pytest.mark.parametrize(

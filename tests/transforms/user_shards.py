@@ -24,7 +24,7 @@ from transforms.runtime import heartbeat
 from transforms.select.cap import CloseTicks
 from transforms.select.spread import hashed
 from transforms.select.user_state import BAGS, Shelves
-from transforms.select.users import encode, prepared
+from transforms.select.users import Way, encode, prepared
 
 LAYOUT = "cd" * 32
 
@@ -61,7 +61,11 @@ def batch_of(events: Sequence[Event], plan: Plan, keys: CapKeys) -> pa.RecordBat
     )
     named = hashed(batch, "@unit", (UNIT_HIGH, UNIT_LOW), user_hashes(users, keys).hashes)
     return prepared(
-        named.append_column("who", batch.column("@unit")), plan.program, plan.person, keys
+        named.append_column("who", batch.column("@unit")),
+        plan.program,
+        plan.person,
+        keys,
+        Way(bytes.fromhex(plan.layout)),
     )
 
 

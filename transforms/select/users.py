@@ -11,8 +11,16 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 
+from dpcore.leaves.id_hash import Digests
 from dpcore.people.cells import Hashed
-from dpcore.people.hashes import CapKeys, contents_of, pair_hashes, row_hashes, user_hashes
+from dpcore.people.hashes import (
+    CapKeys,
+    contents_of,
+    name_hashes,
+    pair_hashes,
+    row_hashes,
+    user_hashes,
+)
 from dpcore.people.person import Person
 from dpcore.plan import Plan
 from dpcore.program import Program
@@ -85,8 +93,9 @@ class ToUsers(beam.DoFn):
             yield TaggedOutput(DEAD, letters)
             named = named.filter(pa.array(~users.null))
         if named.num_rows:
-            ready = prepared(named, self._program, self._person, self._keys)
-            yield from self._spread.add(self._way.named(ready))
+            yield from self._spread.add(
+                prepared(named, self._program, self._person, self._keys, self._way)
+            )
 
     def finish_bundle(self) -> Iterator[Any]:
         """Sends on what is left."""
@@ -95,18 +104,22 @@ class ToUsers(beam.DoFn):
 
 
 def prepared(
-    batch: pa.RecordBatch, program: Program, person: Person, keys: CapKeys
+    batch: pa.RecordBatch, program: Program, person: Person, keys: CapKeys, way: Way
 ) -> pa.RecordBatch:
     """Events of known users, with every hash that caps choose by; ids leave.
 
     Args:
-      batch: with the hashes of users. program: what reads them.
+      batch: with the hashes of users. program: what reads them. way: how they go on.
     """
     names, users = batch.schema.names, words(batch, UNIT_HIGH, UNIT_LOW)
     ticks = batch.column("@tick").to_numpy()
     times = batch.column("@time").view(pa.int64()).to_numpy()
-    key = batch.column(KEY) if KEY in names else None
-    pairs = pair_hashes(users, person.periods.of(ticks), key, keys)
+    named: Digests | None = None
+    if KEY in names:
+        entries = name_hashes(batch.column(KEY).dictionary, keys)
+        named = entries.take(batch.column(KEY).indices.to_numpy(), axis=0)
+        batch = way.named(batch, entries)
+    pairs = pair_hashes(users, person.periods.of(ticks), named, keys)
     ids = batch.column("@id") if "@id" in names else None
     rows, has_id = row_hashes(users, ticks, times, contents(batch, program), ids, keys)
     if ids is not None:
@@ -170,11 +183,15 @@ class Way:
         """Finds what this process keeps aside."""
         self._aside = None if self._name is None else Aside.of(self._name, Names)
 
-    def named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch as it is spread over shards: aside, names of keys are numbers."""
+    def named(self, batch: pa.RecordBatch, hashes: Digests) -> pa.RecordBatch:
+        """A batch as it is spread over shards: aside, names of keys are numbers.
+
+        Args:
+          hashes: (m, 2) of the entries of the dictionary of keys.
+        """
         if self._aside is None or KEY not in batch.schema.names:
             return batch
-        return _replaced(batch, self._aside.shared.coded(batch.column(KEY)))
+        return _replaced(batch, self._aside.shared.coded(batch.column(KEY), hashes))
 
     def renamed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The inverse."""
