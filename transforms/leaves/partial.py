@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.leaves.order import order_of
 from transforms.runtime.coders import kind_of, numbers_at, pack, pack_names, unpack, unpack_names
 
 Ints = NDArray[np.int64]
@@ -97,7 +98,7 @@ def sum_by_cell(
     code = ticks * n_rows + rows
     if np.all(code[1:] > code[:-1]):
         return PartialLeaf(ticks, rows, counts, values)
-    order = np.argsort(code, kind="stable")
+    order = _stable_order(code)
     code = code[order]
     starts = np.flatnonzero(np.concatenate([[True], code[1:] != code[:-1]]))
     if len(starts) == len(code):
@@ -108,6 +109,15 @@ def sum_by_cell(
     return PartialLeaf(
         code // n_rows, code % n_rows, np.add.reduceat(counts[order], starts), summed
     )
+
+
+def _stable_order(code: Ints) -> Ints:
+    """The stable order of whole numbers from 0 on: by one sort of plain numbers where they and
+    their places fit into 64 bits together."""
+    bits = int(code.max()).bit_length()
+    if int(code.min()) < 0 or bits + len(code).bit_length() > 64:
+        return np.argsort(code, kind="stable")
+    return order_of((code.view(np.uint64) << np.uint64(64 - max(1, bits)),))
 
 
 def merge(parts: Sequence[PartialLeaf], dimension: int) -> PartialLeaf:

@@ -295,7 +295,8 @@ class Gatherer:
         if not len(index.names):
             return
         blocks = index.blocks[leaf.rows]
-        order = np.argsort(blocks, kind="stable")
+        narrow = blocks.astype(np.uint16) if index.blocks.max() < 1 << 16 else blocks
+        order = np.argsort(narrow, kind="stable")  # of two bytes: by counting them
         leaf = leaf.take(order)
         bounds = np.flatnonzero(np.diff(blocks[order], prepend=-1, append=index.blocks.max() + 1))
         step = max(1, ELEMENT // (leaf.values.shape[1] + 1))
