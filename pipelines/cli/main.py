@@ -48,7 +48,7 @@ def main(debug: bool) -> None:
 
 
 @main.command(short_help="Write a config from a file's header.")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="Write here, not to stdout.")
 @click.option("--force", is_flag=True, help="Overwrite the file named by --out.")
 @click.option("--no-header", is_flag=True, help="The first line of this CSV is an event.")
@@ -79,6 +79,7 @@ def init(
     \b
       weir init purchases.csv > shop.yaml
       weir init events.parquet -o events.yaml
+      weir init 'days/*.csv' -o days.yaml
       weir init events.ndjson --columns at,user,item
       weir init plain.csv --no-header --encoding latin-1
       weir init rides.csv --model count

@@ -59,6 +59,11 @@ _ID_NAME = re.compile(
     r"booking|payment|record).?id$"
 )
 _UNIT_NAME = re.compile(r"(?i)(user|customer|client|person|member|patient|account|device).?(id)?$")
+_NO_AMOUNT = re.compile(
+    r"(?i:(^|[_. -])(id|ids|uuid|guid|code|zip|zipcode|postcode|plz|phone|sku|isbn|ean|ip|no|nr)$)"
+    r"|[a-z]I[dD]$"
+)
+"""Numbers that name something: adding them up means nothing."""
 _KEY_NAME = re.compile(
     r"(?i)store|shop|city|region|state|country|zone|carrier|origin|station|category|type|"
     r"department|group|site|model|source|channel"
@@ -116,8 +121,16 @@ def sniff(
     id_ = next((n for n in names if n != time and _ID_NAME.search(n)), None)
     unit = next((n for n in names if n not in (time, id_) and _UNIT_NAME.search(n)), None)
     free = [name for name in names if name not in (id_, unit) and name not in times]
-    numbers = [name for name in free if types[name] in ("integer", "number")]
-    texts = [n for n in free if types[n] == "text" or (types[n] == "integer" and _hints(n))]
+    numbers = [
+        name
+        for name in free
+        if types[name] == "number" or (types[name] == "integer" and not _NO_AMOUNT.search(name))
+    ]
+    texts = [
+        n
+        for n in free
+        if types[n] == "text" or (types[n] == "integer" and (_hints(n) or n not in numbers))
+    ]
     if text is not None and text.columns is not None:
         text = text._replace(columns=tuple(names))
     return {

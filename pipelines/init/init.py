@@ -32,7 +32,7 @@ def config_text(
     """The text of a config.
 
     Args:
-      file: of events, in any format that ``source`` takes.
+      file: of events, in any format that ``source`` takes; or a folder or glob of such files.
       out: where the text will be kept; the path of the file is written relative to it.
       columns, header, encoding: as for ``pipelines.init.header.sniff``.
       target: a column that a model is to predict; None: aggregates.
@@ -40,9 +40,9 @@ def config_text(
     Raises:
       ConfigError: no such file, or of no format known here; a target that is none.
     """
-    from pipelines.init.header import sniff
+    from pipelines.init.many import sniff_all
 
-    found = sniff(str(file), columns, header, encoding)
+    found = sniff_all(str(file), columns, header, encoding)
     if target is not None:
         check_target(found, target, str(file))
     path = str(file)
@@ -58,6 +58,8 @@ def lines(found: Mapping[str, Any], path: str, target: str | None = None) -> Ite
       found: what ``pipelines.init.header.sniff`` says of the file. path: as the config names it.
       target: what a model predicts; None: aggregates.
     """
+    yield "# yaml-language-server: $schema=weir.schema.json"
+    yield "# Editors check and complete this with: weir schema > weir.schema.json"
     yield f"# Made by `weir init` from the names and types of the columns of {Path(path).name}."
     yield "# Fill in what stands in <...>: from what you know, never from the data, because a bound"
     yield "# that is read off the data reveals them. Then: weir plan, weir run. Fields: weir schema"
@@ -84,6 +86,8 @@ def lines(found: Mapping[str, Any], path: str, target: str | None = None) -> Ite
         yield from users(found["unit"])
     yield ""
     yield from aggregates(found["numbers"]) if target is None else model(found, target)
+    if target is None and len(found["numbers"]) > 1:
+        yield "# in place of aggregates a model of one column: weir init FILE --model COLUMN"
     yield ""
     yield "# secret: {file: secret.key}       # openssl rand -hex 32 > secret.key: repeatable runs"
     yield "sink: {parquet: out/}"
@@ -156,6 +160,8 @@ def aggregates(numbers: Sequence[str]) -> Iterator[str]:
         yield f"  {mark}{name}: {{sum: {word(column)}, clip: [<LOW>, <HIGH>]}}"
         if place == 0:
             yield f"  # {name}_mean: {{mean: {word(column)}, clip: [<LOW>, <HIGH>]}}"
+            yield f"  # {name}_usual: {{quantile: {word(column)}, at: [0.5, 0.95],"
+            yield f"  #   {' ' * len(name)}       edges: {{linear: [<LOW>, <HIGH>, 64]}}}}"
             yield f"  # {name}_sizes: {{histogram: {word(column)}, edges: [0, 1, 10, 100]}}"
 
 

@@ -298,3 +298,39 @@ def test_a_list_column_is_proposed_where_the_header_fixes_its_size(tmp_path: Pat
         if proposed:
             check_target(found, "sales", path)
             assert any("{column: pixels, size: 3}" in line for line in model(found, "sales"))
+
+
+def test_a_glob_or_a_folder_is_read_as_one(weir: Weir, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a.csv").write_text("at,order_id,n,x\n2025-01-01,7,1,2\n2025-01-02,8,3,4\n")
+    (tmp_path / "d" / "b.csv").write_text("at,order_id,n,x\n2025-01-03,9,1,2.5\n")
+    for given in (tmp_path / "d" / "*.csv", tmp_path / "d"):
+        text = weir("init", given, "--columns", "at,order_id,n,x").stdout
+        assert "x (number)" in text and "n (integer)" in text
+        assert "{sum: n, clip" in text
+        assert "sum: order_id" not in text, "ids are no amounts"
+        assert "--model COLUMN" in text and text.startswith("# yaml-language-server: $schema=")
+    (tmp_path / "d" / "c.csv").write_text("at,order_id,n,y\n2025-01-03,9,1,2.5\n")
+    assert "is not a column of" in refused(weir, tmp_path / "d", "--columns", "at,n,x")
+    (tmp_path / "d" / "c.csv").unlink()
+    (tmp_path / "d" / "c.ndjson").write_text('{"at": "2025-01-01", "n": 1}\n')
+    assert "a source has one format" in refused(weir, tmp_path / "d", "--columns", "at,n")
+
+
+@pytest.mark.parametrize(
+    ("name", "amount"),
+    [
+        ("zip", False),
+        ("user_code", False),
+        ("tripId", False),
+        ("paid", True),
+        ("number_of_cds", True),
+    ],
+)
+def test_numbers_that_name_something_are_no_amounts(
+    weir: Weir, tmp_path: Path, name: str, amount: bool
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"at,{name},total\n2025-01-01,7,1\n2025-01-02,8,3\n")
+    text = weir("init", path).stdout
+    assert (f"sum: {name}," in text) == amount and "sum: total," in text
