@@ -270,3 +270,17 @@ def test_a_limit_stops_the_block(secret: SecretRef) -> None:
     plan = plan_of(max_tracked=4)
     with pytest.raises(WeirError, match="more than 4 keys of one block"):
         walk(Block(plan, secret, True), [0, TICKS], payloads(2))
+
+
+@pytest.mark.parametrize("stops", [[0, TICKS], [0, 5, TICKS]])
+def test_keys_that_are_put_aside_wait_too(secret: SecretRef, stops: list[int]) -> None:
+    """Ten names of one user each: none can be found, stepped by and by or looked at at once."""
+    names = tuple(sorted(f"junk {i}".encode() for i in range(10)))
+    ones = np.ones(len(names), dtype=np.int64)
+    values = np.tile(np.array([[1 << 20, 0]]), (len(names), 1))
+    leaf = partial.encode(PartialLeaf(3 * ones, np.arange(len(names)), ones, values, names))
+    with pytest.raises(WeirError, match="more than 9 keys of one block"):
+        walk(Block(plan_of(max_tracked=9), secret, True), stops, [leaf])
+    assert not any(
+        stride.keys for stride in walk(Block(plan_of(max_tracked=10), secret, True), stops, [leaf])
+    )
