@@ -26,7 +26,6 @@ from dpcore.leaves.keys import Keys
 from dpcore.leaves.wide import LIMB
 from dpcore.people.person import Person
 from dpcore.plan_config import PlanConfig
-from dpcore.plan_html import plan_html
 from dpcore.plan_promise import guarantee_of
 from dpcore.plan_warnings import warnings_for
 from dpcore.pricing.band import band_of
@@ -343,6 +342,8 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
+        from dpcore.plan_html import plan_html  # a plan in the terminal does without
+
         return plan_html(self.to_json())
 
     def _user_json(self) -> dict[str, Any] | None:

@@ -34,6 +34,7 @@ from transforms.decode.lines import chunks
 from transforms.decode.messages import Message, MessageDecoder
 from transforms.decode.ndjson import decode_ndjson
 from transforms.decode.schema import EventSchema
+from transforms.decode.tables import TABLE, decode_table
 from transforms.leaves.lists import is_list
 from transforms.runtime.dead_letters import rows
 from transforms.select.keys import KEY, is_key, keys_of
@@ -188,6 +189,17 @@ def _avro(draw: Any, schema: EventSchema, nest: bool) -> Case:
     return Case(given.records, read, lambda at, _: ("f", at))
 
 
+def _table(draw: Any, schema: EventSchema, nest: bool) -> Case:
+    """A table of Arrow that lies in memory, in chunks."""
+    table = draw(alone_columns.tables(schema, loose=True, nest=nest))
+
+    def read(records: Sequence[Any], border: int) -> Iterable[Decoded]:
+        held = pa.Table.from_batches(_batches(table, records, border))
+        return list(decode_table(held, read_as(schema, nest), batch_rows=max(2, border)))
+
+    return Case(table.records, read, lambda at, _: (TABLE, at))
+
+
 FILES: dict[str, Callable[[Any, EventSchema, bool], Case]] = {
     "csv": _csv,
     "ndjson": _ndjson,
@@ -289,6 +301,10 @@ def _check(case: Case, border: int) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_record_of_a_file_is_read_alone(form: str) -> None:
     _search(FILES[form])
+
+
+def test_a_record_of_a_table_in_memory_is_read_alone() -> None:
+    _search(_table)
 
 
 @pytest.mark.parametrize("form", PAYLOADS)
