@@ -136,6 +136,15 @@ def test_a_word_among_numbers_spoils_itself_only() -> None:
         assert [row[2:] for row in dead] == [("dollars", "not_a_number")]
 
 
+def test_on_a_stream_a_table_may_lack_a_column() -> None:
+    for given in (pd.DataFrame(GOOD).drop(columns="dollars"), pa.table(GOOD).drop(["dollars"])):
+        events, dead = read(given, SCHEMA.lenient())
+        assert [event["dollars"] for event in events] == [None, None] and len(dead) == 1
+    for given in (pd.DataFrame(GOOD).drop(columns="at"), pa.table(GOOD).drop(["at"])):
+        events, dead = read(given, SCHEMA.lenient())
+        assert not events and [row[3] for row in dead] == ["missing_time"] * 3
+
+
 def test_a_column_that_is_not_there_or_of_no_such_type_is_refused_by_name() -> None:
     frame, table = pd.DataFrame(GOOD), pa.table(GOOD)
     for given, name in ((frame, "the frame"), (table, "the table")):

@@ -56,8 +56,9 @@ def decode_table(
     table = pa.Table.from_batches([given]) if isinstance(given, pa.RecordBatch) else given
     schema.require(names_of(table.schema, schema.needed), TABLE)
     there = table.schema.names
-    held = dict.fromkeys(one if one in there else steps(one)[0] for one in schema.needed)
-    batches = table.select(list(held)).to_batches(max_chunksize=batch_rows)
+    held = dict.fromkeys((one if one in there else (*steps(one), one)[0]) for one in schema.needed)
+    some = [name for name in held if name in there]  # on a stream a table may lack a column
+    batches = table.select(some or there[:1]).to_batches(max_chunksize=batch_rows)
     yield from decode_batches(batches, schema, TABLE, first)
 
 
@@ -80,6 +81,9 @@ def _decode_frame(
             if name in inside:
                 held = part[steps(name)[0]]
                 plain[name] = [_value(take({steps(name)[0]: one}, name)) for one in held]
+                continue
+            if name not in names:
+                typed[name] = pa.nulls(len(part))
                 continue
             column = part.index.get_level_values(name) if name in levels else part[name]
             array = _array(column)
