@@ -85,6 +85,7 @@ ROOMS = {
         "report",
         "predict",
         "show",
+        "watch",
         "notebook",
         "cli",
     ],

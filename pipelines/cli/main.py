@@ -22,6 +22,7 @@ from pipelines.cli.rehearse import rehearse
 from pipelines.cli.run import run
 from pipelines.cli.status import status
 from pipelines.cli.top import top
+from pipelines.cli.watch import watch
 
 
 @click.group(
@@ -304,6 +305,7 @@ main.add_command(advise)
 main.add_command(rehearse)
 main.add_command(run)
 main.add_command(status)
+main.add_command(watch)
 main.add_command(feed)
 main.add_command(doctor)
 main.add_command(predict)

@@ -69,7 +69,7 @@ def page(data: ReportData, held: Holdout | None = None, live: bool = False) -> s
     found = templates().get_template("page.html")
     safe = Markup
     return found.render(
-        **_parts_of(data),
+        **_parts_of(data, live),
         name=run.name,
         policy=policy((library, script), live),
         css=safe((_HERE / "page.css").read_text()),
@@ -109,7 +109,7 @@ def as_script(value: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _parts_of(data: ReportData) -> dict[str, Any]:
+def _parts_of(data: ReportData, live: bool = False) -> dict[str, Any]:
     """What templates need that changes as ticks come."""
     heads, body = words.last_values(data)
     outputs = [output for output, _, _ in words.columns(data)]
@@ -127,12 +127,12 @@ def _parts_of(data: ReportData) -> dict[str, Any]:
         heads = [("",), *days]
         rows = [(name, list(cells)) for name, cells in zip(names, across, strict=True)]
     last = {"caption": words.last_caption(data), "heads": heads, "rows": rows}
-    return {"facts": words.facts(data), "unfinished": words.unfinished(data.run), "last": last}
+    return {"facts": words.facts(data), "unfinished": "" if live else words.unfinished(data.run), "last": last}
 
 
 def parts(data: ReportData) -> dict[str, str]:
     """The parts of a live page that are renewed: id -> markup."""
-    told = _parts_of(data)
+    told = _parts_of(data, live=True)
     return {
         name: templates().get_template(f"{name}.html").render(**told) for name in ("facts", "last")
     }
