@@ -127,7 +127,11 @@ def _parts_of(data: ReportData, live: bool = False) -> dict[str, Any]:
         heads = [("",), *days]
         rows = [(name, list(cells)) for name, cells in zip(names, across, strict=True)]
     last = {"caption": words.last_caption(data), "heads": heads, "rows": rows}
-    return {"facts": words.facts(data), "unfinished": "" if live else words.unfinished(data.run), "last": last}
+    return {
+        "facts": words.facts(data),
+        "unfinished": "" if live else words.unfinished(data.run),
+        "last": last,
+    }
 
 
 def parts(data: ReportData) -> dict[str, str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +20,7 @@ from pipelines.watch.live import Live, health
 from pipelines.watch.server import HOST, Site, operator, releases, serve
 from pipelines.watch.spool import Spool
 from pipelines.watch.watch import watch
+from tests.browser import browser, probed
 from tests.pipelines import synthetic
 from tests.pipelines.conftest import Weir
 
@@ -202,3 +205,60 @@ def test_it_serves_until_it_is_stopped(folder: Path, weir: Weir) -> None:
     assert "not both" in weir("watch").output
     refused = weir("watch", folder, "--flink-master", "x:1")
     assert refused.exit_code == 2 and "--private" in refused.output
+
+
+class Heard(dict[str, Any]):
+    """Pages of a site, and what was asked for besides."""
+
+    heard: list[str]
+
+    def __contains__(self, path: object) -> bool:
+        found = super().__contains__(path)
+        if not found:
+            self.heard.append(str(path))
+        return found
+
+
+def test_a_browser_follows_the_ticks(folder: Path, live: Live, tmp_path: Path) -> None:
+    add(folder, 0)
+    live.look()
+    site = releases(live)
+    tell = """
+for (let before = ""; ; await new Promise((go) => setTimeout(go, 100))) {
+  await settled();
+  const said = document.getElementById("live").textContent.split(" ")[1];
+  const drawn = document.querySelectorAll(".chart svg").length;
+  const now = `/said/${weir.page().fine.ticks.length}/${drawn}/${said}`;
+  if (now !== before) fetch(now);
+  before = now;
+}"""
+    pages = Heard(site.pages)
+    pages.heard = []
+    page = pages["/"]
+    pages["/"] = lambda: (page()[0], probed(page()[1], tell))
+    site.pages = pages
+    served = Served(site)
+    command = [
+        browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        f"--user-data-dir={tmp_path / 'profile'}", "--remote-debugging-port=0",
+        f"http://{HOST}:{served.port}/",
+    ]  # fmt: skip
+
+    def told(ticks: int) -> bool:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if any(one.startswith(f"/said/{ticks}/") and "newest" in one for one in pages.heard):
+                return True
+            time.sleep(0.05)
+        return False
+
+    opened = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        assert told(1), pages.heard
+        add(folder, 1)
+        live.look()
+        assert told(2), pages.heard
+    finally:
+        opened.terminate()
+        opened.wait(30)
+        served.server.shutdown()
