@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dpcore.errors import ConfigError
-from pipelines.cli.base import CONFIG, SETS
+from pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 
 
 @click.command(short_help="Send a rehearsal stream to a file, stdout or Pub/Sub.")
@@ -64,6 +64,7 @@ from pipelines.cli.base import CONFIG, SETS
     help="Write exact counts and sums of the made-up events here, a line of JSON a tick "
     "(--times now).",
 )
+@AS_JSON
 def feed(
     config: Path,
     sets: tuple[str, ...],
@@ -81,6 +82,7 @@ def feed(
     duplicate: float,
     malformed: float,
     truth: Path | None,
+    as_json: bool,
 ) -> None:
     """Send a stream that matches CONFIG to a file, stdout or a Pub/Sub topic.
 
@@ -104,6 +106,8 @@ def feed(
     from pipelines.feed.truth import Truth, refuse_truth
     from transforms.runtime.stream_time import PRESENT
 
+    if as_json and to == "-":
+        raise ConfigError("--json", True, "and the events would both go to stdout: name --to.")
     job = load(config, sets)
     shares = Shares(late, duplicate, malformed)
     if speed is not None and recorded is None:
@@ -122,24 +126,31 @@ def feed(
     if truth is not None:
         refuse_truth(recorded, live, shares)
     exact = None if truth is None else Truth(job, truth)
-    for note in command.notes(job, shares, live, recorded is not None):
+    notes = command.notes(job, shares, live, recorded is not None)
+    for note in notes:
         click.echo(f"weir: note: {note}", err=True)
     if form is None and source is not None and to == "-":
         form = source.form if source.form in LINES else None
     if form is None and source is not None and topic:
         form = source.payload
-    if create and topic:
-        for made in topic_create(to, source):
-            click.echo(f"weir: {made}", err=True)
+    created = list(topic_create(to, source)) if create and topic else []
+    for made in created:
+        click.echo(f"weir: {made}", err=True)
     text = None if source is None else source.text_form()
     target = open_target(to, form, per_message, text)
+    setting = None
     if topic and speed is not None and recorded is not None and stream is None:
         stream = command.replay_from(command.first_moment(recorded, job), speed)
-        click.echo(f"weir: note: the job needs --set '{command.setting(stream)}'", err=True)
+        setting = command.setting(stream)
+        click.echo(f"weir: note: the job needs --set '{setting}'", err=True)
     with command.Shown() as shown:
         sent = command.feed(
             job, target, events=events, seed=seed, shares=shares, pace=pace,
             recorded=recorded, live=live, stream=stream, told=shown.told,
             truth=exact,
         )  # fmt: skip
+    if as_json:
+        facts = {"sent": sent, "to": to, "notes": notes, "made": created, "set": setting}
+        print_json(facts)
+        return
     click.echo(f"weir: sent {sent:,} events to {'stdout' if to == '-' else to}", err=True)

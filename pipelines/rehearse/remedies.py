@@ -130,7 +130,7 @@ class _Output:
             yield Remedy(
                 "privacy.epsilon",
                 None,
-                f"none: {'clip and caps' if self.caps else 'the clip'} alone take more than that",
+                f"none: {'clip and caps' if self.caps else 'the clip'} alone {'take' if self.caps else 'takes'} more than that",
             )
             yield from self._caps()
             if public:

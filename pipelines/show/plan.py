@@ -69,6 +69,7 @@ def sections(
     if facts["user"] is not None and facts["user"]["cap_prices"]:
         yield heading("What caps on users cost")
         yield _indent(users.caps(facts))
+        yield _indent(Text(users.LOST, style="dim"))
     yield heading("Mechanisms, priced for the same promise")
     yield _indent(alternatives(plan, facts))
     yield heading("Size")

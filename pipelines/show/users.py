@@ -20,6 +20,11 @@ CAPS = {
 }
 """Caps in words."""
 
+LOST = (
+    "What each cap takes in events, these and others, weir rehearse says of made-up events of a "
+    "known shape (--like) or of public ones (--on)."
+)
+
 
 def promises(facts: Mapping[str, Any]) -> RenderableType:
     """Epsilon of one event, of a user in one period, and of a user in several."""
