@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -63,6 +64,7 @@ def main(debug: bool) -> None:
 @click.option(
     "--model", metavar="COLUMN", help="A model that predicts this column, from the others."
 )
+@AS_JSON
 def init(
     file: Path,
     out: Path | None,
@@ -71,6 +73,7 @@ def init(
     columns: str | None,
     encoding: str,
     model: str | None,
+    as_json: bool,
 ) -> None:
     """Write a config from the header of FILE.
 
@@ -92,7 +95,7 @@ def init(
         raise ConfigError("--columns", columns, "must be different names with commas between them.")
     text = command.config_text(file, out, names, not no_header, encoding, model)
     if out is None:
-        click.echo(text, nl=False)
+        click.echo(text, nl=False) if not as_json else print_json(_begun(text, None))
         return
     if out.exists() and not force:
         raise ConfigError("--out", str(out), "exists already; choose another name or add --force.")
@@ -100,9 +103,21 @@ def init(
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError("--out", str(out), f"cannot be written: {error.strerror}.") from None
+    if as_json:
+        print_json(_begun(text, out))
+        return
     click.echo(
         f"wrote {out}; fill in what is marked with <...>, then run: weir plan {out}", err=True
     )
+
+
+def _begun(text: str, out: Path | None) -> dict[str, Any]:
+    """A config of ``weir init`` as facts: what it says, and what is left to be filled in."""
+    from dpcore.config import yaml
+    from pipelines.config.job import placeholders
+
+    left = [path for path, _ in placeholders(yaml.parse_mapping(text, {}))]
+    return {"config": text, "out": None if out is None else str(out), "to_fill_in": left}
 
 
 @main.command(short_help="Show the promise, the error and the cost. Reads no data.")

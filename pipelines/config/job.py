@@ -201,7 +201,7 @@ def _set(data: dict[str, Any], text: str, variables: Mapping[str, str]) -> None:
 
 def _no_placeholders(data: Mapping[str, Any]) -> None:
     """Refuses what ``weir init`` left to be filled in: all of it at once."""
-    left = list(_placeholders(data, ""))
+    left = list(placeholders(data))
     if not left:
         return
     path, value = left[0]
@@ -211,13 +211,14 @@ def _no_placeholders(data: Mapping[str, Any]) -> None:
     raise ConfigError(path, value, f"is a placeholder of `weir init`: fill it in, and so {others}.")
 
 
-def _placeholders(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def placeholders(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted field and text of each placeholder in a config that is not checked yet."""
     if isinstance(value, dict):
         for name, item in value.items():
-            yield from _placeholders(item, f"{path}.{name}" if path else name)
+            yield from placeholders(item, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
         for at, item in enumerate(value):
-            yield from _placeholders(item, f"{path}[{at}]")
+            yield from placeholders(item, f"{path}[{at}]")
     elif isinstance(value, str) and _PLACEHOLDER.match(value):
         yield path, value
 

@@ -127,11 +127,8 @@ class _Output:
     def remedies(self, plan: Plan, public: bool) -> Iterator[Remedy]:
         target = self.target
         if target is None:
-            yield Remedy(
-                "privacy.epsilon",
-                None,
-                f"none: {'clip and caps' if self.caps else 'the clip'} alone {'take' if self.caps else 'takes'} more than that",
-            )
+            takes = "clip and caps alone take" if self.caps else "the clip alone takes"
+            yield Remedy("privacy.epsilon", None, f"none: {takes} more than that")
             yield from self._caps()
             if public:
                 yield from self._clips()

@@ -98,13 +98,17 @@ def score(
     """
     folders = {folder: _rows(folder) for folder in {released, clean, whole}}
     found = []
+    algorithm = plan.config.algorithm
+    roles = {info.name: algorithm.shown(info.name).role for info in plan.outputs}
     for info in plan.outputs:
+        if roles[info.name] == "model" and "scaled_model" in roles.values():
+            continue  # the same coefficients, each in a unit of its own: they have no mean size
         place = (info.name, info.over)
         empty = Rows({})
         noisy, exact, true = (
             folders[one].get(place, empty).by_key for one in (released, clean, whole)
         )
-        shown = plan.config.algorithm.shown(info.name).what
+        shown = algorithm.shown(info.name).what
         averages = plan.config.model is None and plan.config.aggregates[info.name].averages
         if averages:
             active = seen.where(plan.config.aggregates[info.name].where).active()

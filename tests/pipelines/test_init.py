@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -334,3 +335,13 @@ def test_numbers_that_name_something_are_no_amounts(
     path.write_text(f"at,{name},total\n2025-01-01,7,1\n2025-01-02,8,3\n")
     text = weir("init", path).stdout
     assert (f"sum: {name}," in text) == amount and "sum: total," in text
+
+
+def test_json_tells_the_config_and_what_is_left_to_be_filled_in(weir: Weir, tmp_path: Path) -> None:
+    (tmp_path / "rides.csv").write_text("at,id,fare\n2024-01-01T00:00:00Z,a,3\n")
+    told = json.loads(weir("init", tmp_path / "rides.csv", "--json").stdout)
+    assert told["out"] is None and "fare" in told["config"]
+    assert {"clock.start", "clock.end"} <= set(told["to_fill_in"])
+    out = tmp_path / "rides.yaml"
+    told = json.loads(weir("init", tmp_path / "rides.csv", "--out", out, "--json").stdout)
+    assert told["out"] == str(out) and out.read_text() == told["config"]
