@@ -29,8 +29,9 @@ LEAST_EPSILON = 2.0**-10
 CLOSE = 1.01
 """Bisection ends where both ends are so near, as a ratio."""
 
-PERIODS = ("1s", "5s", "10s", "30s", "1m", "5m", "15m", "30m", "1h", "2h", "3h", "4h", "6h", "8h", "12h", "1d", "2d", "3d",
-           "7d", "14d", "28d", "30d", "60d", "90d", "180d", "365d")  # fmt: skip
+PERIODS = ("1s", "5s", "10s", "30s", "1m", "5m", "15m", "30m", "1h", "2h", "3h", "4h", "6h", "8h",
+           "12h", "1d", "2d", "3d", "7d", "14d", "28d", "30d", "60d", "90d", "180d",
+           "365d")  # fmt: skip
 MONTHS = (1, 2, 3, 6, 12)
 ONE = Fraction(1)
 

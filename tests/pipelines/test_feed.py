@@ -392,7 +392,9 @@ def test_json_tells_what_was_sent_and_leaves_stdout_to_one_of_both(
 ) -> None:
     (tmp_path / "shop.yaml").write_text(SMALL)
     to = tmp_path / "events.csv"
-    told = json.loads(weir("feed", tmp_path / "shop.yaml", "--events", 3, "--to", to, "--json").stdout)
+    told = json.loads(
+        weir("feed", tmp_path / "shop.yaml", "--events", 3, "--to", to, "--json").stdout
+    )
     assert told["sent"] == 3 and told["to"] == str(to) and told["notes"] == []
     refused = weir("feed", tmp_path / "shop.yaml", "--json")
     assert refused.exit_code == 2 and "name --to" in refused.output
