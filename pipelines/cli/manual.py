@@ -37,6 +37,8 @@ def completion(shell: str) -> None:
 def man() -> None:
     """Print a page for man(1) with every command and option.
 
+    It is made from the commands themselves, so that it says what this build can do.
+
     \b
       weir man | man -l -
       weir man > /usr/local/share/man/man1/weir.1

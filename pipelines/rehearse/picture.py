@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dpcore.errors import ConfigError
 from pipelines.rehearse.rehearse import Rehearsal
-from pipelines.terminal import number
 
 ENDINGS = (".png", ".svg", ".pdf")
 PANELS = 24
 """Outputs that are drawn."""
 COLUMNS = 3
+WIDTH, HEIGHT = 260, 200
+"""Of a panel, in points."""
 COLOURS = ("#1f5fa8", "#c2571a", "#3a7d44")
 
 
@@ -37,56 +38,74 @@ def draw(found: Rehearsal, path: Path) -> Path | None:
     """
     if found.grid is None or not found.grid.shares:
         return None
-    from matplotlib.figure import Figure
+    import vl_convert
 
-    panels = list(found.grid.shares.items())[:PANELS]
-    width = min(COLUMNS, len(panels))
-    height = math.ceil(len(panels) / width)
-    figure = Figure(figsize=(1 + 4 * width, 1 + 3 * height), layout="constrained")
-    axes = figure.subplots(height, width, squeeze=False, sharex=True, sharey=True).ravel()
-    for axis, ((name, over), by_period) in zip(axes, panels, strict=False):
-        _panel(axis, found, by_period)
-        shown = "since the start" if over is None else "each tick" if over == 1 else f"{over} ticks"
-        axis.set_title(f"{name}, {shown}", fontsize=10, loc="left")
-    for axis in axes[len(panels) :]:
-        axis.set_visible(False)
-    axes[0].legend(fontsize=8, title="a tick of", title_fontsize=8)
-    figure.supxlabel("epsilon", fontsize=9)
-    figure.supylabel("error of 19 in 20 values, of the true value", fontsize=9)
+    spec = chart(found).to_json()
     try:
-        figure.savefig(path, dpi=150)
+        if path.suffix.lower() == ".svg":
+            path.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+        elif path.suffix.lower() == ".pdf":
+            path.write_bytes(vl_convert.vegalite_to_pdf(spec))
+        else:
+            path.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
     except OSError as error:
-        raise ConfigError("--picture", str(path), f"cannot be written: {error.strerror}.") from None
+        raise ConfigError(
+            "--picture", str(path), f"cannot be written: {error.strerror}."
+        ) from None
     return path
 
 
-def _panel(axis: Any, found: Rehearsal, by_period: Any) -> None:
+def chart(found: Rehearsal) -> Any:
+    """Panels of lines, in one specification: below the band is useful, above the line useless."""
+    import altair as alt
+
     assert found.grid is not None
-    axis.axhspan(1e-6, found.within, color="#3a7d44", alpha=0.10, lw=0)
-    axis.axhline(1, color="#b02020", lw=1, ls="--")
-    for period, shares, colour in zip(found.grid.periods, by_period, COLOURS, strict=False):
-        axis.plot(found.grid.epsilons, shares, marker="o", ms=3, lw=1.4, color=colour, label=period)
-    axis.set_xscale("log", base=2)
-    axis.set_yscale("log")
-    axis.set_xticks(found.grid.epsilons, [number(one) for one in found.grid.epsilons])
-    axis.minorticks_off()
-    low, high = _limits(found)
-    axis.set_ylim(low, high)
-    axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:,.4g} %")
-    axis.tick_params(labelsize=8, labelbottom=True)
-    axis.grid(alpha=0.25)
+    rows = [row | {"output": title(row)} for row in found.grid.to_json() if row["share"] > 0]
+    titles = list(dict.fromkeys(row["output"] for row in rows))[:PANELS]
+    rows = [row for row in rows if row["output"] in titles]
+    shares = [row["share"] for row in rows]
+    low, high = min(*shares, found.within) / 1.5, max(*shares, 1.0) * 1.5
+    data = alt.Data(values=rows)
+    epsilon = alt.X(
+        "epsilon:Q",
+        scale=alt.Scale(type="log", base=2, nice=False),
+        axis=alt.Axis(values=list(found.grid.epsilons), format="~g"),
+    )
+    share = alt.Y(
+        "share:Q",
+        title="error of 19 in 20 values, of the true value",
+        scale=alt.Scale(type="log", domain=[low, high], nice=False),
+        axis=alt.Axis(format="~%"),
+    )
+    lines = alt.Chart().mark_line(point=True)
+    lines = lines.encode(
+        x=epsilon,
+        y=share,
+        color=alt.Color(
+            "period:N", title="a tick of", sort=list(found.grid.periods), scale=_colours()
+        ),
+    )
+    useful = alt.Chart().mark_rect(color=COLOURS[2], opacity=0.004)
+    useful = useful.encode(y=alt.datum(low, type="quantitative"), y2=alt.datum(found.within))
+    useless = alt.Chart().mark_rule(color="#b02020", strokeDash=[4, 3])
+    useless = useless.encode(y=alt.datum(1.0, type="quantitative"))
+    panel = alt.layer(useful, useless, lines, data=data).properties(width=WIDTH, height=HEIGHT)
+    facet = alt.Facet("output:N", title=None, sort=titles)
+    shown = panel.facet(facet, columns=min(COLUMNS, len(titles)))
+    return shown.properties(title=f"{found.result.plan.name}: useful below the green edge")
 
 
-def _limits(found: Rehearsal) -> tuple[float, float]:
-    assert found.grid is not None
-    every = [
-        share
-        for table in found.grid.shares.values()
-        for row in table
-        for share in row
-        if math.isfinite(share) and share > 0
-    ]
-    return min(*every, found.within) / 1.5, max(*every, 1.0) * 1.5
+def _colours() -> Any:
+    import altair as alt
+
+    return alt.Scale(range=list(COLOURS))
+
+
+def title(row: Mapping[str, Any]) -> str:
+    """An output and its span."""
+    over = row["over"]
+    span = "since the start" if over is None else "each tick" if over == 1 else f"{over:,} ticks"
+    return f"{row['name']}, {span}"
 
 
 __all__ = ["check", "draw"]
