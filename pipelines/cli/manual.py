@@ -37,7 +37,7 @@ def completion(shell: str) -> None:
 def man() -> None:
     """Print a page for man(1) with every command and option.
 
-    It is made from the commands themselves, so that it says what this build can do.
+    It is made from the commands themselves, so that it always says what this build can do, and how.
 
     \b
       weir man | man -l -

@@ -49,9 +49,7 @@ def draw(found: Rehearsal, path: Path) -> Path | None:
         else:
             path.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
     except OSError as error:
-        raise ConfigError(
-            "--picture", str(path), f"cannot be written: {error.strerror}."
-        ) from None
+        raise ConfigError("--picture", str(path), f"cannot be written: {error.strerror}.") from None
     return path
 
 
@@ -85,9 +83,10 @@ def chart(found: Rehearsal) -> Any:
             "period:N", title="a tick of", sort=list(found.grid.periods), scale=_colours()
         ),
     )
-    useful = alt.Chart().mark_rect(color=COLOURS[2], opacity=0.004)
+    once = alt.Chart().transform_aggregate(rows="count()", groupby=["output"])
+    useful = once.mark_rect(color=COLOURS[2], opacity=0.1)
     useful = useful.encode(y=alt.datum(low, type="quantitative"), y2=alt.datum(found.within))
-    useless = alt.Chart().mark_rule(color="#b02020", strokeDash=[4, 3])
+    useless = once.mark_rule(color="#b02020", strokeDash=[4, 3])
     useless = useless.encode(y=alt.datum(1.0, type="quantitative"))
     panel = alt.layer(useful, useless, lines, data=data).properties(width=WIDTH, height=HEIGHT)
     facet = alt.Facet("output:N", title=None, sort=titles)
