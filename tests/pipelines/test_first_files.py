@@ -86,8 +86,8 @@ def test_records_that_fit_run(weir: Weir, config: Path) -> None:
 @pytest.mark.parametrize(
     ("pair", "words"),
     [
-        (("mean: rating", "mean: ratng"), "aggregates = 'ratng': is not in any of the 40 records"),
-        (("mean: rating", "mean: city"), "aggregates = 'city': holds no numbers"),
+        (("mean: rating", "mean: ratng"), ".mean = 'ratng': is not in any of the 40 records"),
+        (("mean: rating", "mean: city"), ".mean = 'city': holds no numbers"),
         (("time: at", "time: when"), "schema.time.column = 'when'"),
         (
             ("time: at", "time: {column: seconds, format: epoch_ms}"),

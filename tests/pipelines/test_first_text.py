@@ -63,7 +63,7 @@ def test_newlines_in_quotes_are_refused_and_run_with_their_setting(
     result = weir("run", config)
     told = " ".join(result.stderr.split())
     assert result.exit_code == 2, result.output
-    assert "source.quoted_newlines = False" in told and "20 of the first 20 records" in told
+    assert "source.quoted_newlines = false" in told and "20 of the first 20 records" in told
     assert "write source.quoted_newlines: true" in told and not (config.parent / "out").exists()
     assert weir("run", config, "--set", "source.quoted_newlines=true").exit_code == 0
 
@@ -84,7 +84,7 @@ def test_lines_of_json_are_described_by_number_and_sort_of_their_fields(
     (tmp_path / "v.ndjson").write_bytes(record * 20)
     result = weir("run", config, "--set", "source={ndjson: v.ndjson}")
     told = " ".join(result.stderr.split())
-    assert result.exit_code == 2 and "aggregates = 'spent'" in told and SECRET not in told
+    assert result.exit_code == 2 and "aggregates.spent.sum = 'spent'" in told and SECRET not in told
     assert "4 fields: 2 of text, 1 of numbers, 1 of true or false" in told
 
 

@@ -107,7 +107,7 @@ CASES = [
     ({}, {"city": MARKER}, Doubt("key", "city"), r"key\.declared .*does not name the key"),
     ({}, {"city": "ulm "}, Doubt("key", "city"), "for spaces and capitals, 3 would be"),
     ({}, {"city": None}, Doubt("absent", "city", "@key"), r"key\.column = 'city'"),
-    ({"column": "city"}, {}, Doubt("kind", "city"), "aggregates = 'city': holds no numbers"),
+    ({"column": "city"}, {}, Doubt("kind", "city"), ".mean = 'city': holds no numbers"),
     (
         {"more": "where: refund > 0\n"},
         {},
@@ -180,7 +180,7 @@ def test_evidence_adds_up_in_any_order() -> None:
 
 @pytest.mark.parametrize("column", ["ratng", "title"])
 def test_python_events_of_which_none_fits_release_nothing(column: str) -> None:
-    with pytest.raises(ConfigError, match=f"aggregates = '{column}'.*first_look=False"):
+    with pytest.raises(ConfigError, match=f"aggregates.rating.mean = '{column}'.*first_look=False"):
         run(plan(column=column), [RECORD] * 5, kind=dict)
     assert run(plan(column=column), [RECORD] * 5, kind=dict, first_look=False).rows
 
