@@ -73,7 +73,7 @@ BlockLoss = Annotated[
     str | dict[str, Any],
     BeforeValidator(
         _loss,
-        json_schema_input_type=Literal["logistic", "softmax", "hinge", "huber"]
+        json_schema_input_type=Literal["logistic", "softmax", "hinge", "huber", "squared"]
         | HuberLoss
         | HingeLoss,
     ),

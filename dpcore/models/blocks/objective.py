@@ -12,13 +12,15 @@ import numpy as np
 from dpcore.arrays import Floats
 from dpcore.canonical import canonical_value
 from dpcore.errors import ConfigError
-from dpcore.models.losses import Hinge, Huber, Logistic, PredictionLoss, sign_of
+from dpcore.models.losses import Hinge, Huber, Logistic, PredictionLoss, Squared, sign_of
 
 CHUNK = 1 << 10
 """Rows that are multiplied at once, at most: what rounding does grows with it."""
 PRODUCTS = 1 << 18
 """Products that are made at once: few enough that OpenBLAS makes them on one thread, so that bits
 do not hang on how many there are, and small fits do not wait for each other."""
+SPAN = 2.0
+"""How far a prediction within the target's range is from it at most, in scaled units."""
 ABREAST = 4
 """Such pieces whose slopes are taken together."""
 
@@ -75,8 +77,9 @@ class Scored(Protocol):
 class OneScore:
     """A loss of one linear prediction: logistic, hinge with a smoothed corner, or Huber's.
 
-    Slope 1 (Huber: its width); curve 1/4, 1 over the smoothing, or 1. A squared error is in none of
-    it: its gradient has no bound on all of R^d, so that its minimiser would have no sensitivity.
+    Slope 1 (Huber: its width); curve 1/4, 1 over the smoothing, or 1. The gradient of a squared
+    error has no bound on all of R^d, so that its minimiser would have no sensitivity; clipping its
+    slope at h makes it Huber's of width h, which is squared for every residual up to h.
     """
 
     loss: PredictionLoss
@@ -281,13 +284,15 @@ def row_loss(loss: PredictionLoss | None, classes: int) -> RowLoss:
                 "model.loss", loss.name, f"is for two classes, not {classes}; write loss: softmax."
             )
         return OneScore(loss)
+    if isinstance(loss, Squared):
+        loss = Huber(SPAN)
     if not isinstance(loss, Huber):
         raise ConfigError(
             "model.loss",
             loss.name,
             "is refused: the minimiser of a block is only private if gradients are bounded and "
             "smooth wherever the model goes; write loss: {huber: 0.5}, which is squared near the "
-            "target and straight beyond half of the range's half.",
+            "target and straight beyond a quarter of its range, or squared.",
         )
     if classes:
         raise ConfigError(

@@ -70,8 +70,9 @@ class BlockModel(Predictor):
     )
     loss: BlockLoss | None = Field(
         default=None,
-        description="logistic or hinge (two classes, the second is +1), softmax, {huber: width} "
-        "(numbers). Without it: logistic, softmax for more classes, huber for numbers.",
+        description="logistic or hinge (two classes, the second is +1), softmax; of numbers "
+        "{huber: width} or squared, its slope clipped beyond the target's range. Without it: "
+        "logistic, softmax for more classes, huber for numbers.",
         examples=["logistic"],
     )
     block: Block = Field(
@@ -329,6 +330,8 @@ class BlockModel(Predictor):
         """See Algorithm."""
         if isinstance(program, BlockProgram):
             yield from words.notes(program)
+            if self.loss == "squared":
+                yield words.SQUARED
 
     def refused(self) -> Iterator[str]:
         """See Algorithm."""

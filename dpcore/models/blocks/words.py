@@ -12,6 +12,12 @@ from dpcore.models.blocks.stochastic import Stochastic
 from dpcore.program import Program
 from dpcore.words import bytes_text, number
 
+SQUARED = (
+    "The squared loss has its slope clipped where a prediction is further from the target than the "
+    "target's range is wide: as {huber: 2}. Elsewhere it is squared. A smaller Huber width takes "
+    "less noise."
+)
+
 
 def noise_fact(worst: float) -> tuple[str, str]:
     """Of what is released."""

@@ -17,7 +17,7 @@ from dpcore.models.blocks.level import Level, level_for
 from dpcore.models.blocks.minimiser import accelerated
 from dpcore.models.blocks.noised import noise_labels
 from dpcore.models.blocks.objective import Objective, OneScore, Softmax, row_loss
-from dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Squared
+from dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile
 from dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(bytes(range(32)), "blocks", bytes(32))
@@ -187,7 +187,7 @@ def test_errors_in_gradients_add_up_to_no_more_than_is_allowed_for() -> None:
         assert 1 < total.max() <= 2 / convexity
 
 
-@pytest.mark.parametrize("loss", [Squared(), Absolute()])
+@pytest.mark.parametrize("loss", [Quantile(0.3), Absolute()])
 def test_losses_without_bounded_smooth_gradients_are_refused(loss: Any) -> None:
     with pytest.raises(ConfigError, match="huber"):
         row_loss(loss, 0)

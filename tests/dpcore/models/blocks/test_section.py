@@ -71,10 +71,25 @@ def test_what_cannot_be_served_is_refused_by_its_field(
     assert refused.value.field == field
 
 
-@pytest.mark.parametrize("loss", ["squared", "absolute", "{quantile: 0.3}"])
+@pytest.mark.parametrize("loss", ["absolute", "{quantile: 0.3}"])
 def test_losses_without_a_bound_are_refused_and_say_what_to_write(loss: str) -> None:
     with pytest.raises(ConfigError, match="huber"):
         plan({"loss": loss, "classes": "", "ranges": "{u: [-1, 1], v: [0, 10], y: [0, 1]}"})
+
+
+def test_a_squared_loss_is_squared_within_the_target_s_range_and_clipped_beyond() -> None:
+    model = {"classes": "", "ranges": "{u: [-1, 1], v: [0, 10], y: [0, 1]}"}
+    made = plan({**model, "loss": "squared"})
+    assert made.digest == plan({**model, "loss": "{huber: 2}"}).digest
+    objective = made.program.objective  # type: ignore[attr-defined]
+    targets = np.array([-1.0, 1.0, 0.3])
+    for prediction in (-1.0, 0.2, 1.0):
+        slopes = objective.loss.derivatives(np.full((3, 1), prediction), targets)
+        assert np.array_equal(slopes[:, 0], prediction - targets)
+    assert np.abs(objective.loss.derivatives(np.full((3, 1), 9.0), targets)).max() == 2.0
+    assert objective.lipschitz == pytest.approx(2 * np.sqrt(2))
+    with pytest.raises(ConfigError, match="with classes write logistic"):
+        plan({"loss": "squared"})
 
 
 def test_the_plan_shows_every_split_and_a_split_that_is_named_is_taken() -> None:
