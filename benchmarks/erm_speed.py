@@ -7,8 +7,9 @@ program's own step (gathering, every fit of the chain that is new, certificate a
 seconds a block. Beside it ``LogisticRegression`` (lbfgs), without noise, fitted afresh on the whole
 window at every block, with the same lambda: to its default tolerance, and to the tolerance that
 ours is certified to, which privacy needs. ``sgd``: ours with ``solver: sgd``, whose fits have the
-same noise and no certificate. ``rows`` are rows that the new fits of a block read, on average: what a window costs more than linearly would show against it. Seconds are of the
-processor, on one thread (OPENBLAS_NUM_THREADS=1). Writes benchmarks/results/erm_speed.csv.
+same noise and no certificate. ``rows`` are rows that the new fits of a block read, on average: what
+a window costs more than linearly would show against it. Seconds are of the processor, on one thread
+(OPENBLAS_NUM_THREADS=1). Writes benchmarks/results/erm_speed.csv.
 """
 
 from __future__ import annotations

@@ -30,12 +30,12 @@ REFUSED = {
     "regression.two_trees": "regression.incremental",
     "regression.naive": "regression.erm",
     "erm.sampled": "erm.multi_resolution",
-    "optimize.frank_wolfe": "erm.sliding_window",
     "optimize.sfw_tree": "online.follow_the_leader",
     "optimize.sfw_polyhedral": "online.follow_the_leader",
     "optimize.phased_sgd": "online.follow_the_leader",
 }
 BLOCKS = tuple(name for name in MODELS.own if name.startswith("erm.") and name not in REFUSED)
+WINDOWS = ("optimize.frank_wolfe",)
 RANGES = {"u": (0.0, 1.0), "v": (-1.0, 1.0), "y": (0.0, 4.0)}
 EVENTS = CAPS["events"]
 
@@ -55,7 +55,7 @@ def program_of(
             if name in ("optimize.sfw_tree", "optimize.sfw_polyhedral", "optimize.phased_sgd")
             else {"set": {"l1_ball" if name == "online.conditional_gradient" else "l2_ball": 2}}
         ),
-        **({"block": "2d"} if name == "optimize.frank_wolfe" else {}),
+        **({"block": "2d", "users": 20} if name in WINDOWS else {}),
         **({"projection": {"dimension": 1}} if name == "regression.projected" else {}),
         **more,
     }
@@ -70,7 +70,7 @@ def served(config: Any) -> Any:
 
 
 def test_every_model_is_priced_for_users_or_refused() -> None:
-    assert {*LEARNERS, *MOMENTS, *KEPT, *BLOCKS, *ITERATES, *REFUSED} == set(MODELS.own)
+    assert {*LEARNERS, *MOMENTS, *KEPT, *BLOCKS, *WINDOWS, *ITERATES, *REFUSED} == set(MODELS.own)
 
 
 @pytest.mark.parametrize("name", REFUSED)

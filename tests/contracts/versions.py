@@ -158,6 +158,9 @@ def of_people() -> Iterator[tuple[str, str]]:
                 text = text.replace("l2_ball", "l1_ball")
             if name.startswith("erm."):
                 text = text.replace("  set: {l2_ball: 2}\n", "  block: 2h\n  users: 9\n")
+            if name == "optimize.frank_wolfe":
+                text = text.replace("l2_ball", "l1_ball") + "  block: 2h\n  users: 9\n"
+                yield f"users/{name}/gaussian", f"{text}mechanism: {{noise: gaussian}}\n"
             yield f"users/{name}", text + MORE.get(name, "")
     found = PEOPLE.replace("declared: [east, north, west]", "discover: {min_users: 3}")
     found = found.replace("epsilon: 2.0", "epsilon: 90.0")  # so that there is a key

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dpcore.models.blocks.cut import ByCount
 from dpcore.models.blocks.cut_users import ByUsers
 from dpcore.models.blocks.objective import Objective
+from dpcore.models.blocks.presence import Presence
 from dpcore.models.blocks.program import BlockProgram
 from dpcore.models.blocks.stochastic import Stochastic
 from dpcore.program import Program
@@ -67,13 +68,7 @@ def notes(program: BlockProgram) -> Iterator[str]:
             "predicted noise: the noise is for whatever they come to. More model.passes end nearer."
         )
     if program.cut.users:
-        presence = program.presence
-        blocks = f"{presence.blocks:,} block{'s' if presence.blocks > 1 else ''}"
-        yield (
-            "All events of a user in a block weigh as much as one: their mean. A user in a period "
-            f"is in {blocks} of a key at most, and in {presence.cells:,} of all keys, which noise "
-            "is for; fewer ticks a user, or longer blocks, take less of it."
-        )
+        yield shared_note(program.presence)
 
 
 def refused(classes: bool, norm: float) -> Iterator[str]:
@@ -97,3 +92,13 @@ def warnings(program: BlockProgram) -> Iterator[str]:
             "Blocks are of records, in the order of tick and id: how many events a key has so "
             "far is told by model_of. Events without an id are refused."
         )
+
+
+def shared_note(presence: Presence) -> str:
+    """What rows of a user share, and how many blocks noise is for."""
+    blocks = f"{presence.blocks:,} block{'s' if presence.blocks > 1 else ''}"
+    return (
+        "All events of a user in a block weigh as much as one: their mean. A user in a period "
+        f"is in {blocks} of a key at most, and in {presence.cells:,} of all keys, which noise "
+        "is for; fewer ticks a user, or longer blocks, take less of it."
+    )

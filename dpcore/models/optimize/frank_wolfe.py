@@ -14,8 +14,11 @@ from dpcore.arrays import Floats
 from dpcore.config.section import Says
 from dpcore.errors import ConfigError
 from dpcore.models.blocks.cut_for import cut_for
-from dpcore.models.blocks.fields import Block
+from dpcore.models.blocks.cut_users import ByUsers
+from dpcore.models.blocks.fields import Block, Users
 from dpcore.models.blocks.predict import predict
+from dpcore.models.blocks.presence import presence_of
+from dpcore.models.blocks.words import shared_note
 from dpcore.models.erm.price import refuse_sums
 from dpcore.models.fields import ALGORITHM, MOST_ROWS, Cap
 from dpcore.models.optimize.price import SELECTIONS, choose
@@ -73,8 +76,15 @@ class FrankWolfeModel(OptimizeModel):
         default=None,
         description="Most events that count, of more a keyed hash chooses: of a key and tick where "
         "blocks are of records (without it 65,536, fewer of very wide rows), of a block where they "
-        "are of ticks (without it twice those that are expected, and a few).",
+        "are of ticks (without it twice those that are expected, and a few); with privacy.unit: "
+        "user most users of a block.",
         examples=[5000],
+    )
+    users: Users | None = Field(
+        default=None,
+        description="Users that a key has in a block, about, with privacy.unit: user: what sums "
+        "are divided by. Public. Without it expect.users times the ticks of a block.",
+        examples=[2000],
     )
 
     title: ClassVar[str] = "a sparse or otherwise bound model of each window: the private LASSO"
@@ -100,9 +110,7 @@ class FrankWolfeModel(OptimizeModel):
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of", "gap"})
     grows: ClassVar[bool] = True
     wide: ClassVar[bool] = True
-    event_only: ClassVar[str] = (
-        "its windows know records, not all that a user adds to one; take erm.sliding_window"
-    )
+    event_only: ClassVar[str] = ""
 
     # ---- what it does
 
@@ -113,19 +121,24 @@ class FrankWolfeModel(OptimizeModel):
           ConfigError: what it cannot serve.
         """
         refuse_sums(terms, self.name)
-        if terms.unit != "event":
-            raise ConfigError(
-                "privacy.unit", terms.unit, f"must be event: {self.name} protects single events."
-            )
         linear, inputs = self.linear, self.inputs
-        cut, schedule = cut_for(self.block, self.cap, None, terms), Windows(self.window)
-        changes = 2 if terms.relation == "replace_anywhere" else 1
+        if terms.person is not None and inputs.sparse:
+            raise ConfigError(
+                "privacy.unit",
+                terms.unit,
+                f"must be event where rows travel sparse, as those of {len(self.features):,} "
+                "features do: weights of a user's rows are for dense ones.",
+            )
+        cut, schedule = cut_for(self.block, self.cap, self.users, terms), Windows(self.window)
+        changes = 2 if terms.relation == "replace_anywhere" else terms.factor
+        presence = presence_of(terms.person, cut.ticks if isinstance(cut, ByUsers) else 1)
         room = WIDE_STATE if inputs.sparse else MOST_STATE
         fitting = room // 4 // (inputs.row_bytes + 16)
         cap = (self.cap or min(1 << 16, fitting)) if cut.by_count else min(cut.most, MOST_ROWS)
-        size, share = self.window, Fraction(1, self.window)
+        size = self.window
 
         def build(noise: str, budget: PrivacyLoss) -> Way:
+            share = 1 / presence.spent(schedule, [Fraction(1)], budget.kind)
             return way_for(
                 linear,
                 size,
@@ -136,10 +149,11 @@ class FrankWolfeModel(OptimizeModel):
                 self.iterations,
                 noise,
                 budget,
+                cut.users * size,
             )
 
         def program(way: Way) -> WindowProgram:
-            return WindowProgram(inputs, schedule, cut, way, cap, self.name)
+            return WindowProgram(inputs, schedule, cut, way, cap, self.name, presence)
 
         made, alternatives = choose(terms, linear, build, program)
         state = made.state_bytes()
@@ -163,12 +177,21 @@ class FrankWolfeModel(OptimizeModel):
         """See Algorithm; a class is no number that a report could score."""
         return super().columns_read() if self.classes is None else None
 
+    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
+        """What one event, or one user, may add."""
+        for title, text in super().bounds_facts(program):
+            if isinstance(program, WindowProgram) and program.cut.users:
+                yield "one user adds", f"to a block, all events together, {text}: their mean"
+            else:
+                yield title, text
+
     def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
         """What is fitted, by which steps, and what is kept."""
         if not isinstance(program, WindowProgram):
             return
         cut, way = program.cut, program.way
-        what = "records" if cut.by_count else f"ticks ({number(cut.divisor)} events expected)"
+        whose = "users" if cut.users else "events"
+        what = "records" if cut.by_count else f"ticks ({number(cut.divisor)} {whose} expected)"
         count = getattr(cut, "records", getattr(cut, "ticks", 0))
         slides = "tumbling" if way.size == 1 else f"the last {way.size:,}, sliding by one"
         yield "windows", f"of blocks of {count:,} {what}: {slides}"
@@ -180,7 +203,7 @@ class FrankWolfeModel(OptimizeModel):
         yield (
             "a fit",
             f"{way.steps:,} steps; costs {number(way.loss.value)} ({way.loss.kind}) of "
-            f"{number(float(program.total))} that a record pays",
+            f"{number(float(program.total))} that a {'user' if cut.users else 'record'} pays",
         )
         yield "error bound", f"{number(way.error)} above the least mean loss (scaled units)"
         yield "kept", f"rows, up to {bytes_text(program.state_bytes())} a key"
@@ -191,6 +214,8 @@ class FrankWolfeModel(OptimizeModel):
             "A model is fitted once, when its last block is complete, and released until the next; "
             "before the first there is none (null)."
         )
+        if isinstance(program, WindowProgram) and program.cut.users:
+            yield shared_note(program.presence)
         if isinstance(program, WindowProgram) and isinstance(program.way, Selection):
             yield (
                 f"A model has at most {program.way.steps:,} vertices of the set: those that its "

@@ -29,10 +29,12 @@ class WindowProgram(KeptBlocks):
     """A model per key of a window of its records, by private steps over a set.
 
     Formal guarantees:
-      Unit: one event. Relation: as the cut says (``ByCount``, ``ByTicks``).
+      Unit: one event, or a user in a period. Relation: as the cut says (``ByCount``, ``ByTicks``,
+        ``ByUsers``); of a user's period in place of another twice as much is paid for.
       Sensitivity: of a fit, ``Selection`` or ``Width``. Guarantee: what a record pays is the sum of
         what the fits cost that its block is in, found by brute force (``schedule.spent``); costs
-        of one currency add up, adaptively. It does not grow with time.
+        of one currency add up, adaptively. It does not grow with time. A user is in several blocks
+        (``Presence``).
       Source: Talwar, Thakurta, Zhang (2015), for each window.
 
     Attributes:
@@ -89,4 +91,5 @@ class WindowProgram(KeptBlocks):
             "cut": self.cut.canonical(),
             "way": self.way.canonical(),
             "cap": self.cap,
+            **({} if self.presence == ALONE else {"presence": self.presence.canonical()}),
         }

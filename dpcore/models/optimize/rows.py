@@ -129,3 +129,17 @@ def grid_for(p: int, most: float) -> float:
 def on_grid(values: Floats, step: float) -> Floats:
     """Rounded to whole multiples of a power of two."""
     return np.asarray(np.rint(values * (1.0 / step)) * step + 0.0)
+
+
+def on_lattice(slopes: Floats, unit: float, most: int, weights: Floats | None) -> Floats:
+    """Slopes as whole multiples of ``unit``, ``most`` of them at most; what is not finite is 0.
+
+    weights: (n,), 1 / k of each of k rows; cut toward zero, so that k rows come to ``most``
+    together. (A product that is rounded up cannot reach the next whole number: it is 1 / k away,
+    and k is below 2^31.) None: 1 each.
+    """
+    found = np.where(np.isfinite(slopes), slopes, 0.0)
+    found = np.clip(np.rint(found * (1.0 / unit)), -float(most), float(most))
+    if weights is not None:
+        found = np.trunc(found * weights)
+    return np.asarray(found * unit)

@@ -10,7 +10,7 @@ from dpcore.arrays import Digests, Floats
 from dpcore.models.blocks.fitter import Draws, Made
 from dpcore.models.optimize.candidates import Candidates
 from dpcore.models.optimize.linear import Linear
-from dpcore.models.optimize.rows import Rows
+from dpcore.models.optimize.rows import Rows, on_lattice
 from dpcore.models.optimize.steps import total
 from dpcore.models.scaling import STEP
 from dpcore.noise.noise import label
@@ -76,8 +76,16 @@ class Selecting:
     unless d is small.
     """
 
-    def __init__(self, made: Selects, rows: Rows, targets: Floats, draws: Draws) -> None:
+    def __init__(
+        self,
+        made: Selects,
+        rows: Rows,
+        targets: Floats,
+        draws: Draws,
+        weights: Floats | None = None,
+    ) -> None:
         self._made, self._rows, self._targets, self._draws = made, rows, targets, draws
+        self._weights = weights
         self._columns: dict[int, Floats] = {}
         self._against: Floats | None = None
         self._sums: Floats | None = None
@@ -127,9 +135,8 @@ class Selecting:
             self._sums = self._made_sums(z)
         predicted = self._sums * (radius * weight)
         slopes = self._made.linear.loss.derivative(predicted, self._targets)
-        slopes = np.where(np.isfinite(slopes), slopes, 0.0)
-        unit, most = self._made.unit, float(self._made.steepest)
-        slopes = np.clip(np.rint(slopes * (1.0 / unit)), -most, most) * unit
+        unit = self._made.unit
+        slopes = on_lattice(slopes, unit, self._made.steepest, self._weights)
         exact = self._rows.down(slopes, unit)
         return np.asarray(exact * (STEP * unit / self._made.divisor))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -49,12 +49,16 @@ class Selection:
       The paper prints Laplace noise of scale L1 ||C||_1 sqrt(8 T ln(1/delta)) / (n eps), which
         costs about twice its epsilon where a record is replaced; ``laplace`` has its noise at the
         scale that is paid for here.
-      Source: Talwar, Thakurta, Zhang (2015), Algorithm 2; privacy.md of the selection.
+      Users: a row's slope is shared by its weight, cut toward zero to the lattice, so that the rows
+        of a user in a block move the scores as one row does at most. In j blocks of the fit, j
+        times as much (``Presence``).
+      Source: Talwar, Thakurta, Zhang (2015), Algorithm 2.
 
     Attributes:
       linear: what is minimised. size: blocks of a fit. divisor: N. most: rows of a fit, at most.
       changes: rows that a neighbour swaps. steps: T. noise: gumbel or laplace.
       kind: the currency of the budget, zcdp or pure. scale: b, in the units of a mean's scores.
+      users: whose rows have a weight of 1 together, at most; 0: each row has it.
     """
 
     linear: Linear
@@ -66,6 +70,7 @@ class Selection:
     noise: str
     kind: LossKind
     scale: float
+    users: int = 0
 
     way: ClassVar[str] = "selection"
 
@@ -87,8 +92,8 @@ class Selection:
 
     @property
     def quadratic(self) -> bool:
-        """Whether gradients follow from moments of the rows."""
-        return isinstance(self.linear.loss, Squared)
+        """Whether gradients follow from moments of the rows, which have no weights."""
+        return isinstance(self.linear.loss, Squared) and not self.users
 
     @property
     def work(self) -> int:
@@ -140,8 +145,19 @@ class Selection:
 
     def fit(self, features: Any, targets: Floats, after: Floats, draws: Draws) -> Selecting:
         """See Fitter: it starts anew, whatever was released before."""
+        return self._made(features, targets, None, draws)
+
+    def weighed(
+        self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
+    ) -> Selecting:
+        """See Weighing."""
+        return self._made(features, targets, weights, draws)
+
+    def _made(
+        self, features: Any, targets: Floats, weights: Floats | None, draws: Draws
+    ) -> Selecting:
         rows = Rows(self.linear.points(features))
-        return Selecting(self, self.candidates.rows(rows), targets, draws)
+        return Selecting(self, self.candidates.rows(rows), targets, draws, weights)
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
@@ -153,6 +169,7 @@ class Selection:
             "changes": self.changes,
             "steps": self.steps,
             "noise": [self.noise, self.kind, self.scale.hex()],
+            **({"users": self.users} if self.users else {}),
         }
 
 
@@ -200,11 +217,12 @@ def selection_for(
     budget: PrivacyLoss,
     share: Fraction,
     steps: int | None,
+    users: int = 0,
 ) -> Selection:
     """Fits that cost at most a share of a budget each.
 
     Args:
-      size, divisor, most, changes: see ``Selection``. noise: gumbel or laplace.
+      size, divisor, most, changes, users: see ``Selection``. noise: gumbel or laplace.
       budget: zcdp or pure. steps: T; None: by the rule.
 
     Raises:
@@ -213,7 +231,7 @@ def selection_for(
     if not budget.value > 0:
         raise ConfigError("privacy.epsilon", budget.value, "leaves no budget; raise it.")
     part = budget.value * float(share) * (1 - 2.0**-40)
-    one = Selection(linear, size, divisor, most, changes, 1, noise, budget.kind, 1.0)
+    one = Selection(linear, size, divisor, most, changes, 1, noise, budget.kind, 1.0, users)
     straight = budget.kind == "pure"
 
     def scale(taken: int) -> float:
@@ -234,14 +252,4 @@ def selection_for(
 
 
 def _with(made: Selection, steps: int, scale: float) -> Selection:
-    return Selection(
-        made.linear,
-        made.size,
-        made.divisor,
-        made.most,
-        made.changes,
-        steps,
-        made.noise,
-        made.kind,
-        scale,
-    )
+    return replace(made, steps=steps, scale=scale)

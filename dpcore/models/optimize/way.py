@@ -22,8 +22,10 @@ def way_for(
     steps: int | None,
     noise: str,
     budget: PrivacyLoss,
+    users: int = 0,
 ) -> Way:
     """See ``selection_for`` and ``width_for``."""
     if noise in SELECTIONS:
-        return selection_for(linear, size, divisor, most, changes, noise, budget, share, steps)
-    return width_for(linear, size, divisor, most, changes, budget, share, steps)
+        shape = (linear, size, divisor, most, changes, noise, budget)
+        return selection_for(*shape, share, steps, users)
+    return width_for(linear, size, divisor, most, changes, budget, share, steps, users)

@@ -26,7 +26,7 @@ from dpcore.continual.unit import (
 from dpcore.errors import ConfigError
 from dpcore.models.blocks.fitter import Draws, Made
 from dpcore.models.optimize.linear import Linear
-from dpcore.models.optimize.rows import FINE, Rows, grid_for, on_grid
+from dpcore.models.optimize.rows import FINE, Rows, grid_for, on_grid, on_lattice
 from dpcore.models.optimize.steps import best_steps, gap
 from dpcore.models.scaling import STEP
 from dpcore.noise.discrete_gaussian import MAX_VARIANCE
@@ -54,6 +54,9 @@ class Width:
         finite is 0), the row within its length. Sums are exact, so that the sum of all
         gradients changes by at most 2 changes slope ||(x, 1)||_2 in l2; rounding it to a coarser
         lattice, on which any noise can be made, adds sqrt(d) steps to about 2^22 of them.
+      Users: a row's slope is shared by its weight, cut toward zero to the lattice, so that the rows
+        of a user in a block add one gradient at most. In j blocks of the fit, j times as much
+        (``Presence``).
       Guarantee: a step costs what one noisy sum costs: (D / sigma)^2 of mu^2, (D / sigma)^2 / 2 of
         rho, D / b of epsilon (K-norm); T of them, adaptively, T times that. What follows from the
         noisy gradients is post-processing.
@@ -64,6 +67,7 @@ class Width:
       linear: what is minimised. size: blocks of a fit. divisor: N. most: rows of a fit, at most.
       changes: rows that a neighbour swaps. steps: T. kind: the currency of the budget.
       scale: of the noise, in lattice steps of a sum.
+      users: whose rows have a weight of 1 together, at most; 0: each row has it.
     """
 
     linear: Linear
@@ -74,6 +78,7 @@ class Width:
     steps: int
     kind: LossKind
     scale: float
+    users: int = 0
 
     way: ClassVar[str] = "width"
 
@@ -164,6 +169,12 @@ class Width:
         """See Fitter: it starts anew, whatever was released before."""
         return Moving(self, Rows(self.linear.points(features)), targets, draws)
 
+    def weighed(
+        self, features: Any, targets: Floats, weights: Floats, after: Floats, draws: Draws
+    ) -> Moving:
+        """See Weighing."""
+        return Moving(self, Rows(self.linear.points(features)), targets, draws, weights)
+
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
         return {
@@ -174,14 +185,23 @@ class Width:
             "changes": self.changes,
             "steps": self.steps,
             "noise": [self.noise, self.kind, self.scale.hex()],
+            **({"users": self.users} if self.users else {}),
         }
 
 
 class Moving:
     """One fit with its rows in hand: see ``Fit``. Slices carry the model, which lies on a grid."""
 
-    def __init__(self, made: Width, rows: Rows, targets: Floats, draws: Draws) -> None:
+    def __init__(
+        self,
+        made: Width,
+        rows: Rows,
+        targets: Floats,
+        draws: Draws,
+        weights: Floats | None = None,
+    ) -> None:
         self._made, self._rows, self._targets, self._draws = made, rows, targets, draws
+        self._weights = weights
 
     def start(self) -> tuple[Floats, Floats]:
         """The set's public start."""
@@ -205,9 +225,7 @@ class Moving:
         """Of all rows' gradients: (d,), lattice steps."""
         made = self._made
         slopes = made.linear.loss.derivative(self._rows.across(x), self._targets)
-        slopes = np.where(np.isfinite(slopes), slopes, 0.0)
-        most = float(made.steepest)
-        slopes = np.clip(np.rint(slopes * (1.0 / made.unit)), -most, most) * made.unit
+        slopes = on_lattice(slopes, made.unit, made.steepest, self._weights)
         exact = self._rows.down(slopes, made.unit)
         if not made.shift:
             return exact
@@ -231,11 +249,12 @@ def width_for(
     budget: PrivacyLoss,
     share: Fraction,
     steps: int | None,
+    users: int = 0,
 ) -> Width:
     """Fits that cost at most a share of a budget each.
 
     Args:
-      size, divisor, most, changes: see ``Width``. steps: T; None: by the rule.
+      size, divisor, most, changes, users: see ``Width``. steps: T; None: by the rule.
 
     Raises:
       ConfigError: noise that cannot be served.
@@ -244,7 +263,7 @@ def width_for(
         raise ConfigError(
             "model.set", linear.set.name, "is a single point: there is nothing to learn."
         )
-    one = Width(linear, size, divisor, most, changes, 1, budget.kind, 1.0)
+    one = Width(linear, size, divisor, most, changes, 1, budget.kind, 1.0, users)
 
     def with_steps(taken: int) -> Width:
         units = taken * float(1 / share) * (1 + 2.0**-50)
