@@ -123,6 +123,6 @@ def test_slopes_that_share_a_weight_come_to_no_more_than_one(k: int) -> None:
 
 
 def test_rows_that_travel_sparse_are_refused_to_users() -> None:
-    wide = {"features": {"column": "x", "size": 50_000}, "ranges": {"x": [0, 1], "y": [0, 4]}}
+    wide = {"features": {"column": "x", "size": 50_000}, "ranges": {"x": [-1, 1], "y": [0, 4]}}
     with pytest.raises(ConfigError, match="where rows travel sparse"):
         program_of("optimize.frank_wolfe", CAPS, users=3, set={"l1_ball": 2}, **wide)
