@@ -23,8 +23,8 @@ KEYS_DRAWN = 5
 KEYS_LISTED = 20
 TICKS_DRAWN = 600
 TICKS_LISTED = 7
-CELLS = 2_000_000
-"""Numbers of all keys that a page holds, at most: with their errors some megabytes, packed."""
+CELLS = 1_400_000
+"""Numbers of all keys that a page holds, at most: with their errors packed, below 10 MB."""
 WIDEST = 12
 """Components of an output of which all keys are held; of longer ones only drawn keys are."""
 HEAT_ROWS = 40
