@@ -24,6 +24,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from dpcore.errors import ConfigError, WeirError
+from dpcore.neighbours import family_of
 
 _FILES = {
     "blt": "dpcore.continual.blt:Blt",
@@ -83,8 +84,21 @@ class Registry(Mapping[str, Any]):
         return len(list(iter(self)))
 
 
-FACTS = ("name", "signed")
+FACTS = ("name", "signed", "neighbours")
 """What a continual sum must state in its own class: none is inherited, none has a default."""
+
+
+class Algorithms(Registry):
+    """Algorithms, each with its neighbour family: without, nobody knows how to attack it.
+
+    Raises:
+      WeirError: a class, and its base, state none.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        cls = super().__getitem__(name)
+        family_of(cls)
+        return cls
 
 
 class Sums(Registry):
@@ -107,7 +121,7 @@ CONTINUAL_SUMS = Sums(_FILES, "weir.algorithms.continual_sums")
 ``own``; another package's is taken where it is named, so that installing one changes no plan."""
 
 
-AGGREGATES = Registry(
+AGGREGATES = Algorithms(
     {
         "count": "dpcore.aggregates.count:Count",
         "sum": "dpcore.aggregates.sum:Sum",
@@ -121,7 +135,7 @@ AGGREGATES = Registry(
 """Name in the config (a field of aggregates.NAME) -> subclass of Aggregate."""
 
 
-SOLVERS = Registry(
+SOLVERS = Algorithms(
     {
         "noisy_projected_gradient": "dpcore.models.solvers.noisy_gradient:NoisyGradient",
         "noisy_sgd": "dpcore.models.solvers.noisy_sgd:NoisySgd",
@@ -131,7 +145,7 @@ SOLVERS = Registry(
 )
 """Name in the config (model.solver) -> private batch solver; dpcore/models/solvers/solver.py."""
 
-MODELS = Registry(
+MODELS = Algorithms(
     {
         "online.follow_the_leader": "dpcore.models.online.leader_model:LeaderModel",
         "online.conditional_gradient": (

@@ -28,6 +28,7 @@ ROOMS = {
         "leaves",
         "config",
         "people",
+        "neighbours",
         "continual",
         "training",
         "program",
@@ -53,6 +54,7 @@ ROOMS = {
         "plan_warnings",
         "plan",
         "simulate",
+        "audit",
     ],
     "transforms": [
         "runtime",
@@ -84,6 +86,7 @@ ROOMS = {
         "init",
         "report",
         "predict",
+        "audit",
         "show",
         "watch",
         "notebook",

@@ -18,6 +18,7 @@ from dpcore.aggregates.output import Output
 from dpcore.config.limits import MOST_TICKS
 from dpcore.config.numbers import Lengths, Span, Weight
 from dpcore.config.section import Section
+from dpcore.neighbours import Family
 
 
 def _overs(value: Any) -> Any:
@@ -84,6 +85,9 @@ class Aggregate(Section):
     averages: ClassVar[bool] = False
     in_bins: ClassVar[bool] = False
     noted: ClassVar[str] = ""
+    neighbours: ClassVar[Family] = Family(
+        ("first", "last"), "corners", "what an event adds is largest at an end of its clip"
+    )
 
     @property
     @abstractmethod

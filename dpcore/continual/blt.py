@@ -24,6 +24,7 @@ from dpcore.continual.unit import (
     refuse_options,
     refuse_overs,
 )
+from dpcore.neighbours import Family
 
 FOREVER = 2**40
 """Ticks that a promise without end is calibrated for: 34,865 years of seconds."""
@@ -62,6 +63,9 @@ class Blt(BufferedSum):
 
     name: ClassVar[str] = "blt"
     signed: ClassVar[bool] = False
+    neighbours: ClassVar[Family] = Family(
+        ("first", "last", "window"), "corners", "columns are alike but for how many rows follow"
+    )
     patterned: ClassVar[bool] = True
     title: ClassVar[str] = "Correlated noise from a few decaying buffers"
     source: ClassVar[str] = "Dvijotham, McMahan, Pillutla, Steinke, Thakurta (2024)"

@@ -19,6 +19,7 @@ from dpcore.continual.unit import (
     refuse_options,
     refuse_overs,
 )
+from dpcore.neighbours import Family
 from dpcore.noise.noise import Noise, label
 
 
@@ -60,6 +61,9 @@ class Hybrid(CoverSum):
 
     name: ClassVar[str] = "hybrid"
     signed: ClassVar[bool] = False
+    neighbours: ClassVar[Family] = Family(
+        ("first", "last", "window", "powers"), "corners", "its halves meet at powers of two"
+    )
     title: ClassVar[str] = "Trees of doubling length, without a horizon"
     source: ClassVar[str] = "Chan, Shi, Song (2011), hybrid mechanism"
 

@@ -12,6 +12,7 @@ from dpcore.accounting.pattern import Pattern
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.continual.cover import CoverSum, Node
 from dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
+from dpcore.neighbours import Family
 from dpcore.noise.noise import Noise, label
 
 
@@ -39,6 +40,9 @@ class Independent(CoverSum):
 
     name: ClassVar[str] = "independent"
     signed: ClassVar[bool] = False
+    neighbours: ClassVar[Family] = Family(
+        ("first", "last"), "corners", "every tick has noise of its own, so that all ticks are alike"
+    )
     ages: ClassVar[bool] = True
     patterned: ClassVar[bool] = True
     title: ClassVar[str] = "Fresh noise on each tick's sum"

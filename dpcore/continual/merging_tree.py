@@ -22,6 +22,7 @@ from dpcore.continual.unit import (
     refuse_overs,
 )
 from dpcore.errors import ConfigError
+from dpcore.neighbours import Family
 from dpcore.noise.noise import Noise, label
 
 GAMMA = 1.0
@@ -80,6 +81,11 @@ class MergingTree(CoverSum):
 
     name: ClassVar[str] = "merging_tree"
     signed: ClassVar[bool] = False
+    neighbours: ClassVar[Family] = Family(
+        ("first", "last", "window", "powers"),
+        "corners",
+        "covers merge at powers of two, and blocks end with windows",
+    )
     patterned: ClassVar[bool] = True
     title: ClassVar[str] = "Tree with delayed merges: graded expiration, pure epsilon too"
     source: ClassVar[str] = (

@@ -32,6 +32,7 @@ from dpcore.continual.unit import (
     refuse_overs,
 )
 from dpcore.leaves.wide import add_wide, shift_wide, wide_to_float
+from dpcore.neighbours import Family
 from dpcore.noise.noise import Noise
 
 
@@ -82,6 +83,9 @@ class Sliding(BufferedSum):
 
     name: ClassVar[str] = "sliding"
     signed: ClassVar[bool] = True
+    neighbours: ClassVar[Family] = Family(
+        ("first", "last", "window"), "corners", "columns are alike but for how many rows follow"
+    )
     patterned: ClassVar[bool] = True
     any_signs: ClassVar[bool] = True
     title: ClassVar[str] = "Correlated noise for one sliding sum, protected for ever"

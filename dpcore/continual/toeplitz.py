@@ -27,6 +27,7 @@ from dpcore.continual.unit import (
     within_horizon,
 )
 from dpcore.errors import ConfigError
+from dpcore.neighbours import Family
 from dpcore.noise.noise import Noise, label
 
 LARGEST = 65536
@@ -87,6 +88,9 @@ class Toeplitz(ContinualSum):
 
     name: ClassVar[str] = "toeplitz"
     signed: ClassVar[bool] = False
+    neighbours: ClassVar[Family] = Family(
+        ("first", "last", "window"), "corners", "columns are alike but for how many rows follow"
+    )
     ages: ClassVar[bool] = True
     patterned: ClassVar[bool] = True
     kinds: ClassVar[tuple[str, ...]] = ("gaussian",)

@@ -15,6 +15,7 @@ from dpcore.continual.cover import UNBOUNDED, CoverSum, Node, common_below, trai
 from dpcore.continual.prefix import Slots
 from dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
 from dpcore.errors import ConfigError
+from dpcore.neighbours import Family
 from dpcore.noise.noise import Noise, label
 
 
@@ -57,6 +58,11 @@ class Tree(CoverSum):
 
     name: ClassVar[str] = "tree"
     signed: ClassVar[bool] = False
+    neighbours: ClassVar[Family] = Family(
+        ("first", "last", "window", "powers"),
+        "corners",
+        "a record meets most nodes where covers change, at powers of two",
+    )
     patterned: ClassVar[bool] = True
     title: ClassVar[str] = "Binary tree over the whole stream"
     source: ClassVar[str] = "Chan, Shi, Song (2011); Dwork, Naor, Pitassi, Rothblum (2010)"

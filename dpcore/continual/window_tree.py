@@ -16,6 +16,7 @@ from dpcore.continual.cover import CoverSum, Node, trailing_zeros
 from dpcore.continual.prefix import Slots
 from dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
 from dpcore.errors import ConfigError
+from dpcore.neighbours import Family
 from dpcore.noise.noise import Noise, label
 
 
@@ -69,6 +70,11 @@ class WindowTree(CoverSum):
 
     name: ClassVar[str] = "window_tree"
     signed: ClassVar[bool] = False
+    neighbours: ClassVar[Family] = Family(
+        ("first", "last", "window", "powers"),
+        "corners",
+        "trees begin anew with every window, and their covers change inside",
+    )
     patterned: ClassVar[bool] = True
     title: ClassVar[str] = "Binary trees over the protection window, nothing after it"
     source: ClassVar[str] = "Bolot, Fawaz, Muthukrishnan, Nikolov, Taft (2013); Lou and Cheung"

@@ -13,6 +13,7 @@ import click
 
 from dpcore.errors import ConfigError
 from pipelines.cli.advise import advise
+from pipelines.cli.audit import audit
 from pipelines.cli.base import AS_JSON, CONFIG, SETS, Group, print_json, version
 from pipelines.cli.doctor import doctor
 from pipelines.cli.feed import feed
@@ -44,6 +45,7 @@ def main(debug: bool) -> None:
       weir plan shop.yaml                   the promise and the error, before any data are read
       weir advise shop.yaml --target "..."  what would make it as exact as you need
       weir rehearse shop.yaml               the same on made-up events, beside the truth
+      weir audit shop.yaml                  what an attacker proves of the promise
       weir run shop.yaml                    the releases
       weir report out/                      a page with pictures
     """
@@ -318,6 +320,7 @@ def schema(dbt: bool, config: Path | None) -> None:
 
 main.add_command(advise)
 main.add_command(rehearse)
+main.add_command(audit)
 main.add_command(run)
 main.add_command(status)
 main.add_command(watch)

@@ -45,6 +45,7 @@ from dpcore.models.losses import parse_loss
 from dpcore.models.prediction import Given, Predicted
 from dpcore.models.predictor import NOISES, Predictor
 from dpcore.models.words import OWN_UNITS
+from dpcore.neighbours import Family
 from dpcore.pricing.price import MOST_STATE, Alternative
 from dpcore.pricing.terms import Terms
 from dpcore.program import Program
@@ -56,6 +57,12 @@ BARE = (
 
 class BlockModel(Predictor):
     """A model of blocks of records, fitted once each and released with noise."""
+
+    neighbours: ClassVar[Family] = Family(
+        ("first", "blocks", "window"),
+        "canary",
+        "a row is in every fit of its block, whose minimiser it pulls by its gradient",
+    )
 
     target: OneTarget = Field(
         description="Column that is predicted: one of the classes, or a number where there are "

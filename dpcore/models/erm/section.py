@@ -26,6 +26,7 @@ from dpcore.models.regression.section import BARE, FITTED, SO_FAR
 from dpcore.models.scaling import Scaling
 from dpcore.models.solvers.problem import Problem
 from dpcore.models.words import OWN_UNITS
+from dpcore.neighbours import Family
 from dpcore.pricing.price import MOST_STATE, Alternative
 from dpcore.pricing.terms import Terms
 from dpcore.program import Program
@@ -63,6 +64,12 @@ def changes_of(terms: Terms, kind: LossKind) -> int:
 
 class RefittedModel(GradientClipped):
     """A model that a private batch solver fits to all rows so far, now and then."""
+
+    neighbours: ClassVar[Family] = Family(
+        ("first", "window", "powers"),
+        "canary",
+        "every fit reads all rows so far, and clips each gradient",
+    )
 
     target: OneTarget = Field(
         description="Numeric column that is predicted; losses of labels read its sign once scaled.",

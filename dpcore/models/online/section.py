@@ -13,6 +13,7 @@ from dpcore.config.section import Says, refusal
 from dpcore.models.curved import Curved, GradientClip, GradientClipped
 from dpcore.models.fields import AnyLoss, Cap, OneTarget
 from dpcore.models.words import OWN_UNITS, centre_words
+from dpcore.neighbours import Family
 from dpcore.program import Program
 from dpcore.words import number
 
@@ -66,6 +67,12 @@ class Regretful(Protocol):
 
 class OnlineModel(Curved):
     """A model that is played before its tick's events are seen."""
+
+    neighbours: ClassVar[Family] = Family(
+        ("first", "window", "powers"),
+        "canary",
+        "a gradient at the public start is longest for the longest row and the farthest target",
+    )
 
     target: OneTarget = Field(
         description="Numeric column that is predicted; losses of labels read its sign once scaled.",

@@ -27,6 +27,7 @@ from dpcore.models.optimize.runs import MOST_RUNS
 from dpcore.models.optimize.tree import MOST_PHASES
 from dpcore.models.scaling import Scaling
 from dpcore.models.words import OWN_UNITS
+from dpcore.neighbours import Family
 from dpcore.pricing.price import MOST_STATE, Alternative
 from dpcore.pricing.terms import Terms
 from dpcore.program import Program
@@ -81,6 +82,10 @@ class OnePassClip(Section):
 
 class OnePassModel(Model):
     """A model that reads each record once and is released when the records have doubled."""
+
+    neighbours: ClassVar[Family] = Family(
+        ("first", "powers"), "canary", "each record is read once, in a run that doubles"
+    )
 
     target: OneTarget = Field(
         description="Numeric column that is predicted; losses of labels read its sign once scaled.",

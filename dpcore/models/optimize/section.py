@@ -21,6 +21,7 @@ from dpcore.models.losses import parse_loss
 from dpcore.models.optimize.linear import Linear
 from dpcore.models.predictor import Predictor
 from dpcore.models.words import set_words
+from dpcore.neighbours import Family
 from dpcore.words import number
 
 
@@ -60,6 +61,10 @@ class RowClip(Section):
 
 class OptimizeModel(Predictor):
     """A linear model over a convex set, by private optimisation of a smooth loss."""
+
+    neighbours: ClassVar[Family] = Family(
+        ("first", "blocks", "window"), "canary", "a row moves the gradients of its window"
+    )
 
     target: OneTarget = Field(
         description="Column that is predicted: one of two classes, or a number where there are "

@@ -24,6 +24,7 @@ from dpcore.models.regression import compared
 from dpcore.models.regression.price import SLACK
 from dpcore.models.regression.ridge import ADASSP, Ridge
 from dpcore.models.words import OWN_UNITS
+from dpcore.neighbours import Family
 from dpcore.pricing.terms import Terms
 from dpcore.program import OutputInfo, Program
 from dpcore.words import number
@@ -83,6 +84,10 @@ class Banded(Protocol):
 
 class MomentsModel(Model):
     """A regression whose model is solved from noisy running moments."""
+
+    neighbours: ClassVar[Family] = Family(
+        ("first", "window", "powers"), "canary", "products are largest for the longest row"
+    )
 
     loss: SquaredLoss = Field(default="squared", description="squared.", examples=["squared"])
     clip: MomentsClip = Field(

@@ -10,6 +10,7 @@ from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Floats, State
 from dpcore.models.solvers.problem import Problem
 from dpcore.models.solvers.queries import Paid, Queries
+from dpcore.neighbours import Family
 
 COUNT = Fraction(1, 32)
 """Share of a run's budget for the number of rows, on which the lengths of steps depend."""
@@ -46,6 +47,9 @@ class BatchSolver(Protocol):
     name: ClassVar[str]
     title: ClassVar[str]
     source: ClassVar[str]
+    neighbours: ClassVar[Family] = Family(
+        ("first",), "canary", "rows are seen through gradients that are clipped one by one"
+    )
 
     @classmethod
     def make(cls, problem: Problem, iterations: int | None, loss: PrivacyLoss) -> Self:

@@ -1,0 +1,1 @@
+"""What an attacker proves: distinguishers, and lower bounds of what was lost."""

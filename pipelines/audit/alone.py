@@ -1,0 +1,221 @@
+"""What one record moves besides its own cell, and what differs outside of what is released.
+
+Two runs under one secret of the audit's own: with records that are malformed in every way that the
+format allows, and without. Noise follows from a key's data, so every key that no such record
+belongs to must have the same bits in both runs, wherever its records lie beside the bad ones.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from pipelines.audit.choice import Choice
+from pipelines.audit.job import Audited
+from pipelines.audit.once import Done, through
+from pipelines.audit.spoilt import spoil, text_forms, typed_forms
+from pipelines.audit.streams import Maker, Rows
+from pipelines.feed.targets import LINES, open_target
+from pipelines.sources.files import Files
+from pipelines.sources.limits import Limits
+from transforms.runtime.secret import SecretRef
+
+BETWEEN = 3
+"""Good records between two bad ones."""
+_VARIES = re.compile(r"/\S*weir-audit-\S*|0x[0-9a-f]+|\d+\.\d+ ?m?s\b")
+"""What of a log line is no fact about events: places of this run, and times."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What two runs differ in.
+
+    Attributes:
+      forms: ways in which records were malformed. bystanders: keys that none of them belongs to.
+      moved: of those, keys whose releases differ. wide: forms whose own key moved further than its
+        clip and its noise allow. side: what else differs, in words. seconds: of the run with them
+        and of the one without: measured, not promised.
+    """
+
+    forms: tuple[str, ...]
+    bystanders: int
+    moved: int
+    wide: tuple[str, ...]
+    side: tuple[str, ...]
+    seconds: tuple[float, float]
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """What must not be, in words."""
+        found = []
+        if self.moved:
+            found.append(
+                f"bytes: malformed records moved {self.moved} of {self.bystanders} keys that they "
+                "do not belong to"
+            )
+        found += [f"bytes: a record moved its key beyond its clip ({form})" for form in self.wide]
+        return (*found, *(f"side channel: {one}" for one in self.side))
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``weir audit --json`` prints it."""
+        return {
+            "forms": len(self.forms),
+            "bystanders": self.bystanders,
+            "moved": self.moved,
+            "wide": list(self.wide),
+            "side_channels": list(self.side),
+            "seconds_with": round(self.seconds[0], 3),
+            "seconds_without": round(self.seconds[1], 3),
+        }
+
+
+def alone(choice: Choice, runner: str = "direct") -> Alone:
+    """Runs a job with malformed records and without them.
+
+    Raises:
+      WeirError: a run failed: that a record can stop a run is told so too.
+    """
+    audited = _lenient(choice.audited)
+    maker = replace(choice.maker, audited=audited)
+    source = audited.at(Path("."), 1).source
+    assert isinstance(source, Files)
+    text = source.text_form()
+    plain = source.form in LINES and text.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+    small = maker.batch(_rows([0], 1))
+    if plain:
+        names = list(text.columns or small.schema.names)
+        numbers = [name for name in maker.offered.columns if name in names]
+        job = audited.job.schema_
+        stamps = [one.column for one in (job.time, job.arrival) if one is not None]
+        forms: list[Any] = list(text_forms(source.form, names, numbers, stamps, text))
+    else:
+        forms = list(typed_forms(small.schema))
+    # Key i < forms belongs to form i; the others are good, and lie between them.
+    bad = len(forms)
+    order: list[int] = []
+    for at in range(bad):
+        order += [at, *(bad + at * BETWEEN + i for i in range(BETWEEN))]
+    keys, secret = bad * (BETWEEN + 1), SecretRef.fresh()
+    rows = _rows(order, audited.ticks)
+    places = [at for at, key in enumerate(order) if key < bad]
+    done = []
+    for with_them in (True, False):
+        with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
+            path = Path(place) / f"events.{source.form}"
+            if plain:
+                _text(maker, rows, path, places, forms, with_them)
+            else:
+                _typed(maker, rows, path, places, forms, with_them, source.form)
+            run = through(maker, [], keys, Path(place), runner, secret)
+            done.append((run, _outside(run)))
+    return _compared(choice, forms, done, bad)
+
+
+def _rows(keys: Sequence[int], ticks: int) -> Rows:
+    count = len(keys)
+    serial = np.arange(count)
+    return Rows(np.asarray(keys), serial % min(ticks, 3), np.zeros(count, dtype=np.int64), serial,
+                serial)  # fmt: skip
+
+
+def _lenient(audited: Audited) -> Audited:
+    """The job that refuses no file for what is in it: the audit puts it there."""
+    limits = audited.job.limits.model_copy(update={"refused": 1.0, "first_look": False})
+    assert isinstance(limits, Limits)
+    return replace(audited, job=audited.job.model_copy(update={"limits": limits}))
+
+
+def _text(
+    maker: Maker, rows: Rows, path: Path, places: list[int], forms: Sequence[Any], with_them: bool
+) -> None:
+    maker.write(rows, path.parent, path.stem)
+    lines = path.read_bytes().split(b"\n")
+    head = len(lines) - 1 - len(rows.key)
+    for place, form in zip(places, forms, strict=True):
+        lines[head + place] = form.spoil(lines[head + place])
+    if not with_them:
+        gone = {head + place for place in places}
+        lines = [line for at, line in enumerate(lines) if at not in gone]
+    path.write_bytes(b"\n".join(lines))
+
+
+def _typed(
+    maker: Maker, rows: Rows, path: Path, places: list[int], forms: Sequence[Any],
+    with_them: bool, form: str,
+) -> None:  # fmt: skip
+    batch = maker.batch(rows)
+    if with_them:
+        batch = spoil(batch, places, forms)
+    else:
+        batch = batch.take(np.setdiff1d(np.arange(batch.num_rows), places))
+    target = open_target(str(path), form)
+    target.write(batch, [False] * batch.num_rows)
+    target.close()
+
+
+def _outside(done: Done) -> Mapping[str, Any]:
+    """What leaves the operator's side besides releases: files, rows, row groups, the plan, lines
+    of the log."""
+    found: dict[str, Any] = {"file names": sorted(path.name for path in done.folder.iterdir())}
+    rows, groups = {}, {}
+    for path in sorted(done.folder.glob("ticks-*")):
+        if path.suffix == ".parquet":
+            facts = pq.read_metadata(path)
+            rows[path.name] = facts.num_rows
+            groups[path.name] = [facts.row_group(i).num_rows for i in range(facts.num_row_groups)]
+        else:
+            rows[path.name] = path.read_bytes().count(b"\n")
+    found |= {"rows of files": rows, "row groups": groups}
+    plan = done.folder / "_plan.json"
+    found["_plan.json"] = plan.read_text() if plan.exists() else ""
+    found["log lines"] = [_VARIES.sub("_", line) for line in done.log]
+    return found
+
+
+def _compared(choice: Choice, forms: Sequence[Any], done: Sequence[Any], bad: int) -> Alone:
+    (one, outside), (other, without) = done
+    with_them, none = one.transcripts, other.transcripts
+    same = np.array_equal(with_them[bad:], none[bad:], equal_nan=True)
+    moved = 0
+    if not same:
+        mine, theirs = with_them[bad:], none[bad:]
+        apart = (mine != theirs) & ~(np.isnan(mine) & np.isnan(theirs))
+        moved = int(apart.reshape(len(apart), -1).any(axis=1).sum())
+    declared = not choice.plan.keys.observed
+    side = [f"{name} differ" for name in outside if declared and outside[name] != without[name]]
+    return Alone(
+        tuple(form.name for form in forms),
+        len(none) - bad,
+        moved,
+        _wide(choice, forms, with_them, none, bad),
+        tuple(side),
+        (one.result.seconds, other.result.seconds),
+    )
+
+
+def _wide(choice: Choice, forms: Sequence[Any], one: Any, other: Any, bad: int) -> tuple[str, ...]:
+    """Forms whose key moved further than one event and the noise of two runs explain, or whose
+    releases are no numbers."""
+    allowed = []
+    for out in choice.plan.outputs:
+        most = out.sensitivity + 12 * np.sqrt(2) * out.stddev_worst
+        allowed += [most if np.isfinite(most) else np.inf] * out.dimension
+    if choice.law is None or not choice.law.linear:
+        allowed = [np.inf] * len(allowed)
+    found = []
+    for at in range(bad):
+        gone = np.isnan(one[at]) != np.isnan(other[at])
+        far = np.abs(np.nan_to_num(one[at] - other[at])) > np.asarray(allowed)
+        if far.any() or (gone.any() and not choice.plan.keys.observed):
+            found.append(forms[at].name)
+    return tuple(found)
+
+
+__all__ = ["Alone", "alone"]

@@ -1,0 +1,243 @@
+"""``weir audit CONFIG``: every row of the expiration table, attacked through the real pipeline."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcore.audit.changes import Change
+from dpcore.errors import ConfigError
+from pipelines.audit.alone import Alone, alone
+from pipelines.audit.audit import Audit, Claim, by_law, by_learning, scored
+from pipelines.audit.choice import Choice, matrix
+from pipelines.audit.job import TRIALS, Audited
+from pipelines.audit.once import Done, through
+from pipelines.audit.streams import Rows, events_of, joined
+from pipelines.audit.transcript import Columns
+from pipelines.config.job import JobConfig
+
+ROWS = (1, 2, 10)
+"""Rows of the expiration table that are audited, in windows."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an audit found.
+
+    Attributes:
+      audits: a row each. alone: what one record moves besides its own cell, and what differs
+        outside of what is released. notes: what differs from the config. name: of the plan.
+    """
+
+    name: str
+    audits: tuple[Audit, ...]
+    alone: Alone | None
+    notes: tuple[str, ...]
+    seconds: float = 0.0
+    timing: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """What was proven to be more than is claimed."""
+        found = [one.what for one in self.audits if one.broken]
+        return (*found, *(() if self.alone is None else self.alone.broken))
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {
+            "name": self.name,
+            "audits": [one.to_json() for one in self.audits],
+            "bytes": None if self.alone is None else self.alone.to_json(),
+            "broken": list(self.broken),
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def spans(choice: Choice) -> list[tuple[str, int | None, float, float]]:
+    """Rows of the table: (words, ticks, epsilon, delta)."""
+    promise = choice.plan.guarantee
+    window, found = promise.window, list[tuple[str, int | None, float, float]]()
+    for row in promise.expiration:
+        if window is None:
+            found.append(("for ever", None, row.epsilon, row.delta))
+        elif row.ticks is not None and row.ticks // window in ROWS:
+            times = row.ticks // window
+            after = "" if times == 1 else f", {times} windows"
+            unit = "tick" if row.ticks == 1 else "ticks"
+            found.append((f"within {row.ticks:,} {unit}{after}", row.ticks, row.epsilon, row.delta))
+    return found
+
+
+def attack(
+    job: JobConfig,
+    trials: int | None = None,
+    only: str | None = None,
+    runner: str = "direct",
+    ticks: int | None = None,
+    fuzz: bool = True,
+    told: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """Attacks a config.
+
+    Args:
+      job: its source, sink, secret, ledger and dead letters are not touched.
+      trials: of one run; None: 20,000, or what one run has room for.
+      only: part of the names of the audits that are wanted. runner: direct or flink.
+      ticks: length of the clock; None: the config's, cut where it is long.
+      fuzz: whether bytes and side channels are audited too. told: of progress.
+
+    Raises:
+      ConfigError: the config, or no audit of that name. WeirError: a run failed.
+    """
+    began = time.monotonic()
+    choice = Choice.of(Audited.of(job, ticks))
+    rows = spans(choice)
+    worst = choice.worst([row[1] for row in rows])
+    chosen = list(zip(rows, worst, strict=True))
+    audits: list[Audit] = []
+    for change in dict.fromkeys(change for _, change in chosen):
+        mine = [row for row, one in chosen if one == change]
+        others = mine[0] == rows[0]
+        wanted = [name for name in titles(choice, mine, others) if _asked(only, name)]
+        if wanted:
+            told(f"trials: {change.name}")
+            audits += _run(choice, change, mine, others, trials, runner, set(wanted))
+    found: Alone | None = None
+    if fuzz and _asked(only, "bytes"):
+        told("bytes and side channels")
+        found = alone(choice, runner)
+    if not audits and found is None:
+        names = [name for row, _ in chosen for name in titles(choice, [row], False)]
+        raise ConfigError("--only", only, f"is part of no name here: {', '.join(names)}, bytes.")
+    seconds = time.monotonic() - began
+    return Report(choice.plan.name, tuple(audits), found, choice.audited.notes, seconds)
+
+
+def _asked(only: str | None, name: str) -> bool:
+    return only is None or only.lower() in name.lower()
+
+
+def titles(choice: Choice, rows: list[Any], others: bool) -> Iterator[str]:
+    """Names of the audits of a run."""
+    outputs = list(Columns.of(choice.plan).by_name)
+    for row in rows:
+        yield f"all releases {row[0]}"
+        if len(outputs) > 1:
+            yield from (f"{name} {row[0]}" for name in outputs)
+    if others:
+        yield f"other changes {rows[0][0]}"
+
+
+def _run(
+    choice: Choice,
+    change: Change,
+    rows: list[Any],
+    others: bool,
+    trials: int | None,
+    runner: str,
+    wanted: set[str],
+) -> list[Audit]:
+    """One run of the pipeline, and every audit that reads it."""
+    audited, began = choice.audited, time.monotonic()
+    behind = choice.slotted(change)
+    room = audited.room(change.slots, len(behind) + len(change.here))
+    count = trials or min(TRIALS, room)
+    if trials is None and count < TRIALS:
+        _log.info("%s trials fit into one run", count)
+    more = choice.others(change) if others and f"other changes {rows[0][0]}" in wanted else []
+    each = max(100, count // 10 // max(1, len(more))) if more else 0
+    half = np.arange(count) % 2 == 0
+    parts: list[Rows] = [events_of(change, half, behind)]
+    at = count
+    for one in more:
+        parts.append(events_of(one, np.ones(each, dtype=bool), behind, at))
+        at += each
+    # What replaces what in the other changes differs, so each has trials without it as well.
+    without: dict[tuple[Any, ...], int] = {}
+    for one in more:
+        if one.there not in without and one.there != change.there:
+            without[one.there] = at
+            parts.append(events_of(one, np.zeros(each, dtype=bool), behind, at))
+            at += each
+    with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
+        done = through(choice.maker, [joined(parts)], at * change.slots, Path(place), runner)
+    found = matrix(done.transcripts, change.slots)
+    main, rest = found[:count], found[count:]
+    audits, columns = [], Columns.of(choice.plan)
+    took = time.monotonic() - began
+    for words, span, epsilon, delta in rows:
+        claim = Claim.of(choice.plan, span, epsilon, delta)
+        views: dict[str, Any] = {f"all releases {words}": None}
+        if len(columns.by_name) > 1:
+            views |= {f"{name} {words}": which for name, which in columns.by_name.items()}
+        for name, which in views.items():
+            if name in wanted:
+                audits.append(_judge(choice, change, main, half, span, claim, name, which, took))
+                took = 0.0
+    if more:
+        words, span, epsilon, delta = rows[0]
+        claim = Claim.of(choice.plan, span, epsilon, delta)
+        control = {change.there: main[~half]}
+        control |= {key: rest[at - count : at - count + each] for key, at in without.items()}
+        began, worst = time.monotonic(), None
+        for i, one in enumerate(more):
+            mine = rest[i * each : (i + 1) * each]
+            both = np.concatenate([mine, control[one.there]])
+            marks = np.arange(len(both)) < each
+            name = f"other changes {words}"
+            tried = _judge(choice, one, both, marks, span, claim, name, None, 0.0, len(more))
+            if worst is None or (tried.broken, tried.proven_mu or tried.proven) > (
+                worst.broken,
+                worst.proven_mu or worst.proven,
+            ):
+                worst = tried
+        assert worst is not None
+        audits.append(replace(worst, seconds=time.monotonic() - began))
+    return audits
+
+
+def _judge(
+    choice: Choice,
+    change: Change,
+    found: Any,
+    marks: Any,
+    span: int | None,
+    claim: Claim,
+    name: str,
+    columns: Any,
+    seconds: float,
+    tries: int = 1,
+) -> Audit:
+    """Scores trials and says what they prove."""
+    began, stop = time.monotonic(), choice.stop(change, span)
+    by_mu: float | None
+    if choice.law is not None:
+        here = choice.leaves(change, True, background=True)
+        there = choice.leaves(change, False, background=True)
+        weights, mu = choice.law.attack(here, there, change.arrival, stop, columns)
+        scores = scored(found, weights, mu)
+        linear = choice.law.linear and bool(np.isfinite(found[:, :, :stop]).all())
+        proof = by_law(scores[marks], scores[~marks], mu, claim, linear, tries)
+        by, by_mu = "likelihood ratio" if linear else "likelihood ratio, linearised", proof.mu
+    else:
+        seen = found[:, :, :stop] if columns is None else found[:, :, :stop, columns]
+        flat = seen.reshape(len(seen), -1)
+        proof, by = by_learning(flat[marks], flat[~marks], claim, tries)
+        by_mu = None if claim.mu is None else proof.mu
+    took = seconds + time.monotonic() - began
+    return Audit(
+        name, claim, proof.epsilon, by_mu, proof.trials, took, change.name, by, proof.broken,
+        proof.curve, span,
+    )  # fmt: skip
+
+
+__all__ = ["Done", "Report", "attack", "spans"]

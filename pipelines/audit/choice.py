@@ -1,0 +1,245 @@
+"""Which change an audit makes: the worst that public numbers know of, and others beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dpcore.arrays import Floats, Ints
+from dpcore.audit.changes import (
+    Candidates,
+    Change,
+    Placed,
+    candidates,
+    changes,
+    family,
+    odd_changes,
+)
+from dpcore.audit.law import Law, has_law
+from dpcore.plan import Plan
+from dpcore.program import takes_rows
+from dpcore.simulate import bounded, sum_leaves
+from pipelines.audit.job import Audited
+from pipelines.audit.streams import Maker, events_of
+from pipelines.graph.checks import plan_of
+
+FEW = 3
+"""Contents that are tried at every tick, by what they move."""
+OTHERS = 24
+"""Changes beside the worst that one run tries."""
+AVERAGED = 40
+"""Background of means and variances, whose error is linearised."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What an audit attacks a plan with.
+
+    Attributes:
+      maker: of events.
+    """
+
+    maker: Maker
+
+    @classmethod
+    def of(cls, audited: Audited) -> Choice:
+        """Of a job: contents that its predicate lets through, those that move most first.
+
+        Raises:
+          ConfigError: the predicate lets nothing through that an audit can make up.
+        """
+        offered = candidates(audited.job)
+        maker = Maker.of(audited, offered)
+        counts = maker.counts()
+        kept = [at for at in range(offered.sound) if counts[at]] or [0]
+        cells = cls(maker)._cells
+        if cells is not None:
+            sizes = [cls(maker)._length(cell) for cell in cells]
+            kept.sort(key=lambda at: -sizes[at])
+        order = np.array([*kept, *range(offered.sound, len(offered))])
+        sorted_ = Candidates(
+            {name: column[order] for name, column in offered.columns.items()},
+            tuple(offered.names[at] for at in order),
+            len(kept),
+        )
+        return cls(replace(maker, offered=sorted_))
+
+    @property
+    def audited(self) -> Audited:
+        return self.maker.audited
+
+    @property
+    def plan(self) -> Plan:
+        return self.audited.plan
+
+    @cached_property
+    def law(self) -> Law | None:
+        """Of transcripts, where it is known."""
+        if not has_law(self.plan.program) or self.plan.discovery is not None:
+            return None
+        return Law(self.plan.program, self.audited.ticks)
+
+    @cached_property
+    def background(self) -> tuple[Placed, ...]:
+        """Events of every trial: enough that what is released depends on them."""
+        config, ticks, offered = self.audited.job, self.audited.ticks, self.maker.offered
+        two = (0, max(0, offered.sound - 1))
+        if config.model is None:
+            if self.plan.discovery is not None:
+                users = self.plan.discovery.users
+                return tuple(Placed(0, 0, 0) for _ in range(max(0, users - 1)))
+            averages = any(type(one).averages for one in config.aggregates.values())
+            many = AVERAGED if averages else 1
+            spots = [0] * many + [tick % ticks for tick in (1, 5, 13)]
+            return tuple(Placed(0, tick, two[at % 2]) for at, tick in enumerate(spots))
+        model = config.model
+        block = getattr(model, "block", None)
+        records = getattr(model, "records", None) or (block if isinstance(block, int) else 0)
+        expected = config.expect.events if config.expect is not None else None
+        each = max(1, min(4, round(expected or 2)), -(-int(1.3 * records) // ticks))
+        spots = [tick for tick in range(ticks) for _ in range(each)]
+        some = min(4, offered.sound)
+        return tuple(Placed(0, tick, at % some) for at, tick in enumerate(spots))
+
+    def slotted(self, change: Change) -> tuple[Placed, ...]:
+        """The background of every key of a trial of a change."""
+        return tuple(
+            one._replace(slot=slot) for slot in range(change.slots) for one in self.background
+        )
+
+    @cached_property
+    def ticks(self) -> tuple[int, ...]:
+        """Of the plan's neighbour family."""
+        window, block = self.plan.guarantee.window, None
+        found = getattr(self.audited.job.model, "block", None)
+        if found is not None and not isinstance(found, int):
+            block = getattr(self.plan.program, "block_ticks", None)
+        return family(self.plan).ticks(self.audited.ticks, window, block)
+
+    @cached_property
+    def _cells(self) -> Ints | None:
+        """(m, D): what each candidate alone adds to a leaf; None: leaves are no sums."""
+        if takes_rows(self.plan.program):
+            return None
+        found = []
+        for at in range(self.maker.offered.sound):
+            change = Change("", (Placed(0, 0, at),), ())
+            found.append(self.leaves(change, True)[0][0])
+        return np.stack(found)
+
+    def _length(self, leaf: Ints) -> float:
+        total = 0.0
+        for part in getattr(self.plan.program, "parts", ()):
+            scales = np.asarray(part.mechanism.scales) * part.mechanism.noise_scale
+            mine = leaf[list(part.coordinates)]
+            total += float(((mine[scales > 0] / scales[scales > 0]) ** 2).sum())
+        return total or float((leaf.astype(float) ** 2).sum())
+
+    def leaves(self, change: Change, with_it: bool, background: bool = False) -> list[Ints]:
+        """Leaves (T, D) of each key of a trial, as ``dpcore.simulate`` makes them."""
+        small = self.small(change.slots)
+        behind = self.slotted(change) if background else ()
+        rows = events_of(change, np.array([with_it]), behind)
+        keys = self.audited.key_texts(change.slots)
+        events = self.maker.events(small, rows, keys)
+        bound = bounded(small, events, self.audited.ticks)
+        found = sum_leaves(small, bound, self.audited.ticks)
+        names = [name.decode() for name in bound.names]
+        nothing = np.zeros((self.audited.ticks, small.program.dimension), dtype=np.int64)
+        return [found[:, names.index(key)] if key in names else nothing for key in keys]
+
+    def small(self, keys: int) -> Plan:
+        """The plan over few keys: its program is that of the audit."""
+        if keys not in self._small:
+            from pathlib import Path
+
+            made = plan_of(self.audited.at(Path("."), keys))
+            self._small[keys] = replace(made, program=self.plan.program)
+        return self._small[keys]
+
+    @cached_property
+    def _small(self) -> dict[int, Plan]:
+        return {}
+
+    def stop(self, change: Change, span: int | None) -> int:
+        """Ticks before which releases within ``span`` of the change lie."""
+        if span is None:
+            return self.audited.ticks
+        since = change.arrival
+        if self.plan.person is not None:
+            periods = self.plan.person.periods
+            last = periods.last(int(periods.of(np.array([since]))[0]))
+            since = self.audited.ticks - 1 if last is None else last
+        return min(self.audited.ticks, since + span)
+
+    def worst(self, spans: Sequence[int | None]) -> list[Change]:
+        """For each span the change that releases within so many ticks tell apart best, by public
+        numbers; where no law is known, that which the family names first. One change serves several
+        spans where it is within a thousandth of the worst of each."""
+        tried = self.contents(self.ticks)
+        if self.law is None:
+            return [tried[0]] * len(spans)
+        sizes = np.array([[self._mu(one, span) for one in tried] for span in spans])
+        near = sizes >= sizes.max(axis=1, keepdims=True) * 0.999
+        common = int(near.sum(axis=0).argmax())
+        return [
+            tried[common if near[row, common] else int(sizes[row].argmax())]
+            for row in range(len(spans))
+        ]
+
+    def _mu(self, change: Change, span: int | None) -> float:
+        assert self.law is not None
+        with_it, without = self.leaves(change, True), self.leaves(change, False)
+        moved = [one - other for one, other in zip(with_it, without, strict=True)]
+        return self.law.most(moved, self.stop(change, span))
+
+    def contents(self, ticks: Sequence[int]) -> list[Change]:
+        """Changes of the contents that move most, at some ticks."""
+        found: list[Change] = []
+        sound = self.maker.offered
+        relation = self.plan.guarantee.relation
+        if self.plan.person is None and relation != "add_remove":
+            some = self._pairs()
+            for tick in ticks:
+                mine = [Change(f"at tick {tick}: {sound.names[i]} for {sound.names[j]}",
+                               (Placed(0, tick, i),), (Placed(0, tick, j),))
+                        for i, j in some]  # fmt: skip
+                if relation == "replace_anywhere":
+                    both = (Placed(0, tick, 0),), (Placed(1, tick, 0),)
+                    words = f"at tick {tick}, in another key: {sound.names[0]}"
+                    mine.append(Change(words, *both, slots=2))
+                found += mine
+            return found
+        few = Candidates(sound.columns, sound.names, min(FEW, sound.sound))
+        return changes(self.plan, few, tuple(ticks))
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        """Places of the contents that differ most from each other."""
+        sound = self.maker.offered
+        pairs = [(i, j) for i in range(sound.sound) for j in range(sound.sound) if i != j]
+        if takes_rows(self.plan.program) or not pairs:
+            return pairs[:FEW] or [(0, 0)]
+        cells = self._cells
+        assert cells is not None
+        pairs.sort(key=lambda pair: -self._length(cells[pair[0]] - cells[pair[1]]))
+        return pairs[:FEW]
+
+    def others(self, worst: Change) -> list[Change]:
+        """Changes beside the worst: every tick of the family, every content, odd ones."""
+        sound = self.maker.offered
+        here = worst.arrival
+        found = [one for one in self.contents(self.ticks[:8]) if one != worst]
+        every = Candidates(sound.columns, sound.names, min(8, sound.sound))
+        if self.plan.person is None and self.plan.guarantee.relation == "add_remove":
+            found = changes(self.plan, every, (here,)) + found
+        odd = odd_changes(self.plan, self.maker.offered, here)
+        kept = [one for one in found if one.slots == worst.slots and one != worst]
+        return (kept[: OTHERS - len(odd)] + odd)[:OTHERS]
+
+
+def matrix(found: Floats, slots: int) -> Floats:
+    """Transcripts (K, T, m) of keys -> (trials, slots, T, m)."""
+    return found.reshape(len(found) // slots, slots, *found.shape[1:])

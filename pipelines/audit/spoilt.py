@@ -1,0 +1,175 @@
+"""One record, malformed in every way that its format allows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.decode.text_form import TextForm
+
+LONG = 1 << 21
+"""Bytes of a line that is longer than any reader takes."""
+NUMBERS = (
+    "", "0.5", "-0", "1e400", "-1e400", "nan", "inf", "-Infinity", "9007199254740993",
+    "170141183460469231731687303715884105728", "1e-400", "0x10", "1_000", " 1 ", "1;5", "true",
+    "NULL", "abc", "\u0663", "1e308", "-1e308", "--1", "+",
+)  # fmt: skip
+"""What may stand where a number is wanted."""
+TIMES = ("", "9999-99-99", "1e18", "-1", "not a time", "0000-00-00T00:00:00Z", "294247-01-10")
+BYTES: tuple[tuple[str, bytes], ...] = (
+    ("an empty line", b""), ("delimiters alone", b",,,,,,,,,,,,,,,,"), ("a NUL byte", b"\x00"),
+    ("bytes that are no UTF-8", b"\xff\xfe\xfa"), ("a byte-order mark", b"\xef\xbb\xbf"),
+    ("a quote that is never closed", b'"'), ("quotes in the middle", b'a"b"c,"d'),
+    ("a carriage return inside", b"a\rb\rc"), ("a lone surrogate", b"\xed\xa0\x80"),
+    ("braces", b"{{{{"), ("a very long line", b"x" * LONG), ("tabs", b"\t\t\t"),
+    ("an escape", b"\\"), ("a comment", b"# x"),
+)  # fmt: skip
+OBJECTS: tuple[tuple[str, bytes], ...] = (
+    ("an array", b"[1, 2]"), ("a number", b"7"), ("null", b"null"), ("a string", b'"x"'),
+    ("two objects", b"{}{}"), ("an empty object", b"{}"), ("deep nesting", b"[" * 5000),
+    ("an object that ends early", b'{"a": 1'), ("a trailing comma", b'{"a": 1,}'),
+)  # fmt: skip
+RAW_NUMBERS = (
+    b"1e999", b"-1e999", b"NaN", b"Infinity", b'"5"', b"true", b"null", b"[1]", b'{"a": 1}',
+    b"9007199254740993", b"170141183460469231731687303715884105728", b"0.5", b"-0", b"1e-400",
+    b'"\\ud800"', b'"\xff"', b"01", b"+1",
+)  # fmt: skip
+
+
+class Form(NamedTuple):
+    """A way to spoil a line. name: in words. spoil: a good line -> bytes without a line end."""
+
+    name: str
+    spoil: Callable[[bytes], bytes]
+
+
+def text_forms(
+    form: str, columns: Sequence[str], numbers: Sequence[str], times: Sequence[str], text: TextForm
+) -> Iterator[Form]:
+    """Every way to spoil a line of csv or ndjson.
+
+    Args:
+      columns: of a line, in order. numbers, times: those that hold one.
+    """
+    for name, data in BYTES:
+        if b"," in data:
+            data = data.replace(b",", text.delimiter.encode())
+        if not (text.quoted_newlines and name.startswith("a quote")):
+            yield Form(name, partial(_instead, data))
+    yield Form("cut short", lambda line: line[: max(1, len(line) // 2)])
+    yield Form("doubled", lambda line: line + line)
+    yield Form("with bytes that are no UTF-8 behind", lambda line: line + b"\xff")
+    yield Form("with a NUL byte behind", lambda line: line + b"\x00")
+    if form == "csv":
+        yield from _fields(columns, numbers, times, text.delimiter.encode())
+        return
+    for name, data in OBJECTS:
+        yield Form(name, partial(_instead, data))
+    for column in numbers:
+        for raw in RAW_NUMBERS:
+            shown = raw.decode(errors="replace")
+            yield Form(f"{column}: {shown}", partial(_put, column, raw))
+        yield Form(f"without {column}", partial(_without, column))
+        twice = json.dumps(column).encode()
+        yield Form(f"{column} twice", partial(_behind, b", " + twice + b": 1e9}"))
+    for column in times:
+        for value in (*TIMES, "\ud800"):
+            raw = json.dumps(value).encode()
+            yield Form(f"{column}: {value!r}", partial(_put, column, raw))
+
+
+def _fields(
+    columns: Sequence[str], numbers: Sequence[str], times: Sequence[str], mark: bytes
+) -> Iterator[Form]:
+    """Single fields of CSV."""
+
+    for names, values in ((numbers, NUMBERS), (times, TIMES)):
+        for column in names:
+            at = columns.index(column)
+            for value in values:
+                raw = value.encode()
+                yield Form(f"{column}: {value!r}", partial(_field, mark, at, raw))
+            yield Form(f"{column}: no UTF-8", partial(_field, mark, at, b"\xff\xfe"))
+            yield Form(f"{column}: a quote", partial(_field, mark, at, b'"5'))
+    yield Form("one field too few", lambda line: mark.join(line.split(mark)[:-1]))
+    yield Form("one field too many", lambda line: line + mark + b"1")
+
+
+def _instead(data: bytes, line: bytes) -> bytes:
+    """Other bytes."""
+    return data
+
+
+def _behind(data: bytes, line: bytes) -> bytes:
+    """In place of the brace that ends an object."""
+    return line[:-1] + data
+
+
+def _field(mark: bytes, at: int, value: bytes, line: bytes) -> bytes:
+    """A line of CSV with another field."""
+    fields = line.split(mark)
+    if at < len(fields):
+        fields[at] = value
+    return mark.join(fields)
+
+
+def _put(column: str, raw: bytes, line: bytes) -> bytes:
+    """A JSON object with other bytes for a value."""
+    found = json.loads(line)
+    found[column] = "@@"
+    text = json.dumps(found).encode()
+    return text.replace(b'"@@"', raw)
+
+
+def _without(column: str, line: bytes) -> bytes:
+    found = json.loads(line)
+    found.pop(column, None)
+    return json.dumps(found).encode()
+
+
+class Typed(NamedTuple):
+    """A way to spoil a row of a typed format: another value in one column."""
+
+    name: str
+    column: str
+    value: Any
+
+
+def typed_forms(schema: pa.Schema) -> Iterator[Typed]:
+    """Every way to spoil a row of Parquet, Arrow or Avro that its columns' types allow."""
+    for field in schema:
+        yield Typed(f"{field.name}: null", field.name, None)
+        if pa.types.is_floating(field.type):
+            for value in (np.nan, np.inf, -np.inf, 1.7e308, -1.7e308, 5e-324, 2.0**53 + 2, 0.5):
+                yield Typed(f"{field.name}: {value:g}", field.name, value)
+        elif pa.types.is_integer(field.type):
+            for value in (2**62, -(2**62), -1):
+                yield Typed(f"{field.name}: {value}", field.name, value)
+        elif pa.types.is_timestamp(field.type):
+            for value in (-(2**55), 2**55, 0):
+                yield Typed(f"{field.name}: {value} us", field.name, value)
+        elif pa.types.is_string(field.type):
+            for text in ("", "\x00", "x" * 5000, "\u202e", "k9999999"):
+                yield Typed(f"{field.name}: {text[:12]!r}", field.name, text)
+
+
+def spoil(batch: pa.RecordBatch, rows: Sequence[int], forms: Sequence[Typed]) -> pa.RecordBatch:
+    """A batch whose row ``rows[i]`` has the value of ``forms[i]``."""
+    columns = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        mine = {row: one.value for row, one in zip(rows, forms, strict=True) if one.column == name}
+        if mine:
+            kind = column.type
+            stamp = pa.types.is_timestamp(kind)
+            values = (column.cast(pa.int64()) if stamp else column).to_pylist()
+            for row, value in mine.items():
+                values[row] = value
+            made = pa.array(values, pa.int64() if stamp else kind, from_pandas=False)
+            column = made.cast(kind) if stamp else made
+        columns[name] = column
+    return pa.RecordBatch.from_pydict(columns)

@@ -1,0 +1,206 @@
+"""The streams of an audit, as bytes in the config's own format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpcore.arrays import Ints
+from dpcore.audit.changes import Candidates, Change, Placed
+from dpcore.config.event import TimeColumn
+from dpcore.errors import ConfigError
+from dpcore.plan import Plan
+from dpcore.simulate import Events
+from pipelines.audit.job import Audited, names
+from pipelines.feed.synthetic import Shares, batches, write_times
+from pipelines.feed.targets import open_target
+from pipelines.sources.files import Files
+from transforms.select.predicate import Predicate
+
+LOOKED_AT = 4096
+"""Made-up events among which one is looked for that the predicate lets through."""
+CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Events of a run: each (n,).
+
+    Attributes:
+      key: number of the key. tick: of the clock. candidate: row of the candidates. person: whose it
+        is, a number of its own for every user; -1: one of the background. serial: number of its id.
+    """
+
+    key: Ints
+    tick: Ints
+    candidate: Ints
+    person: Ints
+    serial: Ints
+
+
+def events_of(
+    change: Change, with_it: NDArray[np.bool_], background: Sequence[Placed], first: int = 0
+) -> Rows:
+    """The events of trials, ordered by trial.
+
+    Args:
+      change: what neighbours differ in. with_it: (trials,) which trials have the change.
+      background: events of every trial. first: number of the first trial.
+    """
+    trials, parts = np.arange(len(with_it)), []
+    groups: tuple[tuple[Sequence[Placed], NDArray[np.bool_], bool], ...] = (
+        (background, np.ones(len(with_it), dtype=bool), False),
+        (change.here, with_it, True),
+        (change.there, ~with_it, True),
+    )
+    own = len(background) + len(change.here) + len(change.there) + 1
+    for placed, which, changed in groups:
+        mine = first + trials[which]
+        for at, one in enumerate(placed):
+            n = len(mine)
+            # A replaced event keeps its id; of a user all events carry one name.
+            serial = len(background) + at if changed else at
+            whose = len(background) if change.whole and changed else serial
+            who = mine * own + whose
+            parts.append(
+                Rows(
+                    mine * change.slots + one.slot,
+                    np.full(n, one.tick),
+                    np.full(n, one.candidate),
+                    who,
+                    mine * own + serial,
+                )
+            )
+    return joined(parts)
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """All of them."""
+    return Rows(*(np.concatenate([getattr(one, name) for one in parts]).astype(np.int64)
+                  for name in ("key", "tick", "candidate", "person", "serial")))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes events of a plan that differ in their candidate's numbers alone.
+
+    Attributes:
+      audited: the job. offered: candidates. base: one event that the predicate lets through.
+    """
+
+    audited: Audited
+    offered: Candidates
+    base: pa.RecordBatch
+
+    @classmethod
+    def of(cls, audited: Audited, offered: Candidates) -> Maker:
+        """Looks for an event that passes the predicate, among made-up ones.
+
+        Raises:
+          ConfigError: there is none.
+        """
+        made = next(iter(batches(audited.job, LOOKED_AT, 1, Shares())))
+        plan = audited.plan
+        if plan.where is not None:
+            maker = cls(audited, offered, made)
+            n = made.num_rows
+            zeros = np.zeros(n, dtype=np.int64)
+            rows = Rows(zeros, zeros, np.arange(n) % max(1, offered.sound), zeros, np.arange(n))
+            batch = maker.batch(rows, each=True)
+            mask = Predicate.parse(plan.where).mask(batch)
+            places = np.flatnonzero(np.asarray(mask))
+            if not len(places):
+                raise ConfigError(
+                    "where", plan.where, "lets none of the made-up events of an audit through."
+                )
+            made = made.slice(int(places[0]))
+        return cls(audited, offered, made.slice(0, 1))
+
+    def counts(self) -> NDArray[np.bool_]:
+        """(m,) which candidates the predicate lets through."""
+        m = len(self.offered)
+        where = self.audited.plan.where
+        if where is None:
+            return np.ones(m, dtype=bool)
+        zeros = np.zeros(m, dtype=np.int64)
+        batch = self.batch(Rows(zeros, zeros, np.arange(m), zeros, zeros))
+        mask = Predicate.parse(where).mask(batch)
+        return np.asarray(mask)
+
+    def batch(self, rows: Rows, each: bool = False) -> pa.RecordBatch:
+        """Rows as the config's columns. each: every row has its own row of ``base``."""
+        schema, clock = self.audited.job.schema_, self.audited.plan.clock
+        n = len(rows.key)
+        columns: dict[str, Any] = {}
+        for name, column in zip(self.base.schema.names, self.base.columns, strict=True):
+            columns[name] = column if each else pa.array(column.take(pa.array([0] * n, pa.int32())))
+        for name, values in self.offered.columns.items():
+            if name in columns:
+                columns[name] = _column(values[rows.candidate], columns[name].type)
+        starts = np.asarray(clock.starts(np.arange(self.audited.ticks)), dtype=np.int64)
+        moments = starts[rows.tick]
+        stamps: list[TimeColumn] = [one for one in (schema.time, schema.arrival) if one is not None]
+        for stamp in stamps:
+            columns[stamp.column] = write_times(moments, stamp)
+        if schema.id is not None:
+            columns[schema.id] = _named("e", rows.serial)
+        if schema.unit is not None:
+            columns[schema.unit] = _named("u", rows.person)
+        first, *more = self.audited.key_columns
+        columns[first] = _keys(rows.key)
+        for name in more:
+            columns[name] = pa.array(["-"] * n)
+        return pa.RecordBatch.from_pydict(columns)
+
+    def events(self, plan: Plan, rows: Rows, keys: Sequence[str]) -> Events:
+        """The same for ``dpcore.simulate``: what a pipeline should make of the bytes."""
+        batch = self.batch(rows)
+        counted = np.ones(len(rows.key), dtype=bool)
+        if plan.where is not None:
+            counted = np.asarray(Predicate.parse(plan.where).mask(batch))
+        rows = Rows(*(getattr(rows, name)[counted] for name in
+                      ("key", "tick", "candidate", "person", "serial")))  # fmt: skip
+        starts = np.asarray(plan.clock.starts(np.arange(self.audited.ticks)), dtype=np.int64)
+        columns = {name: values[rows.candidate] for name, values in self.offered.columns.items()}
+        who = None if plan.person is None else _named("u", rows.person).to_pylist()
+        ids = None if plan.config.schema_.id is None else _named("e", rows.serial).to_pylist()
+        return Events(starts[rows.tick], [keys[i] for i in rows.key], columns, ids, who)
+
+    def write(self, rows: Rows, place: Path, name: str = "events") -> Path:
+        """Writes a file of the config's format into a folder."""
+        job = self.audited.at(place, 1)
+        assert isinstance(job.source, Files)
+        path = place / f"{name}.{job.source.form}"
+        target = open_target(str(path), job.source.form, text=job.source.text_form())
+        for start in range(0, max(1, len(rows.key)), CHUNK):
+            part = Rows(*(getattr(rows, one)[start : start + CHUNK] for one in
+                          ("key", "tick", "candidate", "person", "serial")))  # fmt: skip
+            batch = self.batch(part)
+            target.write(batch, [False] * batch.num_rows)
+        target.close()
+        return path
+
+
+def _named(letter: str, numbers: Ints) -> pa.Array:
+    return pa.array(np.char.mod(f"{letter}%d", numbers))
+
+
+def _keys(numbers: Ints) -> pa.Array:
+    if not len(numbers):
+        return pa.array([], pa.string())
+    return pa.array(np.asarray(names(int(numbers.max()) + 1))[numbers])
+
+
+def _column(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    if values.ndim == 2:
+        flat = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+        return flat.cast(pa.list_(pa.float64()))
+    if pa.types.is_string(kind):
+        return pa.array([str(value) for value in values.tolist()])
+    return pa.array(values)

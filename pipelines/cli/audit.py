@@ -1,0 +1,85 @@
+"""``weir audit``: the options of an attack on a config's promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dpcore.errors import WeirError
+from pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
+
+
+@click.command(short_help="Attack the promise of a config, on made-up streams.")
+@CONFIG
+@SETS
+@click.option(
+    "--trials",
+    type=click.IntRange(min=40),
+    help="Trials of one run, half of them with the change.  [default: 20,000, or what fits]",
+)
+@click.option("--only", metavar="WHAT", help="Only audits whose name holds this, or `bytes`.")
+@click.option(
+    "--runner",
+    type=click.Choice(["direct", "flink"]),
+    default="direct",
+    show_default=True,
+    help="What runs the trials.",
+)
+@click.option("--ticks", type=click.IntRange(min=1), help="Length of the clock, where it is long.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw hits against false alarms into this file (.png, .svg, .pdf).",
+)
+@AS_JSON
+def audit(
+    config: Path,
+    sets: tuple[str, ...],
+    trials: int | None,
+    only: str | None,
+    runner: str,
+    ticks: int | None,
+    picture: Path | None,
+    as_json: bool,
+) -> None:
+    """Attack CONFIG: its complete output, from bytes to the sink.
+
+    Thousands of keys carry copies of one small stream, half of them with one event (or user)
+    changed where that moves most. What tells them apart is a lower bound of what the plan loses;
+    it is printed beside the claim, for every row of the table of losses. A second part writes
+    records that are malformed in every way, and looks at what they move besides their own key.
+
+    Source, sink and secret of CONFIG are not touched. Exit 1: a claim is broken.
+
+    \b
+      weir audit shop.yaml
+      weir audit shop.yaml --trials 100000 --only "all releases"
+      weir audit shop.yaml --only bytes
+      weir audit shop.yaml --json --picture audit.png
+    """
+    from pipelines.audit.attack import attack
+    from pipelines.audit.picture import draw
+    from pipelines.cli.logs import discreet
+    from pipelines.config.job import load
+    from pipelines.show import audit as page
+    from pipelines.terminal import console
+
+    job = load(config, sets)
+    out = console(stderr=True)
+
+    def told(text: str) -> None:
+        if out.is_terminal:
+            out.print(f"weir: {text}")
+
+    debug = bool(click.get_current_context().find_root().params.get("debug"))
+    with discreet(debug):
+        report = attack(job, trials, only, runner, ticks, told=told)
+    if picture is not None:
+        draw(report, picture)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        page.render(report, console())
+    if report.broken:
+        raise WeirError(f"a claim is broken: {'; '.join(report.broken)}.")
