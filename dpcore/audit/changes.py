@@ -35,7 +35,8 @@ class Change:
 
     Attributes:
       name: in words. here, there: events with the change and without.
-      whole: whether the events are those of one user.
+      whole: whether the events are those of one user. twice: whether they are copies of one event,
+        of one id.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Change:
     there: tuple[Placed, ...]
     slots: int = 1
     whole: bool = False
+    twice: bool = False
 
     @property
     def arrival(self) -> int:

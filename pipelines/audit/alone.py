@@ -2,7 +2,9 @@
 
 Two runs under one secret of the audit's own: with records that are malformed in every way that the
 format allows, and without. Noise follows from a key's data, so every key that no such record
-belongs to must have the same bits in both runs, wherever its records lie beside the bad ones.
+belongs to must have the same bits in both runs, wherever its records lie beside the bad ones; a key
+that a good record was added to must have other noise; and a second run over the same records must
+repeat the first. A run that goes on under another secret must be refused.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from dpcore.errors import ConfigError
 from pipelines.audit.choice import Choice
 from pipelines.audit.job import Audited
 from pipelines.audit.once import Done, through
-from pipelines.audit.spoilt import spoil, text_forms, typed_forms
+from pipelines.audit.spoilt import Form, spoil, text_forms, typed_forms
 from pipelines.audit.streams import Maker, Rows
 from pipelines.feed.targets import LINES, open_target
 from pipelines.sources.files import Files
@@ -29,6 +32,8 @@ from transforms.runtime.secret import SecretRef
 
 BETWEEN = 3
 """Good records between two bad ones."""
+GOOD = 12
+"""Records among the bad ones that are as good as any."""
 _VARIES = re.compile(r"/\S*weir-audit-\S*|0x[0-9a-f]+|\d+\.\d+ ?m?s\b")
 """What of a log line is no fact about events: places of this run, and times."""
 
@@ -40,14 +45,16 @@ class Alone:
     Attributes:
       forms: ways in which records were malformed. bystanders: keys that none of them belongs to.
       moved: of those, keys whose releases differ. wide: forms whose own key moved further than its
-        clip and its noise allow. side: what else differs, in words. seconds: of the run with them
-        and of the one without: measured, not promised.
+        clip and its noise allow. noise: what is wrong with whose noise is whose, in words.
+      side: what else differs. seconds: of the run with them and of the one without: measured, not
+        promised.
     """
 
     forms: tuple[str, ...]
     bystanders: int
     moved: int
     wide: tuple[str, ...]
+    noise: tuple[str, ...]
     side: tuple[str, ...]
     seconds: tuple[float, float]
 
@@ -61,6 +68,7 @@ class Alone:
                 "do not belong to"
             )
         found += [f"bytes: a record moved its key beyond its clip ({form})" for form in self.wide]
+        found += [f"bytes: {one}" for one in self.noise]
         return (*found, *(f"side channel: {one}" for one in self.side))
 
     def to_json(self) -> dict[str, Any]:
@@ -70,6 +78,7 @@ class Alone:
             "bystanders": self.bystanders,
             "moved": self.moved,
             "wide": list(self.wide),
+            "noise": list(self.noise),
             "side_channels": list(self.side),
             "seconds_with": round(self.seconds[0], 3),
             "seconds_without": round(self.seconds[1], 3),
@@ -97,6 +106,7 @@ def alone(choice: Choice, runner: str = "direct") -> Alone:
         forms: list[Any] = list(text_forms(source.form, names, numbers, stamps, text))
     else:
         forms = list(typed_forms(small.schema))
+    forms = [Form("as it is", bytes)] * GOOD + forms
     # Key i < forms belongs to form i; the others are good, and lie between them.
     bad = len(forms)
     order: list[int] = []
@@ -106,7 +116,7 @@ def alone(choice: Choice, runner: str = "direct") -> Alone:
     rows = _rows(order, audited.ticks)
     places = [at for at, key in enumerate(order) if key < bad]
     done = []
-    for with_them in (True, False):
+    for with_them in (True, False, False):
         with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
             path = Path(place) / f"events.{source.form}"
             if plain:
@@ -115,13 +125,15 @@ def alone(choice: Choice, runner: str = "direct") -> Alone:
                 _typed(maker, rows, path, places, forms, with_them, source.form)
             run = through(maker, [], keys, Path(place), runner, secret)
             done.append((run, _outside(run)))
-    return _compared(choice, forms, done, bad)
+    refused = _refuses_another_secret(maker, rows, keys) if runner == "direct" else True
+    return _compared(choice, forms, done, bad, refused)
 
 
 def _rows(keys: Sequence[int], ticks: int) -> Rows:
     count = len(keys)
     serial = np.arange(count)
-    return Rows(np.asarray(keys), serial % min(ticks, 3), np.zeros(count, dtype=np.int64), serial,
+    tick = np.where(np.asarray(keys) < GOOD, 0, serial % min(ticks, 3))
+    return Rows(np.asarray(keys), tick, np.zeros(count, dtype=np.int64), serial,
                 serial)  # fmt: skip
 
 
@@ -152,7 +164,7 @@ def _typed(
 ) -> None:  # fmt: skip
     batch = maker.batch(rows)
     if with_them:
-        batch = spoil(batch, places, forms)
+        batch = spoil(batch, places[GOOD:], forms[GOOD:])
     else:
         batch = batch.take(np.setdiff1d(np.arange(batch.num_rows), places))
     target = open_target(str(path), form)
@@ -179,8 +191,35 @@ def _outside(done: Done) -> Mapping[str, Any]:
     return found
 
 
-def _compared(choice: Choice, forms: Sequence[Any], done: Sequence[Any], bad: int) -> Alone:
-    (one, outside), (other, without) = done
+def _refuses_another_secret(maker: Maker, rows: Rows, keys: int) -> bool:
+    """Whether a folder that a run began is refused to one under another secret."""
+    ticks, job = maker.audited.ticks, maker.audited.job
+    if ticks < 2 or job.sink is None or job.sink.place is None:
+        return True
+    halves = job.model_copy(update={"sink": job.sink.model_copy(update={"every": -(-ticks // 2)})})
+    maker = replace(maker, audited=replace(maker.audited, job=halves))
+    with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
+        secrets = []
+        for name in ("one.key", "other.key"):
+            file = Path(place) / name
+            file.write_text(SecretRef.fresh().resolve().hex())
+            file.chmod(0o600)
+            secrets.append(SecretRef(file=str(file)))
+        done = through(maker, [rows], keys, Path(place), secret=secrets[0])
+        written = sorted(done.folder.glob("ticks-*"))
+        for path in (done.folder / "_COMPLETE", *written[len(written) // 2 :]):
+            path.unlink(missing_ok=True)
+        try:
+            through(maker, [rows], keys, Path(place), secret=secrets[1])
+        except ConfigError:
+            return True
+    return False
+
+
+def _compared(
+    choice: Choice, forms: Sequence[Any], done: Sequence[Any], bad: int, refused: bool
+) -> Alone:
+    (one, outside), (other, without), (again, _) = done
     with_them, none = one.transcripts, other.transcripts
     same = np.array_equal(with_them[bad:], none[bad:], equal_nan=True)
     moved = 0
@@ -190,14 +229,49 @@ def _compared(choice: Choice, forms: Sequence[Any], done: Sequence[Any], bad: in
         moved = int(apart.reshape(len(apart), -1).any(axis=1).sum())
     declared = not choice.plan.keys.observed
     side = [f"{name} differ" for name in outside if declared and outside[name] != without[name]]
+    noise = []
+    if not np.array_equal(again.transcripts, none, equal_nan=True):
+        noise.append("a second run over the same records, under the same secret, differs")
+    if not refused:
+        noise.append("a run that another secret began went on")
+    if _alike(choice, none[bad:]):
+        noise.append("keys share noise: many of them have the same releases")
+    if _shared(choice, with_them[:GOOD] - none[:GOOD]):
+        noise.append("two versions of a key share noise, and subtract to their difference")
     return Alone(
-        tuple(form.name for form in forms),
+        tuple(dict.fromkeys(form.name for form in forms)),
         len(none) - bad,
         moved,
         _wide(choice, forms, with_them, none, bad),
+        tuple(noise),
         tuple(side),
         (one.result.seconds, other.result.seconds),
     )
+
+
+def _alike(choice: Choice, found: Any) -> bool:
+    """Whether a tenth of the keys (K, T, m) have, bit for bit, the releases of another one."""
+    if choice.law is None or choice.audited.ticks < 2:
+        return False
+    noisy = [out.stddev_worst > 0 for out in choice.plan.outputs for _ in range(out.dimension)]
+    flat = np.ascontiguousarray(found[:, :, noisy]).reshape(len(found), -1)
+    if not flat.shape[1] or not np.isfinite(flat).all():
+        return False
+    return len(np.unique(flat, axis=0)) < 0.9 * len(flat)
+
+
+def _shared(choice: Choice, apart: Any) -> bool:
+    """Whether versions of keys (GOOD, T, m) with one more record and without differ by a constant:
+    within the window, where the law is linear, noise of both must be in the difference."""
+    if choice.law is None or not choice.law.linear or not np.isfinite(apart).all():
+        return False
+    stop = choice.plan.guarantee.window or choice.audited.ticks
+    mine = apart[:, :stop]
+    size = np.abs(mine).max(axis=0)
+    same = np.ptp(mine, axis=0) <= 1e-9 * np.maximum(size, 1e-300)
+    noisy = np.array([out.stddev_worst > 0 for out in choice.plan.outputs
+                      for _ in range(out.dimension)])  # fmt: skip
+    return bool(same[:, noisy].all()) and bool(noisy.any()) and bool(size.any())
 
 
 def _wide(choice: Choice, forms: Sequence[Any], one: Any, other: Any, bad: int) -> tuple[str, ...]:

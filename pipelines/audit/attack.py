@@ -23,6 +23,8 @@ from pipelines.audit.streams import Rows, events_of, joined
 from pipelines.audit.transcript import Columns
 from pipelines.config.job import JobConfig
 
+STILL = 0.01
+"""A change that public numbers say moves less than this, in standard deviations, moves nothing."""
 ROWS = (1, 2, 10)
 """Rows of the expiration table that are audited, in windows."""
 _log = logging.getLogger(__name__)
@@ -194,7 +196,9 @@ def _run(
             both = np.concatenate([mine, control[one.there]])
             marks = np.arange(len(both)) < each
             name = f"other changes {words}"
-            tried = _judge(choice, one, both, marks, span, claim, name, None, 0.0, len(more))
+            tried = _judge(
+                choice, one, both, marks, span, claim, name, None, 0.0, len(more), change
+            )
             if worst is None or (tried.broken, tried.proven_mu or tried.proven) > (
                 worst.broken,
                 worst.proven_mu or worst.proven,
@@ -216,20 +220,34 @@ def _judge(
     columns: Any,
     seconds: float,
     tries: int = 1,
+    like: Change | None = None,
 ) -> Audit:
-    """Scores trials and says what they prove."""
+    """Scores trials and says what they prove.
+
+    Args:
+      like: a change that moves something, whose direction is looked along where public numbers say
+        that ``change`` moves nothing.
+    """
     began, stop = time.monotonic(), choice.stop(change, span)
     by_mu: float | None
-    if choice.law is not None:
+    seen = found[:, :, :stop] if columns is None else found[:, :, :stop, columns]
+    if choice.law is not None and bool(np.isfinite(seen).all()):
         here = choice.leaves(change, True, background=True)
         there = choice.leaves(change, False, background=True)
         weights, mu = choice.law.attack(here, there, change.arrival, stop, columns)
         scores = scored(found, weights, mu)
-        linear = choice.law.linear and bool(np.isfinite(found[:, :, :stop]).all())
+        if mu < STILL and like is not None:
+            here, there = (choice.leaves(like, side, background=True) for side in (True, False))
+            weights, mu = choice.law.attack(here, there, like.arrival, stop, columns)
+            scores = scored(found, weights, mu)
+            if scores[marks].mean() < scores[~marks].mean():
+                scores = -scores
+            tries *= 2
+            mu = STILL
+        linear = choice.law.linear
         proof = by_law(scores[marks], scores[~marks], mu, claim, linear, tries)
         by, by_mu = "likelihood ratio" if linear else "likelihood ratio, linearised", proof.mu
     else:
-        seen = found[:, :, :stop] if columns is None else found[:, :, :stop, columns]
         flat = seen.reshape(len(seen), -1)
         proof, by = by_learning(flat[marks], flat[~marks], claim, tries)
         by_mu = None if claim.mu is None else proof.mu

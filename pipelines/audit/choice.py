@@ -142,6 +142,9 @@ class Choice:
         """Leaves (T, D) of each key of a trial, as ``dpcore.simulate`` makes them."""
         small = self.small(change.slots)
         behind = self.slotted(change) if background else ()
+        if change.twice:  # counts once
+            one = replace(change, here=change.here[:1], there=change.there[:1], twice=False)
+            return self.leaves(one, with_it, background)
         rows = events_of(change, np.array([with_it]), behind)
         keys = self.audited.key_texts(change.slots)
         events = self.maker.events(small, rows, keys)
@@ -236,6 +239,16 @@ class Choice:
         if self.plan.person is None and self.plan.guarantee.relation == "add_remove":
             found = changes(self.plan, every, (here,)) + found
         odd = odd_changes(self.plan, self.maker.offered, here)
+        if self.plan.config.schema_.id is not None and self.plan.person is None:
+            odd.append(
+                replace(
+                    worst,
+                    name=f"delivered twice, {worst.name}",
+                    here=worst.here * 2,
+                    there=worst.there * 2,
+                    twice=True,
+                )
+            )
         kept = [one for one in found if one.slots == worst.slots and one != worst]
         return (kept[: OTHERS - len(odd)] + odd)[:OTHERS]
 

@@ -65,7 +65,7 @@ def events_of(
         for at, one in enumerate(placed):
             n = len(mine)
             # A replaced event keeps its id; of a user all events carry one name.
-            serial = len(background) + at if changed else at
+            serial = at if not changed else len(background) + (0 if change.twice else at)
             whose = len(background) if change.whole and changed else serial
             who = mine * own + whose
             parts.append(

@@ -50,15 +50,16 @@ def render(report: Report, out: Console) -> None:
             out.print(f"\nNeighbours: {change}")
             out.print(_table(mine))
         out.print(
-            "\nproven: what an attacker who sees everything else shows with 95 % confidence, at the "
-            "claim's delta. It is a lower bound: the truth lies between it and the claim."
+            "\nproven: what an attacker who sees everything else shows with 95 % confidence, at "
+            "the claim's delta: a lower bound. The truth lies between it and the claim."
         )
     if report.alone is not None:
         found = report.alone
         out.print(
             f"Bytes: records malformed in {len(found.forms)} ways moved {found.moved} of "
             f"{found.bystanders} keys that they do not belong to; a run took "
-            f"{found.seconds[0]:.2f} s with them and {found.seconds[1]:.2f} s without (measured, not promised)."
+            f"{found.seconds[0]:.2f} s with them and {found.seconds[1]:.2f} s without "
+            "(measured, not promised)."
         )
     for words in report.broken:
         out.print(f"BROKEN: {words}", style="bold red")

@@ -1,0 +1,26 @@
+"""Each broken twin is caught by an audit of the default number of trials; the real thing is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.audit.attack import attack
+from pipelines.config.job import loads
+from tests.audit.twins import TWINS, Twin
+
+CONFIGS = list(dict.fromkeys(one.config for one in TWINS))
+
+
+@pytest.mark.parametrize("one", TWINS, ids=lambda one: one.name)
+def test_a_broken_twin_is_caught(one: Twin) -> None:
+    with one.sabotage():
+        found = attack(one.job, only=one.only).broken
+    assert any((one.catches or one.only) in words for words in found), found
+
+
+@pytest.mark.parametrize("text", CONFIGS, ids=range(len(CONFIGS)))
+def test_the_real_thing_is_not(text: str) -> None:
+    report = attack(loads(text))
+    assert report.broken == ()
+    assert report.audits and report.alone is not None
+    assert all(one.proven <= one.claim.epsilon for one in report.audits)
