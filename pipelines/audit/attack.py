@@ -6,7 +6,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from pipelines.audit.alone import Alone, alone
 from pipelines.audit.audit import Audit, Claim, by_law, by_learning, scored
 from pipelines.audit.choice import Choice, matrix
 from pipelines.audit.job import TRIALS, Audited
-from pipelines.audit.once import Done, through
+from pipelines.audit.once import through
 from pipelines.audit.streams import Rows, events_of, joined
 from pipelines.audit.transcript import Columns
 from pipelines.config.job import JobConfig
@@ -44,7 +44,6 @@ class Report:
     alone: Alone | None
     notes: tuple[str, ...]
     seconds: float = 0.0
-    timing: dict[str, float] = field(default_factory=dict)
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -256,6 +255,3 @@ def _judge(
         name, claim, proof.epsilon, by_mu, proof.trials, took, change.name, by, proof.broken,
         proof.curve, span,
     )  # fmt: skip
-
-
-__all__ = ["Done", "Report", "attack", "spans"]
