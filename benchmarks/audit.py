@@ -66,7 +66,9 @@ def configs() -> Iterator[tuple[str, str, int]]:
             yield f"{name}, {noise}", text, TRIALS
     of = {
         "count": "count: events", "sum": "sum: y, clip: [0, 10]", "mean": "mean: y, clip: [0, 10]",
-        "variance": "variance: y, clip: [0, 10]", "histogram": "histogram: y, edges: [0, 4, 8]",
+        "variance": "variance: y, clip: [0, 10]",
+        "quantile": "quantile: y, at: [0.5], edges: [0, 2.5, 5, 7.5, 10]",
+        "histogram": "histogram: y, edges: [0, 4, 8]",
     }  # fmt: skip
     for name in AGGREGATES.own:
         yield (
