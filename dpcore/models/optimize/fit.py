@@ -39,6 +39,8 @@ from dpcore.models.optimize.program import Way
 from dpcore.models.optimize.way import way_for
 from dpcore.noise.prf import KeyedNoise, RootKey
 
+ROWS_VERSION = 2
+"""How rows are named that noise is bound to: by their numbers, whether dense or sparse."""
 NOISES = ("gumbel", "gaussian", "discrete_gaussian", "k_norm")
 """Tried where none is named; laplace, the paper's, is taken by name alone."""
 
@@ -150,6 +152,7 @@ class BatchPlan:
             "way": self.way.canonical(),
             "features": canonical_value(self.feature_range),
             "target": canonical_value(self.target_range),
+            "rows": ROWS_VERSION,
         }
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

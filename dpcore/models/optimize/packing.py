@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 
 from dpcore.arrays import Floats
 from dpcore.errors import ConfigError
+from dpcore.leaves.sparse_rows import MOST_DENSE, SparseRows
 from dpcore.models.scaling import STEP
+from dpcore.models.sparse_scaling import scaled_values, shortened
 
 PIECE = 1 << 22
 """Numbers that are worked on at once."""
+MOST_NUMBERS = 1 << 29
+"""Numbers of an array, at most: as doubles 4 GiB."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +89,26 @@ def pack(X: Any, y: Any, features: Range, target: Range, norm: float) -> Packed:
     float32 stays float32, which holds the lattice exactly; other numbers become float64.
 
     Raises:
-      ConfigError: shapes that do not fit, or sparse features whose 0 is not their range's middle.
+      ConfigError: shapes that do not fit, too large an array, or sparse features whose 0 is not
+        their range's middle.
     """
     sparse = hasattr(X, "tocsr")
     values = X.tocsr() if sparse else np.asarray(X)
+    if not sparse and values.size > MOST_NUMBERS:
+        raise ConfigError(
+            "X",
+            values.shape,
+            f"is an array of more than {MOST_NUMBERS:,} numbers; give it as scipy.sparse, or take "
+            "optimize.frank_wolfe in a stream.",
+        )
     targets = np.asarray(y, dtype=np.float64)
     if values.ndim != 2 or targets.shape != (values.shape[0],):
         raise ConfigError("X", values.shape, f"must be (n, features), with y {targets.shape}.")
     shape = (int(values.shape[0]), int(values.shape[1]))
     if len(features.low) not in (1, shape[1]):
         raise ConfigError("X", shape, f"must have {len(features.low):,} features.")
+    if not sparse and shape[1] > MOST_DENSE and not features.middle.any():
+        values, sparse = _without_zeros(values), True
     good = np.isfinite(targets)
     packed, finite = (_sparse if sparse else _dense)(values, features, norm)
     keep = good & finite
@@ -102,6 +116,15 @@ def pack(X: Any, y: Any, features: Range, target: Range, norm: float) -> Packed:
     if not keep.all():
         packed, scaled = packed[keep], scaled[keep]
     return Packed(packed, scaled, shape, _digest(packed, scaled, keep))
+
+
+def _without_zeros(values: NDArray[Any]) -> Any:
+    """A wide array as scipy.sparse: steps read what is not 0 alone."""
+    from scipy import sparse
+
+    step = max(1, PIECE // values.shape[1])
+    pieces = [sparse.csr_array(values[at : at + step]) for at in range(0, len(values), step)]
+    return sparse.vstack(pieces, format="csr") if pieces else sparse.csr_array(values)
 
 
 def _dense(values: NDArray[Any], ranges: Range, norm: float) -> tuple[Any, NDArray[np.bool_]]:
@@ -117,7 +140,8 @@ def _dense(values: NDArray[Any], ranges: Range, norm: float) -> tuple[Any, NDArr
         piece[bad] = ranges.middle
         scaled = ranges.scaled(piece)
         if np.isfinite(norm):
-            scaled = _shorten(scaled, np.einsum("ij,ij->i", scaled, scaled), norm)
+            row, index = np.nonzero(scaled)
+            scaled[row, index], _ = shortened(scaled[row, index], row, len(scaled), norm)
         out[at] = scaled
     return out, finite
 
@@ -130,48 +154,33 @@ def _sparse(values: Any, ranges: Range, norm: float) -> tuple[Any, NDArray[np.bo
             "must lie around 0 for sparse features, so that what is not stored stays 0.",
         )
     values = values.copy()
-    values.sum_duplicates()
+    values.sum_duplicates()  # and in order
     data = values.data.astype(np.float64)
     rows = np.repeat(np.arange(values.shape[0]), np.diff(values.indptr))
     finite = np.ones(values.shape[0], dtype=bool)
     finite[rows[~np.isfinite(data)]] = False
     half = ranges.half if len(ranges.half) == 1 else ranges.half[values.indices]
-    inside = np.clip(np.where(np.isfinite(data), data, 0.0) * (1.0 / half), -1.0, 1.0)
-    scaled = np.rint(inside * (1.0 / STEP)) * STEP + 0.0
-    if np.isfinite(norm):
-        squares = np.bincount(rows, scaled * scaled, minlength=values.shape[0]).astype(np.float64)
-        factor = _factors(squares, norm)
-        scaled = np.trunc(scaled * factor[rows] * (1.0 / STEP)) * STEP + 0.0
-    values.data = scaled
+    scaled = scaled_values(np.where(np.isfinite(data), data, 0.0), half)
+    values.data, _ = shortened(scaled, rows, values.shape[0], norm)
+    values.eliminate_zeros()
     return values, finite
 
 
-def _shorten(rows: Floats, squares: Floats, norm: float) -> Floats:
-    """Rows of at most so large an l2 norm, truncated toward 0, which lengthens none."""
-    factor = _factors(squares, norm)
-    return np.asarray(np.trunc(rows * factor[:, None] * (1.0 / STEP)) * STEP + 0.0)
-
-
-def _factors(squares: Floats, norm: float) -> Floats:
-    """1, or what brings a row below its norm by more than all rounding."""
-    length = np.sqrt(squares * (1 + 2.0**-30))
-    return np.where(length <= norm, 1.0, norm * (1 - 2.0**-30) / np.maximum(length, norm))
-
-
 def _digest(features: Any, targets: Floats, keep: NDArray[np.bool_]) -> bytes:
-    """Of every number, dense and sparse forms of the same matrix alike only by chance."""
-    state = hashlib.blake2b(digest_size=32)
-    parts = (
-        [features]
-        if isinstance(features, np.ndarray)
-        else [
-            features.indptr,
-            features.indices,
-            features.data,
-        ]
-    )
-    for part in (*parts, targets, keep):
-        array = np.ascontiguousarray(part)
-        state.update(f"{array.dtype.str}{array.shape}".encode())
-        state.update(array.data.cast("B") if array.size else b"")
+    """Of every number, the same of dense and of sparse rows: what is not 0 of each, and where."""
+    lengths, numbers = hashlib.blake2b(digest_size=32), hashlib.blake2b(digest_size=32)
+    dense = isinstance(features, np.ndarray)
+    step = max(1, PIECE // max(1, features.shape[1])) if dense else PIECE
+    for start in range(0, features.shape[0], step):
+        piece = features[start : start + step]
+        if dense:
+            rows = SparseRows.from_dense(piece)
+        else:
+            offsets = piece.indptr.astype(np.int64)
+            rows = SparseRows(offsets, piece.indices, piece.data, features.shape[1])
+        lengths.update(rows.lengths.tobytes())
+        numbers.update(rows.words()[1].tobytes())
+    state = hashlib.blake2b(f"{features.shape}".encode(), digest_size=32)
+    for part in (lengths.digest(), numbers.digest(), targets.tobytes(), keep.tobytes()):
+        state.update(part)
     return state.digest()

@@ -228,3 +228,60 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         fit(np.zeros((10, 3)), np.zeros(9), made, SECRET)
     with pytest.raises(ConfigError, match="around 0 for sparse"):
         fit(sparse.csr_array((10, 3)), np.zeros(10), plan(10, 3, feature_range=(0, 1)), SECRET)
+
+
+@pytest.mark.parametrize("norm", [None, 1.5])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("features", [9, 1500, 5000])
+def test_dense_and_sparse_rows_are_released_alike(
+    loss: str, norm: float | None, features: int
+) -> None:
+    rng = np.random.default_rng(features)
+    n = 60
+    x = np.where(rng.random((n, features)) < 0.9, 0.0, rng.normal(size=(n, features)))
+    x[3, 1], x[4, 2], x[5] = np.nan, -0.0, 0.0
+    y = np.clip(x[:, 0], -1, 1)
+    y[6] = np.nan
+    plan = BatchPlan.of(
+        n=n,
+        features=features,
+        set={"l1_ball": 1.0},
+        feature_range=(-2, 2),
+        target_range=(-1, 1),
+        epsilon=50.0,
+        delta=1e-6,
+        loss=loss,
+        intercept=features == 9,
+        norm=norm,
+        iterations=8,
+    )
+    shuffled = sparse.coo_array(x)
+    order = rng.permutation(shuffled.nnz)
+    row, column = shuffled.coords
+    coo = sparse.coo_array(
+        (shuffled.data[order], (row[order], column[order])), shape=shuffled.shape
+    )
+    forms = (x, np.asfortranarray(x), sparse.csr_matrix(x), sparse.csc_array(x), coo)
+    released = [fit(one, y, plan, secret=bytes(range(32))).theta for one in forms]
+    for one in released[1:]:
+        np.testing.assert_array_equal(one, released[0])
+    ends = Range((-2.0,), (2.0,)), Range((-1.0,), (1.0,)), plan.linear.norm
+    digests = {pack(one, y, *ends).digest for one in forms}
+    other = x.copy()
+    other[8, -1] += 0.5
+    assert len(digests) == 1 and pack(other, y, *ends).digest not in digests
+
+
+def test_arrays_that_no_machine_holds_are_refused() -> None:
+    huge = np.lib.stride_tricks.as_strided(np.zeros(1), (10_000, 100_000), (0, 0))
+    plan = BatchPlan.of(
+        n=10_000,
+        features=100_000,
+        set={"l1_ball": 1.0},
+        feature_range=(-1, 1),
+        target_range=(-1, 1),
+        epsilon=1.0,
+        delta=1e-6,
+    )
+    with pytest.raises(ConfigError, match=r"give it as scipy\.sparse"):
+        fit(huge, np.zeros(10_000), plan, secret=bytes(32))
