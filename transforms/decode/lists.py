@@ -28,6 +28,7 @@ from transforms.leaves.lists import LIST, from_rows, is_list
 Ints = NDArray[np.int64]
 Rows = NDArray[np.bool_]
 
+_PLAIN = frozenset({int, float})
 _PLACE = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
@@ -206,27 +207,73 @@ def from_python(values: Sequence[Any], size: int, places: Sequence[Any] | None =
     """Values of Python, (n,) lists or mappings of place to number, or with ``places`` numbers and
     their places -> a canonical column, and (n,) where one cannot be read."""
     n = len(values)
+    good, bad = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
     row: list[NDArray[Any]] = []
     at: list[NDArray[Any]] = []
     value: list[NDArray[Any]] = []
-    good, bad = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
-    for i, one in enumerate(values):
-        spots = None if places is None else places[i]
+    plain = np.zeros(n, dtype=bool)
+    if places is None:
+        plain, found = _objects(values, size)
+        good |= plain
+        row, at, value = [found[0]], [found[1]], [found[2]]
+    for i in np.flatnonzero(~plain).tolist():
+        one, spots = values[i], None if places is None else places[i]
         if one is None and spots is None:
             continue
-        found = _one(one, size) if places is None else _paired(one, spots, size)
-        if found is None:
+        read = _one(one, size) if places is None else _paired(one, spots, size)
+        if read is None:
             bad[i] = True
             continue
         good[i] = True
-        some = found[1] != 0
-        at.append(found[0][some])
-        value.append(found[1][some])
+        at.append(read[0])
+        value.append(read[1])
         row.append(np.full(len(at[-1]), i))
     nothing = [np.zeros(0, dtype=np.int64)]
+    rows, spot = np.concatenate(nothing + row), np.concatenate(nothing + at)
+    order = np.argsort(rows, kind="stable")
     numbers = np.concatenate([np.zeros(0), *value])
-    made = _made(np.concatenate(nothing + row), np.concatenate(nothing + at), numbers, size, good)
-    return made, bad
+    return _made(rows[order], spot[order], numbers[order], size, good), bad
+
+
+class _Places(dict[str, int]):
+    """Keys of JSON objects -> places; each spelling is read once."""
+
+    def __missing__(self, name: str) -> int:
+        digits = type(name) is str and name.isascii() and name.isdigit() and len(name) <= 10
+        found = int(name) if digits and (name[0] != "0" or len(name) == 1) else -1
+        self[name] = found
+        return found
+
+
+def _objects(values: Sequence[Any], size: int) -> tuple[Rows, tuple[Ints, Ints, Any]]:
+    """Objects of texts to plain numbers, all at once: (n,) which of the records they are, and the
+    row, place and number of each of theirs. What is odd in any way is left to ``_one``."""
+    which: list[int] = []
+    lengths: list[int] = []
+    spots: list[int] = []
+    numbers: list[Any] = []
+    known = _Places()
+    for i, one in enumerate(values):
+        if type(one) is dict and len(one) <= size and _PLAIN.issuperset(map(type, one.values())):
+            which.append(i)
+            lengths.append(len(one))
+            spots += map(known.__getitem__, one)
+            numbers += one.values()
+    plain = np.zeros(len(values), dtype=bool)
+    nothing = np.zeros(0, dtype=np.int64)
+    try:
+        value, at = np.array(numbers, dtype=np.float64), np.array(spots, dtype=np.int64)
+    except OverflowError:
+        return plain, (nothing, nothing, np.zeros(0))
+    row = np.repeat(which, lengths).astype(np.int64)
+    plain[which] = True
+    order = np.argsort(row * (size + 1) + np.maximum(at, -1) + 1, kind="stable")
+    row, at, value = row[order], at[order], value[order]
+    odd = (at < 0) | (at >= size)
+    odd[1:] |= (row[1:] == row[:-1]) & (at[1:] == at[:-1])
+    plain[row[odd]] = False
+    kept = plain[row]
+    return plain, (row[kept], at[kept], value[kept])
 
 
 def _one(value: Any, size: int) -> tuple[Ints, NDArray[np.float64]] | None:
