@@ -2,8 +2,8 @@
 
 Each way of writing the same events is decoded to canonical lists and on to sparse rows, beside
 Arrow's bare reader of the same bytes in the same run: events a second, bytes an event on disk and
-in memory, and the peak of Arrow's and numpy's memory. No model is fitted here: the models of this
-version take up to 4,096 features, as dense rows.
+in memory, and the peak of Arrow's and numpy's memory. No model is fitted here:
+see wide_events.py for whole runs.
 
     python benchmarks/list_columns.py
     python benchmarks/list_columns.py --events 20000 --size 784 --numbers 150
