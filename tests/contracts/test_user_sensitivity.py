@@ -218,7 +218,7 @@ def norms(plan: Plan, change: np.ndarray, first: int) -> list[tuple[float, float
 def test_a_user_period_that_goes_moves_sums_by_no_more_than_is_paid_for(seed: int) -> None:
     """Random caps, aggregates and streams; every user-period of them, there and not."""
     rng, worst = np.random.default_rng(seed), 0.0
-    for _ in range(2):
+    for _ in range(4):
         some = rng.choice(sorted(EVERY), 3, replace=False)
         named = {"mechanism": {"continual_sum": "blt"}} if rng.random() < 0.5 else {}
         body = {"aggregates": {name: EVERY[name] for name in some}, **named}

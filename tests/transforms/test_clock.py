@@ -31,7 +31,7 @@ def test_bounded_input_is_announced_at_once_to_every_block() -> None:
 
 
 def test_bounded_input_needs_an_end() -> None:
-    with pytest.raises(ConfigError, match=r"clock\.end = None"):
+    with pytest.raises(ConfigError, match=r"clock\.end is needed"):
         Heartbeats((0,), ENDLESS, bounded=True)
     Heartbeats((0,), ENDLESS, bounded=False)
 
