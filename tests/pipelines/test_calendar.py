@@ -51,7 +51,7 @@ def test_months_are_planned_run_and_drawn(weir: Weir, job: Path) -> None:
     assert report.exit_code == 0, report.output
     assert "2024-09-01" in report.stdout
     page = (job.parent / "out" / "report.html").read_text()
-    assert "9 ticks of 1 month of Europe/Berlin, 2024-01-01 to 2024-09-01" in page
+    assert "2024-01-01 to 2024-09-01: 9 ticks of 1 month of Europe/Berlin" in page
     run = Run.open(job.parent / "out")
     assert [run.ruler.place(run.tick_start(tick)) for tick in range(9)] == list(range(9))
 
