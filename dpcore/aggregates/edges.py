@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from dpcore.config.limits import FARTHEST
-from dpcore.config.section import Section
+from dpcore.config.section import Section, with_numbers
 
 MOST_BINS = 4096
 
@@ -34,6 +34,7 @@ class LogEdges(Section):
 
 def even_edges(value: Any) -> Any:
     """[...] | {linear: [low, high, bins]} | {log: [low, high, bins]} -> edges that rise."""
+    value = with_numbers(value)
     if isinstance(value, dict):
         value = _between(value)
     if not isinstance(value, (list, tuple)) or len(value) < 3:

@@ -16,13 +16,13 @@ from dpcore.aggregates.output import Noisy, Output
 from dpcore.aggregates.rank_tree import RankTree, best_fan, levels_of
 from dpcore.arrays import Floats
 from dpcore.config.event import Column
-from dpcore.config.section import refusal
+from dpcore.config.section import refusal, with_numbers
 from dpcore.pricing.band import BAND, LAPLACE_BAND
 
 
 def _at(value: Any) -> Any:
     """q | [q, ...] -> a tuple of shares that rise."""
-    listed = list(value) if isinstance(value, (list, tuple)) else [value]
+    listed = with_numbers(value if isinstance(value, (list, tuple)) else [value])
     for one in listed:
         if isinstance(one, bool) or not isinstance(one, (int, float)) or not 0 < one < 1:
             raise ValueError(

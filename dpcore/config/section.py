@@ -110,20 +110,33 @@ def _validated(section: type[SectionType], data: Mapping[str, Any]) -> SectionTy
     return section.model_validate(read)
 
 
+def with_numbers(value: Any) -> Any:
+    """Plain values with text that YAML 1.1 made of numbers as numbers, at any depth.
+
+    For fields that are checked by a function of their own and hold no text that spells a number.
+    """
+    if isinstance(value, Mapping):
+        return {name: with_numbers(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_numbers(one) for one in value]
+    return float(value) if is_misread(value) else value
+
+
 def is_misread(value: Any) -> bool:
     """Whether a text is a number by YAML 1.2 that YAML 1.1 takes for text: ``1e-6``, ``1.5e6``."""
     return isinstance(value, str) and _MISREAD.match(value) is not None
 
 
 def _with(value: Any, place: Sequence[Any], new: Any) -> Any:
-    """A copy with something else at a place."""
+    """A copy with something else at a place, whose path may name members of unions, too."""
     if not place:
         return new
-    if isinstance(value, Mapping):
-        return {**value, place[0]: _with(value[place[0]], place[1:], new)}
-    items = list(value)
-    items[place[0]] = _with(items[place[0]], place[1:], new)
-    return items
+    first, rest = place[0], place[1:]
+    if isinstance(value, Mapping) and first in value:
+        return {**value, first: _with(value[first], rest, new)}
+    if isinstance(value, list | tuple) and isinstance(first, int) and first < len(value):
+        return [*value[:first], _with(value[first], rest, new), *value[first + 1 :]]
+    return _with(value, rest, new)
 
 
 def _first(failed: ValidationError) -> Any:

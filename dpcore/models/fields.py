@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from dpcore.config.event import column_name
 from dpcore.config.limits import FARTHEST, MOST_TICKS
 from dpcore.config.numbers import Lengths, Ticks
-from dpcore.config.section import Says, Section, refusal
+from dpcore.config.section import Says, Section, refusal, with_numbers
 from dpcore.errors import ConfigError
 from dpcore.geometry.spec import SetSpec
 from dpcore.models.losses import parse_loss
@@ -57,6 +57,7 @@ def _loss(value: Any) -> Any:
     """A loss that there is, with its parameter."""
     if not isinstance(value, str | Mapping):
         raise ValueError("must be a name, like squared, or {quantile: 0.9}.")
+    value = with_numbers(value)
     try:
         parse_loss(value, "")
     except ConfigError as error:
@@ -73,7 +74,7 @@ Target = Annotated[
 ]
 OneTarget = Annotated[str, BeforeValidator(_one_target, json_schema_input_type=str)]
 ConvexSetSpec = Annotated[
-    dict[str, Any], BeforeValidator(lambda spec: spec, json_schema_input_type=SetSpec)
+    dict[str, Any], BeforeValidator(with_numbers, json_schema_input_type=SetSpec)
 ]
 OverSpan = Annotated[
     Literal["all"] | int,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpcore.config import yaml
+from dpcore.config.section import MISREAD
 from dpcore.errors import ConfigError
 from pipelines.config.job import JobConfig
 
@@ -41,6 +42,9 @@ def _walk(value: Any) -> Any:
             continue  # generated from the names, says nothing
         else:
             out[name] = _walk(item)
+    if out.get("type") == "number":
+        # As it is read: bounds hold for numbers, and of a text they are told when it is read.
+        out |= {"type": ["number", "string"], "pattern": MISREAD}
     return out
 
 

@@ -237,6 +237,59 @@ def test_what_is_refused_is_invalid(data: dict[str, Any]) -> None:
         Plan.from_config(PlanConfig.from_dict(ending(data)))
 
 
+def numbers(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], float]]:
+    """Every number in plain values, with its path."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, one in items:
+            yield from numbers(one, (*at, name))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield at, value
+
+
+def with_text(value: Any, at: tuple[Any, ...], text: str) -> Any:
+    """A copy with text at a path."""
+    if not at:
+        return text
+    found = dict(value) if isinstance(value, dict) else list(value)
+    found[at[0]] = with_text(value[at[0]], at[1:], text)
+    return found
+
+
+def as_text() -> Iterator[Any]:
+    """One case for each section and place of a number in GOOD, and in what is documented."""
+    seen = set()
+    for data in [*GOOD, *documented()]:
+        for at, number in numbers(data):
+            kind = data.get("model", {}).get("algorithm")
+            spot = (at, kind, *(tuple(one) for one in data.get("aggregates", {}).values()))
+            if spot not in seen and "product" not in at:  # a part of a product has no schema
+                seen.add(spot)
+                yield data, at, number
+
+
+def documented() -> Iterator[dict[str, Any]]:
+    """Configs with the examples of the sections that all configs have."""
+    for name in ("privacy", "expect", "mechanism"):
+        for example in json_schema()["properties"][name]["examples"]:
+            yield {**counted(), name: example}
+
+
+def test_numbers_as_yaml_1_1_writes_them_are_marked_where_they_are_refused_only() -> None:
+    for data, at, number in as_text():
+        written = with_text(data, at, f"{number:.9e}")
+        marked = bool(list(validator().iter_errors(written)))
+        try:
+            plan = PlanConfig.from_dict(ending(written))
+            Plan.from_config(plan)
+            refused = False
+        except ConfigError:
+            refused = True
+        assert marked == refused, (at, written)
+    wrong = promised(delta="one in a million")
+    assert list(validator().iter_errors(wrong))
+
+
 @cache
 def validator() -> jsonschema.Draft202012Validator:
     jsonschema.Draft202012Validator.check_schema(json_schema())

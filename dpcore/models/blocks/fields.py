@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from dpcore.config import durations
 from dpcore.config.expect import MOST_EVENTS
 from dpcore.config.numbers import DurationText, Positive
-from dpcore.config.section import Says, Section, as_tuple, refusal
+from dpcore.config.section import Says, Section, as_tuple, refusal, with_numbers
 from dpcore.errors import ConfigError
 from dpcore.models.blocks.feature_map import (
     MOST_INPUTS,
@@ -41,6 +41,7 @@ def _loss(value: Any) -> Any:
         return value
     if not isinstance(value, str | Mapping):
         raise ValueError("must be a name, like logistic, or {huber: 0.5}.")
+    value = with_numbers(value)
     try:
         parse_loss(value, "")
     except ConfigError as error:
@@ -53,6 +54,8 @@ def _classes(value: Any) -> Any:
     value = as_tuple(value)
     if not isinstance(value, tuple) or not 2 <= len(value) <= MOST_CLASSES:
         raise ValueError(f"must list two classes or more, {MOST_CLASSES:,} at most.")
+    if not all(isinstance(one, str) for one in value):
+        value = tuple(with_numbers(value))
     texts = [isinstance(one, str) for one in value]
     if not all(texts) and (any(texts) or any(isinstance(one, bool) for one in value)):
         raise ValueError("must be all texts or all numbers; put texts in quotes.")

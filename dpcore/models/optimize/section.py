@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from dpcore.config.numbers import Positive
-from dpcore.config.section import Section, refusal
+from dpcore.config.section import Section, refusal, with_numbers
 from dpcore.errors import ConfigError
 from dpcore.geometry.parse import parse_set
 from dpcore.leaves.sparse_rows import MOST_DENSE
@@ -29,6 +29,7 @@ def _loss(value: Any) -> Any:
     """A loss that there is, with its parameter."""
     if not isinstance(value, str | Mapping):
         raise ValueError("must be a name, like squared, or {huber: 0.5}.")
+    value = with_numbers(value)
     try:
         parse_loss(value, "")
     except ConfigError as error:
