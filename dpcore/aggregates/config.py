@@ -29,6 +29,11 @@ _RATIO = (
 _QUANTILE = (
     "use {{quantile: COLUMN, at: [{at}], edges: {{log: [1, 10000, 64]}}}}, with edges you know."
 )
+_RANKED = (
+    "release a number for each key, like {count: events} or {sum: COLUMN, clip: [low, high]}, and "
+    "rank what is released with `weir top DIR`: that costs no budget. Keys are declared, or found "
+    "by key.discover."
+)
 INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("max", "maximum"), _EXTREME.format(at="0.99")),
     **dict.fromkeys(("min", "minimum"), _EXTREME.format(at="0.01")),
@@ -39,6 +44,7 @@ INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("total", "add"), "use {sum: COLUMN, clip: [low, high]}."),
     **dict.fromkeys(("distinct", "unique", "nunique", "count_distinct"), _DISTINCT),
     **dict.fromkeys(("std", "stddev", "sd", "standard_deviation"), _ROOT.format()),
+    **dict.fromkeys(("top", "top_k", "topk", "heavy_hitters", "most_common", "mode"), _RANKED),
     **dict.fromkeys(("ratio", "rate", "share"), _RATIO),
     **dict.fromkeys(
         ("first", "last", "any"),
@@ -53,7 +59,7 @@ def kind_of(written: Mapping[str, Any]) -> type[Aggregate]:
     kinds = [name for name in AGGREGATES if written.get(name) is not None]
     known = known_fields()
     for name, value in written.items():
-        if name not in known and name in INSTEAD and not kinds:
+        if name not in known and name in INSTEAD and (not kinds or INSTEAD[name] is _RANKED):
             raise refusal(name, value, f"is not served: {INSTEAD[name]}", True)
         if name not in known:
             allowed = list(known) if len(kinds) != 1 else field_names(AGGREGATES[kinds[0]])

@@ -21,11 +21,17 @@ def misread(written: Any, read: Any, at: str = "") -> Iterator[str]:
     elif isinstance(written, list | tuple) and isinstance(read, list | tuple):
         for place, (one, two) in enumerate(zip(written, read, strict=False)):
             yield from misread(one, two, f"{at}[{place}]")
-    elif is_misread(written) and isinstance(read, float):
+    elif is_misread(written) and isinstance(read[0] if _many(read) else read, float):
         yield at
 
 
+def _many(read: Any) -> bool:
+    return isinstance(read, tuple) and len(read) > 0
+
+
 def _named(section: Any, name: str) -> Any:
+    if _many(section):  # edges, of {log: [low, high, bins]}
+        return section
     if isinstance(section, Mapping):
         return section.get(name)
     return getattr(section, name, None) or getattr(section, f"{name}_", None)

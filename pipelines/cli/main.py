@@ -66,6 +66,12 @@ def main(debug: bool) -> None:
 @click.option(
     "--model", metavar="COLUMN", help="A model that predicts this column, from the others."
 )
+@click.option(
+    "--schema",
+    "with_schema",
+    is_flag=True,
+    help="Write the schema that editors check the config with beside it, too: weir.schema.json.",
+)
 @AS_JSON
 def init(
     file: Path,
@@ -75,6 +81,7 @@ def init(
     columns: str | None,
     encoding: str,
     model: str | None,
+    with_schema: bool,
     as_json: bool,
 ) -> None:
     """Write a config from the header of FILE.
@@ -84,7 +91,7 @@ def init(
 
     \b
       weir init purchases.csv > shop.yaml
-      weir init events.parquet -o events.yaml
+      weir init events.parquet -o events.yaml --schema
       weir init 'days/*.csv' -o days.yaml
       weir init events.ndjson --columns at,user,item
       weir init plain.csv --no-header --encoding latin-1
@@ -92,6 +99,8 @@ def init(
     """
     from pipelines.init import init as command
 
+    if with_schema and out is None:
+        raise ConfigError("--schema", None, "needs --out: the schema is written beside the config.")
     names = None if columns is None else [one.strip() for one in columns.split(",")]
     if names is not None and (not all(names) or len(set(names)) < len(names)):
         raise ConfigError("--columns", columns, "must be different names with commas between them.")
@@ -103,6 +112,8 @@ def init(
         raise ConfigError("--out", str(out), "exists already; choose another name or add --force.")
     try:
         out.write_text(text, encoding="utf-8")
+        if with_schema:
+            command.write_schema(out.parent)
     except OSError as error:
         raise ConfigError("--out", str(out), f"cannot be written: {error.strerror}.") from None
     if as_json:

@@ -13,11 +13,13 @@ from pipelines.cli.base import AS_JSON, print_json
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--of", "name", metavar="NAME", help="The release; needed where there are several.")
 @click.option("-k", default=10, show_default=True, type=click.IntRange(min=1), help="How many.")
-@click.option("--over", type=click.IntRange(min=1), help="Its span in ticks, where it has several.")
+@click.option(
+    "--over", metavar="SPAN", help="Its span in ticks or as a duration, 7 or 7d; or all, the total."
+)
 @click.option("--tick", type=click.IntRange(min=0), help="Of this tick, not of the last.")
 @AS_JSON
 def top(
-    directory: Path, name: str | None, k: int, over: int | None, tick: int | None, as_json: bool
+    directory: Path, name: str | None, k: int, over: str | None, tick: int | None, as_json: bool
 ) -> None:
     """Show the largest keys of a release in DIRECTORY, and how sure their order is.
 
@@ -27,7 +29,7 @@ def top(
 
     \b
       weir top out/
-      weir top out/ --of views -k 20 --over 7
+      weir top out/ --of views -k 20 --over 7d
       weir top out/ --of views --json
     """
     from pipelines.show import top as command

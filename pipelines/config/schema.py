@@ -34,7 +34,7 @@ def _walk(value: Any) -> Any:
         return [_walk(item) for item in value]
     if not isinstance(value, dict):
         return value
-    out = {}
+    out: dict[str, Any] = {}
     for name, item in value.items():
         if name == "examples" and isinstance(item, list):
             out[name] = [_example(example) for example in item]

@@ -19,6 +19,8 @@ from pipelines.init.words import word
 from transforms.decode.text_form import TextForm
 
 MOST_NUMBERS = 6
+SCHEMA = "weir.schema.json"
+"""The file that the first line names: editors look for it beside the config."""
 
 
 def config_text(
@@ -51,6 +53,18 @@ def config_text(
     return "\n".join(lines(found, path, target)) + "\n"
 
 
+def write_schema(folder: Path) -> None:
+    """The schema that the first line of a config names, beside it; an older one is replaced.
+
+    Raises:
+      OSError: it cannot be written.
+    """
+    from pipelines.config.schema import json_schema
+
+    text = json.dumps(json_schema(), indent=2, ensure_ascii=False)
+    (folder / SCHEMA).write_text(f"{text}\n", encoding="utf-8")
+
+
 def lines(found: Mapping[str, Any], path: str, target: str | None = None) -> Iterator[str]:
     """The config, line by line.
 
@@ -58,8 +72,8 @@ def lines(found: Mapping[str, Any], path: str, target: str | None = None) -> Ite
       found: what ``pipelines.init.header.sniff`` says of the file. path: as the config names it.
       target: what a model predicts; None: aggregates.
     """
-    yield "# yaml-language-server: $schema=weir.schema.json"
-    yield "# Editors check and complete this with: weir schema > weir.schema.json"
+    yield f"# yaml-language-server: $schema={SCHEMA}"
+    yield f"# Editors check and complete this by that file, beside it: weir schema > {SCHEMA}"
     yield f"# Made by `weir init` from the names and types of the columns of {Path(path).name}."
     yield "# Fill in what stands in <...>: from what you know, never from the data, because a bound"
     yield "# that is read off the data reveals them. Then: weir plan, weir run. Fields: weir schema"

@@ -21,7 +21,9 @@ from scipy.special import ndtri
 
 from dpcore.arrays import Floats, Ints
 from dpcore.config.section import nearest
+from dpcore.config.spans import ticks_of
 from dpcore.errors import ConfigError
+from dpcore.leaves.clock import Clock
 from dpcore.pricing.band import LAPLACE_BAND
 from pipelines.results.run import Output, Run
 from pipelines.show.summary import one, starts
@@ -92,14 +94,15 @@ def top(
     directory: Path,
     k: int,
     name: str | None = None,
-    over: int | None = None,
+    over: str | None = None,
     tick: int | None = None,
 ) -> Top:
     """The k largest keys of a release.
 
     Args:
       directory: of results. name: of the release; None: the only one that can be ranked.
-      over: its span in ticks; None: the first that it has. tick: None: the last.
+      over: its span, in ticks or as a duration, or "all"; None: the first that it has.
+      tick: None: the last.
 
     Raises:
       ConfigError: no results there, no such release or tick, or one without a number a key.
@@ -147,7 +150,16 @@ def _moment(run: Run, tick: int) -> Any:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=run.tick_start(tick))
 
 
-def _output(run: Run, name: str | None, over: int | None) -> Output:
+def _ticks(run: Run, over: str) -> int | None:
+    """A span as it is written -> ticks; None: since the start."""
+    if over == "all":
+        return None
+    if over.isdecimal():
+        return int(over)
+    return ticks_of("--over", over, Clock(run.start, run.period, calendar=run.ruler.calendar))
+
+
+def _output(run: Run, name: str | None, over: str | None) -> Output:
     """The release that is asked for: one number a key, with a known error."""
     fitting = [one for one in run.outputs if len(one.labels or ("",)) == 1 and not one.is_model]
     named = [one for one in fitting if name in (None, one.name)]
@@ -158,10 +170,13 @@ def _output(run: Run, name: str | None, over: int | None) -> Output:
         known = nearest(name, names) if name and names else "no release is one number a key."
         raise ConfigError("--of", name, known)
     spans = [one.over for one in named]
-    if over is not None and over not in spans:
+    if over is None:
+        return named[0]
+    ticks = _ticks(run, over)
+    if ticks not in spans:
         had = ", ".join(span(one) for one in spans)
         raise ConfigError("--over", over, f"is no span of {named[0].name}; it has: {had}.")
-    return named[0] if over is None else named[spans.index(over)]
+    return named[spans.index(ticks)]
 
 
 def render(found: Top, out: Console) -> None:

@@ -301,6 +301,17 @@ def test_a_list_column_is_proposed_where_the_header_fixes_its_size(tmp_path: Pat
             assert any("{column: pixels, size: 3}" in line for line in model(found, "sales"))
 
 
+def test_the_schema_that_the_first_line_names_is_written_on_request(
+    weir: Weir, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("at,n\n2025-01-01,1\n")
+    out = tmp_path / "job.yaml"
+    assert "needs --out" in refused(weir, tmp_path / "a.csv", "--schema")
+    assert weir("init", tmp_path / "a.csv", "-o", out, "--schema").exit_code == 0
+    named = out.read_text().splitlines()[0].partition("$schema=")[2]
+    assert (out.parent / named).read_text() == weir("schema").stdout
+
+
 def test_a_glob_or_a_folder_is_read_as_one(weir: Weir, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a.csv").write_text("at,order_id,n,x\n2025-01-01,7,1,2\n2025-01-02,8,3,4\n")

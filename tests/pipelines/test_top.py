@@ -50,6 +50,9 @@ def test_the_largest_keys_and_what_is_sure_of_them(weir: Weir, folder: Path) -> 
     assert "2 to 3" in told and "on average larger than the true ones" in told
     alone = json.loads(weir("top", folder, "--over", "1", "--tick", "0", "--json").stdout)
     assert alone["over"] == 1 and len(alone["ranked"]) == 5
+    day = weir("top", folder, "--over", "1d", "--tick", "0", "--json").stdout
+    assert json.loads(day) == alone
+    assert json.loads(weir("top", folder, "--over", "all", "-k", "2", "--json").stdout) == found
 
 
 @pytest.mark.parametrize(
@@ -57,6 +60,8 @@ def test_the_largest_keys_and_what_is_sure_of_them(weir: Weir, folder: Path) -> 
     [
         (["--of", "vews"], "--of = 'vews': did you mean views?"),
         (["--over", "3"], "is no span of views; it has: since the start, each tick alone"),
+        (["--over", "36h"], "--over = '36h': must be a whole number of periods of 1d"),
+        (["--over", "week"], "--over = 'week': must be a duration"),
         (["--tick", "7"], "--tick = 7: is not among those released, 0 to 1"),
         (["--of", "sizes"], "Allowed here: views."),
     ],

@@ -102,6 +102,9 @@ def test_numbers_that_yaml_1_1_takes_for_text_are_read_and_told_of() -> None:
     told = [one for one in Plan.from_config(config).warnings if "was read as a number" in one]
     assert len(told) == 1
     assert "privacy.epsilon, privacy.delta, aggregates.s.clip[1]." in told[0]
+    quantile = {"quantile": "x", "at": "5e-1", "edges": {"log": ["1e0", 100, 16]}}
+    config = PlanConfig.from_dict({**BASE, "aggregates": {"q": quantile}})
+    assert config.misread == ("aggregates.q.at", "aggregates.q.edges.log[0]")
     for wrong in ("1", "0.5", "one", "1e"):
         with pytest.raises(ConfigError, match=r"privacy\.delta = .*must be a number"):
             PlanConfig.from_dict({**BASE, "privacy": {**privacy, "delta": wrong}})
@@ -120,6 +123,8 @@ def test_numbers_that_yaml_1_1_takes_for_text_are_read_and_told_of() -> None:
         ({"avg": "x"}, r"use \{mean: COLUMN, clip"),
         ({"distinct": "x"}, r"\{count: users\}"),
         ({"std": "x"}, "root"),
+        ({"top": 5}, r"aggregates\.n\.top = 5: is not served: .*`weir top DIR`"),
+        ({"count": "events", "heavy_hitters": 5}, "`weir top DIR`"),
         ({"mox": "x"}, "is not a field"),
     ],
 )
