@@ -56,6 +56,7 @@ class Aggregate(Section):
       averages: whether its error falls with the number of events.
       in_bins: whether its components are bins of one axis.
       noted: what the plan says of its error, where it is not in the unit of its values.
+      reading: how its picture is to be read, where bands do not speak for themselves.
 
     A plan of users has aggregates of users too: what they count, and what only such a plan can
     (``of_users``), a kind says for itself.
@@ -85,6 +86,7 @@ class Aggregate(Section):
     averages: ClassVar[bool] = False
     in_bins: ClassVar[bool] = False
     noted: ClassVar[str] = ""
+    reading: ClassVar[str] = ""
     neighbours: ClassVar[Family] = Family(
         ("first", "last"), "corners", "what an event adds is largest at an end of its clip"
     )

@@ -72,7 +72,7 @@ class AggregatesAlgorithm:
         one = self.aggregates[output]
         what = one.what if one.where is None else f"{one.what}, where {one.where}"
         role: Role = "bins" if one.in_bins else "value"
-        return Shown(what, unit=what, role=role, between=one.between)
+        return Shown(what, what, role, reading=one.reading, between=one.between)
 
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
         """See Algorithm; means and variances at EVENTS events, or at those that are expected."""

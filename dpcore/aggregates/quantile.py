@@ -63,6 +63,11 @@ class Quantile(Aggregate):
         "was asked for. Each release has the band of values that follows from it, bins and all."
     )
 
+    reading: ClassVar[str] = (
+        "The band of a quantile holds the true one, and the bin of public edges it lies in: it is "
+        "as wide as that bin at least, and its value need not lie in the middle."
+    )
+
     quantile: Column = Field(description="Quantiles of this column.", examples=["amount"])
     at: At = Field(
         description="Shares of the events: 0.5 is the median. One number or a list.",

@@ -72,8 +72,7 @@ def sections(data: ReportData, held: Holdout | None = None) -> list[Section]:
             )
         found.append(Section("score", "How well it predicts", tuple(figures), note))
     found.append(Section("period", "Figures per period", _all(period, data)))
-    title = "Totals since the start" if period else "Figures since the start"
-    found.append(Section("total", title, _all(total, data)))
+    found.append(Section("total", "Since the start", _all(total, data)))
     note, left = "", sum(max(0, len(p.output.labels) - LINES_DRAWN) for p in models)
     if models:
         banded = any(np.isfinite(one.half).any() for p in models for one in p.series)

@@ -98,9 +98,11 @@ def report(
 
 
 def summary(data: ReportData) -> Table:
-    """The last values as a table for a terminal: single numbers, as many as its width holds."""
+    """The last values as a table for a terminal, as many as its width holds: single numbers, or
+    where there are none the first parts of others."""
     head, body = words.last_values(data)
     single = [0, *(i for i, title in enumerate(head) if i and len(title) == 2)]
+    single = single if len(single) > 1 else list(range(len(head)))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     shown = [
         [Text(first), *(_cell(*pair) for pair in values)] for first, values in body[:ROWS_SHOWN]

@@ -158,7 +158,7 @@ def how_to_read(data: ReportData) -> str:
     reading = data.run.plan.get("reading") or READING
     banded = any(np.isfinite(one.half).any() for panel in data.panels for one in panel.series)
     said = [reading["lines"], reading["banded" if banded else "bare"]]
-    said += [panel.output.reading for panel in data.panels]
+    said += dict.fromkeys(panel.output.reading for panel in data.panels)
     text = " ".join(part for part in said if part).replace("{band}", f"{data.run.band:.3g}")
     if data.ranked_by is not None:
         by = f"{data.ranked_by.name}, {span(data.ranked_by, data.run)}"

@@ -197,4 +197,5 @@ def test_other_shares_are_another_plan_and_the_plan_says_what_its_error_is_of() 
     assert one.digest != two.digest
     notes = list(one.config.algorithm.notes(one.program))
     assert any(note.startswith("** Of a quantile in events") for note in notes)
+    assert "bin of public edges" in one.config.algorithm.shown("q").reading
     assert list(plan_of({"at": [0.5, 0.95], "edges": edges}).outputs[0].labels) == ["0.5", "0.95"]
