@@ -52,8 +52,9 @@ class Features:
     def __init__(self, ones: Floats, others: Floats) -> None:
         both = np.concatenate([ones, others])
         there = np.isfinite(both)
-        self._centre = np.nanmedian(np.where(there, both, np.nan), axis=0) if len(both) else 0.0
-        self._centre = np.nan_to_num(self._centre)
+        self._centre = np.zeros(both.shape[1])
+        some = there.any(axis=0)
+        self._centre[some] = np.nanmedian(np.where(there, both, np.nan)[:, some], axis=0)
         spread = np.where(there, both - self._centre, 0.0).std(axis=0)
         self._spread = np.where(spread > 0, spread, 1.0)
         self._gaps = np.flatnonzero(there.any(axis=0) & ~there.all(axis=0))

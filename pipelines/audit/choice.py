@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dpcore.aggregates.program import Aggregates
 from dpcore.arrays import Floats, Ints
 from dpcore.audit.changes import (
     Candidates,
@@ -131,8 +132,8 @@ class Choice:
         return np.stack(found)
 
     def _length(self, leaf: Ints) -> float:
-        total = 0.0
-        for part in getattr(self.plan.program, "parts", ()):
+        total, program = 0.0, self.plan.program
+        for part in program.parts if isinstance(program, Aggregates) else ():
             scales = np.asarray(part.mechanism.scales) * part.mechanism.noise_scale
             mine = leaf[list(part.coordinates)]
             total += float(((mine[scales > 0] / scales[scales > 0]) ** 2).sum())
