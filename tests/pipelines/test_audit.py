@@ -39,7 +39,9 @@ def test_json_has_a_row_for_every_row_of_the_table(tmp_path: Path) -> None:
     assert all(set(one) >= FIELDS for one in audits)
     assert [one["ticks"] for one in audits] == [2, 4, 20]
     for one in audits:
-        assert 0 < one["proven"] <= one["claimed"] and one["trials"] == 2000
+        # The claim is attained, so one bound of 95 % in twenty is above it, but not by far.
+        assert 0 < one["proven"] <= 1.3 * one["claimed"] and one["trials"] == 2000
+        assert not one["broken"]
         assert one["tightness"] == pytest.approx(one["proven_mu"] / one["claimed_mu"])
         assert one["tightness"] > 0.7
     assert picture.read_bytes().startswith(b"\x89PNG")
