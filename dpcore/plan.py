@@ -26,7 +26,7 @@ from dpcore.leaves.keys import Keys
 from dpcore.leaves.wide import LIMB
 from dpcore.people.person import Person
 from dpcore.plan_config import PlanConfig
-from dpcore.plan_promise import guarantee_of
+from dpcore.plan_promise import Grouping, groupings_of, guarantee_of
 from dpcore.plan_warnings import warnings_for
 from dpcore.pricing.band import band_of
 from dpcore.pricing.price import Alternative
@@ -87,6 +87,7 @@ class Plan:
             key is not None and (key.observed_keys_are_public or key.discover is not None),
             config.blocks,
             None if terms.discover is None else terms.discover.max_bytes,
+            () if key is None else key.groups or (),
         )
         program, alternatives = compiled(config.algorithm, terms, config.release_every)
         share = refuse_uneven(program.sums, terms.epsilon)
@@ -230,6 +231,7 @@ class Plan:
                 **({} if self.config.clock.ahead is None else {"ahead": self.clock.ahead}),
             },
             "key": self.keys.column,
+            **self.keys.shared,
             "where": self.where,
             "schema": canonical_value(self.config.schema_.shaping),
             "program": self.program.canonical(),
@@ -251,6 +253,11 @@ class Plan:
         """Hex SHA-256 of (digest, keys, blocks): stored state and result folders belong to it."""
         keys = [key.decode() for key in self.keys.ordered]
         return _sha([self.digest, self.blocks, self.keys.observed, keys])
+
+    @cached_property
+    def groupings(self) -> tuple[Grouping, ...]:
+        """What each grouping has of the budget; empty where there is one."""
+        return groupings_of(self.config, self.keys, self.program, self.outputs, self.alternatives)
 
     def ticks_to_look_at(self) -> Ints:
         """Ticks at which worst errors are looked for."""
@@ -338,6 +345,7 @@ class Plan:
             "warnings": list(self.warnings),
             "canonical": self.canonical,
             **({} if self.discovery is None else {"discovery": dict(self.discovery.told())}),
+            **({"groupings": [one._asdict() for one in self.groupings]} if self.groupings else {}),
         }
 
     def _repr_html_(self) -> str:

@@ -19,6 +19,31 @@ def check_columns(key: Key, schema: Schema) -> None:
             )
 
 
+def check_groups(key: Key, privacy: Privacy, has_model: bool) -> None:
+    """Raises where several groupings are asked for and that cannot be served."""
+    if key.groups is None:
+        return
+    asked = [list(own) for own in key.groups]
+    if has_model:
+        raise refusal(
+            "key.groups",
+            asked,
+            "is for aggregates; give each grouping of models a plan of its own.",
+        )
+    if privacy.unit == "user":
+        raise refusal(
+            "key.groups",
+            asked,
+            "is for events: caps of users bound the keys of one grouping, and several keys of a "
+            "user meet in a coarser one; set privacy.unit: event, or give each grouping a plan of "
+            "its own and their sum to a ledger.",
+        )
+    if key.discover is not None:
+        raise refusal(
+            "key.groups", asked, "cannot stand beside key.discover; list the keys (key.declared)."
+        )
+
+
 def check_users(privacy: Privacy, schema: Schema, users: float | None) -> None:
     """Raises where users are spoken of and are not the unit, or nothing says who they are.
 

@@ -30,7 +30,7 @@ from dpcore.people.caps import Caps
 from dpcore.people.discover import DELTA, Discover
 from dpcore.people.periods import Months, Periods
 from dpcore.people.person import Person
-from dpcore.plan_checks import check_columns, check_discovery, check_users
+from dpcore.plan_checks import check_columns, check_discovery, check_groups, check_users
 from dpcore.pricing.mechanism import MechanismConfig
 from dpcore.pricing.terms import Terms
 
@@ -207,6 +207,7 @@ class PlanConfig(Section):
         users = None if self.expect is None else self.expect.users
         check_users(self.privacy, self.schema_, users)
         if self.key is not None:
+            check_groups(self.key, self.privacy, self.model is not None)
             check_discovery(self.key, self.privacy, self.model is not None, self.release_every)
             check_columns(self.key, self.schema_)
         for name in self.aggregates:
@@ -314,6 +315,7 @@ class PlanConfig(Section):
             users=None if self.expect is None else self.expect.users,
             delta_sel=finding,
             discover=discover,
+            groupings=1 if self.key is None else len(self.key.groups or [()]),
         )
 
     @property

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
 
 from dpcore.accounting.circumstances import NONE, Circumstances
+from dpcore.accounting.groupings import of_one
 from dpcore.accounting.guarantee import Copies, Expiration, Guarantee
 from dpcore.accounting.statement import statement
 from dpcore.accounting.user_statement import user_statement
 from dpcore.errors import ConfigError
+from dpcore.leaves.keys import Keys, grouping_of
 from dpcore.plan_config import PlanConfig
+from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
 from dpcore.pricing.together import one_event, together
-from dpcore.program import Program
+from dpcore.program import OutputInfo, Program
+from dpcore.spaced import compiled
 
 COPIES = (2, 10)
 """Copies of one id whose common loss is told where ids are forgotten."""
@@ -83,5 +92,48 @@ def guarantee_of(
         has_unit=config.schema_.unit is not None,
         circumstances=circumstances,
         copies=copies,
+        groupings=terms.groupings,
     )
     return replace(told, statement=text, copies=copies)
+
+
+class Grouping(NamedTuple):
+    """What one of several groupings has of the budget.
+
+    Attributes:
+      columns: that it groups by; (): the total of all keys. keys: how many are known; None: they
+        are observed.
+      share: of mu^2 (rho, epsilon). epsilon: against its releases alone, within the window.
+      noise: of its releases, over what they would have with the budget to themselves.
+    """
+
+    columns: tuple[str, ...]
+    keys: int | None
+    share: float
+    epsilon: float
+    noise: float
+
+
+def groupings_of(
+    config: PlanConfig,
+    keys: Keys,
+    program: Program,
+    outputs: Iterable[OutputInfo],
+    alternatives: Iterable[Alternative],
+) -> tuple[Grouping, ...]:
+    """Shares of several groupings, by the mechanism that was chosen; empty where there is one."""
+    if not keys.groups:
+        return ()
+    terms, count = config.terms(), len(keys.groups)
+    chosen = next((one for one in alternatives if one.chosen), None)
+    alone = replace(terms, groupings=1, noise=None if chosen is None else chosen.noise)
+    single, _ = compiled(config.algorithm, alone, config.release_every)
+    pairs = zip(outputs, single.describe(np.asarray(terms.ticks())), strict=True)
+    noise = max((a.stddev_worst / b.stddev_worst for a, b in pairs if b.stddev_worst), default=1.0)
+    epsilon = of_one(program.loss(terms.lasting), count).epsilon(terms.delta)
+    found = Counter(map(grouping_of, keys.declared))
+    sizes = [found[tuple(i in own for i in range(len(keys.columns)))] for own in keys.groups]
+    return tuple(
+        Grouping(columns, None if keys.observed else size, 1 / count, epsilon, noise)
+        for columns, size in zip(keys.groupings, sizes, strict=True)
+    )

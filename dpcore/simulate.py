@@ -46,8 +46,8 @@ class Events:
 
     Attributes:
       times: (n,) int64 microseconds since 1970-01-01T00:00:00Z.
-      keys: (n,) text as releases have it, of several columns by ``dpcore.leaves.keys.key_text``;
-        None where the plan has no key column.
+      keys: (n,) text, of several columns by ``dpcore.leaves.keys.key_text``: the values of all key
+        columns, whatever the groupings; None where the plan has no key column.
       columns: numeric column -> (n,) float64; a column of declared texts -> (n,) texts or None; a
         list column -> (n, size) float64, or ``SparseRows``: a row with a NaN lacks its list. An
         aggregate's own predicate -> (n,) 1 where an event satisfies it, else 0, under its text
@@ -94,6 +94,7 @@ class Bound:
 
     Attributes:
       names: live keys, sorted. births: tick of each key's birth. keys: (n,) each event's key.
+      others: (n,) each event's key of every further grouping.
       ticks: (n,) each event's tick. rows: what the program's ``bound`` made of them.
       times: (n,) microseconds. ids: (n,) each event's id, or None.
       hashes: (n, 2) of each, where caps on users have chosen by them; else None.
@@ -107,6 +108,7 @@ class Bound:
     times: Ints
     ids: list[str | None] | None
     hashes: NDArray[np.uint64] | None = None
+    others: tuple[Ints, ...] = ()
 
     def born(self) -> dict[int, list[int]]:
         """Tick -> keys born then."""
@@ -132,7 +134,7 @@ def bounded(plan: Plan, events: Events, ticks: int, secret: bytes = bytes(32)) -
     longest = plan.keys.longest
     if longest is not None:
         live &= np.array([len(name) <= longest for name in names], dtype=bool)
-    known = set(plan.keys.ordered)
+    known = {text.encode() for text in plan.keys.combinations}
     if not plan.keys.observed:
         live &= np.array([name in known for name in names], dtype=bool)
     if needs_ids(plan.program):
@@ -147,13 +149,26 @@ def bounded(plan: Plan, events: Events, ticks: int, secret: bytes = bytes(32)) -
         kept, columns, hashes = within_caps(plan, plan.person, read, kept, tick, names, secret)
     columns |= {name: column[kept] for name, column in numbers.items()}
     names, tick = names[kept], tick[kept]
-    found = sorted(set(names)) if plan.keys.observed else list(plan.keys.ordered)
+    named = _grouped(plan, names)
+    observed = plan.keys.observed
+    found = sorted(set().union(*named)) if observed else list(plan.keys.ordered)
     place = {name: i for i, name in enumerate(found)}
-    keys = np.array([place[name] for name in names], dtype=np.int64)
-    births = [int(tick[keys == i].min()) if plan.keys.observed else 0 for i in range(len(found))]
+    keys, *others = [np.array([place[name] for name in own], dtype=np.int64) for own in named]
+    births = np.full(len(found), ticks if observed else 0, dtype=np.int64)
+    for own in (keys, *others):
+        np.minimum.at(births, own, tick)
     rows = plan.program.bound(columns, len(tick)).rows
     ids = None if events.ids is None else [events.ids[i] for i in kept.tolist()]
-    return Bound(found, births, keys, tick, rows, times[kept], ids, hashes)
+    live_from: list[int] = births.tolist()
+    return Bound(found, live_from, keys, tick, rows, times[kept], ids, hashes, tuple(others))
+
+
+def _grouped(plan: Plan, names: Any) -> list[Any]:
+    """Keys of each grouping: bytes (n,) of whole combinations -> (n,) of each."""
+    if not plan.keys.groups:
+        return [names]
+    known = {name: plan.keys.grouped(name.decode()) for name in set(names)}
+    return [[known[name][at].encode() for name in names] for at in range(len(plan.keys.groups))]
 
 
 def within_caps(
@@ -209,9 +224,11 @@ def _numbers(values: Any, declared: Sequence[str] | None) -> Any:
 def sum_leaves(plan: Plan, bound: Bound, ticks: int) -> Ints:
     """(ticks, K, D) int64, exact sums."""
     n_keys = len(bound.names)
-    cells = bound.ticks * n_keys + bound.keys
-    sums = plan.program.accumulate(bound.rows, cells, ticks * n_keys)
-    return sums.reshape(ticks, n_keys, plan.program.dimension)
+    sums: Any = 0
+    for keys in (bound.keys, *bound.others):
+        cells = bound.ticks * n_keys + keys
+        sums = sums + plan.program.accumulate(bound.rows, cells, ticks * n_keys)
+    return np.asarray(sums, dtype=np.int64).reshape(ticks, n_keys, plan.program.dimension)
 
 
 def row_leaves(

@@ -61,6 +61,7 @@ def statement(
     has_unit: bool = False,
     circumstances: Circumstances = NONE,
     copies: tuple[Copies, ...] = (),
+    groupings: int = 1,
 ) -> str:
     """The promise: neighbours, span, odds, what happens afterwards, and what is not covered.
 
@@ -68,13 +69,18 @@ def statement(
       relation, window, epsilon, delta, expiration, copies: as in ``Guarantee``.
       has_id, has_key, has_unit: what events carry. keys_public: keys are found in the data.
       horizon: ticks of the clock; None: no end.
-      circumstances: what the job adds.
+      circumstances: what the job adds. groupings: in how many keys an event counts at once.
     """
     forgotten = circumstances.id_horizon if has_id else None
     told = neighbours(relation, has_id, has_key, forgotten, has_unit)
     text = f"{told} {promise(relation, window, epsilon, delta, expiration, horizon)}"
     if forgotten is not None:
         text += f" {forgetting(forgotten, copies)}"
+    if groupings > 1:
+        text += (
+            f" An event counts in one key of each of {groupings} groupings; the promise is for all "
+            "of them together."
+        )
     if keys_public:
         text += (
             " Which keys occur, and the tick of the first event of each, is published as it is "

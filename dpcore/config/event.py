@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from dpcore.config.discover import DiscoverConfig
-from dpcore.config.section import Says, Section, as_tuple, refusal
+from dpcore.config.section import Says, Section, as_tuple, nearest, refusal
 from dpcore.leaves.keys import key_text
 
 
@@ -136,6 +136,14 @@ class Key(Section):
         examples=["{min_users: 20}"],
     )
 
+    groups: Annotated[tuple[tuple[Column, ...], ...], BeforeValidator(_as_keys)] | None = Field(
+        default=None,
+        description="Several groupings in one plan, as GROUPING SETS of SQL: the columns of each; "
+        "[] is the total of all keys. An event counts in each of them, under one budget. In a key "
+        "of a grouping the other columns are null.",
+        examples=[[["city"], ["city", "product"], []]],
+    )
+
     @property
     def names(self) -> tuple[str, ...]:
         """The columns of the key, one or several."""
@@ -167,6 +175,7 @@ class Key(Section):
             for name in self.columns:
                 if self.columns.count(name) > 1:
                     raise refusal("columns", name, "is named twice; name every column once.")
+        self._check_groups()
         if self.discover is not None:
             for name in ("declared", "observed_keys_are_public"):
                 if getattr(self, name):
@@ -200,6 +209,31 @@ class Key(Section):
                 if any("\ud800" <= letter <= "\udfff" for text in key for letter in text):
                     raise refusal("declared", ascii(key), "is not text: it has no form in UTF-8.")
         return self
+
+    def _check_groups(self) -> None:
+        """Raises unless groupings are several ways to group by the columns."""
+        if self.groups is None:
+            return
+        shown = [list(own) for own in self.groups]
+        if not shown:
+            raise refusal("groups", [], "must list at least one grouping, like [[]] for the total.")
+        seen: set[frozenset[str]] = set()
+        for at, own in enumerate(self.groups):
+            for name in own:
+                if name not in self.names:
+                    raise refusal(f"groups.{at}", name, nearest(name, list(self.names)))
+                if own.count(name) > 1:
+                    raise refusal(f"groups.{at}", list(own), "names a column twice.")
+            if frozenset(own) in seen:
+                raise refusal("groups", list(own), "is listed twice; list every grouping once.")
+            seen.add(frozenset(own))
+        for name in self.names:
+            if not any(name in own for own in self.groups):
+                raise refusal(
+                    "groups", shown, f"never names {name}; take it out of {self.field}, too."
+                )
+        if len(shown) == 1:
+            raise refusal("groups", shown, f"is what {self.field} says already; leave it out.")
 
     @property
     def _example(self) -> str:

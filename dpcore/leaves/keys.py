@@ -18,15 +18,20 @@ PER_BLOCK = 512
 
 _PLAIN = re.compile(r"[^\s\",\x00-\x1f]+( +[^\s\",\x00-\x1f]+)*\Z")
 """Values that need no quotes between commas."""
+ALL = "(all)"
+"""How people read a column that a grouping does not name."""
 
 
-def key_text(values: Sequence[str]) -> str:
+def key_text(values: Sequence[str | None]) -> str:
     """Values of several key columns -> the only spelling of their key: a compact JSON array.
 
-    No two lists of values share one: what could end a value or begin the next is escaped.
+    No two lists of values share one: what could end a value or begin the next is escaped. None
+    stands for all values of a column, and no text is spelled so.
 
         >>> key_text(["paris", "shoes"]), key_text(["a", "b,c"]) == key_text(["a,b", "c"])
         ('["paris","shoes"]', False)
+        >>> key_text(["paris", None])
+        '["paris",null]'
     """
     return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
 
@@ -37,18 +42,32 @@ def shown_key(key: str) -> str:
     A value that could be misread stays in quotes, so that no two keys read alike. A text that is no
     list of texts stays as it is.
 
-        >>> shown_key('["paris","shoes"]'), shown_key('["a, b",""]')
-        ('paris, shoes', '"a, b", ""')
+        >>> shown_key('["paris","shoes"]'), shown_key('["a, b",""]'), shown_key('["paris",null]')
+        ('paris, shoes', '"a, b", ""', 'paris, (all)')
     """
     try:
         values = json.loads(key)
     except ValueError:
         return key
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+    if not isinstance(values, list) or not all(isinstance(one, str | None) for one in values):
         return key
-    return ", ".join(
-        value if _PLAIN.match(value) else json.dumps(value, ensure_ascii=False) for value in values
-    )
+    return ", ".join(map(_shown, values))
+
+
+def _shown(value: str | None) -> str:
+    if value is None:
+        return ALL
+    plain = _PLAIN.match(value) and value != ALL
+    return value if plain else json.dumps(value, ensure_ascii=False)
+
+
+def grouping_of(key: str) -> tuple[bool, ...]:
+    """Which columns a key of several groupings names: ``key_text``'s inverse, values aside.
+
+    >>> grouping_of('["paris",null]')
+    (True, False)
+    """
+    return tuple(value is not None for value in json.loads(key))
 
 
 @dataclass(frozen=True)
@@ -62,6 +81,10 @@ class Keys:
         the plan says which of them may be told (``Plan.discovery``).
       blocks: number of groups that are stepped together, a power of two.
       longest: bytes of a key's name, at most; None: any.
+      groups: the columns of each grouping, by their places; (): there is one, of all of them. Keys
+        are JSON arrays then, null where their grouping does not name the column.
+      combinations: values of all columns that are known, a text as ``declared`` has them where
+        there is one grouping; an event counts if its own is among them.
     """
 
     columns: tuple[str, ...]
@@ -69,6 +92,8 @@ class Keys:
     observed: bool
     blocks: int
     longest: int | None = None
+    groups: tuple[tuple[int, ...], ...] = ()
+    combinations: tuple[str, ...] = ()
 
     @classmethod
     def make(
@@ -78,15 +103,56 @@ class Keys:
         observed: bool,
         blocks: int | None,
         longest: int | None = None,
+        groups: Sequence[Sequence[str]] = (),
     ) -> Keys:
-        """Chooses the number of blocks: max(16, keys / 512), a power of two."""
+        """Chooses the number of blocks: max(16, keys / 512), a power of two.
+
+        Keys of a grouping follow from the declared combinations. groups: names of columns.
+        """
         columns = (column,) if isinstance(column, str) else tuple(column or ())
-        known = tuple(declared or ()) if columns else ("",)
+        known = combinations = tuple(declared or ()) if columns else ("",)
+        places = tuple(tuple(i for i, one in enumerate(columns) if one in own) for own in groups)
+        if places:
+            each = (key for text in known for key in _grouped(text, len(columns), places))
+            known = tuple(dict.fromkeys(each))
         if blocks is None:
             blocks = FEWEST
             while blocks * PER_BLOCK < len(known):
                 blocks *= 2
-        return cls(columns, known, observed, blocks, longest)
+        return cls(columns, known, observed, blocks, longest, places, combinations)
+
+    @property
+    def listed(self) -> bool:
+        """Whether keys are JSON arrays (``key_text``)."""
+        return len(self.columns) > 1 or bool(self.groups)
+
+    @property
+    def groupings(self) -> tuple[tuple[str, ...], ...]:
+        """The columns of each grouping, by name; of a plan without groups, all of them."""
+        if not self.groups:
+            return (self.columns,)
+        return tuple(tuple(self.columns[i] for i in own) for own in self.groups)
+
+    def grouped(self, combination: str) -> tuple[str, ...]:
+        """A combination of values -> its key in each grouping."""
+        if not self.groups:
+            return (combination,)
+        return _grouped(combination, len(self.columns), self.groups)
+
+    @property
+    def shared(self) -> dict[str, object]:
+        """What several groupings add to the canonical plan; nothing where there is one.
+
+        The combinations are in it: a further one would change sums of keys that were there before,
+        which would be a second look at their data.
+        """
+        if not self.groups:
+            return {}
+        known = json.dumps(sorted(self.combinations))
+        told: dict[str, object] = {"groups": sorted(map(list, self.groupings))}
+        if not self.observed:
+            told["combinations"] = hashlib.sha256(known.encode()).hexdigest()
+        return told
 
     @property
     def column(self) -> str | list[str] | None:
@@ -122,3 +188,13 @@ class Keys:
                 place = int.from_bytes(digest, "big")
             out[i] = place % self.blocks
         return out
+
+
+def _grouped(
+    combination: str, columns: int, groups: tuple[tuple[int, ...], ...]
+) -> tuple[str, ...]:
+    values = json.loads(combination) if columns > 1 else [combination]
+    return tuple(
+        key_text([value if place in own else None for place, value in enumerate(values)])
+        for own in groups
+    )

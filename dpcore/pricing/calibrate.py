@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
+from dpcore.accounting.groupings import over_groupings
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.continual.base import ContinualSum
 from dpcore.errors import ConfigError
@@ -82,6 +83,8 @@ def calibrated(name: str, leaf: Leaf, terms: Terms, budget: PrivacyLoss) -> Cont
       Where the unit is a user, the sensitivity is that of one cell, and the mechanism is told which
       cells of a period there may be (``Pattern``): twice as much where a user's period is replaced
       by another, as both are pairs of neighbours with a stream that has neither.
+      Where an event counts in a key of each of several groupings, the sensitivity is what it moves
+      in all of them (``over_groupings``).
 
     Raises:
       ConfigError: it cannot serve.
@@ -113,6 +116,7 @@ def calibrated(name: str, leaf: Leaf, terms: Terms, budget: PrivacyLoss) -> Cont
         common["pattern"] = pattern.once() if leaf.once else pattern
     scales = leaf.scales(unit)
     sensitivity = terms.factor * leaf.sensitivity(scales, budget.kind == "pure" or cls.signed)
+    sensitivity = over_groupings(sensitivity, terms.groupings, budget.kind)
     made = cls.calibrated(scales=scales, sensitivity=sensitivity, **common)
     within_memory(name, made.state_bytes())
     return replace(made, noise_scale=round_up(made.noise_scale))

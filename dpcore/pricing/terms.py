@@ -42,6 +42,7 @@ class Terms:
       delta_sel: what finding keys spends of the promise's delta besides ``delta``, for one unit and
         under the relation; 0: no key is found in private.
       discover: how keys are found in private; None: they are not.
+      groupings: in how many keys each event counts, one of each grouping (accounting/groupings.py).
     """
 
     epsilon: float
@@ -61,6 +62,7 @@ class Terms:
     users: float | None = None
     delta_sel: float = 0.0
     discover: Discover | None = None
+    groupings: int = 1
 
     @property
     def horizon(self) -> int | None:

@@ -64,6 +64,13 @@ class Audited:
             update={"secret": None, "ledger": None, "dead_letters": None, "deduplicate": None}
         )
         bare = job.key is None
+        if job.key is not None and job.key.groups is not None:
+            raise ConfigError(
+                "key.groups",
+                [list(own) for own in job.key.groups],
+                "cannot be audited: each key of an audit is a trial of its own, and coarser keys "
+                "would add trials up; audit the config without groups.",
+            )
         job = _keyed(job, names(4))
         full = job.clock.to_clock().ticks
         wanted = ticks if ticks is not None else full

@@ -111,7 +111,7 @@ class Released:
         last = pc.max(self.table["tick"]).as_py()
         recent = self.table.filter(pc.greater(self.table["tick"], last - SHOWN_TICKS))
         some = Released(self.plan, recent, {})
-        several = len(self.plan.keys.columns) > 1
+        several = self.plan.keys.listed
         lines: dict[tuple[str, int], dict[str, str]] = {}
         starts: dict[int, Any] = {}
         names, titles = some._titles()

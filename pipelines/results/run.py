@@ -145,7 +145,13 @@ class Run:
 
     def shown(self, key: str) -> str:
         """A key as people read it."""
-        return shown_key(key) if len(self.key_columns) > 1 else key
+        return shown_key(key) if len(self.key_columns) > 1 or self.groupings else key
+
+    @property
+    def groupings(self) -> tuple[tuple[str, ...], ...]:
+        """The columns of each of several groupings, by the plan; empty where there is one."""
+        named = (self.plan.get("canonical") or {}).get("groups")
+        return tuple(map(tuple, named or ()))
 
     @cached_property
     def is_empty(self) -> bool:

@@ -66,6 +66,10 @@ def sections(
     yield _indent(releases(plan))
     for note in algorithm.notes(plan.program):
         yield _indent(Text(note, style="dim"))
+    if plan.groupings:
+        yield heading("Groupings, each with its share of the budget")
+        yield _indent(groupings(plan))
+        yield _indent(Text(f"{expected(plan)}An event counts in all of them.", style="dim"))
     if facts["user"] is not None and facts["user"]["cap_prices"]:
         yield heading("What caps on users cost")
         yield _indent(users.caps(facts))
@@ -176,6 +180,27 @@ def releases(plan: Plan) -> RenderableType:
             f"± {number(width * stddev)}{mark}" if known else "-",
         )
     return rows
+
+
+def groupings(plan: Plan) -> RenderableType:
+    """Each grouping with its share, and its noise beside what it would be alone."""
+    rows = table(
+        "by", "keys", "share", "epsilon, alone", "noise", right=("keys", "share", "epsilon, alone")
+    )
+    for one in plan.groupings:
+        rows.add_row(
+            ", ".join(one.columns) or "nothing: the total",
+            "-" if one.keys is None else f"{one.keys:,}",
+            f"{100 * one.share:.3g} %",
+            number(one.epsilon),
+            f"{one.noise:.2f} x that of a plan of its own",
+        )
+    return rows
+
+
+def expected(plan: Plan) -> str:
+    """How a note on groupings begins where errors depend on the number of events."""
+    return "" if plan.config.expect is None else "expect.events is of a key of the finest. "
 
 
 def alternatives(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:

@@ -24,6 +24,7 @@ from dpcore.config.section import nearest
 from dpcore.config.spans import ticks_of
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
+from dpcore.leaves.keys import grouping_of
 from dpcore.pricing.band import LAPLACE_BAND
 from pipelines.results.run import Output, Run
 from pipelines.show.summary import one, starts
@@ -55,6 +56,7 @@ class Top(NamedTuple):
       of: name of the release. over: its span in ticks. tick, starts: which tick, and its date.
       keys: how many there are. ranked: the largest, in order. others: keys that are not among them
         and may belong there. band: half the width of a 95 % band of one key, in stddevs.
+      by: columns of the grouping that they are of; None: the plan has one grouping.
     """
 
     of: str
@@ -65,6 +67,7 @@ class Top(NamedTuple):
     ranked: tuple[Ranked, ...]
     others: int
     band: float
+    by: tuple[str, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -96,6 +99,7 @@ def top(
     name: str | None = None,
     over: str | None = None,
     tick: int | None = None,
+    by: str | None = None,
 ) -> Top:
     """The k largest keys of a release.
 
@@ -103,12 +107,15 @@ def top(
       directory: of results. name: of the release; None: the only one that can be ranked.
       over: its span, in ticks or as a duration, or "all"; None: the first that it has.
       tick: None: the last.
+      by: columns of a grouping, with commas between; None: those of the finest.
 
     Raises:
       ConfigError: no results there, no such release or tick, or one without a number a key.
     """
     run = Run.open(directory)
     output = _output(run, name, over)
+    columns = _grouping(run, by)
+    named = tuple(column in (columns or ()) for column in run.key_columns)
     at = run.last_tick if tick is None else tick
     if not run.first_tick <= at <= run.last_tick:
         raise ConfigError(
@@ -122,6 +129,8 @@ def top(
             pc.equal(batch["tick"], at), pc.equal(batch["name"].cast(pa.string()), output.name)
         )
         for row in batch.filter(mask).to_pylist():
+            if columns is not None and grouping_of(row["key"]) != named:
+                continue
             if row["over"] == output.over and row["value"] and row["stddev"]:
                 keys.append(run.shown(row["key"]))
                 values.append(row["value"][0])
@@ -141,7 +150,20 @@ def top(
         for i in first
     )
     moment = starts(_moment(run, at))
-    return Top(output.name, output.over, at, moment, len(keys), rows, others, run.band)
+    return Top(output.name, output.over, at, moment, len(keys), rows, others, run.band, columns)
+
+
+def _grouping(run: Run, by: str | None) -> tuple[str, ...] | None:
+    """The columns of the grouping that is asked for; None: the plan has one."""
+    known = [tuple(one for one in run.key_columns if one in own) for own in run.groupings]
+    if by is None:
+        return max(known, key=len, default=None)
+    asked = {word.strip() for word in by.split(",")}
+    for own in known:
+        if set(own) == asked:
+            return own
+    had = "; ".join(",".join(own) for own in known if own) or "none"
+    raise ConfigError("--by", by, f"is no grouping of this plan with several keys; it has: {had}.")
 
 
 def _moment(run: Run, tick: int) -> Any:
@@ -181,10 +203,11 @@ def _output(run: Run, name: str | None, over: str | None) -> Output:
 
 def render(found: Top, out: Console) -> None:
     """Prints it."""
+    of_grouping = "" if found.by is None else f", of {', '.join(found.by)}"
     out.print(
         heading(
-            f"Largest {len(found.ranked):,} of {count(found.keys, 'key')} by {found.of}, "
-            f"{span(found.over)}, {found.starts} (tick {found.tick:,})"
+            f"Largest {len(found.ranked):,} of {count(found.keys, 'key')} by {found.of}"
+            f"{of_grouping}, {span(found.over)}, {found.starts} (tick {found.tick:,})"
         )
     )
     made = table("rank", "key", "value ± 95 % band", "can be", right=("rank", "value ± 95 % band"))

@@ -55,6 +55,7 @@ aggregates:
   dear: {count: events, where: y > 5}
   usual: {mean: y, clip: [0, 10], where: y > 5}
 """
+GROUPS = "k, declared: [east, north, west], groups: [[k], []]"
 MODEL = """
 model:
   algorithm: NAME
@@ -94,6 +95,8 @@ def configs() -> Iterator[tuple[str, str]]:
     """(case, config) of every algorithm, without its version."""
     yield "quantiles", HEAD + QUANTILES
     yield "gates", HEAD + GATES
+    grouped = HEAD.replace("k, declared: [east, north, west]", GROUPS)
+    yield "groups", grouped + AGGREGATES.replace("OVER", "all, 5")
     yield "chosen", HEAD + AGGREGATES.replace("OVER", "all, 5")
     for name in CONTINUAL_SUMS.own:
         over = next(text for text in SPANS if CONTINUAL_SUMS[name].serves(SPANS[text]))
@@ -183,6 +186,8 @@ def kept(plan: Plan) -> list[str]:
     if plan.person is not None:
         users = [f"u{i}" for i in rng.integers(0, 60, 300)]
         return [plan.digest, bits_of(plan, replace(events, users=users))]
+    if plan.keys.groups:
+        return [plan.digest, bits_of(plan, events)]
     bound = bounded(plan, events, TICKS)
     leaves = leaves_for(plan, bound, TICKS, SECRET)(list(range(len(KEYS))))
     root = RootKey.derive(SECRET, plan.name, bytes.fromhex(plan.digest))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
-from dpcore.program import Program
+from dpcore.program import Bounded, Program
 from transforms.leaves import partial
 from transforms.leaves.bound import bound
 from transforms.leaves.partial import PartialLeaf, sum_by_cell
@@ -54,24 +54,36 @@ class KeyIndex:
         self._known: tuple[Any, Ints] | None = None
 
     def of(self, batch: pa.RecordBatch) -> Ints | None:
-        """(n,) global row of each event's key; None where there is a single key."""
+        """As ``each``, of a plan with one grouping."""
+        (rows,) = self.each(batch)
+        return rows
+
+    def each(self, batch: pa.RecordBatch) -> Iterator[Ints | None]:
+        """(n,) global row of each event's key, one of each grouping; None where there is a single
+        key."""
         if self._only:
-            return None
+            yield None
+            return
         column = batch.column("@key")
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
-        rows: Ints = self._rows_of(column.dictionary)[column.indices.to_numpy(zero_copy_only=False)]
-        return rows
+        codes = column.indices.to_numpy(zero_copy_only=False)
+        for rows in self._rows_of(column.dictionary):
+            yield rows[codes]
 
     def _rows_of(self, dictionary: Any) -> Ints:
-        """Global rows of the keys of a dictionary; batches cut of one batch share theirs."""
+        """(groupings, m) global rows of the keys of a dictionary; batches cut of one batch share
+        theirs."""
         if self._known is not None and _same(self._known[0], dictionary):
             return self._known[1]
-        names = [b"" if key is None else key.encode() for key in dictionary.to_pylist()]
+        texts = ["" if key is None else key for key in dictionary.to_pylist()]
+        grouped = [[key.encode() for key in self._keys.grouped(text)] for text in texts]
+        names = [name for own in grouped for name in own]
         fresh = [name for name in names if name not in self._place]
         if fresh:
             self._add(fresh)
-        lookup = np.array([self._place[name] for name in names], dtype=np.int64)
+        found = np.array([self._place[name] for name in names], dtype=np.int64)
+        lookup = np.ascontiguousarray(found.reshape(len(texts), -1).T)
         self._known = dictionary, lookup
         return lookup
 
@@ -127,7 +139,12 @@ class Gatherer:
         self._events += n
         bounded = bound(batch, self._program)
         ticks = batch.column("@tick").to_numpy()
-        keys = self._index.of(batch)
+        for keys in self._index.each(batch):
+            self._add(bounded, ticks, keys)
+
+    def _add(self, bounded: Bounded, ticks: Ints, keys: Ints | None) -> None:
+        """Adds events to the keys of one grouping."""
+        n = len(ticks)
         first, last = int(ticks.min()), int(ticks.max())
         n_keys, span = self._index.size, last - first + 1
         offsets = ticks - first

@@ -51,10 +51,10 @@ class Assigned(NamedTuple):
 
 
 def declared_keys(plan: Any) -> pa.StringArray | None:
-    """The plan's declared keys; None when keys are discovered."""
-    if plan.keys.observed or not plan.keys.declared:
+    """The combinations of values that the plan declares; None when keys are discovered."""
+    if plan.keys.observed or not plan.keys.combinations:
         return None
-    return pa.array(sorted(plan.keys.declared), pa.string())
+    return pa.array(sorted(plan.keys.combinations), pa.string())
 
 
 def gates_of(columns: Iterable[str]) -> dict[str, Predicate]:

@@ -41,7 +41,7 @@ class Wide:
     def of(cls, plan: Plan) -> Wide:
         """For the releases of a plan."""
         flat = Flat.of(plan)
-        return cls(flat.outputs, flat.band, shown_key if len(plan.keys.columns) > 1 else str)
+        return cls(flat.outputs, flat.band, shown_key if plan.keys.listed else str)
 
     def lines(self, rows: pa.Table) -> Iterator[str]:
         """A table as aligned text, its titles first.
