@@ -52,12 +52,16 @@ class Truth:
       config: which aggregates, keys and clock. path: of NDJSON, replaced.
 
     Raises:
-      ConfigError: a file that cannot be written, or a config without a count or sum.
+      ConfigError: a file that cannot be written, a config without a count or sum, or with keys of
+        several columns or groupings.
     """
 
     def __init__(self, config: PlanConfig, path: Path) -> None:
         self._config, self._clock = config, config.clock.to_clock()
         self._where = None if config.where is None else Predicate.parse(config.where)
+        key = config.key
+        if key is not None and (key.columns is not None or key.groups is not None):
+            raise ConfigError("--truth", str(path), "is for keys of a single column, ungrouped.")
         self._gates = {
             name: Predicate.parse(aggregate.where)
             for name, aggregate in config.aggregates.items()

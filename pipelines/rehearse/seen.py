@@ -152,10 +152,13 @@ class Seen:
         """Key as releases have it -> ticks in which it has events, in order."""
         codes, ticks = self.codes(KEY), self.ticks
         names = self.events[KEY].to_pylist() if KEY in self.events.column_names else None
-        found = {}
+        found: dict[str, Ints] = {}
         for code in np.unique(codes):
             here = np.flatnonzero(codes == code)
-            found["" if names is None else names[here[0]]] = np.unique(ticks[here])
+            own = [""] if names is None else self.plan.keys.grouped(names[here[0]])
+            for key in own:
+                earlier = found.get(key, ticks[:0])
+                found[key] = np.unique(np.concatenate([earlier, ticks[here]]))
         return found
 
     def codes(self, name: str) -> Ints:

@@ -18,6 +18,7 @@ from dpcore.plan_config import PlanConfig
 from pipelines.audit.job import Audited
 from pipelines.config.job import loads
 from pipelines.config.schema import json_schema
+from pipelines.feed.truth import Truth
 from pipelines.graph.checks import plan_of
 from pipelines.report.data import gather
 from pipelines.report.page import page
@@ -75,6 +76,8 @@ def test_models_users_found_keys_and_audits_are_refused_by_name() -> None:
         loads(found)
     with pytest.raises(ConfigError, match=r"key\.groups.*audit the config without groups"):
         Audited.of(loads(TWO))
+    with pytest.raises(ConfigError, match="--truth.*a single column, ungrouped"):
+        Truth(loads(TWO).plan_config(), Path("truth.ndjson"))
 
 
 def test_the_digest_has_groupings_and_combinations_where_they_are_used() -> None:
@@ -160,7 +163,7 @@ def test_a_run_shows_groupings_wherever_keys_are_shown(
         weir("top", out, "--of", "visits", "--by", "city").stdout.split()
     )
     refused = weir("top", out, "--of", "visits", "--by", "town")
-    assert refused.exit_code == 2 and "it has: city,product; city" in refused.output
+    assert refused.exit_code == 2 and "it has: city; city,product" in refused.output
 
     everyone = gather(Run.open(out))
     assert "(all), (all)" in everyone.listed and "paris, (all)" in page(everyone)

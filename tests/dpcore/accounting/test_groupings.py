@@ -95,7 +95,8 @@ def test_no_neighbour_moves_all_groupings_by_more_than_is_paid(
     assert paid.kind == "gdp" and paid.epsilon(1e-6) <= 1 + 1e-9
     found = worst(plan, relation)
     assert found <= paid.value * (1 + 1e-9)
-    assert found >= (0.7 if mechanism == "tree" else 0.9) * paid.value, "the price is not idle"
+    least = 0.7 if mechanism == "tree" else 0.88 if relation == "replace_anywhere" else 0.999
+    assert found >= least * paid.value, "the price is not idle"
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
