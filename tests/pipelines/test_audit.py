@@ -18,6 +18,7 @@ from pipelines.cli.main import main
 from pipelines.config.job import loads
 from pipelines.sources.files import Files
 from tests.audit.twins import config
+from tests.fixed_secrets import same_secrets  # noqa: F401
 from transforms.runtime.secret import SecretRef
 
 FIELDS = {
