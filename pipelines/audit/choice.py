@@ -90,7 +90,7 @@ class Choice:
         two = (0, max(0, offered.sound - 1))
         if config.model is None:
             if self.plan.discovery is not None:
-                users = self.plan.discovery.users
+                users = self.plan.discovery.discover.min_users
                 return tuple(Placed(0, 0, 0) for _ in range(max(0, users - 1)))
             averages = any(type(one).averages for one in config.aggregates.values())
             many = AVERAGED if averages else 1

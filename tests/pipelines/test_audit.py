@@ -95,3 +95,16 @@ def test_an_unending_clock_gets_an_end_and_says_so() -> None:
     text = TWO.replace(", end: 2020-01-05T00:00:00Z", "")
     audited = Audited.of(loads(text))
     assert audited.ticks >= 22 and "no end" in audited.notes[0]
+
+
+@pytest.mark.parametrize("keys", ["declared: [north, south]", "discover: {min_users: 3}"])
+def test_whole_users_are_taken_away(keys: str) -> None:
+    """All of a user's events that its caps leave room for; of keys that are found, presence too."""
+    text = config("aggregates: {n: {count: events}}", "", schema="{time: at, id: id, unit: who}")
+    text = text.replace("declared: [north, south]", keys).replace(
+        "relation: add_remove",
+        "unit: user, per: 2d, contributions: {ticks: 2, keys: 2, events: 2}",
+    )
+    report = attack(loads(text), trials=400, only="all releases", fuzz=False)
+    assert not report.broken and report.audits
+    assert all(one.change.startswith("a user") for one in report.audits)
