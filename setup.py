@@ -1,8 +1,33 @@
 """Names the packages of the wheel and of what Beam's ``--setup_file`` ships to workers.
 
-All other metadata is in pyproject.toml.
+All other metadata is in pyproject.toml. The kernels are optional: without a compiler Weir installs
+all the same, and does everything with numpy (dpcore/native says how the two agree).
 """
 
-from setuptools import find_packages, setup
+from pathlib import Path
 
-setup(packages=find_packages(include=["dpcore*", "transforms*", "pipelines*", "weir*"]))
+from setuptools import Extension, find_packages, setup
+
+NATIVE = Path("dpcore/native")
+
+setup(
+    packages=find_packages(include=["dpcore*", "transforms*", "pipelines*", "weir*"]),
+    ext_modules=[
+        Extension(
+            "dpcore.native._kernels",
+            sources=sorted(path.as_posix() for path in NATIVE.glob("*.c")),
+            depends=[(NATIVE / "kernels.h").as_posix()],
+            # One build for every Python; and no operation may be fused or reordered.
+            define_macros=[("Py_LIMITED_API", "0x030B0000")],
+            py_limited_api=True,
+            extra_compile_args=[
+                "-O3",
+                "-ffp-contract=off",
+                "-fno-math-errno",
+                "-fno-trapping-math",
+            ],
+            optional=True,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

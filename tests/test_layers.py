@@ -22,6 +22,7 @@ ROOMS = {
     "dpcore": [
         "errors",
         "words",
+        "native",
         "arrays",
         "accounting",
         "noise",

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -24,15 +25,23 @@ def pip(*arguments: str, cwd: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of the tree so that nothing is left behind in it."""
-    base = tmp_path_factory.mktemp("packaging")
-    tree = base / "tree"
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what packages are built from, so that nothing is left behind in the real one."""
+    tree = tmp_path_factory.mktemp("packaging") / "tree"
     tree.mkdir()
     for name in (*PACKAGES, "tests", "examples"):
-        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "*.so")
+        )
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree / name)
+    return tree
+
+
+@pytest.fixture(scope="module")
+def wheel(tree: Path) -> Path:
+    """The wheel."""
+    base = tree.parent
     pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(base), ".", cwd=tree)
     (built,) = base.glob("*.whl")
     return built
@@ -80,9 +89,40 @@ def test_wheel_holds_the_data_files_of_the_packages(wheel: Path) -> None:
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and path.suffix not in {".py", ".pyc"}
+        if path.is_file() and path.suffix not in {".py", ".pyc", ".c", ".h", ".so"}
     }
     assert data <= names
+
+
+def test_kernels_are_built_for_every_python(wheel: Path) -> None:
+    """With a compiler at hand; without one the wheel lacks them, and nothing else."""
+    built = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+    if shutil.which("cc") or shutil.which("gcc"):
+        assert built == ["dpcore/native/_kernels.abi3.so"]
+        assert "-cp311-abi3-" in wheel.name
+
+
+def test_wheel_builds_without_a_compiler(tree: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "CC": "/nowhere/cc"}
+    command = [sys.executable, "setup.py", "-q", "build", "--build-base", str(tmp_path / "build")]
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(tmp_path.rglob("*.so"))
+    assert list(tmp_path.rglob("dpcore/native/__init__.py"))
+
+
+def test_what_ships_to_workers_holds_the_sources_of_kernels(tree: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "setup.py", "-q", "sdist", "--dist-dir", str(tmp_path)]
+    subprocess.run(command, cwd=tree, check=True, capture_output=True)
+    (shipped,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(shipped) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    sources = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "dpcore" / "native").iterdir()
+        if path.suffix in {".c", ".h"}
+    }
+    assert sources and sources <= names
 
 
 def test_wheel_carries_licence_and_version(wheel: Path) -> None:

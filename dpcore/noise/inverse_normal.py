@@ -12,6 +12,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.native import kernels
+
 Floats = NDArray[np.float64]
 
 CHUNK = 8192
@@ -126,9 +128,12 @@ def normal_from_bits(bits: NDArray[np.uint64], out: Floats | None = None) -> Flo
 
     Source: Wichura, Algorithm AS 241, Applied Statistics 37 (1988).
     """
-    signed = bits.view(np.int64)
     if out is None:
         out = np.empty(bits.shape, dtype=np.float64)
+    if kernels is not None:
+        kernels.normal(bits, out)
+        return out
+    signed = bits.view(np.int64)
     n = bits.shape[0]
     length = min(n, CHUNK)
     room = np.empty((3, length))

@@ -26,6 +26,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from dpcore.errors import WeirError
+from dpcore.native import kernels
 from pipelines.config.job import JobConfig
 from pipelines.engines import flink_home, job_server, prism, pubsub_build
 from pipelines.engines.cache import Component, cache_folder
@@ -102,6 +103,11 @@ def _python(extras: set[str]) -> Iterator[Finding]:
         f"use one that is {wanted}",
     )  # fmt: skip
     yield Finding("Python", "weir", "good", own["Version"])
+    if kernels is None:
+        remedy = "install a C compiler, then Weir again: the same bits, sooner"
+        yield Finding("Python", "compiled kernels", "absent", "not built", remedy)
+    else:
+        yield Finding("Python", "compiled kernels", "good", "built")
     needs = [Requirement(text) for text in metadata.requires("weir") or ()]
     for need in needs:
         named = {extra for extra in set(EXTRAS_OF.values()) if _asks(need, extra)}

@@ -1,0 +1,24 @@
+"""Loops in C for what numpy needs many passes for, each with a path in numpy of the same bits.
+
+``kernels`` is the compiled module (its functions are listed in ``module.c``), or None where no
+compiler was at hand when Weir was installed; ``weir doctor`` tells. Nothing but speed may hang on
+it: workers of one job may differ in it, and a retry may move between them. So a kernel uses what
+IEEE 754 and integer arithmetic fix, one rounding an operation, nothing of the platform's ``libm``
+but square roots, and is compiled without contraction to fused operations; tests hold it to the bits
+of the path beside it.
+
+A kernel comes in only where it halves the time of something that a user waits for. It takes
+contiguous buffers, keeps nothing, and releases the lock of the interpreter.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+kernels: ModuleType | None
+try:
+    import dpcore.native._kernels as kernels
+except ImportError:
+    kernels = None
+
+__all__ = ["kernels"]

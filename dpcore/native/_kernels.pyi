@@ -1,0 +1,3 @@
+from typing_extensions import Buffer
+
+def normal(words: Buffer, out: Buffer) -> None: ...

@@ -1,0 +1,11 @@
+/* The module: one row a kernel, whose file says what it does. */
+#include "kernels.h"
+
+static PyMethodDef methods[] = {
+    {"normal", weir_normal, METH_VARARGS, "normal(words, out): standard normals, 8 bytes each."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_kernels", NULL, 0, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__kernels(void) { return PyModuleDef_Init(&definition); }
