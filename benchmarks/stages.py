@@ -1,0 +1,209 @@
+"""Where does the time of the main job go, stage by stage, and what does an empty run cost?
+
+    python -m benchmarks.stages [--events 10000000] [--page docs/performance.md]
+
+The job of benchmarks/pipeline_speed.py (Parquet, 64 keys, 1,000 ticks, a count and a sum), shuffled
+without ids and with string ids of which 10 % come twice, and the same with one event: what is left
+is what any run costs. Every thread is profiled by calls, in processor seconds. The time of a
+function belongs to the stage of its file; what libraries spend (numpy, Arrow, AES) belongs to the
+stage that called them, in the proportions in which it was called. What runs in threads that
+Python does not know (Arrow's readers) is the rest up to the processor time of the process. A
+profile makes Python slower, so the shares are of a profiled run and the seconds those of a run
+without it, turn about, three rounds. Writes benchmarks/results/stages.csv, and the table into the
+page, between its marks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import csv
+import pstats
+import re
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.beside import RESULTS, timed
+from benchmarks.pipeline_speed import job_of, make_files, weir
+
+ROOT = Path(__file__).resolve().parents[1]
+Key = tuple[str, int, str]
+
+STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("read", ("transforms/sources", "pipelines/sources")),
+    ("dedupe", ("transforms/select/deduplicate", "transforms/select/seen_ids",
+                "transforms/select/old_ids", "transforms/select/shelf",
+                "transforms/select/timed_cells", "dpcore/leaves/id_hash")),
+    ("decode", ("transforms/decode",)),
+    ("filter", ("transforms/select", "dpcore/leaves/clock", "dpcore/leaves/calendar",
+                "dpcore/leaves/keys")),
+    ("noise", ("dpcore/noise", "dpcore/native")),
+    ("bound and leaf", ("transforms/leaves", "dpcore/leaves", "dpcore/aggregates")),
+    ("tick", ("transforms/tick", "dpcore/continual", "dpcore/program", "dpcore/discovery")),
+    ("solve", ("transforms/release",)),
+    ("write", ("transforms/sinks", "pipelines/sinks")),
+    ("shell", ("transforms/runtime", "transforms/private_releases")),
+    ("plan and graph", ("pipelines", "dpcore", "weir", "benchmarks")),
+    ("Beam", ("apache_beam",)),
+)  # fmt: skip
+"""Stages by the beginnings of their files' paths: the first that fits."""
+REST = "Arrow's own threads"
+WAITS = ("acquire", "wait", "sleep", "select", "poll")
+
+
+def stage_of(path: str) -> str | None:
+    """The stage of a file; None: a library, whose callers know."""
+    if "site-packages" in path:
+        inside = path.rpartition("site-packages/")[2]
+    else:
+        inside = path.removeprefix(f"{ROOT}/") if path.startswith(f"{ROOT}/") else ""
+    for stage, beginnings in STAGES:
+        if inside.startswith(beginnings):
+            return stage
+    return None
+
+
+def profiled(work: Callable[[], Any]) -> tuple[pstats.Stats, float]:
+    """Profiles every thread that Python starts; with the processor seconds of the process."""
+    profiles: list[cProfile.Profile] = []
+    lock = threading.Lock()
+
+    def begin(*_: Any) -> None:
+        profile = cProfile.Profile(time.thread_time)
+        with lock:
+            profiles.append(profile)
+        profile.enable()
+
+    threading.setprofile(begin)
+    started = time.process_time()
+    begin()
+    try:
+        work()
+    finally:
+        profiles[0].disable()
+        threading.setprofile(None)
+    took = time.process_time() - started
+    stats = pstats.Stats(profiles[0])
+    for profile in profiles[1:]:
+        profile.create_stats()
+        if profile.getstats():
+            stats.add(profile)
+    return stats, took
+
+
+def by_stage(stats: pstats.Stats) -> dict[str, float]:
+    """Seconds of each stage; what libraries spend is handed to their callers."""
+    table: dict[Key, Any] = stats.stats  # type: ignore[attr-defined]
+    found: dict[str, float] = defaultdict(float)
+    shares: dict[Key, dict[str, float]] = {}
+
+    def shares_of(key: Key, above: frozenset[Key]) -> dict[str, float]:
+        """In which proportions a library's function works for the stages."""
+        if key in shares:
+            return shares[key]
+        own = stage_of(key[0])
+        if own is not None:
+            shares[key] = {own: 1.0}
+            return shares[key]
+        callers = {c: v for c, v in table[key][4].items() if c not in above and c in table}
+        whole = sum(v[3] for v in callers.values())
+        out: dict[str, float] = defaultdict(float)
+        for caller, value in callers.items():
+            weight = value[3] / whole if whole else 1 / len(callers)
+            for stage, share in shares_of(caller, above | {key}).items():
+                out[stage] += weight * share
+        if not out:
+            out["Beam"] = 1.0  # threads of the runner begin in the standard library
+        if not above:
+            shares[key] = dict(out)
+        return out
+
+    for key, value in table.items():
+        if key[2].strip("<>").split(" ")[-1].rpartition(".")[2] in WAITS:
+            continue
+        for stage, share in shares_of(key, frozenset()).items():
+            found[stage] += value[2] * share
+    return dict(found)
+
+
+def measure(work: Callable[[int], Any], rounds: int) -> dict[str, tuple[float, float]]:
+    """Share of the processor time and seconds of each stage; "all": 1 and the run's."""
+    plain, parts = [], []
+    work(-1)
+    for i in range(rounds):
+        plain.append(timed(lambda i=i: work(2 * i)).cpu)  # type: ignore[misc]
+        stats, took = profiled(lambda i=i: work(2 * i + 1))  # type: ignore[misc]
+        seconds = by_stage(stats)
+        seconds[REST] = max(0.0, took - sum(seconds.values()))
+        parts.append({stage: one / took for stage, one in seconds.items()})
+    whole = statistics.median(plain)
+    names = [*(name for name, _ in STAGES), REST]
+    middle = {n: statistics.median(part.get(n, 0.0) for part in parts) for n in names}
+    total = sum(middle.values())
+    found = {name: (share / total, share / total * whole) for name, share in middle.items()}
+    return {**found, "all": (1.0, whole)}
+
+
+def table_of(runs: dict[str, dict[str, tuple[float, float]]]) -> str:
+    """The page's table."""
+    lines = ["| stage | " + " | ".join(runs) + " |", "|---" * (len(runs) + 1) + "|"]
+    for stage in [*(name for name, _ in STAGES), REST, "all"]:
+        cells = []
+        for run in runs.values():
+            share, seconds = run[stage]
+            cells.append(f"{seconds:.2f} s" + ("" if stage == "all" else f", {share:.0%}"))
+        lines.append(f"| {stage} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Prints, keeps and shows the stages."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--page", type=Path)
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="weir-stages-"))
+    runs: dict[str, dict[str, tuple[float, float]]] = {}
+    try:
+        files = make_files(folder, args.events)
+        files["one"] = folder / "one.parquet"
+        pq.write_table(pa.Table.from_batches([next(pq.ParquetFile(files["sorted"]).iter_batches(1))]),
+                       files["one"])  # fmt: skip
+        names = {"shuffled": "no ids", "ids": "string ids", "one": "one event"}
+        for name, title in names.items():
+
+            def work(i: int, name: str = name) -> None:
+                weir(job_of(files[name], folder / f"out-{name}-{i}", name == "ids"))
+
+            runs[title] = measure(work, args.rounds)
+    finally:
+        shutil.rmtree(folder)
+    text = table_of(runs)
+    print(text)
+    RESULTS.mkdir(exist_ok=True)
+    with open(RESULTS / "stages.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["run", "stage", "share", "cpu_seconds"])
+        for run, stages in runs.items():
+            writer.writerows((run, s, f"{a:.4f}", f"{b:.3f}") for s, (a, b) in stages.items())
+    if args.page:
+        page = args.page.read_text(encoding="utf-8")
+        held = re.compile(r"(<!-- stages -->\n).*?(<!-- end -->)", re.DOTALL)
+        if not held.search(page):
+            raise SystemExit(f"{args.page} has no place between <!-- stages --> and <!-- end -->.")
+        args.page.write_text(held.sub(lambda m: f"{m[1]}{text}\n{m[2]}", page), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
