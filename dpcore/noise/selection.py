@@ -54,9 +54,8 @@ def _least(scores: Floats, scale: float, words: Words) -> int:
     # Both bounds are loosened by more than rounding moves them.
     room = 2.0**-40 * (abs(least) + scale * 64)
     needed = (float(scores[some[0]]) - least - room) / scale
-    near = words <= _word_of(needed)
-    near &= scores <= least + scale * float(noise[1]) + room
-    places = np.flatnonzero(near)
+    places = np.flatnonzero(words <= _word_of(needed))
+    places = places[scores[places] <= least + scale * float(noise[1]) + room]
     found = scores[places] - scale * _gumbel_of(words[places])
     return int(places[np.argmin(found)])
 

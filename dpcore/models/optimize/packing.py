@@ -18,6 +18,8 @@ from dpcore.models.sparse_scaling import scaled_values, shortened
 
 PIECE = 1 << 22
 """Numbers that are worked on at once."""
+SOME = 1 << 15
+"""Numbers that are worked on at once where each is read once: what is made of them stays near."""
 MOST_NUMBERS = 1 << 29
 """Numbers of an array, at most: as doubles 4 GiB."""
 
@@ -153,34 +155,55 @@ def _sparse(values: Any, ranges: Range, norm: float) -> tuple[Any, NDArray[np.bo
             [ranges.low[0], ranges.high[0]],
             "must lie around 0 for sparse features, so that what is not stored stays 0.",
         )
-    values = values.copy()
-    values.sum_duplicates()  # and in order
-    data = values.data.astype(np.float64)
-    rows = np.repeat(np.arange(values.shape[0]), np.diff(values.indptr))
-    finite = np.ones(values.shape[0], dtype=bool)
-    finite[rows[~np.isfinite(data)]] = False
-    half = ranges.half if len(ranges.half) == 1 else ranges.half[values.indices]
-    scaled = scaled_values(np.where(np.isfinite(data), data, 0.0), half)
-    values.data, _ = shortened(scaled, rows, values.shape[0], norm)
-    values.eliminate_zeros()
-    return values, finite
+    from scipy import sparse
+
+    if not values.has_canonical_format:
+        values = values.copy()
+        values.sum_duplicates()  # and in order
+    indices, ends, n = values.indices, values.indptr, values.shape[0]
+    data, finite = np.empty(values.nnz), np.ones(n, dtype=bool)
+    for start in range(0, values.nnz, SOME):
+        at = slice(start, start + SOME)
+        piece = values.data[at].astype(np.float64)
+        bad = np.flatnonzero(~np.isfinite(piece))
+        finite[np.searchsorted(ends, start + bad, side="right") - 1] = False
+        piece[bad] = 0.0
+        half = ranges.half if len(ranges.half) == 1 else ranges.half[indices[at]]
+        data[at] = scaled_values(piece, half)
+    if np.isfinite(norm):
+        data, _ = shortened(data, np.repeat(np.arange(n), np.diff(ends)), n, norm)
+    whole = np.count_nonzero(data) == len(data)
+    parts = (data, indices, ends) if whole else (data, indices.copy(), ends.copy())
+    found = sparse.csr_array(parts, shape=values.shape)
+    if not whole:
+        found.eliminate_zeros()
+    return found, finite
 
 
 def _digest(features: Any, targets: Floats, keep: NDArray[np.bool_]) -> bytes:
     """Of every number, the same of dense and of sparse rows: what is not 0 of each, and where."""
     lengths, numbers = hashlib.blake2b(digest_size=32), hashlib.blake2b(digest_size=32)
-    dense = isinstance(features, np.ndarray)
-    step = max(1, PIECE // max(1, features.shape[1])) if dense else PIECE
-    for start in range(0, features.shape[0], step):
-        piece = features[start : start + step]
-        if dense:
-            rows = SparseRows.from_dense(piece)
-        else:
-            offsets = piece.indptr.astype(np.int64)
-            rows = SparseRows(offsets, piece.indices, piece.data, features.shape[1])
-        lengths.update(rows.lengths.tobytes())
-        numbers.update(rows.words()[1].tobytes())
+    if isinstance(features, np.ndarray):
+        step = max(1, PIECE // max(1, features.shape[1]))
+        for start in range(0, len(features), step):
+            rows = SparseRows.from_dense(features[start : start + step])
+            lengths.update(rows.lengths)
+            _numbers(numbers, rows.indices, rows.values)
+    else:
+        lengths.update(np.diff(features.indptr.astype(np.int64)))
+        _numbers(numbers, features.indices, features.data)
     state = hashlib.blake2b(f"{features.shape}".encode(), digest_size=32)
     for part in (lengths.digest(), numbers.digest(), targets.tobytes(), keep.tobytes()):
         state.update(part)
     return state.digest()
+
+
+def _numbers(state: Any, indices: NDArray[Any], values: NDArray[Any]) -> None:
+    """Hashes the words of entries (m,): see ``SparseRows.words``."""
+    room = np.empty((min(SOME, len(values)), 2), dtype="<u8")
+    for start in range(0, len(values), SOME):
+        at = slice(start, start + SOME)
+        words = room[: len(values[at])]
+        words[:, 0] = indices[at]
+        words.view("<f8")[:, 1] = values[at]
+        state.update(words)

@@ -21,6 +21,9 @@ CHUNK = 1 << 13
 """Rows whose products with numbers of 2^20 grid steps are added at once: 2^(13 + 20 + 20)."""
 FINE = 1 << 20
 """Grid steps that a number which rows are multiplied with may have."""
+PARTLY = 3
+"""A column with numbers in fewer than this share of a sparse chunk is multiplied row by row: that
+costs so many times as much for each number that is read."""
 PIECE = 1 << 20
 """Numbers that are made double at once, where rows are stored in less."""
 
@@ -39,7 +42,8 @@ class Rows:
         starts = range(0, self.n, CHUNK)
         if self.sparse:
             whole = values.tocsr()
-            self._chunks = [whole[start : start + CHUNK].tocsc() for start in starts]
+            self._own = [_rows_of(whole, start, min(start + CHUNK, self.n)) for start in starts]
+            self._chunks = [own.tocsc() for own in self._own]
         else:
             self._chunks = [values[start : start + CHUNK] for start in starts]
 
@@ -81,6 +85,26 @@ class Rows:
             out += part.astype(np.int64)
         return out
 
+    def against(self, j: int) -> Floats:
+        """Column j of X^T X, in steps of ``STEP``^2: (p,) float64, each number rounded once.
+
+        Of sparse rows only those are read that have a number in the column, where they are few.
+        """
+        if not self.sparse:
+            return self.down(self.column(j), STEP).astype(np.float64)
+        out, several = np.zeros(self.p), len(self._chunks) > 1
+        total = np.zeros(self.p, dtype=np.int64) if several else None
+        for own, chunk in zip(self._own, self._chunks, strict=True):
+            at = slice(*chunk.indptr[j : j + 2])
+            places, numbers = chunk.indices[at], chunk.data[at]
+            part = _products(own, chunk, places, numbers)
+            part *= STEP**-2
+            if total is None:
+                out = part
+            else:
+                total += part.astype(np.int64)
+        return out if total is None else total.astype(np.float64)
+
     def across(self, weights: Floats) -> Floats:
         """Products of each row with weights (p,) on a ``grid_for`` grid: (n,)."""
         out = np.empty(self.n)
@@ -117,6 +141,26 @@ class Rows:
         for start in range(0, len(chunk), step):
             at = slice(start, start + step)
             yield at, chunk[at].astype(np.float64)
+
+
+def _rows_of(whole: Any, start: int, stop: int) -> Any:
+    """Some rows of a csr array, without a copy of their numbers."""
+    if start == 0 and stop == whole.shape[0]:
+        return whole
+    ends = whole.indptr[start : stop + 1]
+    own = slice(ends[0], ends[-1])
+    parts = (whole.data[own], whole.indices[own], ends - ends[0])
+    return type(whole)(parts, shape=(stop - start, whole.shape[1]))
+
+
+def _products(own: Any, chunk: Any, places: Ints, numbers: Floats) -> Floats:
+    """Sum of some rows by their numbers: (p,), exact. own, chunk: the rows as csr and as csc."""
+    read = int((own.indptr[places + 1] - own.indptr[places]).sum())
+    if read * PARTLY < own.nnz:
+        return np.asarray(own[places].T @ numbers.astype(np.float64))
+    column = np.zeros(own.shape[0])
+    column[places] = numbers
+    return np.asarray(chunk.T @ column)
 
 
 def grid_for(p: int, most: float) -> float:

@@ -102,13 +102,15 @@ class Selecting:
         made, columns = self._made, self._made.candidates.columns
         many = made.candidates.count >= MANY and made.noise == "gumbel"
         ahead = max(1, AT_ONCE // made.candidates.count)
+        signs = np.empty((2 if made.candidates.signed else 1, columns))
         for first in range(done, done + steps, ahead):
             count = min(ahead, done + steps - first)
             noise = None if many else self._noise(first, count)
             for t in range(first, first + count):
-                scores = self.gradient(z, h, t) * made.candidates.radius
-                if made.candidates.signed:
-                    scores = np.concatenate([scores, -scores])
+                np.multiply(self.gradient(z, h, t), made.candidates.radius, out=signs[0])
+                for other in signs[1:]:
+                    np.negative(signs[0], out=other)
+                scores = signs.reshape(-1)
                 if noise is None:
                     named = self._named(t, 1)
                     (chosen,) = self._draws.noise.select(*named, scores[None], made.scale).tolist()
@@ -175,8 +177,7 @@ class Selecting:
         if j not in self._columns:
             if len(self._columns) * self._rows.p > KEPT:
                 self._columns.clear()
-            found = self._rows.down(self._rows.column(j), STEP)
-            self._columns[j] = found.astype(np.float64)
+            self._columns[j] = self._rows.against(j)
         return self._columns[j]
 
     def _noise(self, first: int, count: int) -> Floats:

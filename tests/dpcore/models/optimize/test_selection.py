@@ -24,6 +24,7 @@ from dpcore.models.optimize.linear import Linear
 from dpcore.models.optimize.rows import Rows
 from dpcore.models.optimize.selection import Selection, selection_for
 from dpcore.models.optimize.steps import best_steps, gap, total
+from dpcore.models.scaling import STEP
 from dpcore.noise.prf import KeyedNoise, RootKey
 from tests.constant_noise import NoNoise
 
@@ -218,6 +219,18 @@ def test_products_are_exact_dense_and_sparse() -> None:
         assert np.array_equal(rows.column(3), values[:, 3])
         moments = np.array([[int(sum(whole[:, i] * whole[:, j])) for j in (0, 3)] for i in (0, 3)])
         assert np.array_equal(rows.moments[np.ix_([0, 3], [0, 3])], moments.astype(np.float64))
+
+
+@pytest.mark.parametrize("n", [50, 9000])
+def test_columns_of_the_moments_are_exact_however_few_numbers_they_have(n: int) -> None:
+    rng = np.random.default_rng(8)
+    share = np.array([0.0, 0.01, 0.05, 0.4, 1.0, 0.2])
+    values = np.where(rng.random((n, 6)) < share, grid(rng.uniform(-1, 1, (n, 6))), 0.0)
+    for form in (sparse.csr_array(values), sparse.csr_matrix(values), values):
+        rows = Rows(form)
+        for j in range(6):
+            whole = rows.down(rows.column(j), STEP).astype(np.float64)
+            assert rows.against(j).tobytes() == whole.tobytes()
 
 
 def test_gradients_that_are_not_finite_are_nothing() -> None:
