@@ -1,6 +1,6 @@
 """What does a private LASSO of 100,000 features cost, beside the same steps without privacy?
 
-    python -m benchmarks.lasso_wide [--features 100000]
+    python -m benchmarks.lasso_wide [--features 100000] [--short]
 
 n rows of p features, a hundredth of them not 0 (scipy.sparse), 10 of which make the target;
 epsilon = 4, delta = 1e-6. The peer is plain Frank-Wolfe in numpy and scipy in the same run: the
@@ -68,10 +68,11 @@ def main() -> None:
     asked = argparse.ArgumentParser()
     asked.add_argument("--features", type=int, default=100_000)
     asked.add_argument("--sizes", type=int, nargs="+", default=[1_000, 3_000, 10_000])
+    asked.add_argument("--short", action="store_true", help="1,000 rows: what the guard holds")
     given = asked.parse_args()
     p = given.features
     rows = []
-    for n in given.sizes:
+    for n in [1_000] if given.short else given.sizes:
         x, y, own = drawn(n, p)
         plan = BatchPlan.of(
             n=n,
@@ -93,14 +94,14 @@ def main() -> None:
         found = len(set(model.sparse[0].tolist()) & set(own.tolist()))
         print(
             f"n {n:,}, p {p:,}: {steps} steps in {mine:.2f} s ({steps / mine:,.0f} a second), "
-            f"plain {bare_took.wall:.2f} s, {1 / ratio:.2f} times as long; +{peak() - before:,.0f} MiB; "
-            f"{found} of 10 found among {len(model.sparse[0])}, plain "
+            f"plain {bare_took.wall:.2f} s, {1 / ratio:.2f} times as long; "
+            f"+{peak() - before:,.0f} MiB; {found} of 10 found among {len(model.sparse[0])}, plain "
             f"{len(set(np.flatnonzero(theta).tolist()) & set(own.tolist()))}; mean loss "
             f"{np.mean((x @ model.theta - y) ** 2) / 2:.4f}, plain "
             f"{np.mean((x @ theta - y) ** 2) / 2:.4f}, nothing {np.mean(y * y) / 2:.4f}",
             flush=True,
         )
-    write("lasso_wide", rows, short=False)
+    write("lasso_wide", rows, given.short)
 
 
 if __name__ == "__main__":

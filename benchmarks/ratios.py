@@ -24,7 +24,7 @@ from benchmarks.beside import Ratio, path_of, read
 HERE = Path(__file__).parent
 BENCHMARKS = (
     "pipeline_speed", "ndjson_speed", "decode_speed", "many_keys", "noise_speed", "online_speed",
-    "regression_speed", "start",
+    "regression_speed", "start", "lasso_wide",
 )  # fmt: skip
 """Files that write ratios; each has ``--short``."""
 FALL = 2 / 3

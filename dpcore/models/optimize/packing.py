@@ -187,10 +187,10 @@ def _digest(features: Any, targets: Floats, keep: NDArray[np.bool_]) -> bytes:
         step = max(1, PIECE // max(1, features.shape[1]))
         for start in range(0, len(features), step):
             rows = SparseRows.from_dense(features[start : start + step])
-            lengths.update(rows.lengths)
+            lengths.update(rows.lengths.tobytes())
             _numbers(numbers, rows.indices, rows.values)
     else:
-        lengths.update(np.diff(features.indptr.astype(np.int64)))
+        lengths.update(np.diff(features.indptr.astype(np.int64)).tobytes())
         _numbers(numbers, features.indices, features.data)
     state = hashlib.blake2b(f"{features.shape}".encode(), digest_size=32)
     for part in (lengths.digest(), numbers.digest(), targets.tobytes(), keep.tobytes()):
