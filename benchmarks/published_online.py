@@ -8,16 +8,34 @@ fresh rows of the same law. Their figures are the best of several learning rates
 test risk, over 10 seeds. Nothing here is chosen by data: set (radius 2, as theirs), ranges and
 clips follow from the geometry.
 
-Seven cells of eight are below. The other, p = 1.5, T = 1000, d = 5, is not (0.0085 +- 0.0018 in 10
-seeds against 0.0060; a ball of radius 1 or a smaller ridge change it by a tenth): there the
-published noise is drawn with ln d - 1 = 0.61 for the exponent of its norm, in place of q = 3, which
-makes a coordinate 5.0 times smaller at the same stated scale (2.1 times at d = 10, 1.5 at d = 20),
-and does not cost what is stated.
+Measured, 10 seeds (``+-`` is the deviation of a run):
+
+  p    T       d   published  regression.incremental     phased_sgd              sfw_tree
+  1.5  1000    5   0.00597    0.0107 +- 0.0051 above     0.0176 +- 0.022 above   1.6 above
+  1.5  1000    10  0.132      0.0839 +- 0.042            0.123 +- 0.11           1.6 above
+  1.5  1000    20  0.697      0.39 +- 0.15               0.451 +- 0.19           2.0 above
+  1.5  10000   5   0.000233   0.000181 +- 0.00013        0.00206 +- 0.00068 above  0.16 above
+  1.5  10000   10  0.00431    0.00131 +- 0.00043         0.00414 +- 0.0015       1.6 above
+  1.5  10000   20  0.0465     0.0096 +- 0.0035           0.00497 +- 0.002        1.4 above
+  inf  10000   5   0.00353    0.000732 +- 0.00051        0.00118 +- 0.00095
+  inf  10000   20  0.523      0.163 +- 0.036             0.0661 +- 0.025
+
+One pass of phased SGD is below in six cells of eight, and below sums of products in two. What stood
+in its way was the bound on a residual: that of the set, 3 to 9, where residuals are 0.05. Bounds
+that are learned (``form: learned``, shaped on other data: p = 1.25, 1.4, 2, 3, inf, other laws)
+make it 4 to 90 times better. ``sfw_tree`` steps towards corners of the set, and theta lies inside:
+its error is that of few, long steps. It is for sets without a projection.
+
+The cells at d = 5 rest on noise that does not cost what is stated: published noise is drawn with
+ln d - 1 = 0.61 for the exponent of its norm, in place of q = 3, which makes a coordinate 5.0 times
+smaller at the same scale (2.1 times at d = 10, 1.5 at d = 20). With noise 5.0 times smaller, which
+is epsilon = 7.3 at T = 1000 and 6.6 at T = 10,000, both of ours are below: 0.00046 and 0.0010,
+0.000017 and 0.00017.
 
   python -m benchmarks.published_online [--seeds 10]
 
 Which algorithm: ``regression.incremental``, sums of products, over one tick; beside it the one-pass
-algorithms of the same data, each for one run of T records.
+algorithms on the same data, each for one run of T records.
 """
 
 from __future__ import annotations
@@ -116,23 +134,26 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=10)
     seeds = parser.parse_args().seeds
-    print("p    T       d   published  regression.incremental   one pass (sfw_tree | phased_sgd)")
+    print("p    T       d   published  regression.incremental       phased_sgd    sfw_tree")
     for (p, records, d), published in TABLE.items():
-        one_pass = "optimize.phased_sgd" if math.isinf(p) else "optimize.sfw_tree"
-        plans = [plan(name, d, p, records) for name in ("regression.incremental", one_pass)]
-        shares: list[list[float]] = [[], []]
+        names = ["regression.incremental", "optimize.phased_sgd"]
+        names += [] if math.isinf(p) else ["optimize.sfw_tree"]
+        plans = [plan(name, d, p, records) for name in names]
+        shares: list[list[float]] = [[] for _ in names]
         for seed in range(seeds):
             rng = np.random.default_rng(seed)
             x, y, theta = law(rng, records, d, p)
-            second = np.zeros((d, d))
             fresh = law(rng, 200_000, d, p)[0]
             second = fresh.T @ fresh / len(fresh)
             for share, made in zip(shares, plans, strict=True):
                 apart = fitted(made, x, y) - theta
                 share.append(float(apart @ second @ apart / (theta @ second @ theta)))
-        told = [f"{np.mean(one):.3g} +- {np.std(one):.2g}" for one in shares]
-        below = "below" if np.mean(shares[0]) < published else "ABOVE"
-        print(f"{p:<4} {records:<7} {d:<3} {published:<10g} {told[0]:<18} {below}  {told[1]}")
+        told = [
+            f"{np.mean(one):.3g} +- {np.std(one):.2g} "
+            + ("below" if np.mean(one) < published else "ABOVE")
+            for one in shares
+        ]
+        print(f"{p:<4} {records:<7} {d:<3} {published:<10g} " + "  ".join(f"{t:<25}" for t in told))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from dpcore.config.section import Says
 
-PLAN_VERSION = 3
+PLAN_VERSION = 4
 """The newest. Another one begins where a default or a bit of noise does; the older ones stay."""
 
 Version = Annotated[

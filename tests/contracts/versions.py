@@ -131,6 +131,8 @@ def configs() -> Iterator[tuple[str, str]]:
         if name == "erm.sliding_window":
             placed = text.replace("{time: t}", "{time: t, id: i}").replace("2h", "5")
             yield f"{name}/sgd", f"{placed}  solver: sgd\n"
+        if name == "optimize.phased_sgd":
+            yield f"{name}/learned", text.replace("records: 20", "records: 32\n  form: learned")
         yield name, text
         if name.startswith("online."):  # which chooses other rules, and others in each version
             yield f"{name}/expected", text.replace("model:", "expect: {events: 4}\nmodel:")

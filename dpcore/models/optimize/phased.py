@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.precision import refuse_coarse
 from dpcore.arrays import Digests, Floats
-from dpcore.continual.unit import draw_units, lattice_variances, loss_of_units, noise_scale_for
+from dpcore.continual.unit import draw_units, loss_of_units, noise_scale_for
 from dpcore.errors import ConfigError
 from dpcore.geometry.balls import L2Ball
 from dpcore.geometry.box import Box
@@ -21,35 +20,16 @@ from dpcore.models.grid import to_grid
 from dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
 from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.one_slope import one_slope
+from dpcore.models.optimize.phase import Phase, phase_for
 from dpcore.models.optimize.predicted import phased_error
 from dpcore.models.optimize.runs import at_place
-from dpcore.noise.discrete_gaussian import MAX_VARIANCE
 from dpcore.noise.noise import Noise, label
 from dpcore.pricing.price import round_up
 from dpcore.words import number
 
-ROOM = 1 << 60
-FINENESS = 2.0**-12
-"""Step of the lattice that an average is rounded to, over its sensitivity."""
 SPARE = 2.0**-5
 """Phases end where rounding would make up more than this share of a sensitivity."""
 _ULP = 2.0**-48
-
-
-class Phase(NamedTuple):
-    """One phase.
-
-    Attributes:
-      start, size: its records within the run. eta: of its steps.
-      resolution: of its average's lattice. sensitivity, scale: of its noise, in lattice steps.
-    """
-
-    start: int
-    size: int
-    eta: float
-    resolution: float
-    sensitivity: float
-    scale: float
 
 
 class PhasedState(NamedTuple):
@@ -69,21 +49,23 @@ class PhasedRun:
 
     Phase i = 1, 2, ... takes a step of eta_i = eta 4^-i at each of n_i = n 2^-i fresh records,
     projected, from the point that the phase before released; its average, with noise, is the next
-    such point, and that of the last phase is the model.
+    such point, and that of the last phase is the model. With ``late`` the average leaves out the
+    first half of a phase's points, which tell more of where it began.
 
     **Formal guarantees**
       Unit: one event; relation: replace_one. A record is in one phase of one run.
-      Sensitivity of an average in l2: 2 L eta_i, as steps along smooth convex losses do not take
-        two points apart while eta_i <= 2 / beta: that is a condition of privacy, and a run that
-        breaks it is refused. Projections do not either. Rounding of doubles adds at most n_i times
-        what a step of it is (``rounding``), and the lattice sqrt(d) steps: both are in it.
+      Sensitivity of an average in l2, of all points or of some: 2 L eta_i, as steps along smooth
+        convex losses do not take two points apart while eta_i <= 2 / beta: that is a condition of
+        privacy, and a run that breaks it is refused. Projections do not either. Rounding of doubles
+        adds at most n_i times what a step of it is (``rounding``), and the lattice sqrt(d) steps:
+        both are in it.
       Guarantee: one release a record; mu = Delta_i / sigma_i, or rho = Delta_i^2 / (2 sigma_i^2).
       Source: Feldman, Koren, Talwar (2020), Algorithm 2; a loss with a corner is replaced by its
         Moreau envelope of width eta A^2 / 8, for which eta = 8 / beta.
 
     Attributes:
       glm: loss and its constants, in l2. records: n. eta: of phase 0. kind: of the noise.
-      phases: all of them. predicted: bound on the excess risk.
+      phases: all of them. predicted: bound on the excess risk. late: see above.
     """
 
     glm: Glm
@@ -92,6 +74,11 @@ class PhasedRun:
     kind: str
     phases: tuple[Phase, ...]
     predicted: float
+    late: bool = False
+
+    def left_out(self, phase: Phase) -> int:
+        """First points of a phase that are not in its average."""
+        return phase.size // 2 if self.late else 0
 
     def __post_init__(self) -> None:
         most = 2 / self.glm.smoothness
@@ -120,6 +107,7 @@ class PhasedRun:
             "eta": self.eta.hex(),
             "noise": self.kind,
             "phases": [[p.start, p.size, *(value.hex() for value in p[2:])] for p in self.phases],
+            **({"late": True} if self.late else {}),
         }
 
 
@@ -143,6 +131,11 @@ def rounding(convex_set: ConvexSet, glm: Glm, eta: float) -> float:
     return _ULP * (glm.dimension + 16) * size
 
 
+def slip(convex_set: ConvexSet, glm: Glm, eta: float, distance: float) -> float:
+    """Most that rounding takes two points further apart in a step, the average's share included."""
+    return 2 * rounding(convex_set, glm, eta) + 2.0**-50 * distance
+
+
 def phased_run(
     glm: Glm,
     convex_set: ConvexSet,
@@ -151,11 +144,12 @@ def phased_run(
     budget: PrivacyLoss,
     step: float | None,
     distance: float,
+    late: bool = False,
 ) -> PhasedRun:
     """A run within a budget.
 
     Args:
-      step: eta; None: the best. distance: D.
+      step: eta; None: the best. distance: D. late: whether averages are of later points alone.
 
     Raises:
       ConfigError: a step that is too large to be private; too few records.
@@ -168,25 +162,18 @@ def phased_run(
     for i in range(1, max(2, records.bit_length())):
         size, own = records >> i, (eta if step is None else step) * 4.0**-i
         moved = 2 * glm.lipschitz * own
-        off = size * (2 * rounding(convex_set, glm, own) + 2.0**-50 * distance)
+        off = size * slip(convex_set, glm, own, distance)
         if not size or (found and off > SPARE * moved):
             break
-        moved += off
-        resolution = math.ldexp(1.0, math.frexp(moved * FINENESS / math.sqrt(d))[1] - 1)
-        sensitivity = round_up(moved / resolution + math.sqrt(d) + 1)
-        scale = round_up(noise_scale_for(1, sensitivity, budget))
-        refuse_coarse("a model", kind, scale)
-        exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
-        if exact[0] > MAX_VARIANCE or not scale < ROOM / 64:
-            raise ConfigError("privacy.epsilon", budget.value, "leaves too little; raise it.")
-        found.append(Phase(start, size, own, resolution, sensitivity, scale))
+        found.append(phase_for(d, start, size, own, moved + off, kind, budget))
         start += size
     if not found:
         raise ConfigError("model.records", records, "must be 2 or more.")
     predicted = phased_error(
         records=records, dimension=d, lipschitz=glm.lipschitz, distance=distance, ratio=ratio
     )
-    return PhasedRun(glm, records, eta if step is None else step, kind, tuple(found), predicted)
+    eta = eta if step is None else step
+    return PhasedRun(glm, records, eta, kind, tuple(found), predicted, late)
 
 
 @dataclass(frozen=True)
@@ -249,28 +236,34 @@ class Phased(Doubling):
             if offset >= phase.start + phase.size:
                 continue  # what is left over
             made = self.runs[run]
-            self._steps(made.glm, phase.eta, rows[some], own)
+            leave = made.left_out(phase)
+            early = max(0, leave - (offset - phase.start))
+            self._steps(made.glm, phase.eta, rows[some], own, early)
             if left > some.stop - some.start:
                 continue
-            average = own["total"] / phase.size
+            average = own["total"] / (phase.size - leave)
             own["total"][:] = 0.0
             own["x"][:] = self._released(made.kind, phase, average, drawn, label(run, at))
             if at + 1 == len(made.phases):
                 found.append(Finished(run, phase.start + phase.size, own["x"].copy()))
         return tuple(found)
 
-    def _steps(self, glm: Glm, eta: float, rows: Floats, own: Mapping[str, Any]) -> None:
-        """A projected step at each of these records."""
+    def _steps(
+        self, glm: Glm, eta: float, rows: Floats, own: Mapping[str, Any], early: int = 0
+    ) -> None:
+        """A projected step at each of these records, of which the first are too early to count."""
         points, targets, void = glm.split(rows)
         slope, most, project = one_slope(glm.loss), glm.slope, self._projection()
         x, total = own["x"].copy(), own["total"]
-        for point, target, empty in zip(points, targets.tolist(), void.tolist(), strict=True):
+        each = zip(points, targets.tolist(), void.tolist(), strict=True)
+        for i, (point, target, empty) in enumerate(each):
             if not empty:
                 found = slope(float(np.add.reduce(point * x)), target)
                 if not math.isfinite(found):
                     found = 0.0
                 x = project(x - eta * min(max(found, -most), most) * point)
-            total += x
+            if i >= early:
+                total += x
         own["x"][:] = x
 
     def _projection(self) -> Callable[[Floats], Floats]:

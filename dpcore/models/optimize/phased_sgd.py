@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from dpcore.config.numbers import Positive
+from dpcore.config.section import Says
 from dpcore.continual.unit import noise_scale_for
 from dpcore.errors import ConfigError
+from dpcore.geometry.convex_set import ConvexSet
 from dpcore.models.fields import ALGORITHM
 from dpcore.models.optimize.course import Course
+from dpcore.models.optimize.narrowing import ASKED, STAGES, Narrowing, rungs_for
 from dpcore.models.optimize.node_noise import budget_for
+from dpcore.models.optimize.one_pass import OnePass
 from dpcore.models.optimize.one_pass_section import OnePassModel
 from dpcore.models.optimize.phased import Phased, PhasedRun, phased_run
 from dpcore.models.optimize.runs import MOST_RUNS
 from dpcore.pricing.terms import Terms
+from dpcore.program import Program
 
 PHASED_NOISES = ("gaussian", "discrete_gaussian")
+FORMS = ("halving", "learned")
+Form = Annotated[Literal["halving", "learned"], Says(f"must be one of {', '.join(FORMS)}.")]
 
 
 class PhasedSgdModel(OnePassModel):
@@ -28,6 +35,14 @@ class PhasedSgdModel(OnePassModel):
 
     algorithm: Literal["optimize.phased_sgd"] = Field(
         description=ALGORITHM, examples=["optimize.phased_sgd"]
+    )
+    form: Form | None = Field(
+        default=None,
+        description="halving (the paper's: phases of n/2, n/4, ... records) or learned (four equal "
+        "phases; an eighth of each says how large residuals are, and bounds them: the loss is "
+        "Huber's, of a width that follows). Without it: learned for the squared loss in runs of "
+        "32 records and more (halving before version 4), halving for others.",
+        examples=["learned"],
     )
     step: Positive | None = Field(
         default=None,
@@ -48,9 +63,34 @@ class PhasedSgdModel(OnePassModel):
     def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
         """See OnePassModel."""
         names = self.noises_asked(terms)
+        if self._form(terms) == "learned":
+            return {("learned", name): partial(self._learned, terms, name) for name in names}
         return {("phased", name): partial(self._course, terms, name) for name in names}
 
-    def _course(self, terms: Terms, noise: str) -> Phased:
+    def notes(self, program: Program) -> Iterator[str]:
+        """See Algorithm."""
+        yield from super().notes(program)
+        if isinstance(program, OnePass) and isinstance(program.course, Narrowing):
+            yield (
+                "Residuals are clipped at a bound that is learned: models are those of a Huber "
+                "loss of that width, which large residuals pull less than they pull a mean. Where "
+                "they are one-sided take form: halving."
+            )
+
+    def _form(self, terms: Terms) -> str:
+        """The form that is asked for, or the default of a version."""
+        if self.form is not None:
+            return self.form
+        # A run below 32 records has no eighth of a quarter.
+        able = self.records >= STAGES * ASKED and self.loss == "squared"
+        return "learned" if able and terms.version >= 4 else "halving"
+
+    def _where(self) -> tuple[ConvexSet, float, float]:
+        """The set, its radius about 0, and D, in l2.
+
+        Raises:
+          ConfigError: it has no projection, or is one point.
+        """
         convex_set = self.bounded_set
         if not convex_set.projects:
             raise ConfigError(
@@ -60,6 +100,25 @@ class PhasedSgdModel(OnePassModel):
         radius, distance = convex_set.farthest(origin), convex_set.farthest(convex_set.start())
         if not distance > 0:
             raise ConfigError("model.set", self.set, "must be more than one point.")
+        return convex_set, radius, distance
+
+    def _learned(self, terms: Terms, noise: str) -> Narrowing:
+        convex_set, radius, distance = self._where()
+        glm = self.glms(convex_set, radius)(1.0)
+        budget = budget_for(noise, terms.epsilon, terms.delta)
+        step = None if self.step is None else float(self.step)
+        ladder = tuple(
+            rungs_for(glm, convex_set, self.records << k, noise, budget, step, distance)
+            for k in range(MOST_RUNS)
+        )
+        start = convex_set.start()
+        largest = 1.0 + glm.reach * float(np.sqrt(start @ start)) * (1 + 2.0**-30)
+        begin = max(i for i, one in enumerate(ladder[0]) if i == 0 or one.run.glm.slope >= largest)
+        runs = tuple(rungs[0].run for rungs in ladder)
+        return Narrowing(convex_set, runs, self.records, ladder, begin)
+
+    def _course(self, terms: Terms, noise: str) -> Phased:
+        convex_set, radius, distance = self._where()
         glms = self.glms(convex_set, radius)
         budget = budget_for(noise, terms.epsilon, terms.delta)
         ratio = noise_scale_for(1, 1.0, budget)
@@ -72,7 +131,8 @@ class PhasedSgdModel(OnePassModel):
                 eta = 2 * distance / (glm.lipschitz * root) if step is None else step
                 # eta <= 8 / beta for beta = A^2 / g; rounded up, so that it holds in doubles.
                 glm = glms(eta * glm.reach * glm.reach / 8 * (1 + 2.0**-30))
-            return phased_run(glm, convex_set, records, noise, budget, step, distance)
+            late = terms.version >= 4
+            return phased_run(glm, convex_set, records, noise, budget, step, distance, late)
 
         runs = tuple(run(self.records << k) for k in range(MOST_RUNS))
         return Phased(convex_set, runs, self.records)

@@ -125,3 +125,15 @@ def phased_error(
     """
     noise = 16 * dimension * ratio * ratio / (records * records)
     return 4 * distance * lipschitz * math.sqrt(1 / (6 * records) + noise)
+
+
+def equal_error(*, size: int, eta: float, lipschitz: float, distance: float, noise: float) -> float:
+    """Bound on E F(w) - F* after a phase of SGD whose later points are averaged.
+
+    From the middle of the phase on, n / 2 steps have sum (F(x_t) - F*) <= (2 D)^2 / (2 eta) +
+    n eta L^2 / 4, wherever they begin; noise of length z costs L z.
+
+    Args:
+      size: n. distance: D, half of the most that two models are apart at least. noise: E of z.
+    """
+    return (2 * distance) ** 2 / (eta * size) + eta * lipschitz**2 / 2 + lipschitz * noise

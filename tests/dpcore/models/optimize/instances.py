@@ -42,8 +42,9 @@ CASES: dict[str, tuple[str, str]] = {
     "discrete": (TREE, "noise: discrete_gaussian"),
     "tree": (POLYHEDRAL, "form: tree"),
     "one_sample": (POLYHEDRAL, "form: one_sample"),
-    "phased": (PHASED, ""),
-    "phased, discrete": (PHASED, ""),
+    "phased": (PHASED, "form: halving"),
+    "phased, discrete": (PHASED, "form: halving"),
+    "learned": (PHASED, "form: learned"),
 }
 """Name -> algorithm, and what makes it that one."""
 
@@ -62,6 +63,7 @@ def plan(
     relation: str = "replace_one",
 ) -> Plan:
     algorithm, own = CASES[case]
+    records = max(records, 32) if case == "learned" else records  # an eighth of a quarter
     names = [f"x{j}" for j in range(d)]
     text = CONFIG.format(
         keys=", ".join(keys),

@@ -11,11 +11,14 @@ import pytest
 
 from dpcore.errors import ConfigError
 from dpcore.models.losses import Logistic, Squared
+from dpcore.models.optimize.course import Drawn
 from dpcore.models.optimize.glm import Glm, norms
+from dpcore.models.optimize.narrowing import Narrowing
 from dpcore.models.optimize.node_noise import NodeNoise
 from dpcore.models.optimize.phased import Phased
 from dpcore.models.optimize.vertices import Vertices
-from tests.dpcore.models.optimize.instances import plan, program, read, rows_for
+from dpcore.noise.noise import label
+from tests.dpcore.models.optimize.instances import noise_of, plan, program, read, rows_for
 
 N = 140  # three runs of 20, 40, 80 records
 FEW = 60  # two of them, where every record is a step
@@ -67,19 +70,34 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
         make = lambda: released(self, kind, phase, average, *rest)  # noqa: E731
         return made.answer(average, make, phase)
 
+    told = Narrowing._told
+
+    def gauge(self: Any, kind: str, phase: Any, clean: float, *rest: Any) -> float:
+        make = lambda: told(self, kind, phase, clean, *rest)  # noqa: E731
+        return float(made.answer(np.array([clean]), make, phase))
+
     monkeypatch.setattr(NodeNoise, "mean", node)
+    monkeypatch.setattr(Narrowing, "_told", gauge)
     monkeypatch.setattr(Vertices, "choose", vertex)
     monkeypatch.setattr(Phased, "_released", point)
     return made
 
 
-def replayed(script: Script, made: Any, n: int = N, seed: int = 1) -> list[list[np.ndarray]]:
-    """Runs over neighbours: the rows, then the same with one of them replaced, place by place."""
+def replayed(
+    script: Script, made: Any, n: int = N, seed: int = 1, quiet: bool = False
+) -> list[list[np.ndarray]]:
+    """Runs over neighbours: the rows, then the same with one of them replaced, place by place.
+
+    quiet: rows without errors, a straight line through 0."""
     rows, others = rows_for(made, n, seed), worst_rows(made, seed)
-    rows[::3] = worst_rows(made, seed + 1)[np.arange(len(rows[::3])) % 4]
+    if quiet:
+        rows = np.asarray(np.where(np.isnan(rows), 0.0, rows))
+        rows[:, -1] = np.round(rows[:, 0] * 2.0**19) * 2.0**-20
+    else:
+        rows[::3] = worst_rows(made, seed + 1)[np.arange(len(rows[::3])) % 4]
     script.start()
     read(made, rows)
-    for place in range(0, n, 7):
+    for place in range(0, n, 7 if n <= N else 11):
         for other in others:
             changed = rows.copy()
             changed[place] = other
@@ -145,6 +163,29 @@ def test_a_record_moves_one_average_by_its_sensitivity_at_most(
         units = [p.sensitivity * p.resolution for p in script.scales]
         most = max(most, *(move / unit for move, unit in zip(moves, units, strict=True)))
     assert 0.1 < most <= 1
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 1e3])
+@pytest.mark.parametrize("loss", ["squared", "{huber: 0.5}"])
+def test_a_record_moves_one_residual_or_one_average_under_any_bound(
+    script: Script, loss: str, epsilon: float
+) -> None:
+    """With little noise bounds fall to where data are; each pays for its own."""
+    made = program("learned", loss=loss, epsilon=epsilon, d=1, more="intercept: false")
+    whole, *changed = replayed(script, made, 300, quiet=epsilon > 2)
+    most = {"gauge": 0.0, "average": 0.0}
+    for one in changed:
+        moves = [float(np.linalg.norm(b - a)) for a, b in zip(whole, one, strict=True)]
+        assert sum(move > 0 for move in moves) <= 1
+        for phase, move in zip(script.scales, moves, strict=True):
+            name = "average" if phase.eta else "gauge"
+            most[name] = max(most[name], move / (phase.sensitivity * phase.resolution))
+    assert all(0.1 < found <= 1 for found in most.values()), most
+    rungs = {one.run.glm.slope for one in made.course.ladder[0]}
+    assert len(rungs) > 10
+    units = {p.scale * p.resolution for p in script.scales if not p.eta}
+    assert epsilon < 3 or len(units) > 4, "bounds did not fall"
+    assert made.loss(None).epsilon(1e-5) <= epsilon * (1 + 1e-9)
 
 
 def test_a_step_beyond_the_condition_is_refused() -> None:
@@ -221,6 +262,21 @@ def test_the_scale_of_the_right_children_is_that_of_the_root_at_any_depth() -> N
     assert moves == pytest.approx([exact] * run.phases)
 
 
+def test_the_noise_of_a_gauge_has_its_scale_and_no_other() -> None:
+    course = program("learned", epsilon=1.0).course
+    rung = course.ladder[0][0]
+    digest = np.zeros(2, dtype=np.uint64)
+    told = np.array(
+        [
+            course._told("gaussian", rung.gauge, 0.5, Drawn(noise_of(), digest), label(9, i))
+            for i in range(2_000)
+        ]
+    )
+    share = told.std() / (rung.gauge.scale * rung.gauge.resolution)
+    assert 0.93 < share < 1.07, "four deviations"
+    assert abs(told.mean() - 0.5) < 4 * told.std() / math.sqrt(2_000)
+
+
 @pytest.mark.parametrize("case", ["gaussian", "generalised", "discrete", "tree", "phased"])
 def test_noise_at_nine_tenths_of_the_scale_breaks_the_promise(case: str) -> None:
     course = program(case).course
@@ -232,3 +288,9 @@ def test_noise_at_nine_tenths_of_the_scale_breaks_the_promise(case: str) -> None
     else:
         less = replace(run, root=replace(run.root, scale=0.9 * run.root.scale))
     assert run.loss.epsilon(1e-5) <= 2 < less.loss.epsilon(1e-5)
+
+
+def test_a_quieter_gauge_breaks_the_promise() -> None:
+    rung = program("learned").course.ladder[0][0]
+    less = rung._replace(gauge=rung.gauge._replace(scale=0.9 * rung.gauge.scale))
+    assert rung.loss.epsilon(1e-5) <= 2 < less.loss.epsilon(1e-5)
