@@ -16,6 +16,7 @@ from dpcore.continual.base import ContinualSum
 from dpcore.continual.rational import Rational, round_up
 from dpcore.continual.unit import noisy_coordinates, within_horizon
 from dpcore.errors import ConfigError
+from dpcore.native import kernels
 from dpcore.noise.noise import Noise, label
 
 ROOM = 2.0**61
@@ -50,6 +51,10 @@ def correlated(form: Rational, state: BufferState, units: Floats) -> tuple[Buffe
     omega = np.asarray(form.omega)[:, None, None]
     # Buffer by buffer in memory, in the state too: a tick then goes along whole rows.
     before = np.ascontiguousarray(np.moveaxis(state.buffers, 2, 0))
+    if kernels is not None and before.size:
+        after, noise = before.copy(), np.empty(units.shape)
+        kernels.correlate(np.ascontiguousarray(units), noise, after, theta, omega)
+        return BufferState(np.moveaxis(after, 0, 2)), noise
     buffers = np.empty_like(before)
     scaled = np.empty_like(before)
     noise = units.copy()

@@ -1,3 +1,6 @@
 from typing_extensions import Buffer
 
+def correlate(
+    units: Buffer, noise: Buffer, buffers: Buffer, theta: Buffer, omega: Buffer
+) -> None: ...
 def normal(words: Buffer, out: Buffer) -> None: ...

@@ -16,6 +16,7 @@
 #define WEIR_WIDE
 #endif
 
+PyObject *weir_correlate(PyObject *self, PyObject *args);
 PyObject *weir_normal(PyObject *self, PyObject *args);
 
 #endif

@@ -2,6 +2,7 @@
 #include "kernels.h"
 
 static PyMethodDef methods[] = {
+    {"correlate", weir_correlate, METH_VARARGS, "correlate(units, noise, buffers, theta, omega): a stride; buffers move on."},
     {"normal", weir_normal, METH_VARARGS, "normal(words, out): standard normals, 8 bytes each."},
     {NULL, NULL, 0, NULL},
 };

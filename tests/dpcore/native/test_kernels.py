@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.continual import buffers
+from dpcore.continual.buffers import BufferState, correlated
 from dpcore.native import kernels
 from dpcore.noise import inverse_normal
 
@@ -24,7 +26,8 @@ def compiled() -> Any:
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Modules of the list fall back to numpy."""
-    monkeypatch.setattr(inverse_normal, "kernels", None)
+    for module in (inverse_normal, buffers):
+        monkeypatch.setattr(module, "kernels", None)
     return monkeypatch
 
 
@@ -77,3 +80,39 @@ def test_buffers_that_do_not_fit_are_refused(compiled: Any) -> None:
     frozen.flags.writeable = False
     with pytest.raises((BufferError, TypeError)):
         compiled.normal(np.zeros(4, dtype=np.uint64), frozen)
+
+
+class Form:
+    """What ``correlated`` asks of a rational form."""
+
+    def __init__(self, poles: int) -> None:
+        rng = np.random.default_rng(poles)
+        self.theta, self.omega = rng.uniform(0.3, 1, poles), rng.normal(size=poles)
+
+
+@pytest.mark.parametrize("keys", [0, 1, 3, 64, 501])
+@pytest.mark.parametrize("poles", [0, 1, 2, 5, 8])
+def test_buffers_move_on_with_the_same_bits(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch, poles: int, keys: int
+) -> None:
+    form: Any = Form(poles)
+    rng = np.random.default_rng(keys)
+    state = BufferState(rng.normal(size=(keys, 3, poles)) * 2.0 ** rng.integers(-900, 900))
+    kept = state.buffers.copy()
+    units = rng.normal(size=(17, keys, 3)) * 10.0 ** rng.integers(-300, 300, (17, keys, 3))
+    fast = correlated(form, state, units)
+    monkeypatch.setattr(buffers, "kernels", None)
+    slow = correlated(form, state, units)
+    assert fast[1].tobytes() == slow[1].tobytes()
+    assert fast[0].buffers.tobytes() == slow[0].buffers.tobytes()
+    assert np.array_equal(state.buffers, kept)  # a retry steps from the same state
+
+
+def test_strides_that_do_not_fit_are_refused(compiled: Any) -> None:
+    one, two = np.zeros(1), np.zeros(2)
+    with pytest.raises(ValueError, match=r"\(poles, columns\)"):
+        compiled.correlate(np.zeros(4), np.zeros(4), np.zeros(3), two, two)
+    with pytest.raises(ValueError, match=r"\(poles, columns\)"):
+        compiled.correlate(np.zeros(4), np.zeros(4), np.zeros(2), two, one)
+    with pytest.raises(ValueError, match=r"\(poles, columns\)"):
+        compiled.correlate(np.zeros(5), np.zeros(5), np.zeros(4), two, two)
