@@ -9,14 +9,17 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_ha
 
 from pipelines.graph.parts import Parts
 from transforms.private_releases import PrivateReleases
+from transforms.runtime import direct_quirks
 
 
 def in_process_runner() -> FnApiRunner:
     """The runner of bounded jobs: named, because Beam's default would download another one.
 
     Beam's cache of state is off: each cell is read once, and weighing what it holds walks through
-    the globals of every loaded module, a third of a short run.
+    the globals of every loaded module, a third of a short run. More of the kind is told in
+    transforms/runtime/direct_quirks.py.
     """
+    direct_quirks.once()
     worker_handlers.STATE_CACHE_SIZE_MB = 0
     return FnApiRunner()
 

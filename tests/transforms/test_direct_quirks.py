@@ -1,0 +1,79 @@
+"""What Beam does once in place of over and over gives what it gave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.options import pipeline_options
+from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, StandardOptions
+from apache_beam.transforms import core, userstate
+
+from transforms.runtime import direct_quirks
+from transforms.tick.tick import TickDoFn
+
+
+@pytest.fixture(autouse=True)
+def quirks() -> None:
+    direct_quirks.once()
+    direct_quirks.once()
+
+
+def outer(element: Any, first: int = 1, *more: int, window: Any = beam.DoFn.WindowParam) -> None:
+    """A function with arguments of every kind."""
+
+
+class Own(PipelineOptions):
+    """Options of a user's own."""
+
+    @classmethod
+    def _add_argparse_args(cls, parser: Any) -> None:
+        parser.add_argument("--mine", default="none")
+
+
+@pytest.mark.parametrize("function", [outer, len, TickDoFn.process, beam.DoFn().process, outer])
+def test_arguments_are_those_that_beam_finds(function: Any) -> None:
+    asked = core.get_function_args_defaults.asked
+    for _ in range(2):
+        assert core.get_function_args_defaults(function) == asked(function)
+    core.get_function_args_defaults(function)[0].append("not ours")
+    assert core.get_function_args_defaults(function) == asked(function)
+
+
+class Wraps(beam.DoFn):
+    """A DoFn whose method is another's."""
+
+    def __init__(self, other: Any) -> None:
+        self.process = other.process
+
+
+def test_states_and_timers_are_found() -> None:
+    asked = userstate.get_dofn_specs.asked  # type: ignore[attr-defined]
+    ticking = TickDoFn.__new__(TickDoFn)
+    for fn in (ticking, Wraps(ticking), Wraps(beam.DoFn()), core.CallableWrapperDoFn(outer)):
+        for _ in range(2):
+            assert userstate.get_dofn_specs(fn) == asked(fn)
+    assert all(userstate.get_dofn_specs(ticking))
+    assert userstate.get_dofn_specs(Wraps(ticking))[0] and not asked(Wraps(beam.DoFn()))[0]
+
+
+@pytest.mark.parametrize("flags", [[], ["--streaming", "--experiments=a", "--experiments=b"]])
+def test_views_of_options_share_values_and_nothing_leaks(flags: list[str]) -> None:
+    asked = pipeline_options.PipelineOptions.view_as.asked  # type: ignore[attr-defined]
+    for _ in range(2):
+        options, plain = PipelineOptions(flags), PipelineOptions(flags)
+        for kind in (StandardOptions, DebugOptions, Own):
+            assert options.view_as(kind).get_all_options() == asked(plain, kind).get_all_options()
+        options.view_as(StandardOptions).runner = "DirectRunner"
+        assert options.view_as(StandardOptions).runner == "DirectRunner"
+        debug = options.view_as(DebugOptions)
+        debug.add_experiment("c")
+        assert options.view_as(DebugOptions).experiments[-1] == "c"
+    assert "c" not in (PipelineOptions(flags).view_as(DebugOptions).experiments or [])
+
+
+def test_options_of_the_command_line_are_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    for streaming in (False, True, False):
+        monkeypatch.setattr("sys.argv", ["program", *(["--streaming"] if streaming else [])])
+        assert bool(PipelineOptions().view_as(StandardOptions).streaming) == streaming
