@@ -133,6 +133,7 @@ def configs() -> Iterator[tuple[str, str]]:
             yield f"{name}/sgd", f"{placed}  solver: sgd\n"
         if name == "optimize.phased_sgd":
             yield f"{name}/learned", text.replace("records: 20", "records: 32\n  form: learned")
+            yield f"{name}/erm", f"{text}  form: erm\n  keep: 40\n  loss: absolute\n"
         yield name, text
         if name.startswith("online."):  # which chooses other rules, and others in each version
             yield f"{name}/expected", text.replace("model:", "expect: {events: 4}\nmodel:")

@@ -77,6 +77,10 @@ class Course(Protocol):
         """Records of the first run."""
 
     @property
+    def served(self) -> int:
+        """Runs that there are; what follows the last is not learned from."""
+
+    @property
     def kind(self) -> str:
         """Of the noise."""
 
@@ -137,6 +141,11 @@ class Doubling:
     def labels(self) -> bool:
         """See Course."""
         return bool(self.runs[0].glm.loss.labels)
+
+    @property
+    def served(self) -> int:
+        """See Course."""
+        return len(self.runs)
 
     @cached_property
     def grid(self) -> float:

@@ -23,7 +23,6 @@ from dpcore.models.model import Model
 from dpcore.models.optimize.course import Course
 from dpcore.models.optimize.glm import Glm, cornered, smoothed
 from dpcore.models.optimize.one_pass import OnePass
-from dpcore.models.optimize.runs import MOST_RUNS
 from dpcore.models.optimize.tree import MOST_PHASES
 from dpcore.models.scaling import Scaling
 from dpcore.models.words import OWN_UNITS
@@ -180,6 +179,11 @@ class OnePassModel(Model):
         return made
 
     @property
+    def smaller(self) -> str:
+        """What makes the state smaller."""
+        return "model.phases: 2"
+
+    @property
     def smooths(self) -> bool:
         """Whether the loss has a corner whose smoothing nobody gave."""
         return self.loss == "hinge" or cornered(parse_loss(self.loss))
@@ -224,7 +228,7 @@ class OnePassModel(Model):
             except ConfigError as error:
                 refused.append(error)
                 continue
-            runs = range(min(COMPARED, MOST_RUNS))
+            runs = range(min(COMPARED, course.served))
             score = math.exp(sum(math.log(course.predicted(run)) for run in runs) / len(runs))
             offers.append((score, form, noise, course))
         if not offers:
@@ -238,7 +242,7 @@ class OnePassModel(Model):
                 "model.features",
                 self.dimension,
                 f"coefficients take {state / 2**20:,.0f} MiB of state a key, above "
-                f"{MOST_STATE >> 20} MiB; take fewer, or model.phases: 2.",
+                f"{MOST_STATE >> 20} MiB; take fewer, or {self.smaller}.",
             )
         return program, tuple(
             Alternative(
@@ -269,7 +273,7 @@ class OnePassModel(Model):
         if not isinstance(program, OnePass):
             return
         yield "noise", program.course.kind.replace("_", " ")
-        for run in range(SHOWN_RUNS):
+        for run in range(min(SHOWN_RUNS, program.course.served)):
             yield f"run {run + 1}", program.course.words(run)
         yield "state", f"{bytes_text(program.state_bytes())} a key, however many records"
 

@@ -14,20 +14,34 @@ from dpcore.config.section import Says
 from dpcore.continual.unit import noise_scale_for
 from dpcore.errors import ConfigError
 from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.fields import ALGORITHM
+from dpcore.models.fields import ALGORITHM, MOST_ROWS
+from dpcore.models.losses import parse_loss
 from dpcore.models.optimize.course import Course
+from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.narrowing import ASKED, STAGES, Narrowing, rungs_for
 from dpcore.models.optimize.node_noise import budget_for
 from dpcore.models.optimize.one_pass import OnePass
 from dpcore.models.optimize.one_pass_section import OnePassModel
 from dpcore.models.optimize.phased import Phased, PhasedRun, phased_run
-from dpcore.models.optimize.runs import MOST_RUNS
+from dpcore.models.optimize.phased_erm import Bent, PhasedErm, erm_run
+from dpcore.models.optimize.runs import MOST_RUNS, start_of_run
 from dpcore.pricing.terms import Terms
 from dpcore.program import Program
 
 PHASED_NOISES = ("gaussian", "discrete_gaussian")
-FORMS = ("halving", "learned")
-Form = Annotated[Literal["halving", "learned"], Says(f"must be one of {', '.join(FORMS)}.")]
+MOST_PASSES = 64
+PASSES, KEPT = 8, 1 << 12
+"""Where none are given."""
+FORMS = ("halving", "learned", "erm")
+Form = Annotated[Literal["halving", "learned", "erm"], Says(f"must be one of {', '.join(FORMS)}.")]
+
+
+Passes = Annotated[
+    int, Field(ge=1, le=MOST_PASSES), Says(f"must be a whole number from 1 to {MOST_PASSES}.")
+]
+Kept = Annotated[
+    int, Field(ge=2, le=MOST_ROWS), Says(f"must be a whole number from 2 to {MOST_ROWS:,}.")
+]
 
 
 class PhasedSgdModel(OnePassModel):
@@ -38,10 +52,12 @@ class PhasedSgdModel(OnePassModel):
     )
     form: Form | None = Field(
         default=None,
-        description="halving (the paper's: phases of n/2, n/4, ... records) or learned (four equal "
+        description="halving (the paper's: phases of n/2, n/4, ... records), learned (four equal "
         "phases; an eighth of each says how large residuals are, and bounds them: the loss is "
-        "Huber's, of a width that follows). Without it: learned for the squared loss in runs of "
-        "32 records and more (halving before version 4), halving for others.",
+        "Huber's, of a width that follows) or erm (halving phases, each gone over model.passes "
+        "times: losses with a corner are not smoothed, and any step is private). Without it: "
+        "learned for the squared loss in runs of 32 records and more (halving before version 4), "
+        "halving for others.",
         examples=["learned"],
     )
     step: Positive | None = Field(
@@ -50,6 +66,19 @@ class PhasedSgdModel(OnePassModel):
         "most 8 / beta, beta the smoothness of the loss: a larger one is not private and is "
         "refused. Without it: what has the least bound on the error.",
         examples=[0.1],
+    )
+    passes: Passes | None = Field(
+        default=None,
+        description="Of form: erm, over the records of a phase. Above 1 they are kept until it "
+        "ends. Without it: 8.",
+        examples=[8],
+    )
+    keep: Kept | None = Field(
+        default=None,
+        description="Of form: erm with more than one pass: most records of a key that are kept. "
+        "Runs double until their first phase has more; later records are not learned from. "
+        "Without it: 4096.",
+        examples=[4096],
     )
     title: ClassVar[str] = "phased SGD in one pass, noise on the average of each phase"
     about: ClassVar[str] = (
@@ -63,6 +92,13 @@ class PhasedSgdModel(OnePassModel):
     def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
         """See OnePassModel."""
         names = self.noises_asked(terms)
+        for field in ("passes", "keep"):
+            if getattr(self, field) is not None and self.form != "erm":
+                raise ConfigError(
+                    f"model.{field}", getattr(self, field), "is for model.form: erm; leave it out."
+                )
+        if self.form == "erm":
+            return {("erm", name): partial(self._erm, terms, name) for name in names}
         if self._form(terms) == "learned":
             return {("learned", name): partial(self._learned, terms, name) for name in names}
         return {("phased", name): partial(self._course, terms, name) for name in names}
@@ -76,6 +112,19 @@ class PhasedSgdModel(OnePassModel):
                 "loss of that width, which large residuals pull less than they pull a mean. Where "
                 "they are one-sided take form: halving."
             )
+        if isinstance(program, OnePass) and isinstance(program.course, PhasedErm):
+            last = start_of_run(self.records, len(program.course.runs))
+            if program.course.keep > 1:
+                yield (
+                    f"A key keeps up to {program.course.keep:,} records of a phase, and goes over "
+                    "them at the tick in which the phase ends. Records after the first "
+                    f"{last:,} are not learned from: model.keep."
+                )
+
+    @property
+    def smaller(self) -> str:
+        """See OnePassModel."""
+        return "a smaller model.keep"
 
     def _form(self, terms: Terms) -> str:
         """The form that is asked for, or the default of a version."""
@@ -116,6 +165,33 @@ class PhasedSgdModel(OnePassModel):
         begin = max(i for i, one in enumerate(ladder[0]) if i == 0 or one.run.glm.slope >= largest)
         runs = tuple(rungs[0].run for rungs in ladder)
         return Narrowing(convex_set, runs, self.records, ladder, begin)
+
+    def _erm(self, terms: Terms, noise: str) -> PhasedErm:
+        convex_set, radius, distance = self._where()
+        loss = parse_loss(self.loss)
+        features = len(self.features)
+        glm = Glm(loss, features, self.intercept, self.dual, float(self.clip.features), radius)
+        bent = Bent.of(loss, glm.slope, self.smooths)
+        budget = budget_for(noise, terms.epsilon, terms.delta)
+        step = None if self.step is None else float(self.step)
+        passes = PASSES if self.passes is None else self.passes
+        keep = KEPT if self.keep is None else self.keep
+        runs = MOST_RUNS
+        if passes > 1:
+            runs = min(MOST_RUNS, (2 * keep // self.records).bit_length())
+        if not runs:
+            raise ConfigError(
+                "model.keep",
+                keep,
+                f"is less than the first phase of the first run has: {self.records // 2:,}; raise "
+                "it, or lower model.records, or take model.passes: 1, which keeps none.",
+            )
+        made = tuple(
+            erm_run(glm, bent, convex_set, self.records << k, passes, noise, budget, step, distance)
+            for k in range(runs)
+        )
+        held = self.records << (runs - 1) >> 1 if passes > 1 else 1
+        return PhasedErm(convex_set, made, self.records, held)
 
     def _course(self, terms: Terms, noise: str) -> Phased:
         convex_set, radius, distance = self._where()

@@ -45,6 +45,8 @@ CASES: dict[str, tuple[str, str]] = {
     "phased": (PHASED, "form: halving"),
     "phased, discrete": (PHASED, "form: halving"),
     "learned": (PHASED, "form: learned"),
+    "erm": (PHASED, "form: erm\n  keep: 10240"),
+    "erm, one": (PHASED, "form: erm\n  passes: 1"),
 }
 """Name -> algorithm, and what makes it that one."""
 
@@ -62,7 +64,7 @@ def plan(
     more: str = "",
     relation: str = "replace_one",
 ) -> Plan:
-    algorithm, own = CASES[case]
+    algorithm, own = CASES.get(case, (PHASED, "form: erm"))
     records = max(records, 32) if case == "learned" else records  # an eighth of a quarter
     names = [f"x{j}" for j in range(d)]
     text = CONFIG.format(

@@ -269,12 +269,27 @@ def test_an_envelope_lies_below_its_loss_by_what_is_said() -> None:
         ("tree", {"set": "{l2_ball: 1}"}, "model.set"),
         ("tree", {"more": "phases: 6"}, "model.records"),
         ("phased", {"more": "step: 1000000"}, "model.step"),
+        ("phased", {"more": "passes: 2"}, "model.passes"),
+        ("learned", {"more": "keep: 9"}, "model.keep"),
+        ("learned", {"loss": "absolute"}, "model.form"),
+        ("erm, any", {"loss": "logistic"}, "model.form"),
+        ("erm, any", {"more": "keep: 5"}, "model.keep"),
+        ("erm, any", {"more": "keep: 1000000", "d": 200}, "model.features"),
     ],
 )
 def test_what_cannot_be_served_is_refused(case: str, settings: Any, field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         plan(case, **settings)
     assert caught.value.field == field
+
+
+def test_what_follows_the_last_phase_that_is_kept_is_not_learned_from() -> None:
+    made = program("erm, any", more="keep: 40")
+    assert made.course.served == 3 and made.course.keep == 40
+    found, own = read(made, rows_for(made, 1_000))
+    assert [one.run for one in found] == [0, 1, 2] and own["rows"].shape == (40, 3)
+    (note,) = [one for one in plan("erm, any", more="keep: 40").config.model.notes(made)][1:]  # type: ignore[union-attr]
+    assert "40 records of a phase" in note and "after the first 140 are" in note
 
 
 def test_the_noise_of_the_least_predicted_error_is_taken() -> None:

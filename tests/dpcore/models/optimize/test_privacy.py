@@ -16,6 +16,7 @@ from dpcore.models.optimize.glm import Glm, norms
 from dpcore.models.optimize.narrowing import Narrowing
 from dpcore.models.optimize.node_noise import NodeNoise
 from dpcore.models.optimize.phased import Phased
+from dpcore.models.optimize.phased_erm import averaged, spread_of
 from dpcore.models.optimize.vertices import Vertices
 from dpcore.noise.noise import label
 from tests.dpcore.models.optimize.instances import noise_of, plan, program, read, rows_for
@@ -188,6 +189,42 @@ def test_a_record_moves_one_residual_or_one_average_under_any_bound(
     assert made.loss(None).epsilon(1e-5) <= epsilon * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("loss", ["absolute", "{quantile: 0.9}", "hinge", "squared"])
+@pytest.mark.parametrize("passes", [1, 2, 8])
+def test_a_record_moves_one_minimiser_by_its_sensitivity_at_most(
+    script: Script, loss: str, passes: int
+) -> None:
+    """With a step far beyond 2 / beta too."""
+    more = f"passes: {passes}\n  keep: 100\n  step: {3.0 if passes == 2 else 0.2}"
+    made = program("erm, any", loss=loss, more=more, set="{l2_ball: 1}")
+    whole, *changed = replayed(script, made)
+    most = 0.0
+    for one in changed:
+        moves = [float(np.linalg.norm(b - a)) for a, b in zip(whole, one, strict=True)]
+        assert sum(move > 0 for move in moves) <= 1
+        units = [p.sensitivity * p.resolution for p in script.scales]
+        most = max(most, *(move / unit for move, unit in zip(moves, units, strict=True)))
+    assert 0.05 < most <= 1, most
+    assert made.loss(None).epsilon(1e-5) <= 2 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("passes", [1, 3, 8])
+def test_two_passes_over_neighbours_part_as_far_as_is_said(passes: int) -> None:
+    """One coordinate, straight losses, no set in the way: the bound is all but attained."""
+    n, eta = 64, 0.1
+    gamma, kept = 2 / (eta * n), []
+    for first in (1.0, -1.0):
+        x, points, t = 0.0, [], 0
+        for _ in range(passes):
+            for i in range(n):
+                t += 1
+                x = x * t / (t + 1) - (first if i == 0 else 1.0) / (gamma * (t + 1))
+                points.append(x)
+        kept.append(np.mean(points[-averaged(n, passes) :]))
+    apart = abs(kept[0] - kept[1]) / (spread_of(n, passes) * eta)
+    assert 0.97 < apart <= 1
+
+
 def test_a_step_beyond_the_condition_is_refused() -> None:
     """eta_i <= 2 / beta is a condition of privacy: not a warning."""
     glm = program("phased", loss="logistic").course.runs[0].glm
@@ -277,13 +314,13 @@ def test_the_noise_of_a_gauge_has_its_scale_and_no_other() -> None:
     assert abs(told.mean() - 0.5) < 4 * told.std() / math.sqrt(2_000)
 
 
-@pytest.mark.parametrize("case", ["gaussian", "generalised", "discrete", "tree", "phased"])
+@pytest.mark.parametrize("case", ["gaussian", "generalised", "discrete", "tree", "phased", "erm"])
 def test_noise_at_nine_tenths_of_the_scale_breaks_the_promise(case: str) -> None:
     course = program(case).course
     run = course.runs[0]
     if case == "tree":
         less = replace(run, scales=tuple(0.9 * scale for scale in run.scales))
-    elif case == "phased":
+    elif case in ("phased", "erm"):
         less = replace(run, phases=tuple(p._replace(scale=0.9 * p.scale) for p in run.phases))
     else:
         less = replace(run, root=replace(run.root, scale=0.9 * run.root.scale))

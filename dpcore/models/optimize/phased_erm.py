@@ -1,0 +1,321 @@
+"""Phased empirical risk minimisation by proximal steps: losses with corners as they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpcore.accounting.guarantee import PrivacyLoss
+from dpcore.arrays import Floats
+from dpcore.continual.unit import loss_of_units, noise_scale_for
+from dpcore.errors import ConfigError
+from dpcore.geometry.convex_set import ConvexSet
+from dpcore.models.losses import Absolute, Hinge, Huber, PredictionLoss, Quantile, Squared
+from dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
+from dpcore.models.optimize.glm import Envelope, Glm
+from dpcore.models.optimize.phase import Phase, phase_for
+from dpcore.models.optimize.phased import SPARE, Phased
+from dpcore.models.optimize.runs import at_place
+from dpcore.noise.noise import label
+from dpcore.pricing.price import round_up
+from dpcore.words import number
+
+CORNER = 2.0**-12
+"""Width of the parabola that a corner is at least: a fraction of a step of any noise, but wide
+enough that rounding stays small where a row is short."""
+_ULP = 2.0**-48
+VOID = 2.0
+"""The target of a void row that is kept: no target lies there."""
+
+
+class Bent(NamedTuple):
+    """A loss whose slope is (prediction - at) / width, held between two bounds.
+
+    Attributes:
+      width: of the parabola. below, above: bounds of the slope, as sizes. labels: the hinge: ``at``
+      is the sign of the target, and the slope has the other sign or is 0.
+    """
+
+    width: float
+    below: float
+    above: float
+    labels: bool
+
+    @classmethod
+    def of(cls, loss: PredictionLoss, slope: float, sharp: bool) -> Bent:
+        """slope: most that it is. sharp: whether the hinge has a corner.
+
+        Raises:
+          ConfigError: a loss of another shape.
+        """
+        if isinstance(loss, Squared | Huber):
+            return cls(1.0, slope, slope, False)
+        if isinstance(loss, Absolute):
+            return cls(CORNER, 1.0, 1.0, False)
+        if isinstance(loss, Quantile):
+            return cls(CORNER, loss.tau, 1 - loss.tau, False)
+        if isinstance(loss, Envelope):
+            return cls(max(CORNER, loss.smoothing), loss.below, loss.above, False)
+        if isinstance(loss, Hinge):
+            return cls(CORNER if sharp else max(CORNER, loss.smoothing), 1.0, 1.0, True)
+        raise ConfigError(
+            "model.form", "erm", f"has no step for {loss.name}, which is smooth: take halving."
+        )
+
+    def slope(self, prediction: float, target: float, more: float) -> float:
+        """Of the step: s = slope of the loss at prediction - more s. more >= 0."""
+        below, above = self.below, self.above
+        if self.labels:
+            target = -1.0 if target < 0 else 1.0
+            below, above = (below, 0.0) if target > 0 else (0.0, above)
+        found = (prediction - target) / (self.width + more)
+        return min(max(found, -below), above) if math.isfinite(found) else 0.0
+
+
+class ErmState(NamedTuple):
+    """State of K keys (all clean but start: to be protected).
+
+    Attributes:
+      x, start: (K, d), the iterate, and what the phase began from. total: (K, d), sum of the last
+      iterates. rows: (K, keep, features + 1) float32, of the phase that is being read.
+    """
+
+    x: Floats
+    start: Floats
+    total: Floats
+    rows: Any
+
+
+@dataclass(frozen=True)
+class ErmRun:
+    """What is public about a run of n records.
+
+    Phase i = 1, 2, ... minimises (1 / n_i) sum f(w; z) + |w - w_0|^2 / (eta_i n_i) over its own
+    n_i = n 2^-i records, w_0 the point that the phase before released, eta_i = eta 4^-i; what it
+    comes to, with noise, is the next such point, and that of the last phase is the model. It is
+    approached by P passes of one step a record, t = 1, ..., T = P n_i, gamma = 2 / (eta_i n_i):
+    c = (w_0 + t w) / (t + 1), w <- argmin_v f(v; z) + gamma (t + 1) |v - c|^2 / 2, projected. The
+    mean of the last m = n_i points (of n_i / 2, where P = 1) is what leaves.
+
+    **Formal guarantees**
+      Unit: one event; relation: replace_one. A record is in one phase of one run.
+      Sensitivity: a step takes two points to t / (t + 1) of their distance, as the argmin and the
+        projection take none apart: that holds for every convex loss, with corners, and for steps of
+        any length. A record that differs parts them by 2 L / (gamma (t + 1)) more, of which 2 L /
+        (gamma (s + 1)) is left after step s, whatever t was. So after s steps they are at most P
+        times that apart, and the mean over the last m steps at most (2 L P / (gamma m)) ln((T + 1)
+        / (T - m + 1)) = c L eta_i, c = 1.07 for P = 8, 1.39 for P = 1 and 2. The exact minimiser
+        has c = 1. It need not be near one: nothing is certified, no stop depends on data.
+      Rounding of doubles and the lattice: as for ``PhasedRun``, ``slip``.
+      Guarantee: one release a record; mu = Delta_i / sigma_i, or rho = Delta_i^2 / (2 sigma_i^2).
+      Source: Feldman, Koren, Talwar (2020), Algorithm 3; with steps in place of exact minimisers.
+
+    Attributes:
+      glm: loss and its constants, in l2. bent: its slope. records: n. passes: P. eta: of phase 0.
+      kind: of the noise. phases: all of them. predicted: bound on the excess risk of the exact
+      minimisers.
+    """
+
+    glm: Glm
+    bent: Bent
+    records: int
+    passes: int
+    eta: float
+    kind: str
+    phases: tuple[Phase, ...]
+    predicted: float
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """The most that a record of the run pays."""
+        found = [loss_of_units(self.kind, 1, p.sensitivity, p.scale) for p in self.phases]
+        return PrivacyLoss(found[0].kind, max(one.value for one in found))
+
+    def canonical(self) -> Mapping[str, Any]:
+        """Every public number."""
+        return {
+            "glm": self.glm.canonical(),
+            "bent": [self.bent.width.hex(), self.bent.below.hex(), self.bent.above.hex()],
+            "records": self.records,
+            "passes": self.passes,
+            "eta": self.eta.hex(),
+            "noise": self.kind,
+            "phases": [[p.start, p.size, *(value.hex() for value in p[2:])] for p in self.phases],
+        }
+
+
+def averaged(size: int, passes: int) -> int:
+    """m: last points of a phase that are averaged."""
+    return size if passes > 1 else size - size // 2
+
+
+def spread_of(size: int, passes: int) -> float:
+    """c: most that a record moves the average by, over L eta: rounded up."""
+    m, total = averaged(size, passes), passes * size
+    found = size * passes / m * math.log((total + 1) / (total - m + 1))
+    return round_up(found * (1 + 2.0**-40))
+
+
+def erm_run(
+    glm: Glm,
+    bent: Bent,
+    convex_set: ConvexSet,
+    records: int,
+    passes: int,
+    kind: str,
+    budget: PrivacyLoss,
+    step: float | None,
+    distance: float,
+) -> ErmRun:
+    """A run within a budget.
+
+    Without a step, eta / 4 is what minimises the bound D^2 / (eta_1 n_1) + L^2 eta_1 (8 c / 3 + 16
+    c^2 d r^2 / n_1): what is left of the distance, what a minimiser of a sample is above that of
+    the law, and what the noise of each phase costs the next; r is sigma over the sensitivity.
+
+    Args:
+      step: eta; None: the best. distance: D.
+
+    Raises:
+      ConfigError: too few records, or a budget that is too small.
+    """
+    d, first = glm.dimension, records // 2
+    if not first:
+        raise ConfigError("model.records", records, "must be 2 or more.")
+    ratio, c = noise_scale_for(1, 1.0, budget), spread_of(first, passes)
+    weight = 8 * c / 3 + 16 * c * c * d * ratio * ratio / first
+    best = distance / (glm.lipschitz * math.sqrt(first * weight))
+    eta = step if step is not None else 4 / round_up(1 / best)
+    predicted = 2 * distance * glm.lipschitz * math.sqrt(weight / first)
+    predicted += bent.width * glm.slope**2 / 2 if bent.width <= CORNER else 0.0
+    found: list[Phase] = []
+    start = 0
+    for i in range(1, max(2, records.bit_length())):
+        size, own = records >> i, eta * 4.0**-i
+        if not size:
+            break
+        moved = spread_of(size, passes) * glm.lipschitz * own
+        off = size * passes * slip(convex_set, glm, bent, own, size, distance)
+        if found and off > SPARE * moved:
+            break
+        found.append(phase_for(d, start, size, own, moved + off, kind, budget))
+        start += size
+    return ErmRun(glm, bent, records, passes, eta, kind, tuple(found), predicted)
+
+
+def slip(
+    convex_set: ConvexSet, glm: Glm, bent: Bent, eta: float, size: int, distance: float
+) -> float:
+    """Most that rounding takes two points further apart in a step, in l2.
+
+    An error e of a prediction moves a step by e |x| / (k width + |x|^2) <= e / (2 sqrt(k width)), k
+    = gamma (t + 1) at least 2 gamma.
+    """
+    reach = convex_set.farthest(np.zeros(convex_set.dimension))
+    k = 4 / (eta * size)
+    error = (glm.reach * reach + 1) / (2 * math.sqrt(k * bent.width))
+    most = reach + glm.lipschitz / k + error
+    return 2 * _ULP * (glm.dimension + 16) * most + 2.0**-50 * distance
+
+
+@dataclass(frozen=True)
+class PhasedErm(Phased):
+    """Phased risk minimisation in runs of doubling length, as many as a phase may be kept of.
+
+    **Formal guarantees**: those of ``ErmRun``; a record is in one run. Rows of one phase are kept,
+    as the float32 that they are on their lattice, until it ends.
+
+    Attributes:
+      set: where models lie; it projects. runs: all of them; what follows the last is not read.
+      keep: rows of state; of one pass 1, as none is kept.
+    """
+
+    runs: tuple[ErmRun, ...]  # type: ignore[assignment]
+    keep: int
+
+    def init(self, n_keys: int) -> ErmState:  # type: ignore[override]
+        """See Course."""
+        x, total = super().init(n_keys)
+        rows = np.zeros((n_keys, self.keep, self.features + 1), dtype=np.float32)
+        return ErmState(x, x.copy(), total, rows)
+
+    def _at(self, place: int) -> tuple[int, int, int]:
+        run, offset, left = at_place(self.first, place)
+        if run >= len(self.runs):
+            return run, offset, WHOLE
+        phase = self._phase(run, offset)[1]
+        within = phase.start + phase.size - offset
+        return run, offset, within if within > 0 else left
+
+    def read(
+        self, own: Mapping[str, Any], rows: Floats, place: int, drawn: Drawn
+    ) -> tuple[Finished, ...]:
+        """See Course."""
+        found = []
+        for run, offset, left, some in pieces(len(rows), place, self._at):
+            if run >= len(self.runs):
+                break
+            at, phase = self._phase(run, offset)
+            if offset >= phase.start + phase.size:
+                continue  # what is left over
+            made, within = self.runs[run], offset - phase.start
+            over = left == some.stop - some.start
+            if made.passes == 1:
+                self._meet(made, phase, rows[some], own, within)
+            else:
+                here = slice(within, within + some.stop - some.start)
+                own["rows"][here] = np.where(np.isnan(rows[some]), VOID, rows[some])
+                if over:
+                    kept = own["rows"][: phase.size].astype(np.float64)
+                    kept[kept == VOID] = np.nan
+                    for turn in range(made.passes):
+                        self._meet(made, phase, kept, own, turn * phase.size)
+                    own["rows"][:] = 0.0
+            if not over:
+                continue
+            average = own["total"] / averaged(phase.size, made.passes)
+            own["total"][:] = 0.0
+            own["x"][:] = self._released(made.kind, phase, average, drawn, label(run, at))
+            own["start"][:] = own["x"]
+            if at + 1 == len(made.phases):
+                found.append(Finished(run, phase.start + phase.size, own["x"].copy()))
+        return tuple(found)
+
+    def _meet(
+        self, made: ErmRun, phase: Phase, rows: Floats, own: Mapping[str, Any], t: int
+    ) -> None:
+        """A step at each of these records, after t others."""
+        points, targets, void = made.glm.split(rows)
+        squares = np.add.reduce(points * points, axis=1).tolist()
+        bent, project = made.bent, self._projection()
+        gamma = 2 / (phase.eta * phase.size)
+        early = phase.size * made.passes - averaged(phase.size, made.passes)
+        x, start, total = own["x"].copy(), own["start"].copy(), own["total"]
+        each = zip(points, targets.tolist(), void.tolist(), squares, strict=True)
+        for point, target, empty, square in each:
+            t += 1
+            x = x + (start - x) / (t + 1)
+            if not empty:
+                weight = gamma * (t + 1)
+                s = bent.slope(float(np.add.reduce(point * x)), target, square / weight)
+                x = project(x - s / weight * point)
+            if t > early:
+                total += x
+        own["x"][:] = x
+
+    def words(self, run: int) -> str:
+        """See Course."""
+        made = self.runs[run]
+        passes = f"{made.passes} passes" if made.passes > 1 else "one pass"
+        return (
+            f"{made.records:,} records: {len(made.phases)} phases, {passes} over each; excess risk "
+            f"of exact minimisers at most {number(made.predicted)}"
+        )
+
+    def canonical(self) -> Mapping[str, Any]:
+        """See Course."""
+        return {**super().canonical(), "course": "phased_erm", "keep": self.keep}
