@@ -7,6 +7,17 @@ envelope, whose width eta A^2 / 8 keeps steps private; ``erm`` goes over each ph
 by proximal steps, with the corner. Seconds are those of all records.
 
   python -m benchmarks.one_pass_corners [--seeds 10]
+
+Measured, 10 seeds; ``start`` is the excess of the model 0:
+
+  n        d   start   halving           erm, 1            erm, 2            erm, 8
+  2,000    5   0.0690  0.0089, 0.05 s    0.010, 0.07 s     0.0092, 0.13 s    0.0052, 0.46 s
+  20,000   5   0.0690  0.00030, 0.23 s   0.00031, 0.27 s   0.00037, 0.48 s   0.00023, 1.6 s
+  20,000   40  0.0112  0.0020, 0.25 s    0.0031, 0.30 s    0.0029, 0.52 s    0.0024, 1.8 s
+  100,000  5   0.0690  0.000034, 0.75 s  0.000049, 1.0 s   0.000028, 1.8 s   0.000023, 7.4 s
+
+So what is kept is paid back by a third where features are few; smoothing costs nothing that can be
+seen, and wins where there are many.
 """
 
 from __future__ import annotations
@@ -84,10 +95,10 @@ def main() -> None:
                 found = fit(one.course, x, y, one.norm, one.dual, os.urandom(32)).coef
                 took[name] += time.perf_counter() - begun
                 lost[name].append(float(np.abs(fy - fx @ found).mean() - least))
-        told = [
-            f"{np.mean(some):.2g} +- {np.std(some) / math.sqrt(seeds):.1g}, {took[name] / seeds:.2f} s"
-            for name, some in lost.items()
-        ]
+        told = []
+        for name, some in lost.items():
+            error = np.std(some) / math.sqrt(seeds)
+            told.append(f"{np.mean(some):.2g} +- {error:.1g}, {took[name] / seeds:.2f} s")
         start = np.abs(fy).mean() - least
         print(f"{n:<8} {d:<4} {start:.4f}   " + "  ".join(f"{t:<27}" for t in told), flush=True)
 
