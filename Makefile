@@ -38,14 +38,16 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 # One stamp for what the demo needs, one for the tests: an install runs again when the metadata change.
-$(VENV)/.installed: setup.py pyproject.toml | $(BIN)/python
+NATIVE := $(wildcard dpcore/native/*.c dpcore/native/*.h)
+
+$(VENV)/.installed: setup.py pyproject.toml $(NATIVE) | $(BIN)/python
 	@echo "weir: installing (a minute or two the first time)" >&2
 	@start=$$SECONDS; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -e . \
 		2> >(grep -v -i notice >&2 || true) | $(PROGRESS); \
 		echo "weir: installed in $$((SECONDS - start)) s" >&2
 	@touch $@
 
-$(VENV)/.installed-test: setup.py pyproject.toml | $(BIN)/python
+$(VENV)/.installed-test: setup.py pyproject.toml $(NATIVE) | $(BIN)/python
 	@echo "weir: installing with what the tests need (a minute or two the first time)" >&2
 	@start=$$SECONDS; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -e '.[test]' \
 		2> >(grep -v -i notice >&2 || true) | $(PROGRESS); \

@@ -1,7 +1,7 @@
 """Loops in C for what numpy needs many passes for, each with a path in numpy of the same bits.
 
 ``kernels`` is the compiled module (its functions are listed in ``module.c``), or None where no
-compiler was at hand when Weir was installed; ``weir doctor`` tells. Nothing but speed may hang on
+compiler was at hand when Weir was installed, or where other sources were; ``weir doctor`` tells. Nothing but speed may hang on
 it: workers of one job may differ in it, and a retry may move between them. So a kernel uses what
 IEEE 754 and integer arithmetic fix, one rounding an operation, nothing of the platform's ``libm``
 but square roots, and is compiled without contraction to fused operations; tests hold it to the bits
@@ -15,10 +15,16 @@ from __future__ import annotations
 
 from types import ModuleType
 
+VERSION = 2
+"""Of the sources: a module that was built from others is not used (kernels.h)."""
+
 kernels: ModuleType | None
 try:
     import dpcore.native._kernels as kernels
-except ImportError:
+
+    if kernels.version() != VERSION:
+        kernels = None
+except (ImportError, AttributeError):
     kernels = None
 
 __all__ = ["kernels"]

@@ -1,5 +1,6 @@
 from typing_extensions import Buffer
 
+def version() -> int: ...
 def correlate(
     units: Buffer, noise: Buffer, buffers: Buffer, theta: Buffer, omega: Buffer
 ) -> None: ...

@@ -8,6 +8,10 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Raised, here and in __init__.py, with every change of what a kernel takes or gives, and with every new
+   one: a module that was built from other sources is then not used. */
+#define WEIR_VERSION 2
+
 /* A loop compiled twice, for any x86 and for wider registers, chosen when the module is loaded.
    Both give the same bits: no operation is contracted or reordered. */
 #if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)

@@ -1,7 +1,14 @@
 /* The module: one row a kernel, whose file says what it does. */
 #include "kernels.h"
 
+static PyObject *version(PyObject *self, PyObject *args) {
+  (void)self;
+  (void)args;
+  return PyLong_FromLong(WEIR_VERSION);
+}
+
 static PyMethodDef methods[] = {
+    {"version", version, METH_NOARGS, "version(): of the sources that it was built from."},
     {"correlate", weir_correlate, METH_VARARGS, "correlate(units, noise, buffers, theta, omega): a stride; buffers move on."},
     {"normal", weir_normal, METH_VARARGS, "normal(words, out): standard normals, 8 bytes each."},
     {NULL, NULL, 0, NULL},

@@ -104,8 +104,8 @@ def _python(extras: set[str]) -> Iterator[Finding]:
     )  # fmt: skip
     yield Finding("Python", "weir", "good", own["Version"])
     if kernels is None:
-        remedy = "install a C compiler, then Weir again: the same bits, sooner"
-        yield Finding("Python", "compiled kernels", "absent", "not built", remedy)
+        remedy = "install a C compiler and Weir again: the same bits, sooner"
+        yield Finding("Python", "compiled kernels", "absent", "not built from these sources", remedy)
     else:
         yield Finding("Python", "compiled kernels", "good", "built")
     needs = [Requirement(text) for text in metadata.requires("weir") or ()]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dpcore import native
 from dpcore.continual import buffers
 from dpcore.continual.buffers import BufferState, correlated
 from dpcore.native import kernels
 from dpcore.noise import inverse_normal
+
+HEADER = Path(native.__file__).parent / "kernels.h"
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +74,19 @@ def test_normals_of_any_length(compiled: Any, without: pytest.MonkeyPatch, n: in
     compiled.normal(words, room[1:-1])
     assert room[0] == room[-1] == 7.0
     assert np.array_equal(room[1:-1], inverse_normal.normal_from_bits(words))
+
+
+def test_a_module_of_other_sources_is_not_used(
+    compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compiled.version() == native.VERSION
+    assert f"#define WEIR_VERSION {native.VERSION}\n" in HEADER.read_text()
+    monkeypatch.setattr(compiled, "version", lambda: native.VERSION - 1)
+    try:
+        assert importlib.reload(native).kernels is None
+    finally:
+        monkeypatch.undo()
+        assert importlib.reload(native).kernels is compiled
 
 
 def test_buffers_that_do_not_fit_are_refused(compiled: Any) -> None:
