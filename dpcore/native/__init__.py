@@ -1,11 +1,11 @@
 """Loops in C for what numpy needs many passes for, each with a path in numpy of the same bits.
 
 ``kernels`` is the compiled module (its functions are listed in ``module.c``), or None where no
-compiler was at hand when Weir was installed, or where other sources were; ``weir doctor`` tells. Nothing but speed may hang on
-it: workers of one job may differ in it, and a retry may move between them. So a kernel uses what
-IEEE 754 and integer arithmetic fix, one rounding an operation, nothing of the platform's ``libm``
-but square roots, and is compiled without contraction to fused operations; tests hold it to the bits
-of the path beside it.
+compiler was at hand when Weir was installed, or other sources were; ``weir doctor`` tells. Nothing
+but speed may hang on it: workers of one job may differ in it, and a retry may move between them. So
+a kernel uses what IEEE 754 and integer arithmetic fix, one rounding an operation, nothing of the
+platform's ``libm`` but square roots, and is compiled without contraction to fused operations; tests
+hold it to the bits of the path beside it.
 
 A kernel comes in only where it halves the time of something that a user waits for. It takes
 contiguous buffers, keeps nothing, and releases the lock of the interpreter.
@@ -18,13 +18,16 @@ from types import ModuleType
 VERSION = 2
 """Of the sources: a module that was built from others is not used (kernels.h)."""
 
-kernels: ModuleType | None
-try:
-    import dpcore.native._kernels as kernels
 
-    if kernels.version() != VERSION:
-        kernels = None
-except (ImportError, AttributeError):
-    kernels = None
+def _found() -> ModuleType | None:
+    try:
+        import dpcore.native._kernels as found
 
-__all__ = ["kernels"]
+        return found if found.version() == VERSION else None
+    except (ImportError, AttributeError):
+        return None
+
+
+kernels = _found()
+
+__all__ = ["VERSION", "kernels"]

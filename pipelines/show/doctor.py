@@ -105,7 +105,7 @@ def _python(extras: set[str]) -> Iterator[Finding]:
     yield Finding("Python", "weir", "good", own["Version"])
     if kernels is None:
         remedy = "install a C compiler and Weir again: the same bits, sooner"
-        yield Finding("Python", "compiled kernels", "absent", "not built from these sources", remedy)
+        yield Finding("Python", "compiled kernels", "absent", "not built, or outdated", remedy)
     else:
         yield Finding("Python", "compiled kernels", "good", "built")
     needs = [Requirement(text) for text in metadata.requires("weir") or ()]
