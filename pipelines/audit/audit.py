@@ -156,9 +156,12 @@ def by_learning(ones: Floats, others: Floats, claim: Claim, tries: int = 1) -> t
     tried = [Counts.of(*train, float(cut)) for cut in cuts]
     by_epsilon = int(np.argmax([epsilon_bound(one, claim.delta) for one in tried]))
     by_mu = int(np.argmax([mu_bound(one) for one in tried]))
-    first, second = (Counts.of(*test, float(cuts[at])) for at in (by_epsilon, by_mu))
     strict = STRICT / tries
-    broken = epsilon_bound(first, claim.delta, strict) > claim.epsilon
+    # What is hardest to doubt lies further inside than what is most.
+    hardest = int(np.argmax([epsilon_bound(one, claim.delta, strict) for one in tried]))
+    places = (by_epsilon, by_mu, hardest)
+    first, second, third = (Counts.of(*test, float(cuts[at])) for at in places)
+    broken = epsilon_bound(third, claim.delta, strict) > claim.epsilon
     if claim.mu is not None:
         broken |= mu_bound(second, strict) > claim.mu * (1 + 1e-9)
     proof = Proof(
