@@ -98,14 +98,17 @@ def alone(choice: Choice, runner: str = "direct") -> Alone:
     text = source.text_form()
     plain = source.form in LINES and text.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
     small = maker.batch(_rows([0], 1))
+    job = audited.job.schema_
+    ids = [job.id] if job.id is not None and audited.plan.person is not None else []
     if plain:
         names = list(text.columns or small.schema.names)
         numbers = [name for name in maker.offered.columns if name in names]
-        job = audited.job.schema_
         stamps = [one.column for one in (job.time, job.arrival) if one is not None]
-        forms: list[Any] = list(text_forms(source.form, names, numbers, stamps, text))
+        # A key that nobody declared is a key of its own where keys are found.
+        keyed = audited.key_columns if audited.declares else ()
+        forms: list[Any] = list(text_forms(source.form, names, numbers, stamps, keyed, ids, text))
     else:
-        forms = list(typed_forms(small.schema))
+        forms = list(typed_forms(small.schema, ids))
     forms = [Form("as it is", bytes)] * GOOD + forms
     # Key i < forms belongs to form i; the others are good, and lie between them.
     bad = len(forms)

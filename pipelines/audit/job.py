@@ -29,6 +29,8 @@ KEY = "weir_audit_key"
 """Column of keys where the config has none."""
 TRIALS = 20_000
 """Trials of one run, with the change and without."""
+FIRST = 10_000_000
+"""Number of the first key."""
 ROWS = 5_000_000
 """Rows that one run may release."""
 FEWEST = 1_000
@@ -114,11 +116,12 @@ class Audited:
 
     def at(self, place: Path, keys: int, out: Path | None = None) -> JobConfig:
         """The job over files in a folder, with so many keys; ``out``: folder of releases."""
-        job = _keyed(self.job, names(keys)) if self._declares else self.job
+        job = _keyed(self.job, names(keys)) if self.declares else self.job
         return _over(job, place, out or place / "out")
 
     @property
-    def _declares(self) -> bool:
+    def declares(self) -> bool:
+        """Whether keys are those that the config lists."""
         return self.job.key is not None and self.job.key.declared is not None
 
     @property
@@ -136,8 +139,9 @@ class Audited:
 
 
 def names(count: int) -> tuple[str, ...]:
-    """Keys of an audit, in the order of their bytes."""
-    return tuple(np.char.mod("k%07d", np.arange(count)).tolist())
+    """Keys of an audit, in the order of their bytes: digits, which a reader may take for numbers,
+    and spell in another way where one of them is none."""
+    return tuple(np.char.mod("%d", FIRST + np.arange(count)).tolist())
 
 
 def _keyed(job: JobConfig, keys: tuple[str, ...]) -> JobConfig:

@@ -21,6 +21,11 @@ NUMBERS = (
 )  # fmt: skip
 """What may stand where a number is wanted."""
 TIMES = ("", "9999-99-99", "1e18", "-1", "not a time", "0000-00-00T00:00:00Z", "294247-01-10")
+KEYS = ("", "0.5", "1e3", "-1", "nan", "true", "no such key")
+"""What may stand where a key is wanted; keys of an audit are digits."""
+RAW_KEYS = (b"0.5", b"1e3", b"-1", b"null", b"true", b"[1]")
+OTHERS = ("e1", "e2", "e3", "e5", "e6", "e7")
+"""Ids that good records of an audit have."""
 BYTES: tuple[tuple[str, bytes], ...] = (
     ("an empty line", b""), ("delimiters alone", b",,,,,,,,,,,,,,,,"), ("a NUL byte", b"\x00"),
     ("bytes that are no UTF-8", b"\xff\xfe\xfa"), ("a byte-order mark", b"\xef\xbb\xbf"),
@@ -49,12 +54,19 @@ class Form(NamedTuple):
 
 
 def text_forms(
-    form: str, columns: Sequence[str], numbers: Sequence[str], times: Sequence[str], text: TextForm
+    form: str,
+    columns: Sequence[str],
+    numbers: Sequence[str],
+    times: Sequence[str],
+    keys: Sequence[str],
+    ids: Sequence[str],
+    text: TextForm,
 ) -> Iterator[Form]:
     """Every way to spoil a line of csv or ndjson.
 
     Args:
-      columns: of a line, in order. numbers, times: those that hold one.
+      columns: of a line, in order. numbers, times, keys: those that hold one. ids: those of an id
+        that names nothing but an event of its own user.
     """
     for name, data in BYTES:
         if b"," in data:
@@ -66,7 +78,7 @@ def text_forms(
     yield Form("with bytes that are no UTF-8 behind", lambda line: line + b"\xff")
     yield Form("with a NUL byte behind", lambda line: line + b"\x00")
     if form == "csv":
-        yield from _fields(columns, numbers, times, text.delimiter.encode())
+        yield from _fields(columns, numbers, times, keys, ids, text.delimiter.encode())
         return
     for name, data in OBJECTS:
         yield Form(name, partial(_instead, data))
@@ -77,18 +89,27 @@ def text_forms(
         yield Form(f"without {column}", partial(_without, column))
         twice = json.dumps(column).encode()
         yield Form(f"{column} twice", partial(_behind, b", " + twice + b": 1e9}"))
-    for column in times:
-        for value in (*TIMES, "\ud800"):
+    for column in keys:
+        for raw in RAW_KEYS:
+            yield Form(f"{column}: {raw.decode()}", partial(_put, column, raw))
+    texts = [(column, (*TIMES, "\ud800")) for column in times]
+    for column, values in (*texts, *((column, OTHERS) for column in ids)):
+        for value in values:
             raw = json.dumps(value).encode()
             yield Form(f"{column}: {value!r}", partial(_put, column, raw))
 
 
 def _fields(
-    columns: Sequence[str], numbers: Sequence[str], times: Sequence[str], mark: bytes
+    columns: Sequence[str],
+    numbers: Sequence[str],
+    times: Sequence[str],
+    keys: Sequence[str],
+    ids: Sequence[str],
+    mark: bytes,
 ) -> Iterator[Form]:
     """Single fields of CSV."""
 
-    for names, values in ((numbers, NUMBERS), (times, TIMES)):
+    for names, values in ((numbers, NUMBERS), (times, TIMES), (keys, KEYS), (ids, OTHERS)):
         for column in names:
             at = columns.index(column)
             for value in values:
@@ -140,8 +161,11 @@ class Typed(NamedTuple):
     value: Any
 
 
-def typed_forms(schema: pa.Schema) -> Iterator[Typed]:
-    """Every way to spoil a row of Parquet, Arrow or Avro that its columns' types allow."""
+def typed_forms(schema: pa.Schema, ids: Sequence[str] = ()) -> Iterator[Typed]:
+    """Every way to spoil a row of Parquet, Arrow or Avro that its columns' types allow; ids: see
+    ``text_forms``."""
+    for column in ids:
+        yield from (Typed(f"{column}: {other!r}", column, other) for other in OTHERS)
     for field in schema:
         yield Typed(f"{field.name}: null", field.name, None)
         if pa.types.is_floating(field.type):
