@@ -1,7 +1,8 @@
 """Discovery of keys, attacked: what a user changes in (tick found, release there, last release).
 
 Every key of a run is a sample, since noise belongs to the key. The event that tells most is chosen
-on one half of the samples and measured on the other. Five broken twins are caught.
+on one half of the samples and measured on the other. Its broken twins are caught through the
+pipeline (twins/discovery.py).
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ import numpy as np
 import pytest
 
 from dpcore.accounting.calibrate import gdp_delta
-from dpcore.discovery import step as stepping
-from dpcore.people.discover import Discover
-from tests.dpcore.discovery.world import Ring, by_key, program_of, rule_of, stepped
+from tests.dpcore.discovery.world import Ring, program_of, rule_of, stepped
 
 TICKS, BINS, SAMPLES = 6, 24, 120_000
 EPSILONS = (0.25, 0.5, 1.0, 2.0)
@@ -114,75 +113,3 @@ def test_the_promise_holds(mu, delta, min_users, others, user) -> None:
 def test_the_audit_sees_most_of_what_is_promised() -> None:
     """A user alone is found with nearly delta: half of it would be called broken."""
     assert broken(world(0.5, 0.01), NOBODY, FIRST, (0.01, 0.005))
-
-
-def test_noise_from_birth_is_caught(monkeypatch) -> None:
-    def from_birth(program, rule, noises, block, low):
-        names, cells, faint = block.faint.split(rule.users)
-        if not names:
-            return block, cells
-        users = np.zeros(len(names), dtype=np.int64)
-        born = block.tested.joined(names, users, program.init(len(names)))
-        return block._replace(tested=born, faint=faint), cells
-
-    monkeypatch.setattr(stepping, "_ready", from_birth)
-    crowd = [0, 0, 0, 0, 0, 40]
-    assert broken(world(0.3, 0.002), crowd, FIRST, (0.3, 0.002), edges=range(TICKS))
-
-
-def gains(rule, counts):
-    """(n, K) whether data came."""
-    return np.diff(counts, axis=0, prepend=0) > 0
-
-
-def test_tests_only_when_data_come_are_caught(monkeypatch) -> None:
-    right = stepping.passed
-
-    def only_with_data(rule, counts, noisy, bars):
-        return right(rule, counts, noisy, bars) & gains(rule, counts)
-
-    monkeypatch.setattr(stepping, "passed", only_with_data)
-    assert broken(world(0.5, 0.01), [9, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1], (0.5, 0.01))
-
-
-def test_silent_keys_that_are_evicted_are_caught(monkeypatch) -> None:
-    right = stepping.passed
-
-    def evicted(rule, counts, noisy, bars):
-        held, lost = np.zeros_like(counts), np.zeros_like(counts[0])
-        came = gains(rule, counts)
-        for tick in range(len(counts)):
-            before = counts[tick - 1] if tick else np.zeros_like(lost)
-            lost = np.where(came[tick], lost, before)
-            held[tick] = counts[tick] - lost
-        return right(rule, held, noisy - (counts - held), bars)
-
-    monkeypatch.setattr(stepping, "passed", evicted)
-    assert broken(world(0.5, 0.01), [9, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0], (0.5, 0.01))
-
-
-def test_a_threshold_for_fewer_users_is_caught() -> None:
-    program, right = world(1.0, 0.02, min_users=5)
-
-    class Low(type(right)):
-        def thresholds(self, first, stop):
-            return super().thresholds(first, stop) - 4 * self.step
-
-    low = Low(**{name: getattr(right, name) for name in right.__dataclass_fields__})
-    assert low.discover == Discover(5)
-    assert broken((program, low), [4, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0], (1.0, 0.02))
-
-
-def test_keys_of_a_tick_in_place_of_a_period_are_caught() -> None:
-    """A user alone at six keys, one a tick: found at any of them by far more than delta."""
-    delta = 0.02
-    program, wrong = world(1.0, delta, touched=1)
-    names = [b"%d" % i for i in range(SAMPLES)]
-    leaves = np.zeros((TICKS, SAMPLES, 1), dtype=np.int64)
-    for tick in range(TICKS):
-        leaves[tick, tick::TICKS, 0] = wrong.step
-    for rule, holds in ((wrong, False), (replace(wrong, touched=TICKS), True)):
-        found = by_key(stepped(program, rule, Ring(), names, leaves, ())[1])
-        users = len({int(key) // TICKS for key in found}) / (SAMPLES // TICKS)
-        error = 4 * math.sqrt(users / (SAMPLES // TICKS))
-        assert (users - error <= delta) is holds
