@@ -19,6 +19,10 @@ TREES_FROM, TREES_TO = 400, 48
 """Trials from which on, and features up to which, trees are tried beside a linear model."""
 
 
+RIDGE, MOST_APART = 0.02, 100.0
+"""Of ``apart``: what is added to variances, of the largest; and the most that it says."""
+
+
 class Distinguisher(Protocol):
     """Scores transcripts: the larger, the likelier the change is in them."""
 
@@ -86,6 +90,30 @@ class Learned:
         given = self._features(transcripts)
         found = self._model.decision_function(given)
         return np.asarray(found, dtype=np.float64)
+
+
+def apart(ones: Floats, others: Floats) -> float:
+    """About how far transcripts of two worlds are apart, in standard deviations of a linear score.
+
+    Either half is scored by directions that the other one gave, so that 0 is expected of two worlds
+    that are alike. To choose among attacks, on trials that judge nothing.
+
+    Args:
+      ones, others: (n, features) and (m, features), with and without the change; n, m at least 4.
+    """
+    found = []
+    for mine in (0, 1):
+        features = Features(ones[mine::2], others[mine::2])
+        here, there = features(ones[mine::2]), features(others[mine::2])
+        both = np.concatenate([here - here.mean(axis=0), there - there.mean(axis=0)])
+        spread = both.T @ both / len(both)
+        spread += (RIDGE * max(1.0, float(np.diag(spread).max()))) * np.eye(len(spread))
+        weights = np.linalg.solve(spread, here.mean(axis=0) - there.mean(axis=0))
+        scores = [features(part[1 - mine :: 2]) @ weights for part in (ones, others)]
+        size = float(np.sqrt((scores[0].var() + scores[1].var()) / 2))
+        moved = float(scores[0].mean() - scores[1].mean())
+        found.append(moved / size if size > 0 else MOST_APART * float(np.sign(moved)))
+    return float(np.clip(np.mean(found), -MOST_APART, MOST_APART))
 
 
 def learn(ones: Floats, others: Floats, seed: int = 0) -> Learned:

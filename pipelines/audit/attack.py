@@ -19,6 +19,7 @@ from pipelines.audit.audit import Audit, Claim, by_law, by_learning, scored
 from pipelines.audit.choice import Choice, matrix
 from pipelines.audit.job import TRIALS, Audited
 from pipelines.audit.once import through
+from pipelines.audit.search import needs_search, searched
 from pipelines.audit.streams import Rows, events_of, joined
 from pipelines.audit.transcript import Columns
 from pipelines.config.job import JobConfig
@@ -102,7 +103,12 @@ def attack(
     began = time.monotonic()
     choice = Choice.of(Audited.of(job, ticks))
     rows = spans(choice)
-    worst = choice.worst([row[1] for row in rows])
+    if needs_search(choice) and (only is None or "bytes" not in only.lower()):
+        count = trials or min(TRIALS, choice.audited.room(1, len(choice.usual) + 1))
+        choice, change = searched(choice, rows[0][1], count, runner, told)
+        worst = [change] * len(rows)
+    else:
+        worst = choice.worst([row[1] for row in rows])
     chosen = list(zip(rows, worst, strict=True))
     audits: list[Audit] = []
     for change in dict.fromkeys(change for _, change in chosen):

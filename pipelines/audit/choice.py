@@ -29,9 +29,11 @@ from pipelines.graph.checks import plan_of
 
 FEW = 3
 """Contents that are tried at every tick, by what they move."""
+ROWS = 4
+"""Rows of features that a model is attacked with, each with the target at either end."""
 OTHERS = 24
 """Changes beside the worst that one run tries."""
-AVERAGED = 40
+AVERAGED = 120
 """Background of means and variances, whose error is linearised."""
 
 
@@ -40,10 +42,11 @@ class Choice:
     """What an audit attacks a plan with.
 
     Attributes:
-      maker: of events.
+      maker: of events. behind: events of every trial, of one key; None: ``usual``.
     """
 
     maker: Maker
+    behind: tuple[Placed, ...] | None = None
 
     @classmethod
     def of(cls, audited: Audited) -> Choice:
@@ -83,9 +86,14 @@ class Choice:
             return None
         return Law(self.plan.program, self.audited.ticks)
 
-    @cached_property
+    @property
     def background(self) -> tuple[Placed, ...]:
-        """Events of every trial: enough that what is released depends on them."""
+        """Events of every trial, of one key."""
+        return self.usual if self.behind is None else self.behind
+
+    @cached_property
+    def usual(self) -> tuple[Placed, ...]:
+        """Events that are enough for what is released to depend on them."""
         config, ticks, offered = self.audited.job, self.audited.ticks, self.maker.offered
         two = (0, max(0, offered.sound - 1))
         if config.model is None:
@@ -107,9 +115,12 @@ class Choice:
 
     def slotted(self, change: Change) -> tuple[Placed, ...]:
         """The background of every key of a trial of a change."""
-        return tuple(
-            one._replace(slot=slot) for slot in range(change.slots) for one in self.background
-        )
+        return self.slots_of(self.background, change.slots)
+
+    @staticmethod
+    def slots_of(behind: tuple[Placed, ...], slots: int) -> tuple[Placed, ...]:
+        """The same events in each of so many keys."""
+        return tuple(one._replace(slot=slot) for slot in range(slots) for one in behind)
 
     @cached_property
     def ticks(self) -> tuple[int, ...]:
@@ -220,12 +231,23 @@ class Choice:
         few = Candidates(sound.columns, sound.names, min(FEW, sound.sound))
         return changes(self.plan, few, tuple(ticks))
 
+    def searchable(self) -> list[Change]:
+        """Changes among which a search looks: of the contents that move most at the first tick of
+        the family, and the first of them at its other ticks."""
+        first, *later = self.ticks
+        found = self.contents([first])
+        return [*found, *(self.contents([tick])[0] for tick in later)]
+
     def _pairs(self) -> list[tuple[int, int]]:
         """Places of the contents that differ most from each other."""
         sound = self.maker.offered
         pairs = [(i, j) for i in range(sound.sound) for j in range(sound.sound) if i != j]
-        if takes_rows(self.plan.program) or not pairs:
-            return pairs[:FEW] or [(0, 0)]
+        if not pairs:
+            return [(0, 0)]
+        if takes_rows(self.plan.program):
+            # Neighbours in the list are one row of features, with the target at either end.
+            ends = [(i, i + 1) for i in range(0, sound.sound - 1, 2)]
+            return [*ends[:ROWS], *(pair for pair in pairs if pair not in ends)][: 2 * ROWS]
         cells = self._cells
         assert cells is not None
         pairs.sort(key=lambda pair: -self._length(cells[pair[0]] - cells[pair[1]]))
@@ -250,7 +272,8 @@ class Choice:
                     twice=True,
                 )
             )
-        kept = [one for one in found if one.slots == worst.slots and one != worst]
+        same = (worst.here, worst.there)
+        kept = [one for one in found if one.slots == worst.slots and (one.here, one.there) != same]
         return (kept[: OTHERS - len(odd)] + odd)[:OTHERS]
 
 
