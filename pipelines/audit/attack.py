@@ -14,6 +14,7 @@ import numpy as np
 
 from dpcore.audit.changes import Change
 from dpcore.errors import ConfigError
+from pipelines.audit.adaptive import PART, ROUNDS, adaptive
 from pipelines.audit.alone import Alone, alone
 from pipelines.audit.audit import Audit, Claim, by_law, by_learning, scored
 from pipelines.audit.choice import Choice, matrix
@@ -86,6 +87,7 @@ def attack(
     runner: str = "direct",
     ticks: int | None = None,
     fuzz: bool = True,
+    rounds: int = ROUNDS,
     told: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """Attacks a config.
@@ -95,7 +97,8 @@ def attack(
       trials: of one run; None: 20,000, or what one run has room for.
       only: part of the names of the audits that are wanted. runner: direct or flink.
       ticks: length of the clock; None: the config's, cut where it is long.
-      fuzz: whether bytes and side channels are audited too. told: of progress.
+      fuzz: whether bytes and side channels are audited too. rounds: ticks of an adaptive stream
+        whose event is chosen by earlier releases; 0: no such streams. told: of progress.
 
     Raises:
       ConfigError: the config, or no audit of that name. WeirError: a run failed.
@@ -118,12 +121,22 @@ def attack(
         if wanted:
             told(f"trials: {change.name}")
             audits += _run(choice, change, mine, others, trials, runner, set(wanted))
+    words, span, epsilon, delta = rows[0]
+    driven = f"adaptive {words}"
+    if rounds and choice.audited.ticks > 1 and _asked(only, driven):
+        told(f"adaptive streams, {rounds} rounds")
+        claim, change = Claim.of(choice.plan, span, epsilon, delta), worst[0]
+        events = len(choice.slotted(change)) + len(change.here) + rounds
+        count = trials or min(TRIALS, choice.audited.room(change.slots, events))
+        few = max(100, count // PART)
+        audits.append(adaptive(choice, change, span, claim, driven, few, rounds, runner))
     found: Alone | None = None
     if fuzz and _asked(only, "bytes"):
         told("bytes and side channels")
         found = alone(choice, runner)
     if not audits and found is None:
         names = [name for row, _ in chosen for name in titles(choice, [row], False)]
+        names += [driven] if rounds and choice.audited.ticks > 1 else []
         raise ConfigError("--only", only, f"is part of no name here: {', '.join(names)}, bytes.")
     seconds = time.monotonic() - began
     return Report(choice.plan.name, tuple(audits), found, choice.audited.notes, seconds)

@@ -19,7 +19,7 @@ from dpcore.audit.changes import (
     family,
     odd_changes,
 )
-from dpcore.audit.law import Law, has_law
+from dpcore.audit.law import LINEAR, Law, has_law
 from dpcore.plan import Plan
 from dpcore.program import takes_rows
 from dpcore.simulate import bounded, sum_leaves
@@ -85,6 +85,12 @@ class Choice:
         if not has_law(self.plan.program) or self.plan.discovery is not None:
             return None
         return Law(self.plan.program, self.audited.ticks)
+
+    @property
+    def linear(self) -> bool:
+        """Whether releases are linear in noisy sums, so that what surrounds a change has no say."""
+        program = self.plan.program
+        return type(program) is Aggregates and all(one.kind in LINEAR for one in program.infos)
 
     @property
     def background(self) -> tuple[Placed, ...]:

@@ -62,12 +62,12 @@ def through(
     target = None
     if runner == "flink":
         key = place / "audit.key"
-        key.write_text(SecretRef.fresh().resolve().hex())
+        key.write_text((secret or SecretRef.fresh()).resolve().hex())
         key.chmod(0o600)
         job = job.model_copy(update={"secret": Secret(file=str(key))})
         target = FlinkTarget()
     parts = parts_of(job, runner, look=False)
-    if secret is not None:
+    if secret is not None and target is None:
         parts = replace(parts, secrets=((0, secret),))
     with _log() as lines:
         result = run(parts, runner, flink=target, rehearsal=True)

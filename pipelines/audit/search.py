@@ -110,8 +110,8 @@ def _tried(
     sizes = []
     for at, scene in enumerate(found):
         stop = choice.stop(scene.change, span)
-        mine = trials[at * each : (at + 1) * each, : scene.change.slots, :stop]
-        flat = mine.reshape(each, -1)
+        found_here = trials[at * each : (at + 1) * each, : scene.change.slots, :stop]
+        flat = found_here.reshape(each, -1)
         sizes.append(apart(flat[half], flat[~half]))
         _log.info("apart by %.2f: %s", sizes[-1], scene.change.name)
     return np.asarray(sizes)
@@ -146,11 +146,14 @@ def _backgrounds(choice: Choice) -> list[tuple[str, tuple[Placed, ...]]]:
             found.append((words, tuple(Placed(0, 0, 0) for _ in range(max(0, users - 1)))))
         return found
     some = range(min(offered.sound, 6))
+    some = range(min(offered.sound, 6))
     if takes_rows(choice.plan.program):
         found += [(f"beside: {offered.names[one]}",
                    tuple(placed._replace(candidate=one) for placed in usual))
                   for one in some]  # fmt: skip
         found.append(("beside nothing", ()))
+        return found
+    if choice.linear:
         return found
     for one in some:
         for other in some:

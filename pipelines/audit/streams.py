@@ -82,7 +82,8 @@ def events_of(
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """All of them."""
-    return Rows(*(np.concatenate([getattr(one, name) for one in parts]).astype(np.int64)
+    none = np.zeros(0, dtype=np.int64)
+    return Rows(*(np.concatenate([none, *(getattr(one, name) for one in parts)]).astype(np.int64)
                   for name in ("key", "tick", "candidate", "person", "serial")))  # fmt: skip
 
 

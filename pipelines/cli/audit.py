@@ -26,6 +26,13 @@ from pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
     show_default=True,
     help="What runs the trials.",
 )
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="Ticks of adaptive streams whose event is chosen by earlier releases; each costs a run.",
+)
 @click.option("--ticks", type=click.IntRange(min=1), help="Length of the clock, where it is long.")
 @click.option(
     "--picture",
@@ -39,6 +46,7 @@ def audit(
     trials: int | None,
     only: str | None,
     runner: str,
+    rounds: int,
     ticks: int | None,
     picture: Path | None,
     as_json: bool,
@@ -47,7 +55,8 @@ def audit(
 
     Thousands of keys carry copies of one small stream, half of them with one event (or user)
     changed where that moves most. What tells them apart is a lower bound of what the plan loses;
-    it is printed beside the claim, for every row of the table of losses. A second part writes
+    it is printed beside the claim, for every row of the table of losses. Then streams are driven
+    whose next event depends on what was released before. Another part writes
     records that are malformed in every way, and looks at what they move besides their own key.
 
     Source, sink and secret of CONFIG are not touched. Exit 1: a claim is broken.
@@ -74,7 +83,7 @@ def audit(
 
     debug = bool(click.get_current_context().find_root().params.get("debug"))
     with discreet(debug):
-        report = attack(job, trials, only, runner, ticks, told=told)
+        report = attack(job, trials, only, runner, ticks, rounds=rounds, told=told)
     if picture is not None:
         draw(report, picture)
     if as_json:

@@ -1,0 +1,86 @@
+"""``weir audit`` on streams whose next event depends on what was released before."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.noise.prf import KeyedNoise
+from pipelines.audit.adaptive import CHANGED, decided, drive
+from pipelines.audit.attack import Report, attack
+from pipelines.audit.choice import Choice
+from pipelines.audit.job import Audited
+from pipelines.config.job import loads
+from tests.audit.twins import behind, config, patched
+from tests.audit.verdict import tampered
+from tests.fixed_secrets import same_secrets  # noqa: F401
+
+SUM = config(ticks=5)
+MEAN = config("aggregates: {m: {mean: v, clip: [0, 10]}}", ticks=4)
+
+
+def driven(text: str, trials: int = 4000) -> Report:
+    return attack(loads(text), trials=trials, only="adaptive", fuzz=False)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_a_driven_stream_proves_nearly_the_claim_and_no_more(relation: str) -> None:
+    (found,) = driven(config(ticks=5, relation=relation)).audits
+    assert found.what == "adaptive within 4 ticks" and "follow from releases" in found.change
+    assert not found.broken and found.by == "likelihood ratio"
+    assert found.tightness is not None and 0.75 < found.tightness < 1.3
+
+
+def test_without_a_law_the_choices_are_learned_from_too() -> None:
+    (found,) = driven(MEAN).audits
+    assert found.by.startswith("learned") and not found.broken
+    assert found.proven_mu is not None and found.proven_mu > 0.2
+
+
+def test_choices_follow_what_was_released_and_that_comes_again() -> None:
+    choice = Choice.of(Audited.of(loads(SUM)))
+    (change,) = choice.worst([4])
+    found = drive(choice, change, np.arange(200) % 2 == 0, rounds=2)
+    assert found.same and found.ticks == decided(choice, change, 2) and len(found.high) == 2
+    assert choice.law is not None
+    usual = choice.law.solved(choice.law.noisy(choice.leaves(change, False, background=True)[0]))
+    first = found.ticks[0]
+    above = found.found[:, 0, first - 1, 0] > usual[first - 1, 0]
+    assert np.array_equal(found.high[0], above) and 20 < above.sum() < 180
+
+
+def test_too_little_noise_is_found_here_too() -> None:
+    with behind(lambda program: tampered(program, noise_scale=lambda scale: 0.6 * scale)):
+        assert driven(SUM).broken == ("adaptive within 4 ticks",)
+
+
+@contextmanager
+def anew() -> Iterator[None]:
+    """Every run has other noise, whatever its secret and its data."""
+    runs = itertools.count()
+
+    def fresh(right: Any) -> Any:
+        def gaussian(self: KeyedNoise, labels: Any, digests: Any, dimension: int) -> Any:
+            drawn = np.random.default_rng(next(runs))
+            return drawn.standard_normal((*digests.shape[:2], dimension))
+
+        return gaussian
+
+    with patched("dpcore.noise.prf.KeyedNoise.gaussian", fresh):
+        yield
+
+
+def test_a_release_that_changes_once_it_was_read_is_found() -> None:
+    with anew():
+        (found,) = driven(SUM, trials=400).audits
+    assert found.broken and found.by == CHANGED
+
+
+def test_a_clock_of_one_tick_has_nothing_to_choose() -> None:
+    report = attack(loads(config(ticks=1, window=1)), trials=200, fuzz=False)
+    assert report.audits and not any("adaptive" in one.what for one in report.audits)
