@@ -17,7 +17,8 @@ import pyarrow.json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pipelines.results.packed import GROUP, NONE_SPARSE, Sizes, packed
+from pipelines.results.packed import GROUP, NONE_SPARSE, Sizes, packed, widened
+from transforms.release.few import INDICES
 from transforms.sinks.formula import given_back
 
 _FILE = re.compile(r"ticks-(\d+)-(\d+)(?:[-.].*)?\.(parquet|csv|ndjson)\Z")
@@ -43,6 +44,8 @@ TYPES: dict[str, pa.DataType] = {
 """Columns of a row in memory: one a vector."""
 FLAT_TYPES = TYPES | {"index": pa.int64(), "value": pa.float64(), "stddev": pa.float64()}
 """Columns that are read of a file with a row for each coordinate."""
+PACKED_TYPES = TYPES | {INDICES: pa.list_(pa.int32())}
+"""Columns that are read of a file with a row for each vector, some without their zeros."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,13 @@ def read_file(
     zeros a flat file leaves out (``Run.sizes``).
     """
     names = list(columns)
-    if not is_flat(file):
+    there = columns_of(file)
+    if INDICES in there and "value" in names:
+        more = [name for name in (INDICES, "name", "over") if name not in names]
+        for batch in rows_in(file, PACKED_TYPES, [*names, *more]):
+            yield widened(batch, sizes).select(names)
+        return
+    if "index" not in there:
         yield from rows_in(file, TYPES, names)
         return
     more = [name for name in ("index", *GROUP) if name not in names]
@@ -88,12 +97,17 @@ def read_file(
 
 def is_flat(file: ResultFile) -> bool:
     """Whether a file has a row for each coordinate, and not lists."""
+    return "index" in columns_of(file)
+
+
+def columns_of(file: ResultFile) -> list[str]:
+    """Names of the columns of a file; none of an empty one."""
     if file.format == "parquet":
-        return "index" in pq.read_schema(file.path).names
+        return list(pq.read_schema(file.path).names)
     with open(file.path, encoding="utf-8") as text:
         line = text.readline()
     names = csv.reader([line]) if file.format == "csv" else iter([json.loads(line or "{}")])
-    return "index" in next(names, ())
+    return list(next(names, ()))
 
 
 def rows_in(

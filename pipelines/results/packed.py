@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpcore.leaves.sparse_rows import MOST_DENSE
+from transforms.release.few import INDICES
 
 GROUP = ("key", "tick", "name", "over")
 """What the coordinates of a vector have in common."""
@@ -120,4 +121,38 @@ def gathered(table: pa.Table, start: NDArray[np.int64], sizes: Sizes = NONE_SPAR
     return pa.table(columns)
 
 
-__all__ = ["GROUP", "NONE_SPARSE", "Sizes", "packed"]
+def widened(batch: pa.RecordBatch, sizes: Sizes) -> pa.RecordBatch:
+    """Packed rows of which some hold few coordinates, each with its place -> rows of all of them.
+
+    Args:
+      batch: with ``indices``, null where all are there. sizes: of vectors that have few; one that
+        is not told ends at its last coordinate.
+    """
+    value, places = batch.column("value"), batch.column(INDICES)
+    few = places.is_valid().to_numpy(zero_copy_only=False)
+    if not few.any():
+        return batch
+    length = (
+        pc.fill_null(pc.list_value_length(value), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    )
+    numbers = value.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
+    rows = np.repeat(np.arange(len(few)), length)
+    index = np.arange(len(rows)) - np.repeat(np.cumsum(length) - length, length)
+    index[few[rows]] = places.flatten().to_numpy(zero_copy_only=False)
+    table = pa.Table.from_batches([batch])
+    whole = sizes_of(table, np.arange(len(few)), sizes)
+    last = np.zeros(len(few), dtype=np.int64)
+    np.maximum.at(last, rows, index + 1)
+    width = np.where(few, np.maximum(last, whole), length)
+    silent = np.zeros(len(few), dtype=bool)
+    silent[rows[np.isnan(numbers)]] = True
+    fill = np.where(few & ~(silent & (length == 1)), 0.0, np.nan)
+    offsets = np.concatenate([[0], np.cumsum(width)])
+    out = np.repeat(fill, width)
+    out[offsets[rows] + index] = numbers
+    lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(out))
+    names = batch.schema.names
+    return batch.set_column(names.index("value"), "value", lists)
+
+
+__all__ = ["GROUP", "NONE_SPARSE", "Sizes", "packed", "widened"]

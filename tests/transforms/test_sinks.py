@@ -23,7 +23,7 @@ from tests.transforms.cells import Bag, One
 from tests.transforms.doubles import FakePlan, Silent, events, random_events
 from tests.transforms.running import KEPT, cut, keep
 from transforms.private_releases import PrivateReleases
-from transforms.release.flat import flat_for
+from transforms.release.few import shape_for
 from transforms.release.table import (
     RELEASE_SCHEMA,
     ReleaseWriter,
@@ -341,7 +341,7 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", ["flat", "packed"])
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
 def test_a_repeat_after_the_write_is_compared(tmp_path: Path, form: str, layout: Any) -> None:
-    writer = FolderWriter(str(tmp_path), form, flat_for(PLAN, layout))
+    writer = FolderWriter(str(tmp_path), form, shape_for(PLAN, layout))
     ready = sorted_table(whole()[::2])
     assert writer.write(0, 3, ready) == 0 and writer.write(0, 3, ready) == 0
     assert writer.compare(0, 3, sorted_table([batch(1, 1, [b"a"], 0, -999.0)])) == 0
@@ -375,7 +375,7 @@ def test_sinks_take_nothing_but_releases() -> None:
         with pytest.raises(WeirError, match="releases only") as caught:
             releases_only(thing)
         assert "42.42" not in str(caught.value)
-    flat = flat_for(PLAN, "flat")
+    flat = shape_for(PLAN, "flat")
     for how in (flat, None):
         with pytest.raises(WeirError):
             list(to_records(event, how))
@@ -428,7 +428,7 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("layout", ["flat", "packed"])
 def test_records(layout: Any) -> None:
-    records = list(to_records(batch(0, 1, [b"a"]), flat_for(PLAN, layout)))
+    records = list(to_records(batch(0, 1, [b"a"]), shape_for(PLAN, layout)))
     fields = bigquery_schema(layout)["fields"]
     assert all(list(record) == [field["name"] for field in fields] for record in records)
     errors = [record["stddev"] for record in records]
@@ -441,7 +441,7 @@ def test_records(layout: Any) -> None:
 def test_records_of_bigquery_hold_no_infinity() -> None:
     odd = np.array([np.nan, np.inf, 1.5]).reshape(1, 1, 3)
     one = ReleaseWriter(PLAN).batch(0, 0, 1, [b"a"], [Released("x", None, odd, abs(odd))])
-    records = list(to_records(one, flat_for(PLAN, "flat")))
+    records = list(to_records(one, shape_for(PLAN, "flat")))
     assert [record["value"] for record in records] == [None, None, 1.5]
     assert [record["high"] for record in records] == [None, None, 4.5]
     types = {field["name"]: field["type"] for field in bigquery_schema()["fields"]}

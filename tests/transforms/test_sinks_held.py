@@ -11,7 +11,7 @@ import pytest
 
 from tests.transforms.bucket import Bucket
 from tests.transforms.test_sinks import PLAN, batch
-from transforms.release.flat import flat_for
+from transforms.release.few import shape_for
 from transforms.sinks import held
 from transforms.sinks import place as sinks_place
 from transforms.sinks.held import Contradicted, HeldWriter
@@ -128,7 +128,7 @@ def test_what_is_missing_is_told(folder: str) -> None:
 def test_what_contradicts_a_file_ends_the_run(
     tmp_path: Path, form: str, published: bool, layout: Any
 ) -> None:
-    writer = HeldWriter(str(tmp_path), form, COST, flat_for(PLAN, layout))
+    writer = HeldWriter(str(tmp_path), form, COST, shape_for(PLAN, layout))
     ready, other = sorted_table([batch(0, 4, [b"a"])]), sorted_table([batch(0, 4, [b"a"], 0, 1.0)])
     assert writer.write(0, 3, ready) == 0
     name = sinks_place.file_name(0, 3, form)

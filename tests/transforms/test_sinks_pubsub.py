@@ -12,7 +12,7 @@ import pytest
 from dpcore.errors import WeirError
 from dpcore.program import Released
 from tests.transforms.test_sinks import PLAN, batch
-from transforms.release.flat import Flat, flat_for
+from transforms.release.few import Shape, shape_for
 from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, ReleaseWriter
 from transforms.runtime.coders import batch_from_bytes
 from transforms.runtime.dead_letters import dead_letters
@@ -23,13 +23,13 @@ from transforms.sinks.pubsub import Outgoing, Publish, to_messages
 TOPIC = "projects/p/topics/t"
 
 
-FLAT = flat_for(PLAN, "flat")
+FLAT = shape_for(PLAN, "flat")
 
 
 def messages(
-    *batches: pa.RecordBatch, form: str = "ndjson", layout: str = "aa", flat: Flat | None = FLAT
+    *batches: pa.RecordBatch, form: str = "ndjson", layout: str = "aa", shape: Shape | None = FLAT
 ) -> list[Outgoing]:
-    return [one for some in batches for one in to_messages(some, layout, form, flat)]
+    return [one for some in batches for one in to_messages(some, layout, form, shape)]
 
 
 def ids(found: list[Outgoing]) -> list[str]:
@@ -68,7 +68,7 @@ def test_a_vector_of_a_thousand_is_cut_into_messages_with_ids_of_their_own() -> 
 
 
 def test_packed_messages_are_those_of_the_version_before() -> None:
-    found = messages(batch(5, 1, [b"k%03d" % i for i in range(300)]), flat=None)
+    found = messages(batch(5, 1, [b"k%03d" % i for i in range(300)]), shape=None)
     assert [len(one.data.splitlines()) for one in found] == [500, 400]
     assert ids(found)[0] == "57341cd091badfad18bb01ea47682b9f"
     row = json.loads(found[0].data.splitlines()[0])

@@ -17,10 +17,13 @@ from dpcore.leaves.sparse_rows import MOST_DENSE
 from dpcore.program import SPARSE_FROM, OutputInfo, Released
 from pipelines.results.files import TYPES, ResultFile, matrix, read_file
 from tests.transforms.doubles import CountSum, FakePlan
-from transforms.release.flat import Flat, flat_for
+from transforms.release.few import FEW_SCHEMA, Few, shape_for
+from transforms.release.flat import Flat
 from transforms.release.table import ReleaseWriter
 from transforms.sinks import formats, place
+from transforms.sinks.pubsub import to_messages
 from transforms.sinks.sorted_table import sorted_table
+from transforms.sinks.transforms import bigquery_schema, to_records
 from transforms.sinks.writer import differences
 
 SIZE, TICKS = 6, 3
@@ -138,7 +141,7 @@ def test_a_file_of_an_earlier_version_that_lists_zeros_is_the_same(form: str) ->
 def test_packed_files_are_what_they_were(form: str) -> None:
     found = releases(3)
     mine, before = (
-        formats.encode(table_of(plan, found), form, flat_for(plan, "packed"))
+        formats.encode(table_of(plan, found), form, shape_for(plan, "packed"))
         for plan in (PLAN, DENSE)
     )
     assert mine == before
@@ -178,3 +181,96 @@ def test_a_wide_vector_that_says_nothing_has_one_row(tmp_path: Path, form: str) 
     batches = read_file(ResultFile(path, 0, 3), list(TYPES), {("theta", None): size})
     read = pa.Table.from_batches(list(batches)).combine_chunks()["value"].chunk(0)
     np.testing.assert_array_equal(matrix(read, np.arange(4), size), values[:, 0])
+
+
+@dataclass(frozen=True)
+class Both(CountSum):
+    """As its base, but for what it says of its outputs."""
+
+    size: int = MOST_DENSE + 1
+
+    def describe(self, ticks: Any) -> tuple[OutputInfo, ...]:
+        labels = tuple(map(str, range(self.size)))
+        one = OutputInfo("theta", None, self.size, 1.0, float("nan"), labels, True)
+        return (one, one._replace(over=3), OutputInfo("of", None, 2, 0.0, 0.0, ("first", "last")))
+
+
+WIDE = replace(FakePlan(), program=Both())
+
+
+def wide_releases() -> list[Released]:
+    """Silent, silent at first, all zeros, and a few numbers; beside them short vectors."""
+    values = np.zeros((4, 1, MOST_DENSE + 1))
+    values[0], values[1, 0, 0], values[3, 0, [1, 7, -1]] = np.nan, np.nan, [0.25, -3.0, 1.5]
+    short = np.array([[[np.nan, 1.0]], [[0.0, 2.0]], [[-0.0, 3.0]], [[5.0, 0.0]]])
+    return [
+        Released("theta", None, values, None),
+        Released("of", None, short, np.ones(2)),
+        Released("theta", 3, values[::-1].copy(), None),
+    ]
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
+def test_packed_rows_of_wide_vectors_have_what_is_not_zero_and_where(
+    tmp_path: Path, form: str
+) -> None:
+    found = wide_releases()
+    table = sorted_table([ReleaseWriter(WIDE).batch(0, 0, 4, KEYS[:1], found)]).table
+    shape = shape_for(WIDE, "packed")
+    assert isinstance(shape, Few)
+    rows = shape.table(table).to_pylist()
+    theta = {row["tick"]: row for row in rows if (row["name"], row["over"]) == ("theta", None)}
+    assert [(theta[t]["indices"], theta[t]["value"]) for t in range(4)] == [
+        ([0], [None]),
+        ([0, 1], [None, 0.0]),
+        ([0], [0.0]),
+        ([1, 7, MOST_DENSE], [0.25, -3.0, 1.5]),
+    ]
+    assert all(row["stddev"] is None for row in theta.values())
+    assert all((row["indices"] is None) == (row["name"] == "of") for row in rows)
+    content = formats.encode(table, form, shape)
+    path = tmp_path / place.file_name(0, 3, form)
+    path.write_bytes(content)
+    assert len(content) < 20_000
+    sizes = {("theta", None): MOST_DENSE + 1, ("theta", 3): MOST_DENSE + 1}
+    for batch in read_file(ResultFile(path, 0, 3), list(TYPES), sizes):
+        for row in range(batch.num_rows):
+            named = batch["name"][row].as_py(), batch["over"][row].as_py()
+            (one,) = (r for r in found if (r.name, r.over) == named)
+            size = one.value.shape[2]
+            mine = matrix(batch["value"], np.array([row]), size)[0]
+            assert len(batch["value"][row]) == size
+            np.testing.assert_array_equal(mine, one.value[batch["tick"][row].as_py(), 0])
+    ticks = [batch["tick"].to_pylist() for batch in read_file(ResultFile(path, 0, 3), ["tick"])]
+    assert sorted(sum(ticks, [])) == sorted([*range(4)] * 3)
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
+def test_a_packed_file_with_all_zeros_is_the_same(form: str) -> None:
+    found = wide_releases()
+    names = frozenset({"theta"})
+
+    def written(whole: bool) -> bytes:
+        table = sorted_table([ReleaseWriter(WIDE).batch(0, 0, 4, KEYS[:1], found)]).table
+        return formats.encode(table, form, None if whole else shape_for(WIDE, "packed"))
+
+    old, new = written(True), written(False)
+    assert len(new) < len(old) / (2 if form == "parquet" else 10)
+    assert differences(old, new, form, True, names) == 0
+    found[0].value[3, 0, 5] = 1.0
+    assert differences(old, written(False), form, True, names) == 1
+
+
+def test_packed_rows_of_wide_vectors_in_bigquery_and_messages() -> None:
+    batch = ReleaseWriter(WIDE).batch(0, 0, 4, KEYS[:1], wide_releases())
+    shape = shape_for(WIDE, "packed")
+    records = [row for row in to_records(batch, shape) if row["name"] == "theta"]
+    fields = bigquery_schema("packed", few=True)["fields"]
+    assert [field["name"] for field in fields] == list(records[0])
+    assert next(one for one in fields if one["name"] == "indices")["mode"] == "REPEATED"
+    assert (records[0]["indices"], records[0]["value"]) == ([], [])
+    assert (records[3]["indices"], records[3]["value"]) == ([1, 7, MOST_DENSE], [0.25, -3.0, 1.5])
+    for form in ("ndjson", "arrow"):
+        told = [one.data for one in to_messages(batch, "aa", form, shape)]
+        assert len(told) == 4 and sum(map(len, told)) < 20_000
+    assert pa.ipc.open_stream(told[3]).schema.names == FEW_SCHEMA.names

@@ -146,11 +146,6 @@ _NO_ROWS = pa.RecordBatch.from_arrays(
 )
 
 
-def flat_for(plan: Plan, layout: Layout) -> Flat | None:
-    """What a sink of a layout spreads vectors with; None: they stay packed."""
-    return Flat.of(plan) if layout == "flat" else None
-
-
 def labels_of(named: Sequence[str], size: int) -> tuple[str, ...]:
     """Labels of ``size`` coordinates: those that the plan names, or their numbers."""
     if len(named) == size:
@@ -287,4 +282,4 @@ class FlatReleases(beam.PTransform[Any, Any]):
         return releases | "Flatten" >> beam.Map(self._flat.batch).with_output_types(pa.RecordBatch)
 
 
-__all__ = ["FLAT_SCHEMA", "Flat", "FlatReleases", "Layout", "chunk_of", "flat_for", "labels_of"]
+__all__ = ["FLAT_SCHEMA", "Flat", "FlatReleases", "Layout", "chunk_of", "labels_of"]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from transforms.release.flat import Flat
+from transforms.release.few import INDICES, Shape
 from transforms.release.table import RELEASE_SCHEMA
 from transforms.sinks.formula import given_back, guarded
 from transforms.sinks.sorted_table import file_table
@@ -137,15 +137,21 @@ def over_dictionary(
 
 def json_lists(column: pa.ListArray, null: str | None = "null") -> pa.Array:
     """Lists of numbers as JSON lists; what is not finite is null."""
-    offsets = column.offsets.to_numpy()
     numbers = column.values.to_numpy(zero_copy_only=False)
+    if pa.types.is_integer(column.type.value_type):
+        return joined_lists(column, pc.cast(column.values, pa.string()), null)
     bits, where = np.unique(numbers.view(np.int64), return_inverse=True)  # -0.0 is not 0.0
     distinct = bits.view(np.float64)
     words = np.array(
         [repr(x) if np.isfinite(x) else "null" for x in distinct.tolist()] or [""], dtype=object
     )
     parts = pa.array(words[where] if len(distinct) else [], pa.string())
-    lists = pa.ListArray.from_arrays(pa.array(offsets), parts)
+    return joined_lists(column, parts, null)
+
+
+def joined_lists(column: pa.ListArray, parts: pa.Array, null: str | None) -> pa.Array:
+    """Lists as texts. parts: the text of each of their numbers."""
+    lists = pa.ListArray.from_arrays(column.offsets, parts)
     text = pc.binary_join_element_wise("[", pc.binary_join(lists, ","), "]", "")
     if column.null_count:
         text = pc.if_else(column.is_valid(), text, pa.scalar(null, pa.string()))
@@ -178,11 +184,27 @@ def row_texts(content: bytes, form: str, sparse: frozenset[str] = frozenset()) -
             table = pa.table([given_back(column) for column in table.columns], table.schema.names)
         rows = table.to_pylist()
     named = ("release", "key", "tick", "name", "over", "index")
-    return {
-        repr([row.get(name) for name in named]): repr([row["value"], row["stddev"]])
-        for row in rows
-        if row["name"] not in sparse or not _is_zero(row["value"])
-    }
+    found = {}
+    for row in rows:
+        value = row["value"]
+        if row["name"] in sparse:
+            if "index" not in row:
+                value = _not_zero(value, row.get(INDICES))
+            elif _is_zero(value):
+                continue
+        found[repr([row.get(name) for name in named])] = repr([value, row["stddev"]])
+    return found
+
+
+def _not_zero(value: list[Any] | str, places: list[int] | str | None) -> dict[int, Any]:
+    """What is not 0 of a packed vector, by its place; nothing of one that says nothing yet.
+
+    value, places: lists, or their texts. places: None where all coordinates are there.
+    """
+    numbers = json.loads(value) if isinstance(value, str) else value
+    at = json.loads(places) if isinstance(places, str) and places else places
+    pairs = enumerate(numbers) if not at else zip(at, numbers, strict=True)
+    return {place: number for place, number in pairs if number not in (None, 0)}
 
 
 def _is_zero(value: float | str | None) -> bool:
@@ -199,13 +221,14 @@ def up_to(table: pa.Table, last: int) -> pa.Table:
     return table.filter(pa.array(ticks <= last))
 
 
-def encode(table: pa.Table, form: str, flat: Flat | None) -> bytes:
+def encode(table: pa.Table, form: str, shape: Shape | None) -> bytes:
     """A sorted table as the bytes of a file.
 
     Args:
-      table: IN_FLIGHT_SCHEMA. form: parquet, csv or ndjson. flat: None for a packed file.
+      table: IN_FLIGHT_SCHEMA. form: parquet, csv or ndjson. shape: how vectors become rows; None:
+        as lists of every coordinate.
     """
-    return FORMATS[form](table if flat is None else flat.table(table))
+    return FORMATS[form](table if shape is None else shape.table(table))
 
 
 FORMATS: dict[str, Callable[[pa.Table], bytes]] = {

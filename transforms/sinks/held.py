@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from dpcore.errors import WeirError
 from dpcore.plan import Plan
-from transforms.release.flat import Flat
+from transforms.release.few import Shape
 from transforms.sinks import formats, place
 from transforms.sinks.sorted_table import Sorted
 from transforms.sinks.writer import Writer, differences
@@ -63,14 +63,14 @@ class HeldWriter(Writer):
 
     Attributes:
       folder: path or bucket, of the results. form: parquet, csv or ndjson.
-      cost: see ``twice``. flat: how vectors are spread over rows; None: they are lists.
+      cost: see ``twice``. shape: how vectors become rows; None: as lists of every coordinate.
       part: of the blocks.
     """
 
     folder: str
     form: str
     cost: str
-    flat: Flat | None = None
+    shape: Shape | None = None
     part: place.Part = place.WHOLE
 
     def of(self, part: place.Part) -> Writer:
@@ -84,7 +84,7 @@ class HeldWriter(Writer):
           Contradicted: a file for these ticks is there, held or published, and differs.
         """
         name = place.file_name(first, last, self.form, self.part)
-        content = formats.encode(ready.table, self.form, self.flat)
+        content = formats.encode(ready.table, self.form, self.shape)
         path = place.join(place.held(self.folder), name)
         if ready.divergent:
             raise Contradicted(
@@ -99,7 +99,7 @@ class HeldWriter(Writer):
     def compare(self, first: int, last: int, again: Sorted) -> int:
         """See Writer. Raises as ``write``."""
         name = place.file_name(first, last, self.form, self.part)
-        content = formats.encode(again.table, self.form, self.flat)
+        content = formats.encode(again.table, self.form, self.shape)
         self._is_there(name, content, whole=False)
         return 0
 

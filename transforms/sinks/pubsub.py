@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from dpcore.errors import WeirError
 from dpcore.plan import Plan
-from transforms.release.flat import Flat, Layout, flat_for
+from transforms.release.few import FEW_SCHEMA, INDICES, Shape, shape_for
+from transforms.release.flat import Layout
 from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, releases_only
 from transforms.runtime import counters, fence, kept_counts
 from transforms.runtime.coders import batch_to_bytes
@@ -42,7 +43,7 @@ class Outgoing(NamedTuple):
 
 
 def to_messages(
-    batch: pa.RecordBatch, layout: str, form: str, flat: Flat | None = None
+    batch: pa.RecordBatch, layout: str, form: str, shape: Shape | None = None
 ) -> Iterator[Outgoing]:
     """A release batch -> messages of one tick and at most ROWS rows each.
 
@@ -51,13 +52,13 @@ def to_messages(
 
     Args:
       batch: releases. layout: of the plan, hex. form: ndjson or arrow.
-      flat: how vectors are spread over rows; None: they are lists.
+      shape: how vectors become rows; None: as lists of every coordinate.
     """
     table = sorted_table([releases_only(batch)]).table
     if not table.num_rows:
         return
-    if flat is not None:
-        table = flat.table(table)
+    if shape is not None:
+        table = shape.table(table)
     ticks = table["tick"].to_numpy()
     edges = [0, *(np.flatnonzero(np.diff(ticks)) + 1).tolist(), table.num_rows]
     for first, stop in zip(edges, edges[1:], strict=False):
@@ -84,10 +85,13 @@ def message_id(rows: pa.Table, release: str, layout: str, tick: int, part: int) 
 
 
 def encode(rows: pa.Table, form: str) -> bytes:
-    """Rows as lines of JSON, or as an Arrow stream of RELEASE_SCHEMA or PACKED_SCHEMA."""
+    """Rows as lines of JSON, or as an Arrow stream of RELEASE_SCHEMA, PACKED_SCHEMA or
+    FEW_SCHEMA."""
     if form == "ndjson":
         return "".join(json_lines(rows)).encode()
-    schema = RELEASE_SCHEMA if "index" in rows.schema.names else PACKED_SCHEMA
+    names = rows.schema.names
+    packed = FEW_SCHEMA if INDICES in names else PACKED_SCHEMA
+    schema = RELEASE_SCHEMA if "index" in names else packed
     plain = file_table(rows).cast(schema).combine_chunks()
     return batch_to_bytes(plain.to_batches()[0])
 
@@ -166,10 +170,10 @@ def publish(client: Any, topic: str, messages: Sequence[Outgoing]) -> None:
 class _Make(NamedTuple):
     layout: str
     form: str
-    flat: Flat | None
+    shape: Shape | None
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[Outgoing]:
-        return to_messages(batch, self.layout, self.form, self.flat)
+        return to_messages(batch, self.layout, self.form, self.shape)
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
@@ -188,7 +192,7 @@ class PublishReleases(beam.PTransform[Any, Any]):
     ) -> None:
         super().__init__()
         self._topic = topic
-        self._make = _Make(plan.layout, form, flat_for(plan, layout))
+        self._make = _Make(plan.layout, form, shape_for(plan, layout))
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> messages."""

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from dpcore.leaves.keys import FEWEST, PER_BLOCK
 from dpcore.plan import Plan
-from transforms.release.flat import Flat, Layout, flat_for
+from transforms.release.few import FEW_SCHEMA, INDICES, Few, Shape, shape_for
+from transforms.release.flat import Flat, Layout
 from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, releases_only
 from transforms.runtime import fence
 from transforms.sinks import place
@@ -29,6 +30,7 @@ from transforms.sinks.writer import FolderWriter, Writer
 BIGQUERY_TYPES = {
     "tick": "INTEGER",
     "index": "INTEGER",
+    INDICES: "INTEGER",
     "tick_start": "TIMESTAMP",
     "tick_end": "TIMESTAMP",
     "over": "INTEGER",
@@ -114,10 +116,10 @@ class WriteFolder(beam.PTransform[Any, Any]):
         parts: int = 1,
     ) -> None:
         super().__init__()
-        self._ranges, flat = ranges_of(plan, every, parts), flat_for(plan, layout)
-        self._writer: Writer = FolderWriter(str(folder), form, flat)
+        self._ranges, shape = ranges_of(plan, every, parts), shape_for(plan, layout)
+        self._writer: Writer = FolderWriter(str(folder), form, shape)
         if hold:
-            self._writer = HeldWriter(str(folder), form, twice(plan), flat)
+            self._writer = HeldWriter(str(folder), form, twice(plan), shape)
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> (first, last tick)."""
@@ -130,12 +132,12 @@ class TableWriter(Writer):
 
     Attributes:
       hold: whether it waits in this process for ``print_held``.
-      flat: how vectors are spread over rows; None: they are lists.
+      shape: how vectors become rows; None: as lists of every coordinate.
       wide: how rows are pivoted; None: they are not.
     """
 
     hold: bool = False
-    flat: Flat | None = None
+    shape: Shape | None = None
     wide: Wide | None = None
 
     def write(self, first: int, last: int, ready: Sorted) -> int:
@@ -144,7 +146,7 @@ class TableWriter(Writer):
         if self.wide is not None:
             lines = "".join(self.wide.lines(table))
         else:
-            lines = "".join(table_lines(table if self.flat is None else self.flat.table(table)))
+            lines = "".join(table_lines(table if self.shape is None else self.shape.table(table)))
         if self.hold:
             _waiting[first] = lines
             return 0
@@ -172,7 +174,8 @@ def print_held() -> None:
 
 def table_lines(table: pa.Table) -> Iterator[str]:
     """Aligned rows: tick start, key, name with its label, over, value, stddev."""
-    shown = ["tick_start", "key", "name", "over", "value", "stddev"]
+    places = [INDICES] if INDICES in table.schema.names else []
+    shown = ["tick_start", "key", "name", "over", *places, "value", "stddev"]
     missing = {"over": "all"}
     columns = {name: texts(table[name]).fill_null(missing.get(name, "")) for name in shown}
     if "label" in table.schema.names:
@@ -207,7 +210,7 @@ class WriteTable(beam.PTransform[Any, Any]):
         super().__init__()
         self._ranges = ranges_of(plan, every)
         pivoted = Wide.of(plan) if wide else None
-        self._writer = TableWriter(hold, flat_for(plan, layout), pivoted)
+        self._writer = TableWriter(hold, shape_for(plan, layout), pivoted)
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> (first, last tick)."""
@@ -215,27 +218,38 @@ class WriteTable(beam.PTransform[Any, Any]):
 
 
 def to_records(
-    batch: pa.RecordBatch, flat: Flat | None, around: fence.Fence = fence.OPEN
+    batch: pa.RecordBatch, shape: Shape | None, around: fence.Fence = fence.OPEN
 ) -> Iterator[dict[str, Any]]:
     """Rows as BigQuery takes them: times as text, no infinity; of a packed row no list for null."""
     around.look()
-    rows = releases_only(batch) if flat is None else flat.batch(batch)
+    rows = releases_only(batch) if shape is None else shape.batch(batch)
     for row in rows.to_pylist():
         for name in ("tick_start", "tick_end"):
             row[name] = row[name].isoformat()
-        if flat is None:
+        if not isinstance(shape, Flat):
             row["stddev"] = row["stddev"] or []
+            if shape is not None:
+                row.update(_known(row[INDICES], row["value"]))
         else:
             row.update({name: _finite(row[name]) for name in ("value", "stddev", "low", "high")})
         yield row
+
+
+def _known(places: list[int] | None, value: list[float | None]) -> dict[str, list[Any]]:
+    """Lists without nulls, which BigQuery has not: none of a vector that says nothing yet."""
+    if places is None:
+        return {INDICES: []}
+    kept = [(place, one) for place, one in zip(places, value, strict=True) if one is not None]
+    return {INDICES: [place for place, _ in kept], "value": [one for _, one in kept]}
 
 
 def _finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def bigquery_schema(layout: Layout = "flat") -> dict[str, Any]:
-    """The columns of a layout in BigQuery's words."""
+def bigquery_schema(layout: Layout = "flat", few: bool = False) -> dict[str, Any]:
+    """The columns of a layout in BigQuery's words. few: whether packed vectors have ``indices``."""
+    packed = FEW_SCHEMA if few else PACKED_SCHEMA
     return {
         "fields": [
             {
@@ -243,7 +257,7 @@ def bigquery_schema(layout: Layout = "flat") -> dict[str, Any]:
                 "type": BIGQUERY_TYPES.get(field.name, "STRING"),
                 "mode": "REPEATED" if pa.types.is_list(field.type) else "NULLABLE",
             }
-            for field in (RELEASE_SCHEMA if layout == "flat" else PACKED_SCHEMA)
+            for field in (RELEASE_SCHEMA if layout == "flat" else packed)
         ]
     }
 
@@ -262,18 +276,18 @@ class WriteBigQuery(beam.PTransform[Any, Any]):
     def __init__(self, table: str, plan: Plan, layout: Layout = "flat") -> None:
         super().__init__()
         self._table, self._layout = table, layout
-        self._flat = flat_for(plan, layout)
+        self._shape = shape_for(plan, layout)
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> rows."""
         from apache_beam.io.gcp.bigquery import BigQueryDisposition, WriteToBigQuery
 
         records = releases | "Records" >> beam.FlatMap(
-            to_records, self._flat, fence.current().inner
+            to_records, self._shape, fence.current().inner
         ).with_output_types(dict)
         return records | "Append" >> WriteToBigQuery(
             self._table,
-            schema=bigquery_schema(self._layout),
+            schema=bigquery_schema(self._layout, isinstance(self._shape, Few)),
             create_disposition=BigQueryDisposition.CREATE_IF_NEEDED,
             write_disposition=BigQueryDisposition.WRITE_APPEND,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
-from transforms.release.flat import Flat
+from transforms.release.few import Shape
 from transforms.sinks import formats, place
 from transforms.sinks.sorted_table import Sorted
 
@@ -36,13 +36,13 @@ class FolderWriter(Writer):
 
     Attributes:
       folder: path or bucket. form: parquet, csv or ndjson.
-      flat: how vectors are spread over rows; None: they are lists.
+      shape: how vectors become rows; None: as lists of every coordinate.
       part: of the blocks.
     """
 
     folder: str
     form: str
-    flat: Flat | None = None
+    shape: Shape | None = None
     part: place.Part = place.WHOLE
 
     def of(self, part: place.Part) -> Writer:
@@ -52,7 +52,7 @@ class FolderWriter(Writer):
     def write(self, first: int, last: int, ready: Sorted) -> int:
         """See Writer."""
         path = place.join(self.folder, place.file_name(first, last, self.form, self.part))
-        content = formats.encode(ready.table, self.form, self.flat)
+        content = formats.encode(ready.table, self.form, self.shape)
         if place.put(path, content):
             return 0
         return differences(place.read(path), content, self.form, True, self._sparse)
@@ -60,7 +60,7 @@ class FolderWriter(Writer):
     def compare(self, first: int, last: int, again: Sorted) -> int:
         """See Writer."""
         path = place.join(self.folder, place.file_name(first, last, self.form, self.part))
-        content = formats.encode(again.table, self.form, self.flat)
+        content = formats.encode(again.table, self.form, self.shape)
         return differences(place.read(path), content, self.form, False, self._sparse)
 
     def is_written(self, first: int, last: int) -> bool:
@@ -73,7 +73,7 @@ class FolderWriter(Writer):
     def _sparse(self) -> frozenset[str]:
         """Names of vectors whose zeros may be left out."""
         return (
-            frozenset(name for name, _ in self.flat.sparse) if self.flat is not None else NO_NAMES
+            frozenset(name for name, _ in self.shape.sparse) if self.shape is not None else NO_NAMES
         )
 
 
