@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-VERSION = 2
+VERSION = 3
 """Of the sources: a module that was built from others is not used (kernels.h)."""
 
 

@@ -10,6 +10,7 @@ static PyObject *version(PyObject *self, PyObject *args) {
 static PyMethodDef methods[] = {
     {"version", version, METH_NOARGS, "version(): of the sources that it was built from."},
     {"correlate", weir_correlate, METH_VARARGS, "correlate(units, noise, buffers, theta, omega): a stride; buffers move on."},
+    {"objects", weir_objects, METH_VARARGS, "objects(data, starts, ends, name, size, lengths, places, numbers, rest, ...)."},
     {"normal", weir_normal, METH_VARARGS, "normal(words, out): standard normals, 8 bytes each."},
     {NULL, NULL, 0, NULL},
 };

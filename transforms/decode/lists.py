@@ -191,12 +191,28 @@ def _pairs(values: Any, places: Any, size: int) -> tuple[Any, Bad]:
 def _made(row: Ints, at: Ints, value: NDArray[np.float64], size: int, good: Rows) -> Any:
     """Numbers of rows in order of rows and places -> canonical; zeros go."""
     some = value != 0
-    row, at, value = row[some], at[some], value[some]
-    value[np.isnan(value)] = np.nan  # one NaN, whatever bits it came with
+    if not some.all():
+        row, at, value = row[some], at[some], value[some]
+    gone = np.isnan(value)
+    if gone.any():
+        value = np.where(gone, np.nan, value)  # one NaN, whatever bits it came with
     offsets = np.zeros(len(good) + 1, dtype=np.int64)
     np.cumsum(np.bincount(row, minlength=len(good)), out=offsets[1:])
     rows = SparseRows(offsets, at.astype(np.int32), value, size)
     return from_rows(rows, ~good)
+
+
+def from_entries(lengths: Ints, at: Ints, value: NDArray[np.float64], size: int) -> Any:
+    """Places and numbers of objects, row after row -> a canonical column. Of two equal places the
+    last counts. lengths: (n,), -1 where there is no object: null."""
+    good = lengths >= 0
+    row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+    key = row * size + at
+    if (key[1:] <= key[:-1]).any():
+        order = np.argsort(key, kind="stable")
+        last = np.append(np.diff(key[order]) != 0, True)
+        row, at, value = (one[order[last]] for one in (row, at, value))
+    return _made(row, at, value, size, good)
 
 
 def _some(bad: Rows) -> Bad:

@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 
 from transforms.decode.canonical import Decoded, assemble
 from transforms.decode.json_lines import read_arrow, read_objects
+from transforms.decode.lifted import Lifted, lift
 from transforms.decode.lines import Chunk
 from transforms.decode.mappings import typed_columns
 from transforms.decode.nested import any_nested
 from transforms.decode.schema import EventSchema, Stamp
+from transforms.leaves.lists import LIST
 from transforms.runtime.dead_letters import dead_letters
 
 _OPEN, _CLOSE = ord("{"), ord("}")
@@ -65,12 +67,20 @@ def _decode(chunk: Chunk, schema: EventSchema, source: str) -> Iterator[Decoded]
     keep = shape == 0
     if not keep.any():
         return
+    objects = lift(chunk, schema)
+    if objects is not None:
+        chunk = objects.chunk
     table = _at_once(chunk, keep, schema)
+    if table is not None and objects is not None:
+        # Lists and what was lifted together are put together line by line.
+        table = table if table.column(objects.name).null_count == len(table) else None
     if table is None:
-        yield from _one_by_one(chunk, keep, schema, source)
-    else:
-        raw = {name: table.column(name) for name in schema.needed}
-        yield assemble(raw, chunk.numbers[keep], schema, source)
+        yield from _one_by_one(chunk, keep, schema, source, objects)
+        return
+    raw = {name: table.column(name) for name in schema.needed}
+    if objects is not None:
+        raw[objects.name] = objects.of(np.flatnonzero(keep), pa.nulls(len(table), LIST))
+    yield assemble(raw, chunk.numbers[keep], schema, source)
 
 
 def _not_an_object(chunk: Chunk) -> NDArray[np.int8]:
@@ -175,7 +185,11 @@ def _first_records(chunk: Chunk, keep: NDArray[np.bool_]) -> list[dict[str, Any]
 
 
 def _one_by_one(
-    chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema, source: str
+    chunk: Chunk,
+    keep: NDArray[np.bool_],
+    schema: EventSchema,
+    source: str,
+    objects: Lifted | None,
 ) -> Iterator[Decoded]:
     """The lines to keep, each parsed once. Holds no more than some ten thousand of them."""
     kept = np.flatnonzero(keep)
@@ -185,9 +199,11 @@ def _one_by_one(
         numbers = chunk.numbers[places]
         if lost:
             yield Decoded(None, dead_letters(source, numbers[lost], "malformed"))
-            numbers = np.delete(numbers, lost)
+            numbers, places = np.delete(numbers, lost), np.delete(places, lost)
         if len(numbers):
             raw, spoilt = typed_columns(columns, schema)
+            if objects is not None:
+                raw[objects.name] = objects.of(places, raw[objects.name])
             yield assemble(raw, numbers, schema, source, spoilt)
 
 
