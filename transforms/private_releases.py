@@ -204,6 +204,7 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             None if self._bounded else plan.circumstances.id_horizon,
             plan.digest if takes_rows(plan.program) else None,
             plan.circumstances.id_shards,
+            self._bounded,
         )
 
     def _cap(self, events: Any, secret: SecretRef) -> Any:

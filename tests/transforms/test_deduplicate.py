@@ -52,13 +52,18 @@ def batch(
 
 
 def run(
-    batches: list[pa.RecordBatch], horizon: int | None = None, shards: int = 8, repeats: int = 0
+    batches: list[pa.RecordBatch],
+    horizon: int | None = None,
+    shards: int = 8,
+    repeats: int = 0,
+    bounded: bool = False,
 ) -> tuple[list[dict], list]:
     counters.reset()
     options = PipelineOptions([f"--direct_runner_bundle_repeat={repeats}"])
     pipeline = beam.Pipeline(runner=FnApiRunner(), options=options)
     source = pipeline | beam.Create(batches, reshuffle=False).with_output_types(pa.RecordBatch)
-    found = source | Deduplicate(SecretRef.fresh(), CLOCK, LAYOUT, horizon, shards=shards)
+    unique = Deduplicate(SecretRef.fresh(), CLOCK, LAYOUT, horizon, shards=shards, bounded=bounded)
+    found = source | unique
     kept, dead = keep(found.events, "kept"), keep(found.dead, "dead")
     pipeline.run().wait_until_finish()
     events = [row for one in KEPT.pop(kept) for row in one.to_pylist()]
@@ -77,6 +82,17 @@ def test_each_id_counts_once_and_the_id_goes_no_further() -> None:
 def test_events_without_an_id_all_count() -> None:
     events, dead = run([batch([None, "a", None, "a", ""]), batch(["", None])])
     assert len(events) == 5 and len(dead) == 2
+
+
+@pytest.mark.parametrize("repeats", [0, 1])
+def test_events_kept_aside_are_those_that_travel(repeats: int) -> None:
+    """Repeated bundles: the runner would read what is aside twice, so nothing goes aside."""
+    ids = [None if i % 7 == 0 else f"id-{i % 90}" for i in range(400)]
+    batches = cut(batch(ids, ticks=[i % 11 for i in range(400)]), 5)
+    aside, sent = run(batches, bounded=True, repeats=repeats), run(batches)
+    assert sorted(map(str, aside[0]))[:: 1 + repeats] == sorted(map(str, sent[0]))
+    assert sent[1] and aside[1][:: 1 + repeats] == sent[1]
+    assert len(run([batch([None, ""])], bounded=True)[0]) == 2
 
 
 def test_an_id_is_forgotten_by_the_public_clock_and_by_nothing_else() -> None:

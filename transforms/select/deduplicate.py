@@ -30,6 +30,7 @@ from dpcore.leaves.id_hash import id_hashes
 from dpcore.leaves.row_hash import dedupe_key
 from dpcore.leaves.timed_set import Words
 from transforms.leaves.columns import HIGH, LOW
+from transforms.runtime.aside import Aside, in_one_process
 from transforms.runtime.coders import batch_from_bytes, batch_to_bytes
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from transforms.runtime.secret import SecretRef
@@ -45,6 +46,8 @@ HEAD_STATE = "head"
 SLICE_STATES = tuple(f"slice{place}" for place in range(RING))
 SEEN_STATE = "seen"
 TIMER = "forget"
+NO_SHARD = -1
+"""Key of events without an id, where they pass by on the way of the others."""
 # Runners find stored state by these names: they never change (tests hold them to a file).
 
 
@@ -52,28 +55,32 @@ class ToShards(beam.DoFn):
     """Record batches with ``@id`` -> (shard, batch as bytes), a few big ones per bundle.
 
     The id leaves here; its hash travels on. Events without an id pass by on the main output of
-    ``ready``.
+    ``ready``; where events are kept aside, they pass through ``NO_SHARD``: a second way would keep
+    the runner from handing events on to the next step as they are.
     """
 
-    def __init__(self, secret: SecretRef, name: str, shards: int) -> None:
+    def __init__(self, secret: SecretRef, name: str, shards: int, aside: str | None = None) -> None:
         self._secret, self._name, self._shards = secret, name, shards
+        self._run = aside
+        self._aside: Aside[pa.RecordBatch, None] | None = None
         self._key = b""
         self._spread = self._empty()
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {"_secret": self._secret, "_name": self._name, "_shards": self._shards}
-        return {**kept, "_key": b""}
+        return {**self.__dict__, "_key": b"", "_aside": None, "_spread": None}
 
     def setup(self) -> None:
-        """Derives the key."""
+        """Derives the key, and finds what this process keeps aside."""
         self._key = dedupe_key(self._secret.resolve(), self._name)
+        self._aside = opened(self._run)
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
         self._spread = self._empty()
 
     def _empty(self) -> Spread:
-        return Spread(self._shards, LOW, batch_to_bytes)
+        encode = batch_to_bytes if self._aside is None else self._aside.put
+        return Spread(self._shards, LOW, encode)
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
@@ -83,7 +90,11 @@ class ToShards(beam.DoFn):
         hashes, null = id_hashes(batch.column("@id"), self._key)
         prepared = prepare(batch, hashes)
         if null.any():
-            yield strip(prepared.filter(pa.array(null)), False)
+            without = strip(prepared.filter(pa.array(null)), False)
+            if self._aside is None:
+                yield without
+            else:
+                yield TaggedOutput("shards", (NO_SHARD, self._aside.put(without)))
             prepared = prepared.filter(pa.array(~null))
         for value in self._spread.add(prepared):
             yield TaggedOutput("shards", value)
@@ -92,6 +103,11 @@ class ToShards(beam.DoFn):
         """Sends on what is left."""
         for value in self._spread.flush():
             yield TaggedOutput("shards", stamped(value, Timestamp.of(self._stamp)))
+
+
+def opened(run: str | None) -> Aside[pa.RecordBatch, None] | None:
+    """What this process keeps aside of a run; None: events travel as bytes."""
+    return None if run is None else Aside.of(run, lambda: None)
 
 
 def prepare(batch: pa.RecordBatch, hashes: Words) -> pa.RecordBatch:
@@ -112,6 +128,7 @@ class DropSeen(beam.DoFn):
         once the watermark is past them; None: for the whole run.
       layout: the plan's layout, hex. shards: over how many ids are spread.
       keep_hash: leave the hashes of ids in the batches.
+      aside: name of a run whose events this process keeps aside; None: they come as bytes.
     """
 
     HEAD = userstate.ReadModifyWriteStateSpec(HEAD_STATE, coders.BytesCoder())
@@ -127,19 +144,27 @@ class DropSeen(beam.DoFn):
     FORGET = userstate.TimerSpec(TIMER, TimeDomain.WATERMARK)
 
     def __init__(
-        self, clock: Clock, horizon: int | None, layout: str, shards: int, keep_hash: bool
+        self,
+        clock: Clock,
+        horizon: int | None,
+        layout: str,
+        shards: int,
+        keep_hash: bool,
+        aside: str | None = None,
     ) -> None:
         self._clock, self._horizon, self._shards = clock, horizon, shards
         self._layout, self._keep_hash = bytes.fromhex(layout), keep_hash
-        self._run = uuid.uuid4().hex
+        self._run, self._aside_run = uuid.uuid4().hex, aside
         self._shelf: Shelf[Held] | None = None
+        self._aside: Aside[pa.RecordBatch, None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_shelf": None}
+        return {**self.__dict__, "_shelf": None, "_aside": None}
 
     def setup(self) -> None:
         """Finds what this process has at hand."""
         self._shelf = Shelf.of(self._run)
+        self._aside = opened(self._aside_run)
 
     def process(
         self,
@@ -158,7 +183,13 @@ class DropSeen(beam.DoFn):
     ) -> Iterator[Any]:
         """A batch: asks the set, adds to it, and sets a timer for each slice that it begins."""
         ring = (slice_0, slice_1, slice_2, slice_3, slice_4, slice_5, slice_6, slice_7)
-        batch = batch_from_bytes(element[1])
+        if self._aside is None:
+            batch = batch_from_bytes(element[1])
+        else:
+            batch = self._aside.take(element[1])
+        if element[0] == NO_SHARD:
+            yield batch
+            return
         cells = self._cells(element[0], head, ring)
         self._take_over(cells, seen, element[0], timer)
         fresh, new = remember(batch, cells.known, self._horizon)
@@ -239,6 +270,8 @@ class Deduplicate(beam.PTransform[Any, Any]):
       row_digest: of a plan with row leaves, hex: the hashes of ids stay in the batches, and are
         made for this name and not for the layout, because they decide which rows a cap keeps.
       shards: over how many ids are spread: as many workers share them at most. Part of the state.
+      bounded: all data is there from the start: where every step is in this process, events are
+        then kept aside on their way to the shards (``transforms.runtime.aside``).
     """
 
     def __init__(
@@ -249,16 +282,23 @@ class Deduplicate(beam.PTransform[Any, Any]):
         horizon: int | None = None,
         row_digest: str | None = None,
         shards: int = SHARDS,
+        bounded: bool = False,
     ) -> None:
         super().__init__()
+        self._bounded = bounded
+        self._aside: Aside[pa.RecordBatch, None] | None = None
         self._secret, self._clock = secret, clock
         self._layout, self._horizon = layout, horizon
         self._row_digest, self._shards = row_digest, shards
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> Any:
         """Record batches with ``@id`` -> the same without it."""
+        aside = None
+        if self._bounded and in_one_process(events.pipeline):
+            aside = uuid.uuid4().hex
+            self._aside = opened(aside)  # held here, as long as the pipeline is
         spread = events | "ToShards" >> beam.ParDo(
-            ToShards(self._secret, self._row_digest or self._layout, self._shards)
+            ToShards(self._secret, self._row_digest or self._layout, self._shards, aside)
         ).with_output_types(pa.RecordBatch, shards=tuple[int, bytes]).with_outputs(
             "shards", main="without_id"
         )
@@ -273,11 +313,14 @@ class Deduplicate(beam.PTransform[Any, Any]):
                     self._layout,
                     self._shards,
                     self._row_digest is not None,
+                    aside,
                 )
             )
             .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
             .with_outputs(DEAD, main="fresh")
         )
+        if aside is not None:
+            return Unique(dropped.fresh, dropped.dead)
         fresh = (dropped.fresh, spread.without_id) | "Ready" >> beam.Flatten()
         return Unique(fresh, dropped.dead)
 
