@@ -16,7 +16,7 @@ from pipelines.audit.attack import Report, attack
 from pipelines.audit.choice import Choice
 from pipelines.audit.job import Audited
 from pipelines.config.job import loads
-from tests.audit.twins import behind, config, patched
+from tests.audit.twins.twin import behind, config, patched
 from tests.audit.verdict import tampered
 from tests.fixed_secrets import same_secrets  # noqa: F401
 

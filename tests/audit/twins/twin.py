@@ -12,6 +12,7 @@ import numpy as np
 
 from dpcore.audit.changes import Change, Placed
 from dpcore.plan import Plan
+from pipelines.audit import attack as attacking
 from pipelines.audit import once
 from pipelines.audit.attack import Report, attack
 from pipelines.audit.choice import Choice
@@ -80,6 +81,7 @@ class Aim:
 
         behind = self.behind
         with (
+            patch.object(attacking, "needs_search", lambda choice: False),
             patch.object(Choice, "worst", worst),
             patch.object(Choice, "background", property(lambda self: behind)),
             patch.object(Choice, "slotted", lambda self, change: behind),
