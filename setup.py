@@ -16,7 +16,7 @@ setup(
         Extension(
             "dpcore.native._kernels",
             sources=sorted(path.as_posix() for path in NATIVE.glob("*.c")),
-            depends=[(NATIVE / "kernels.h").as_posix()],
+            depends=sorted(path.as_posix() for path in NATIVE.glob("*.h")),
             # One build for every Python; and no operation may be fused or reordered.
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,

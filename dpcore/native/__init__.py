@@ -9,13 +9,16 @@ hold it to the bits of the path beside it.
 
 A kernel comes in only where it halves the time of something that a user waits for. It takes
 contiguous buffers, keeps nothing, and releases the lock of the interpreter.
+
+``ciphers`` is the same module where the processor has instructions for AES, else None: kernels that
+encrypt use nothing else, so that no time they take follows a key. Without it a library encrypts.
 """
 
 from __future__ import annotations
 
 from types import ModuleType
 
-VERSION = 3
+VERSION = 4
 """Of the sources: a module that was built from others is not used (kernels.h)."""
 
 
@@ -30,4 +33,6 @@ def _found() -> ModuleType | None:
 
 kernels = _found()
 
-__all__ = ["VERSION", "kernels"]
+ciphers = kernels if kernels is not None and kernels.aes() else None
+
+__all__ = ["VERSION", "ciphers", "kernels"]

@@ -1,8 +1,48 @@
 from typing_extensions import Buffer
 
-def version() -> int: ...
+def aes() -> bool: ...
+def cell_digests(
+    key: Buffer, heads: Buffer, ticks: Buffer, values: Buffer, out: Buffer, /
+) -> None: ...
 def correlate(
     units: Buffer, noise: Buffer, buffers: Buffer, theta: Buffer, omega: Buffer
+) -> None: ...
+def discrete(
+    mac: Buffer,
+    stream: Buffer,
+    heads: Buffer,
+    labels: Buffer,
+    digests: Buffer,
+    out: Buffer,
+    coordinates: Buffer,
+    constants: Buffer,
+    powers: Buffer,
+    /,
+) -> int: ...
+def draw(
+    mac: Buffer,
+    stream: Buffer,
+    heads: Buffer,
+    labels: Buffer,
+    digests: Buffer,
+    out: Buffer,
+    kind: Buffer,
+    /,
+) -> None: ...
+def encrypt(key: Buffer, source: Buffer, out: Buffer, /) -> None: ...
+def exponential(words: Buffer, out: Buffer, /) -> None: ...
+def leaf_digests(key: Buffer, heads: Buffer, leaves: Buffer, out: Buffer, /) -> None: ...
+def logarithm(values: Buffer, out: Buffer, /) -> None: ...
+def near(
+    mac: Buffer,
+    stream: Buffer,
+    heads: Buffer,
+    labels: Buffer,
+    digests: Buffer,
+    out: Buffer,
+    coordinate: Buffer,
+    table: Buffer,
+    /,
 ) -> None: ...
 def normal(words: Buffer, out: Buffer) -> None: ...
 def objects(
@@ -18,3 +58,4 @@ def objects(
     rest_starts: Buffer,
     rest_ends: Buffer,
 ) -> tuple[int, int]: ...
+def version() -> int: ...

@@ -10,7 +10,7 @@
 
 /* Raised, here and in __init__.py, with every change of what a kernel takes or gives, and with every new
    one: a module that was built from other sources is then not used. */
-#define WEIR_VERSION 3
+#define WEIR_VERSION 4
 
 /* A loop compiled twice, for any x86 and for wider registers, chosen when the module is loaded.
    Both give the same bits: no operation is contracted or reordered. */
@@ -20,7 +20,51 @@
 #define WEIR_WIDE
 #endif
 
+/* Into each of those compilations: a call would keep its loop narrow. */
+#ifdef __GNUC__
+#define WEIR_INLINE static inline __attribute__((always_inline))
+#else
+#define WEIR_INLINE static inline
+#endif
+
+/* buffer.c: arguments that are buffers, contiguous; bit i of writable: number i is written to. */
+int weir_take(PyObject *args, Py_buffer *views, int count, unsigned writable);
+PyObject *weir_give(Py_buffer *views, int count, const char *error);
+
+/* aes.c: AES-128 by the processor's own instructions, where it has them. */
+typedef struct {
+  uint64_t rounds[22];
+} weir_schedule;
+int weir_aes_ready(void);
+int weir_aes_schedule(const Py_buffer *key, weir_schedule *out);
+void weir_aes_blocks(const weir_schedule *key, const uint64_t *source, uint64_t *out, Py_ssize_t blocks);
+
+/* streams.c: streams of random words, of (label, key) pairs in order. */
+#define WEIR_NAMED 6 /* buffers that name streams: mac, stream, heads, labels, digests, and out */
+typedef struct {
+  weir_schedule mac, stream;
+  const uint64_t *heads, *labels, *digests;
+  Py_ssize_t keys, pairs;
+} weir_streams;
+int weir_streams_of(const Py_buffer *views, weir_streams *out);
+void weir_seeds(const weir_streams *streams, Py_ssize_t first, Py_ssize_t count, uint64_t *seeds);
+
+/* Words to numbers, in place. */
+void weir_normals(void *values, Py_ssize_t n);
+void weir_exponentials(void *values, Py_ssize_t n);
+void weir_gumbels(void *values, Py_ssize_t n);
+void weir_laplaces(void *values, Py_ssize_t n);
+
+PyObject *weir_aes(PyObject *self, PyObject *args);
+PyObject *weir_cell_digests(PyObject *self, PyObject *args);
 PyObject *weir_correlate(PyObject *self, PyObject *args);
+PyObject *weir_discrete(PyObject *self, PyObject *args);
+PyObject *weir_draw(PyObject *self, PyObject *args);
+PyObject *weir_encrypt(PyObject *self, PyObject *args);
+PyObject *weir_exponential(PyObject *self, PyObject *args);
+PyObject *weir_leaf_digests(PyObject *self, PyObject *args);
+PyObject *weir_logarithm(PyObject *self, PyObject *args);
+PyObject *weir_near(PyObject *self, PyObject *args);
 PyObject *weir_normal(PyObject *self, PyObject *args);
 PyObject *weir_objects(PyObject *self, PyObject *args);
 

@@ -7,11 +7,22 @@ static PyObject *version(PyObject *self, PyObject *args) {
   return PyLong_FromLong(WEIR_VERSION);
 }
 
+#define ROW(name, says) {#name, weir_##name, METH_VARARGS, says}
+
 static PyMethodDef methods[] = {
+    {"aes", weir_aes, METH_NOARGS, "aes(): whether the processor has instructions for AES."},
+    ROW(cell_digests, "cell_digests(key, heads, ticks, values, out): CBC-MACs of rows."),
+    ROW(correlate, "correlate(units, noise, buffers, theta, omega): a stride; buffers move on."),
+    ROW(discrete, "discrete(mac, stream, heads, labels, digests, out, coordinates, constants, powers): samples; how many are undecided."),
+    ROW(draw, "draw(mac, stream, heads, labels, digests, out, kind): words of streams, or numbers made of them."),
+    ROW(encrypt, "encrypt(key, source, out): AES-128 of each block."),
+    ROW(exponential, "exponential(words, out): exponential variables, 8 bytes each."),
+    ROW(leaf_digests, "leaf_digests(key, heads, leaves, out): CBC-MACs of leaves; 0 gives 0."),
+    ROW(logarithm, "logarithm(values, out): natural logarithms of positive normal numbers."),
+    ROW(near, "near(mac, stream, heads, labels, digests, out, coordinate, table): normals in single precision."),
+    ROW(normal, "normal(words, out): standard normals, 8 bytes each."),
+    ROW(objects, "objects(data, starts, ends, name, size, lengths, places, numbers, rest, ...)."),
     {"version", version, METH_NOARGS, "version(): of the sources that it was built from."},
-    {"correlate", weir_correlate, METH_VARARGS, "correlate(units, noise, buffers, theta, omega): a stride; buffers move on."},
-    {"objects", weir_objects, METH_VARARGS, "objects(data, starts, ends, name, size, lengths, places, numbers, rest, ...)."},
-    {"normal", weir_normal, METH_VARARGS, "normal(words, out): standard normals, 8 bytes each."},
     {NULL, NULL, 0, NULL},
 };
 

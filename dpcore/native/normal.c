@@ -1,5 +1,6 @@
 /* Standard normals from random words: dpcore/noise/inverse_normal.py says what they are. */
 #include "kernels.h"
+#include "logarithm.h"
 
 #define SIZE 256 /* samples at once: everything stays in the first-level cache */
 
@@ -22,28 +23,10 @@ static const double FAR_DOWN[8] = {
     2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
     1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0};
 
-static inline double horner(const double *c, double x) {
+WEIR_INLINE double horner(const double *c, double x) {
   double out = x * c[0];
   for (int k = 1; k < 7; k++) out = (out + c[k]) * x;
   return out + c[7];
-}
-
-/* As exact_log of inverse_normal.py, operation by operation. */
-static inline double exact_log(double x) {
-  int64_t bits;
-  memcpy(&bits, &x, 8);
-  int64_t exponent = (bits - INT64_C(0x3FE6A09E667F3BCD)) >> 52;
-  bits -= (int64_t)((uint64_t)exponent << 52);
-  double fraction;
-  memcpy(&fraction, &bits, 8);
-  double f = fraction - 1.0, s = f / (f + 2.0), z = s * s;
-  double series = z * (2.0 / 19);
-  for (int k = 8; k > 0; k--) series = (series + 2.0 / (2 * k + 1)) * z;
-  series = series + 0.0;
-  double power = (double)exponent;
-  double out = f - (f - series) * s;
-  out = out + power * 0x1.cf79abc9e3b3ap-40;
-  return out + power * 0x1.62e42fefa0000p-1;
 }
 
 WEIR_WIDE static void centre(const int64_t *v, double *out, double *outside, int n) {
@@ -84,6 +67,16 @@ static void normals(const int64_t *v, double *out, int n) {
   }
   tails(odd, found, roots, count);
   for (int i = 0; i < count; i++) out[at[i]] = roots[i] > 5.0 ? far(odd[i], roots[i]) : found[i];
+}
+
+void weir_normals(void *values, Py_ssize_t n) {
+  int64_t words[SIZE];
+  double *out = values;
+  for (Py_ssize_t start = 0; start < n; start += SIZE) {
+    int size = n - start < SIZE ? (int)(n - start) : SIZE;
+    memcpy(words, out + start, 8 * (size_t)size);
+    normals(words, out + start, size);
+  }
 }
 
 PyObject *weir_normal(PyObject *self, PyObject *args) {

@@ -63,7 +63,7 @@ def _powers() -> Wholes:
     return np.array(out, dtype=np.uint64)
 
 
-_POWERS = _powers()
+POWERS = _powers()
 
 
 class Constants(NamedTuple):
@@ -173,7 +173,7 @@ def acceptance(reach: Wholes, bucket: Wholes, constants: Constants) -> Wholes:
     out = _ALMOST_ONE - rest
     step = a >> _STEP_DROP
     step &= _STEP_MASK
-    out *= _POWERS.take(step.view(np.int64))
+    out *= POWERS.take(step.view(np.int64))
     a >>= _EXPONENT_POINT
     np.minimum(a, _LONGEST_SHIFT, out=a)
     out >>= a

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from dpcore.arrays import Ints
 from dpcore.errors import ConfigError
-from dpcore.noise.acceptance import MARGIN, PROBABILITY_BITS, Constants, acceptance
+from dpcore.native import ciphers
+from dpcore.noise.acceptance import (
+    MARGIN,
+    POWERS,
+    PROBABILITY_BITS,
+    Constants,
+    acceptance,
+)
 from dpcore.noise.aes import Words, block_buffer
 from dpcore.noise.envelope import Envelope, envelope, settle
 from dpcore.noise.streams import Streams
@@ -27,6 +34,7 @@ _EXTENSION_SHIFT = 48
 _ZERO, _ONE, _ENDLESS = np.uint64(0), np.uint64(1), np.uint8(64)
 _UNIFORM_DROP = np.uint64(64 - PROBABILITY_BITS)
 _MARGIN = np.uint64(MARGIN)
+_UNDECIDED = np.iinfo(np.int64).min
 
 
 def discrete_gaussian(streams: Streams, variances: Sequence[int]) -> Ints:
@@ -71,17 +79,45 @@ def discrete_gaussian(streams: Streams, variances: Sequence[int]) -> Ints:
     for variance in checked:
         if not 0 <= variance <= MAX_VARIANCE:
             raise ConfigError("variance", variance, "must lie in [0, 2^80] lattice units squared.")
-    out = np.zeros((*streams.shape, len(checked)), dtype=np.int64)
+    shape = *streams.shape, len(checked)
     live = [i for i, variance in enumerate(checked) if variance]
     if not live:
-        return out
+        return np.zeros(shape, dtype=np.int64)
     envelopes = [envelope(checked[i]) for i in live]
     constants = Constants.of([checked[i] for i in live])
     coordinates = np.array(live, dtype=np.int64)
+    if ciphers is not None:
+        samples = _by_kernel(streams, coordinates, envelopes, constants)
+        if len(live) == len(checked):
+            return samples
+        out = np.zeros(shape, dtype=np.int64)
+        out[..., coordinates] = samples
+        return out
+    out = np.zeros(shape, dtype=np.int64)
     for where, seeds in streams.chunks(max(1, _ELEMENTS // len(live))):
         samples = _sample(streams, seeds, coordinates, envelopes, constants)
         piece = out[where]
         piece[..., coordinates] = samples.reshape(*piece.shape[:2], len(live))
+    return out
+
+
+def _by_kernel(
+    streams: Streams, coordinates: Ints, envelopes: list[Envelope], constants: Constants
+) -> Ints:
+    """All samples; those whose attempts need more than the kernel's integers are made anew here."""
+    assert ciphers is not None
+    named = streams.named
+    out = np.empty((*streams.shape, coordinates.size), dtype=np.int64)
+    table = np.stack(constants)
+    places = coordinates.astype(np.uint64)
+    if ciphers.discrete(*named, out, places, table, POWERS):
+        for where in zip(*np.nonzero(out == _UNDECIDED), strict=True):
+            label, key, at = (int(place) for place in where)
+            alone = streams.part(slice(label, label + 1), slice(key, key + 1))
+            _, seeds = next(alone.chunks(1))
+            own = Constants(*(row[at : at + 1] if row.size > 1 else row for row in constants))
+            here = slice(at, at + 1)
+            out[where] = _sample(alone, seeds, coordinates[here], envelopes[here], own)[0]
     return out
 
 

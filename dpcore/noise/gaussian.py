@@ -6,11 +6,14 @@ import numpy as np
 
 from dpcore.arrays import Floats
 from dpcore.noise.inverse_normal import normal_from_bits
-from dpcore.noise.streams import Streams
+from dpcore.noise.streams import NORMALS, Streams
 
 
 def gaussian(streams: Streams, dimension: int) -> Floats:
     """Standard normals, word i of a stream for coordinate i: (m, K, dimension) float64."""
+    drawn = streams.drawn(dimension, NORMALS)
+    if drawn is not None:
+        return drawn
     out = np.empty((*streams.shape, dimension))
     for where, words in streams.words(dimension):
         piece = out[where]

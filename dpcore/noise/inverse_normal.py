@@ -86,6 +86,11 @@ def exact_log(x: Floats) -> Floats:
 
     The only thing exact about it is its reproducibility. x: any shape.
     """
+    if kernels is not None:
+        x = np.ascontiguousarray(x, dtype=np.float64)
+        logs = np.empty(x.shape)
+        kernels.logarithm(x, logs)
+        return logs
     bits = np.ascontiguousarray(x).view(np.int64)
     exponent = bits - _ROOT_HALF_BITS
     exponent >>= 52
@@ -103,6 +108,11 @@ def exponential_from_bits(bits: NDArray[np.uint64]) -> Floats:
     -log(1 - u) with u = (j + 1/2) 2^-63: relative precision is kept near 0 as well; the largest
     value is 64 ln 2 = 44.4 (mass 2^-63 lies beyond).
     """
+    if kernels is not None:
+        bits = np.ascontiguousarray(bits)
+        drawn = np.empty(bits.shape)
+        kernels.exponential(bits, drawn)
+        return drawn
     j = (np.ascontiguousarray(bits) >> np.uint64(1)).astype(np.int64)
     u = (j.astype(np.float64) + 0.5) * 2.0**-63
     rest = ((np.int64(2**63 - 1) - j).astype(np.float64) + 0.5) * 2.0**-63  # 1 - u

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.native import ciphers
 from dpcore.noise.inverse_normal import normal_from_bits
 from dpcore.noise.streams import Streams
 
@@ -40,6 +41,9 @@ def near_gaussian(streams: Streams, coordinate: int) -> Singles:
     """The normals of one coordinate, within ``ERROR``: (m, K) float32."""
     out = np.empty(streams.shape, dtype=np.float32)
     middles = table()
+    if ciphers is not None:
+        ciphers.near(*streams.named, out, np.array([coordinate], dtype=np.uint64), middles)
+        return out
     for where, words in streams.words(coordinate + 1):
         bits = np.ascontiguousarray(words[:, coordinate])
         first = bits.view(np.uint16)[3::4]

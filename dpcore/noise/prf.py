@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
 from dpcore.arrays import Digests, Floats, Ints
 from dpcore.errors import ConfigError
+from dpcore.native import ciphers
 from dpcore.noise.aes import Aes, Words, block_buffer
 from dpcore.noise.discrete_gaussian import discrete_gaussian
 from dpcore.noise.gaussian import gaussian
@@ -32,6 +33,7 @@ from dpcore.noise.streams import (
     LAPLACE,
     SAMPLE,
     SELECTION,
+    WORDS,
     Streams,
 )
 
@@ -194,6 +196,11 @@ class KeyedNoise:
     def leaf_digests(self, leaves: Ints) -> Digests:
         """Keyed digests of (tick, leaf), zero where a leaf is 0: (n, K, d) -> (n, K, 2)."""
         n, n_keys, dimension = leaves.shape
+        if ciphers is not None:
+            out = np.empty((n, n_keys, 2), dtype=np.uint64)
+            cipher, heads = self._leaf_heads(n, dimension)
+            ciphers.leaf_digests(cipher.key, heads, np.ascontiguousarray(leaves), out)
+            return out
         out = np.zeros((n, n_keys, 2), dtype=np.uint64)
         some = np.bitwise_or.reduce(leaves, axis=2) != 0
         tick, key = np.nonzero(some)
@@ -242,6 +249,9 @@ class KeyedNoise:
         into rows of ``out`` (r, 2); where: which, (m,); None: all of them."""
         dimension = leaves.shape[1]
         cipher, heads = self._leaf_heads(n, dimension)
+        if ciphers is not None and where is None:
+            ciphers.cell_digests(cipher.key, heads, np.ascontiguousarray(tick), leaves, out)
+            return
         flat = leaves.view(np.uint64)
         step = 1 << 14
         buffers = block_buffer(min(step, tick.size)), block_buffer(min(step, tick.size))
@@ -297,6 +307,9 @@ class KeyedNoise:
     def bits(self, labels: Digests, digests: Digests, count: int) -> Words:
         """Uniform random words, for sampling: (m, K, count) uint64."""
         streams = self._streams(SAMPLE, labels, digests)
+        drawn = streams.drawn(count, WORDS)
+        if drawn is not None:
+            return drawn
         out = np.empty((*streams.shape, count), dtype=np.uint64)
         for where, words in streams.words(count):
             out[where] = words.reshape(out[where].shape)

@@ -11,11 +11,14 @@ from dpcore.arrays import Floats, Ints
 from dpcore.errors import positive
 from dpcore.noise.aes import Words
 from dpcore.noise.inverse_normal import exact_log, exponential_from_bits
-from dpcore.noise.streams import Streams
+from dpcore.noise.streams import GUMBELS, LAPLACES, Streams
 
 
 def gumbel(streams: Streams, dimension: int) -> Floats:
     """Standard Gumbel variables -log(-log U): (m, K, dimension) float64, from -3.8 to 44.4."""
+    drawn = streams.drawn(dimension, GUMBELS)
+    if drawn is not None:
+        return drawn
     out = np.empty((*streams.shape, dimension))
     for where, words in streams.words(dimension):
         out[where] = -exact_log(exponential_from_bits(words)).reshape(out[where].shape)
@@ -76,6 +79,9 @@ def laplace(streams: Streams, dimension: int) -> Floats:
 
     The lowest bit of a word is the sign, which the size does not read.
     """
+    drawn = streams.drawn(dimension, LAPLACES)
+    if drawn is not None:
+        return drawn
     out = np.empty((*streams.shape, dimension))
     for where, words in streams.words(dimension):
         size = exponential_from_bits(words)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dpcore.native import ciphers
 from dpcore.noise.aes import Aes, Words, block_buffer
 
 GAUSSIAN = 1
@@ -18,6 +22,9 @@ GENERALISED_GAUSSIAN = 7
 
 WORK = 16384
 """Words made at once: what is worked on stays in the cache."""
+
+WORDS, NORMALS, EXPONENTIALS, GUMBELS, LAPLACES = range(5)
+"""What a kernel makes of words, each of its word: see ``inverse_normal`` and ``selection``."""
 
 _LEVEL_BITS = 40
 _PART_BITS = 16
@@ -70,6 +77,35 @@ class Streams:
         self._labels[:, 0] |= np.uint64(purpose << (_PART_BITS + _LEVEL_BITS) | part << _LEVEL_BITS)
         self.shape = (n_labels, n_keys)
 
+    def part(self, labels: slice, keys: slice) -> Streams:
+        """The streams of some labels and keys."""
+        out = copy.copy(self)
+        out._heads, out._labels = self._heads[keys], self._labels[labels]
+        out._digests = self._digests[labels, keys]
+        out.shape = len(out._labels), len(out._heads)
+        return out
+
+    @property
+    def named(self) -> tuple[bytes, bytes, Words, Words, Words]:
+        """What names all streams, as kernels take it."""
+        digests, heads = np.ascontiguousarray(self._digests), np.ascontiguousarray(self._heads)
+        return self._mac.key, self._stream.key, heads, self._labels, digests
+
+    def drawn(self, count: int, kind: int) -> NDArray[Any] | None:
+        """Numbers made of the first ``count`` words of every stream, by a kernel.
+
+        Args:
+          kind: what is made of a word, one of those above.
+
+        Returns:
+          (m, K, count) uint64 for ``WORDS``, else float64; None where kernels are missing.
+        """
+        if ciphers is None:
+            return None
+        out = np.empty((*self.shape, count), dtype=np.uint64 if kind == WORDS else np.float64)
+        ciphers.draw(*self.named, out, bytes([kind]))
+        return out
+
     def chunks(self, pairs: int) -> Iterator[tuple[tuple[slice, slice], Words]]:
         """Seeds in pieces that stay in the cache.
 
@@ -80,27 +116,33 @@ class Streams:
           (slice of labels, slice of keys), and their seeds (P, 2) uint64, label-major; valid until
           the next piece is asked for.
         """
+        one: Words | None = None
+        for where in self._pieces(pairs):
+            digests = self._digests[where]
+            size = digests.shape[0] * digests.shape[1]
+            if one is None:  # the first piece is the largest
+                one, two = block_buffer(size), block_buffer(size)
+            framed = one[:size].reshape(digests.shape)
+            for word in range(2):  # word by word: a loop along keys, not along two words
+                heads, labels = self._heads[where[1], word], self._labels[where[0], None, word]
+                np.bitwise_xor(heads, labels, out=framed[:, :, word])
+            state = self._mac.encrypt(one[:size], two)
+            np.bitwise_xor(state.reshape(digests.shape), digests, out=framed)
+            yield where, self._mac.encrypt(one[:size], two)
+
+    def _pieces(self, pairs: int) -> Iterator[tuple[slice, slice]]:
+        """All (labels, keys) in pieces of about so many pairs."""
         n_labels, n_keys = self.shape
         if not n_labels or not n_keys:
             return
         columns = min(n_keys, max(1, pairs))
         rows = min(n_labels, max(1, pairs // columns))
-        one, two = block_buffer(rows * columns), block_buffer(rows * columns)
         for row in range(0, n_labels, rows):
             for column in range(0, n_keys, columns):
-                where = (
+                yield (
                     slice(row, min(row + rows, n_labels)),
                     slice(column, min(column + columns, n_keys)),
                 )
-                digests = self._digests[where]
-                size = digests.shape[0] * digests.shape[1]
-                framed = one[:size].reshape(digests.shape)
-                for word in range(2):  # word by word: a loop along keys, not along two words
-                    heads, labels = self._heads[where[1], word], self._labels[where[0], None, word]
-                    np.bitwise_xor(heads, labels, out=framed[:, :, word])
-                state = self._mac.encrypt(one[:size], two)
-                np.bitwise_xor(state.reshape(digests.shape), digests, out=framed)
-                yield where, self._mac.encrypt(one[:size], two)
 
     def words(self, count: int, work: int = WORK) -> Iterator[tuple[tuple[slice, slice], Words]]:
         """The first ``count`` words of every stream.
@@ -112,6 +154,9 @@ class Streams:
         Yields:
           (slice of labels, slice of keys), and (P, count) uint64, C-contiguous, label-major.
         """
+        if ciphers is not None:
+            yield from self._words(count, work)
+            return
         blocks = (count + 1) // 2
         counters = np.arange(blocks, dtype=np.uint64)
         room: tuple[Words, Words] | None = None
@@ -121,6 +166,13 @@ class Streams:
                 room = (block_buffer(size), block_buffer(size))
             words = self.blocks(seeds, counters, room).reshape(seeds.shape[0], 2 * blocks)
             yield where, np.ascontiguousarray(words[:, :count])
+
+    def _words(self, count: int, work: int) -> Iterator[tuple[tuple[slice, slice], Words]]:
+        """``words`` by a kernel."""
+        for where in self._pieces(max(1, work // max(1, count))):
+            words = self.part(*where).drawn(count, WORDS)
+            assert words is not None
+            yield where, words.reshape(-1, count)
 
     def blocks(self, seeds: Words, counters: Words, scratch: tuple[Words, Words]) -> Words:
         """Blocks of streams.

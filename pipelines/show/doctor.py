@@ -26,7 +26,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from dpcore.errors import WeirError
-from dpcore.native import kernels
+from dpcore.native import ciphers, kernels
 from pipelines.config.job import JobConfig
 from pipelines.engines import flink_home, job_server, prism, pubsub_build
 from pipelines.engines.cache import Component, cache_folder
@@ -107,7 +107,8 @@ def _python(extras: set[str]) -> Iterator[Finding]:
         remedy = "install a C compiler and Weir again: the same bits, sooner"
         yield Finding("Python", "compiled kernels", "absent", "not built, or outdated", remedy)
     else:
-        yield Finding("Python", "compiled kernels", "good", "built")
+        found = f"built; AES by {'a library' if ciphers is None else 'the processor'}"
+        yield Finding("Python", "compiled kernels", "good", found)
     needs = [Requirement(text) for text in metadata.requires("weir") or ()]
     for need in needs:
         named = {extra for extra in set(EXTRAS_OF.values()) if _asks(need, extra)}

@@ -83,7 +83,7 @@ def test_steps_agree_with_the_same_steps_in_long_integers():
             whole, fraction = divmod(exponent >> 23, 1 << 32)
             step, rest = divmod(fraction, 1 << 21)
             tangent = (1 << 32) - 1 - (rest * int(module._LN2) >> 32)
-            product = int(module._POWERS[step]) * tangent
+            product = int(module.POWERS[step]) * tangent
             assert product < 2**63
             assert q == product >> whole
 
@@ -110,10 +110,10 @@ def test_constants_are_rounded_up_and_close():
 def test_powers_are_rounded_down_by_less_than_a_unit():
     with localcontext() as context:
         context.prec = 60
-        for i, power in enumerate(module._POWERS.tolist()):
+        for i, power in enumerate(module.POWERS.tolist()):
             exact = Decimal(2) ** (31 - Decimal(i) / 2048)
             assert 0 <= exact - power < 1
-    assert len(module._POWERS) == 2048
+    assert len(module.POWERS) == 2048
 
 
 def test_derivation_of_the_margin():
