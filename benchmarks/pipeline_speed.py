@@ -1,38 +1,39 @@
 """How many events a second does the whole pipeline take, beside plain numpy and PipelineDP?
 
-    python -m benchmarks.pipeline_speed [--events 10000000] [--pipeline-dp]
+    python -m benchmarks.pipeline_speed [--events 10000000] [--pipeline-dp] [--short]
 
 Parquet of 64 keys (text) over 1,000 ticks, counted and summed, in one process: sorted by time,
 shuffled, and shuffled with string ids of which 10 % come twice. Peers, in the same run: a numpy
 loop over the same file that counts and sums by key and tick, and draws no noise, turn about with
-ours; PipelineDP (pip install pipeline-dp) that counts 200,000 events, by key once on its local
-backend, and by key and tick, as Weir does, on Beam in the same in-process runner. Medians of the
-rounds; the ratio is the median of the ratios of neighbours. Writes
-benchmarks/results/pipeline_speed.csv.
+ours, with ids once more with ``np.unique`` of their 128-bit hashes behind it; PipelineDP (pip
+install pipeline-dp) that counts 200,000 events, by key once on its local backend, and by key and
+tick, as Weir does, on Beam in the same in-process runner. Medians of the rounds; the ratio is the
+median of the ratios of neighbours. Writes benchmarks/results/pipeline_speed.csv and
+pipeline_speed.ratios.csv; ``--short`` takes 1,000,000 events, where the fixed cost of a run is most
+of it, and writes pipeline_speed.short.ratios.csv alone. Some minutes; short: less than half of one.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import importlib.util
 import shutil
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.beside import RESULTS, Ratio, Took, beside, timed, write
+from dpcore.leaves.id_hash import id_hashes
 from pipelines.config.job import JobConfig, loads
 from pipelines.graph import build
 from pipelines.graph.parts import parts_of
 
-RESULTS = Path(__file__).parent / "results"
 KEYS, TICKS, MINUTE = 64, 1_000, 60_000_000
 START = 1_704_067_200_000_000
 NAMES = [f"key{i:02d}" for i in range(KEYS)]
@@ -146,18 +147,13 @@ def pipeline_dp_count(file: Path, on_beam: bool) -> None:
         found | beam.combiners.Count.Globally()
 
 
-class Took(NamedTuple):
-    """Seconds on the clock, and seconds of all cores."""
-
-    wall: float
-    cpu: float
-
-
-def timed(work: Callable[[], Any]) -> Took:
-    """Runs it once."""
-    began = time.perf_counter(), time.process_time()
-    work()
-    return Took(time.perf_counter() - began[0], time.process_time() - began[1])
+def unique_loop(file: Path) -> Any:
+    """The loop, and how many ids there are: by keyed hashes in one array, sorted by numpy."""
+    found = numpy_loop(file)
+    key = bytes(16)
+    batches = pq.ParquetFile(file).iter_batches(ROW_GROUP, columns=["id"])
+    hashes = np.concatenate([id_hashes(batch.column("id"), key).hashes for batch in batches])
+    return found, len(np.unique(hashes.view([("high", "<u8"), ("low", "<u8")])))
 
 
 def middle(rounds: list[Took]) -> Took:
@@ -166,14 +162,23 @@ def middle(rounds: list[Took]) -> Took:
 
 
 def main() -> None:
-    """Prints and writes events a second."""
+    """Prints and writes events a second, and ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=10_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--events", type=int, default=0, help="10,000,000; short: 1,000,000")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--pipeline-dp", action="store_true")
+    parser.add_argument("--short", action="store_true")
     args = parser.parse_args()
+    if args.pipeline_dp and importlib.util.find_spec("pipeline_dp") is None:
+        parser.error(
+            "--pipeline-dp needs the peer, which is not installed: pip install pipeline-dp "
+            "(best in an environment of its own that holds Weir too)."
+        )
+    count = args.events or (1_000_000 if args.short else 10_000_000)
+    rounds = min(args.rounds, 3) if args.short else args.rounds
     folder = Path(tempfile.mkdtemp(prefix="weir-speed-"))
     found: list[tuple[str, str, float, float]] = []
+    ratios: list[Ratio] = []
 
     def note(who: str, what: str, events: int, took: Took) -> float:
         rate = events / took.wall
@@ -183,38 +188,52 @@ def main() -> None:
         return rate
 
     try:
-        files = make_files(folder, args.events)
-        for name, file in files.items():
-            loops, ours = [], []
-            for i in range(args.rounds + 1):  # the first warms up
-                out = folder / f"out-{name}-{i}"
-                loops.append(timed(lambda file=file: numpy_loop(file)))  # type: ignore[misc]
-                job = job_of(file, out, name == "ids")
-                ours.append(timed(lambda job=job: weir(job)))  # type: ignore[misc]
-            loops, ours = loops[1:], ours[1:]
-            note("numpy loop", name, args.events, middle(loops))
-            note("weir", name, args.events, middle(ours))
-            ratio = statistics.median(a.wall / b.wall for a, b in zip(loops, ours, strict=True))
-            found.append(("weir / numpy loop", name, ratio, 0.0))
-            print(f"{'':12} {ratio:.2f} of the numpy loop")
+        files = make_files(folder, count)
+        runs: list[tuple[str, Any, str, float]] = [
+            ("sorted", numpy_loop, "numpy loop", 0.9 if count >= 100_000_000 else 0.75),
+            ("shuffled", numpy_loop, "numpy loop", 0.9 if count >= 100_000_000 else 0.75),
+            ("ids", numpy_loop, "numpy loop", 0.3),
+        ]
+        if not args.short:
+            runs.append(("ids", unique_loop, "numpy loop and np.unique of hashes", 0.3))
+        for name, loop, bound, goal in runs:
+            outs = iter(range(1 << 30))
+
+            def ours(name: str = name, bound: str = bound, outs: Any = outs) -> None:
+                out = folder / f"out-{name}-{len(bound)}-{next(outs)}"
+                weir(job_of(files[name], out, name == "ids"))
+
+            ratio, own, peer = beside(ours, lambda f=files[name], loop=loop: loop(f), rounds)
+            note(bound, name, count, peer)
+            note("weir", name, count, own)
+            found.append((f"weir / {bound}", name, ratio, 0.0))
+            ratios.append(Ratio(f"Parquet, {count:,} events, {name}", bound, ratio, goal))
         if args.pipeline_dp:
             small = folder / "small.parquet"
             table = pq.read_table(files["sorted"]).slice(0, PEER_EVENTS)
             pq.write_table(table, small, row_group_size=ROW_GROUP)
-            jobs = [job_of(small, folder / f"out-small-{i}", False) for i in range(args.rounds)]
+            weir(job_of(small, folder / "out-small-warm", False))
+            jobs = [job_of(small, folder / f"out-small-{i}", False) for i in range(5)]
             took = middle([timed(lambda job=job: weir(job)) for job in jobs])  # type: ignore[misc]
             rate = note("weir", f"{PEER_EVENTS:,} events", PEER_EVENTS, took)
-            for what, on_beam in (("by key, local", False), ("by key and tick, Beam", True)):
-                took = timed(lambda on_beam=on_beam: pipeline_dp_count(small, on_beam))
-                peer = note("PipelineDP", what, PEER_EVENTS, took)
-                print(f"{'':12} weir is {rate / peer:.0f} times as fast on the same events")
+            for what, on_beam, goal in (
+                ("by key, local", False, 1.0),
+                ("by key and tick, Beam", True, 80.0),
+            ):
+                took = timed(lambda on_beam=on_beam: pipeline_dp_count(small, on_beam))  # type: ignore[misc]
+                peer_rate = note("PipelineDP", what, PEER_EVENTS, took)
+                ratios.append(
+                    Ratio(f"{PEER_EVENTS:,} events", f"PipelineDP, {what}", rate / peer_rate, goal)
+                )
     finally:
         shutil.rmtree(folder)
-    RESULTS.mkdir(exist_ok=True)
+    write("pipeline_speed", ratios, args.short)
+    if args.short:
+        return
     with open(RESULTS / "pipeline_speed.csv", "w", newline="", encoding="utf-8") as file_:
         writer = csv.writer(file_)
         writer.writerow(["who", "what", "events_per_second", "cpu_seconds"])
-        writer.writerows((who, what, f"{r:.0f}", f"{cpu:.2f}") for who, what, r, cpu in found)
+        writer.writerows((who, what, f"{r:.3g}", f"{cpu:.2f}") for who, what, r, cpu in found)
 
 
 if __name__ == "__main__":
