@@ -12,6 +12,7 @@ from transforms.decode.first_look import FirstLook
 from transforms.decode.formats import emit
 from transforms.decode.schema import EventSchema
 from transforms.runtime import counters
+from transforms.runtime.ahead import ahead
 from transforms.runtime.dead_letters import DEAD
 from transforms.sources import matching
 from transforms.sources.files import FileSource, Split
@@ -40,7 +41,7 @@ class DecodeSplits(beam.DoFn):
 
     def process(self, element: tuple[str, int, int, int, int]) -> Iterator[Any]:
         """One split."""
-        return emit(self._source.decode(Split(*element), self._schema))
+        return emit(ahead(self._source.decode(Split(*element), self._schema)))
 
 
 class Read(NamedTuple):
