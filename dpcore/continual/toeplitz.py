@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy import fft
 
 from dpcore.accounting.contributions import over_keys
 from dpcore.accounting.guarantee import PrivacyLoss
@@ -283,6 +282,8 @@ def _beyond(window: int) -> Floats:
     One window after another from b * c = 1: what the last window adds to the next is one
     convolution, and dividing by b modulo x^W is another, with the coefficients of (1 - x)^(1/2).
     """
+    from scipy import fft  # a twentieth of a second, for this sum alone
+
     b = coefficients(window)
     k = np.arange(1, window, dtype=np.float64)
     inverse = np.cumprod(np.concatenate([[1.0], (k - 1.5) / k]))

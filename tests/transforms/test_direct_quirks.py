@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import apache_beam as beam
@@ -77,3 +79,13 @@ def test_options_of_the_command_line_are_read_anew(monkeypatch: pytest.MonkeyPat
     for streaming in (False, True, False):
         monkeypatch.setattr("sys.argv", ["program", *(["--streaming"] if streaming else [])])
         assert bool(PipelineOptions().view_as(StandardOptions).streaming) == streaming
+
+
+def test_ipython_is_not_loaded_to_ask_whether_it_runs() -> None:
+    code = (
+        "import sys; from transforms.runtime import direct_quirks as d; d.once();"
+        "from apache_beam.pipeline import is_in_ipython as asked;"
+        "print(asked(), 'IPython' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"

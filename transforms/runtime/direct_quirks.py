@@ -5,6 +5,7 @@
   answer on the class.
 - It parses the command line for each look at an option: some 180 times. A view of the options is
   what was parsed and the values that all views share.
+- It imports IPython to find out whether it runs inside it. Whoever does has it loaded.
 - A bundle ends when the thread that samples states wakes up, after up to a fifth of a second, and
   nothing here reads those samples.
 
@@ -19,9 +20,11 @@ import sys
 import types
 from typing import Any
 
+from apache_beam import pipeline as beam_pipeline
 from apache_beam.options import pipeline_options
 from apache_beam.runners.worker import statesampler
 from apache_beam.transforms import core, userstate
+from apache_beam.utils import interactive_utils
 
 SAMPLE_MS = 5
 
@@ -37,8 +40,22 @@ def once() -> None:
     options: Any = pipeline_options.PipelineOptions
     if not hasattr(options.view_as, "asked"):
         options.view_as = _parsed_once(options.view_as)
+    interactive: tuple[Any, ...] = (interactive_utils, beam_pipeline)
+    for where in interactive:
+        if not hasattr(where.is_in_ipython, "asked"):
+            where.is_in_ipython = _if_loaded(where.is_in_ipython)
     sampler: Any = statesampler.StateSampler
     sampler.__init__.__defaults__ = (SAMPLE_MS,)
+
+
+def _if_loaded(asked: Any) -> Any:
+    """``is_in_ipython``."""
+
+    def is_in_ipython() -> bool:
+        return "IPython" in sys.modules and bool(asked())
+
+    is_in_ipython.asked = asked  # type: ignore[attr-defined]
+    return is_in_ipython
 
 
 def _remembered(asked: Any) -> Any:
