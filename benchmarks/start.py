@@ -3,10 +3,10 @@
     python -m benchmarks.start [--short]
 
 ``weir plan`` and ``weir run`` of the demo's config (its events, 69,659 purchases at a CD shop, are
-those that ``make demo`` fetches), each in a process of its own, turn about with a process that imports Beam
-and ends. Processor seconds of the processes: clocks of busy machines tell nothing of starts. The
-run's bound is the import and one second more on a machine that imports Beam in one; so twice the
-import. Writes benchmarks/results/start.ratios.csv.
+those that ``make demo`` fetches), each in a process of its own, turn about with one that imports
+Beam and ends. Processor seconds of the processes: clocks of busy machines tell nothing of starts.
+The run's bound is the import and one second more on a machine that imports Beam in one; so twice
+the import. Writes benchmarks/results/start.ratios.csv.
 """
 
 from __future__ import annotations
