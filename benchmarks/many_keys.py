@@ -1,11 +1,11 @@
 """How many releases a second come out when nearly every key is silent?
 
-    python -m benchmarks.many_keys [--keys 10000] [--ticks 1000]
+    python -m benchmarks.many_keys [--keys 10000] [--ticks 1000] [--short]
 
 Every key releases at every tick, whether or not it has events: 10,000 keys over 1,000 ticks are ten
 million rows, noised, sorted and written as Parquet by one process, flat and packed. Peer, in the
-same run: numpy draws as many Gaussians, adds them up per key, and pyarrow writes key, tick and
-value only. Writes benchmarks/results/many_keys.csv.
+same run, turn about: numpy draws as many Gaussians, adds them up per key, and pyarrow writes key,
+tick and value only. Writes benchmarks/results/many_keys.csv.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import argparse
 import csv
 import shutil
 import tempfile
-import time
 from pathlib import Path
 
 import apache_beam as beam
@@ -22,11 +21,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.beside import Ratio, beside, write
 from pipelines.config.job import JobConfig, loads
 from pipelines.graph import build
 from pipelines.graph.parts import Parts, parts_of
 
 RESULTS = Path(__file__).parent / "results"
+SHORT_TICKS = 128
 EVENTS = 20_000
 START = 1_704_067_200_000_000
 MINUTE = 60_000_000
@@ -93,34 +94,40 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--ticks", type=int, default=1_000)
+    parser.add_argument("--short", action="store_true", help="few ticks: what the guard holds")
     args = parser.parse_args()
+    ticks, rounds = (SHORT_TICKS, 3) if args.short else (args.ticks, 5)
     folder = Path(tempfile.mkdtemp(prefix="weir-keys-"))
-    cells = args.keys * args.ticks
-    found = []
+    cells = args.keys * ticks
+    found, ratios = [], []
     try:
-        for layout in ("flat", "packed"):
-            job = job_of(folder, args.keys, args.ticks, layout)
-            parts = parts_of(job)
-            began = time.perf_counter(), time.process_time()
-            weir(parts)
-            wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
-            rows = sum(pq.read_metadata(f).num_rows for f in (folder / layout).rglob("*.parquet"))
+        for layout in ("flat",) if args.short else ("flat", "packed"):
+            parts = parts_of(job_of(folder, args.keys, ticks, layout))
+            out = folder / layout
+
+            def ours(parts: Parts = parts, out: Path = out) -> None:
+                shutil.rmtree(out, ignore_errors=True)  # a complete one is not written again
+                weir(parts)
+
+            ratio, own, peer = beside(ours, lambda: numpy_peer(folder, args.keys, ticks), rounds)
+            rows = sum(pq.read_metadata(file).num_rows for file in out.rglob("*.parquet"))
             assert rows == cells, (rows, cells)
-            found.append((f"weir, {layout}", cells / wall, cpu))
-        began = time.perf_counter(), time.process_time()
-        numpy_peer(folder, args.keys, args.ticks)
-        peer, peer_cpu = time.perf_counter() - began[0], time.process_time() - began[1]
+            found.append((f"weir, {layout}", cells / own.wall, own.cpu))
+            what = f"{args.keys:,} keys by {ticks:,} ticks, nearly all empty, to Parquet, {layout}"
+            ratios.append(Ratio(what, "numpy noise and Arrow's writer", ratio, 0.6))
     finally:
         shutil.rmtree(folder)
-    found.append(("numpy", cells / peer, peer_cpu))
+    found.append(("numpy", cells / peer.wall, peer.cpu))
     for who, rate, seconds in found:
         print(f"{who:12} {rate / 1e6:7.3f} M key-ticks/s, {seconds:.2f} s of CPU, {cells:,} rows")
-    RESULTS.mkdir(exist_ok=True)
+    write("many_keys", ratios, args.short)
+    if args.short:
+        return
     with open(RESULTS / "many_keys.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["who", "keys", "ticks", "key_ticks_per_second", "cpu_seconds"])
         for who, rate, seconds in found:
-            writer.writerow([who, args.keys, args.ticks, f"{rate:.0f}", f"{seconds:.2f}"])
+            writer.writerow([who, args.keys, ticks, f"{rate:.0f}", f"{seconds:.2f}"])
 
 
 if __name__ == "__main__":

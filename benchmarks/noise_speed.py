@@ -7,12 +7,15 @@ installed, OpenDP (vectors of 4,000; lists in and out) and PyDP (one call a samp
 call them. Those draw fresh noise, which a retry could average away.
 
     pip install opendp python-dp && python -m benchmarks.noise_speed
+    python -m benchmarks.noise_speed --short     # the ratios alone
 
-Each figure is the best of three rounds. Writes benchmarks/results/noise_speed.csv.
+Each figure is the best of three rounds; writes benchmarks/results/noise_speed.csv. Ratios stand
+beside numpy's normals, as many at a time, and beside our own Gaussian, turn about.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import importlib
 import importlib.metadata
@@ -23,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.beside import Ratio, beside, write
 from dpcore.noise.noise import label
 from dpcore.noise.prf import KeyedNoise, RootKey
 
@@ -136,8 +140,51 @@ def rate(case: Case, seconds: float = 0.3, rounds: int = 3) -> float:
     return best
 
 
+AS_MANY = 1 << 20
+"""Samples of a round, at least."""
+
+
+def repeated(case: Case) -> Callable[[], object]:
+    """As often as it takes to draw AS_MANY."""
+    times = -(-AS_MANY // case.samples)
+    return lambda: [case.run() for _ in range(times)]
+
+
+def ratios() -> Iterator[Ratio]:
+    """Each kind beside its bound."""
+    generator = np.random.Generator(np.random.PCG64(1))
+    cases = {(case.noise, case.keyed): case for case in weir()}
+    for keyed in dict.fromkeys(keyed for _, keyed in cases):
+        gaussian, stride = cases["Gaussian", keyed], "128" in keyed
+        n = gaussian.samples
+
+        def bare(n: int = n) -> object:
+            return generator.standard_normal(n)
+
+        numpy = repeated(Case("", "", "", n, bare))
+        for noise, goal in (
+            ("Gaussian", 0.6 if stride else 0.5),
+            ("Gaussian and leaf digests", 0.6 if stride else 0.5),
+        ):
+            found = beside(repeated(cases[noise, keyed]), numpy)[0]
+            yield Ratio(f"{noise}, {keyed}", "numpy, unkeyed", found, goal)
+        exact = cases["discrete Gaussian, exact", keyed]
+        found = beside(repeated(exact), repeated(gaussian))[0]
+        yield Ratio(f"{exact.noise}, {keyed}", "keyed Gaussian", found, 0.35)
+
+
 def main() -> None:
     """Prints a table and writes it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true", help="the ratios alone")
+    short = parser.parse_args().short
+    write("noise_speed", list(ratios()), short)
+    if not short:
+        table()
+
+
+def table() -> None:
+    """Samples a second of every kind and library."""
     rows: list[dict[str, object]] = []
     for source, package in (
         (weir, ""), (numpy_bound, ""), (opendp, "opendp"), (pydp, "python-dp"),
