@@ -6,13 +6,12 @@ radius of the set. Excess of the expected log loss over that of w, in expectatio
 of 20,000 fresh rows. Each row of the table of rates has its guide beside it, the paper's rate times
 the factor that fits its first cell; (1, 1e-6), runs of n records, means over ``--seeds``.
 
-  python -m benchmarks.one_pass_risk [--most 100000] [--seeds 5] [--out results/one_pass_risk.csv]
+  python -m benchmarks.one_pass_risk [--most 100000] [--seeds 5]
 
-The last part runs every number of phases R at one n: measured, and the plan's bound for each.
-Measured (results/one_pass_risk.csv): the best R is 1 or 2, where the bound is least at 4 or 5; by
-its guess (``predicted.tree_guess``) the plan takes R = 2 at p = 1.5 and 3 at p = 1, whose error is
-2.8 and 3.0 times that of the best R; by the bound it was 12 and 6.5. At p > 2 and few records
-models are no better than 0, which the bounds say.
+Writes results/one_pass_risk.csv, and a picture of it beside: excess against n, d and p.
+How many phases serve best: benchmarks/one_pass_phases.py.
+
+RESULT
 """
 
 from __future__ import annotations
@@ -26,11 +25,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from dpcore.models.optimize.one_pass_fit import fit
 from dpcore.plan import Plan
 
 RADIUS = 3.0
+EXPONENTS = (1.0, 1.25, 1.5, 1.75, 2.0, 3.0, 4.0, 8.0, math.inf)
 CONFIG = """
 name: risk
 schema: {{time: t, id: i}}
@@ -139,9 +141,8 @@ def cells(most: int) -> Iterator[tuple[str, float, int, int, str]]:
     for name in ("gaussian", "generalised_gaussian"):
         for d in (20, 80):
             yield "noise", 1.5, d, min(100_000, most), f"noise: {name}"
-    for p in (1.0, 1.5):
-        for phases in range(1, 8):
-            yield "phases", p, 20, min(100_000, most), f"phases: {phases}"
+    for p in EXPONENTS:
+        yield "p", p, 20, min(100_000, most), ""
 
 
 def main() -> None:
@@ -159,7 +160,9 @@ def main() -> None:
             made = program(p, d, n, more)
             found = [excess(made, p, d, n, seed) for seed in range(given.seeds)]
             lost = np.array([one[0] for one in found])
-            factor = scale.setdefault((part, p), float(lost.mean()) / rate(p, d, n))
+            factor = scale.setdefault(
+                (part, 0.0 if part == "p" else p), float(lost.mean()) / rate(p, d, n)
+            )
             row = {
                 "part": part,
                 "setup": type(made.course).__name__,
@@ -167,9 +170,7 @@ def main() -> None:
                 "d": d,
                 "n": n,
                 "noise": made.course.kind,
-                "R": getattr(made.course.runs[0], "phases", 0)
-                if p <= 2
-                else len(made.course.runs[0].phases),
+                "R": made.course.runs[0].phases if p <= 2 else len(made.course.runs[0].phases),
                 "excess": f"{lost.mean():.4g}",
                 "stderr": f"{lost.std() / math.sqrt(len(lost)):.2g}",
                 "start": f"{np.mean([one[1] for one in found]):.4g}",
@@ -179,6 +180,40 @@ def main() -> None:
             writer.writerow(row)
             file.flush()
             print(*row.values(), sep="\t", flush=True)
+    draw(given.out)
+
+
+def draw(table: Path) -> None:
+    """Excess, that of the model 0, and the guide, against n, d and p: a picture."""
+    with table.open() as file:
+        found = list(csv.DictReader(file))
+    figure = Figure(figsize=(12, 8.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(2, 6, sharey="row").ravel()
+    places = {("n", p): k for k, p in enumerate(("1.0", "1.5", "2.0", "4.0", "inf"))}
+    places |= {("d", p): 6 + k for k, p in enumerate(("1.0", "1.5", "2.0", "4.0", "inf"))}
+    for (part, p), place in places.items():
+        own = [row for row in found if row["part"] == part and row["p"] == p]
+        if part == "d":  # at 10,000 records the row of n has d = 20
+            own += [r for r in found if (r["part"], r["p"], r["n"]) == ("n", p, "10000")]
+        _panel(axes[place], own, part, f"p = {p}, against {part}")
+    _panel(axes[5], [row for row in found if row["part"] == "p"], "p", "n = 100,000, d = 20")
+    axes[11].axis("off")
+    figure.savefig(table.with_suffix(".png"), dpi=110)
+
+
+def _panel(axis: Any, rows: list[dict[str, str]], over: str, title: str) -> None:
+    inverse = over == "p"
+    rows = sorted(rows, key=lambda row: float(row[over]))
+    at = [1 / float(row[over]) if inverse else float(row[over]) for row in rows]
+    for name, style in (("excess", "o-"), ("start", ":"), ("guide", "--")):
+        axis.plot(at, [float(row[name]) for row in rows], style, label=name)
+    axis.set_yscale("log")
+    if not inverse:
+        axis.set_xscale("log")
+    axis.set_xlabel("1 / p" if inverse else over)
+    axis.set_title(title, fontsize=9)
+    axis.legend(fontsize=7)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
 from pydantic import Field
@@ -23,6 +24,9 @@ from dpcore.models.model import Model
 from dpcore.models.optimize.course import Course
 from dpcore.models.optimize.glm import Glm, cornered, smoothed
 from dpcore.models.optimize.one_pass import OnePass
+from dpcore.models.optimize.rehearsed import rehearsed
+from dpcore.models.optimize.runs import MOST_RUNS
+from dpcore.models.optimize.sfw import TreeRun, tree_runs
 from dpcore.models.optimize.tree import MOST_PHASES
 from dpcore.models.scaling import Scaling
 from dpcore.models.words import OWN_UNITS
@@ -211,6 +215,26 @@ class OnePassModel(Model):
             return run(1.0)
         found = [(run(width), width) for width in WIDTHS]
         return min(found, key=lambda one: one[0].predicted + one[1] * one[0].glm.slope ** 2 / 2)[0]
+
+    def trees(
+        self,
+        terms: Terms,
+        convex_set: ConvexSet,
+        radius: float,
+        make: Callable[[Glm, int, int], TreeRun],
+        phases: int | None,
+    ) -> tuple[TreeRun, ...]:
+        """All runs of a tree. make, phases: see ``tree_runs``."""
+        glms = self.glms(convex_set, radius)
+        judged = partial(rehearsed, convex_set=convex_set) if terms.version >= 4 else None
+        sizes = [self.records << k for k in range(MOST_RUNS)]
+        return tree_runs(
+            make,
+            lambda run: self.best_width(lambda width: run(glms(width))),
+            sizes,
+            phases,
+            judged,
+        )
 
     def compile(self, terms: Terms) -> tuple[OnePass, tuple[Alternative, ...]]:
         """The form and noise of the least predicted error, and every one that could be.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,11 @@ from dpcore.models.optimize.tree import MOST_PHASES, Stage, batch_for, stages_fo
 from dpcore.models.optimize.vertices import Vertices
 from dpcore.noise.noise import label
 from dpcore.words import number
+
+REHEARSED_RUNS, REHEARSED_PHASES = 12, 6
+"""Runs whose phases are chosen by rehearsal, and most phases that are tried."""
+BEYOND = 2
+"""More phases than the best so far that are rehearsed."""
 
 
 class SfwState(NamedTuple):
@@ -64,7 +69,8 @@ class TreeRun:
         is that of all depths; None: selection.
       scales: lambda_r of phases 1 .. R, in units of scores; (): noise.
       pure: whether selection is paid for in pure epsilon.
-      predicted: bound on the excess risk. guess: what it may be, to choose R by.
+      predicted: bound on the excess risk. guess: what it may be, to choose R by (``rehearsed``;
+      before version 4 ``tree_guess``).
     """
 
     glm: Glm
@@ -229,7 +235,8 @@ class Sfw(Doubling):
         made = self.runs[run]
         return (
             f"{self.first << run:,} records: {made.phases} phases, batches of {made.batch:,} and "
-            f"fewer, {len(made.stages)} steps; excess risk at most {number(made.predicted)}"
+            f"fewer, {len(made.stages)} steps; excess risk at most {number(made.predicted)}, about "
+            f"{number(made.guess)} where features are evenly spread"
         )
 
     def canonical(self) -> Mapping[str, Any]:
@@ -241,26 +248,72 @@ class Sfw(Doubling):
         }
 
 
-def best_tree(make: Callable[[int, int], TreeRun], records: int, phases: int | None) -> TreeRun:
+def best_tree(
+    make: Callable[[int, int], TreeRun],
+    records: int,
+    phases: int | None,
+    rehearsed: Callable[[TreeRun], float] | None = None,
+    first: int = 1,
+) -> TreeRun:
     """The run of the least error that is expected.
 
     Args:
-      make: (b, R) -> a run. phases: R; None: the best.
+      make: (b, R) -> a run. phases: R; None: the best. rehearsed: what a run is judged by; None, as
+        before version 4: ``tree_guess``. first: the least R that is rehearsed.
 
     Raises:
       ConfigError: the run is too short for a phase, or for so many.
     """
-    tried = range(1, MOST_PHASES + 1) if phases is None else (phases,)
-    able = [(batch_for(records, r), r) for r in tried]
-    made = [make(batch, r) for batch, r in able if batch >= 1 << r]
-    if not made:
+    every = range(1, MOST_PHASES + 1) if rehearsed is None else range(first, REHEARSED_PHASES + 1)
+    tried = every if phases is None else (phases,)
+    best: TreeRun | None = None
+    for r in tried:
+        batch = batch_for(records, r)
+        if batch < 1 << r:
+            continue
+        one = make(batch, r)
+        if rehearsed is not None:
+            one = replace(one, guess=rehearsed(one))
+            if best is not None and r > best.phases + BEYOND:
+                break
+        if best is None or one.guess < best.guess:
+            best = one
+    if best is None:
         raise ConfigError(
             "model.records",
             records,
             f"are too few in the first run for {tried[0]} phase{'s' if tried[0] > 1 else ''}: "
             f"{needed(tried[0])} or more are needed.",
         )
-    return min(made, key=lambda one: one.guess)
+    return best
+
+
+def tree_runs(
+    make: Callable[[Glm, int, int], TreeRun],
+    width: Callable[[Callable[[Glm], TreeRun]], TreeRun],
+    sizes: Sequence[int],
+    phases: int | None,
+    rehearsed: Callable[[TreeRun], float] | None,
+) -> tuple[TreeRun, ...]:
+    """Runs of so many records each.
+
+    Args:
+      make: (loss, b, R) -> a run. width: a run for any loss -> the best one over all smoothings.
+      sizes: n of each, growing. phases: R; None: the best. rehearsed: see ``best_tree``. Every
+        other one of the first runs is rehearsed, from one phase fewer than the last had; others
+        have as many as the last that was, and so do later ones, which few keys reach.
+    """
+    found: list[TreeRun] = []
+    for k, n in enumerate(sizes):
+        if rehearsed is None:
+            found.append(width(lambda glm, n=n: best_tree(partial(make, glm), n, phases)))  # type: ignore[misc]
+            continue
+        fixed = phases or (found[-1].phases if found else 1)
+        one = width(lambda glm, n=n, r=fixed: best_tree(partial(make, glm), n, r))  # type: ignore[misc]
+        if k < REHEARSED_RUNS and k % 2 == 0:
+            one = best_tree(partial(make, one.glm), n, phases, rehearsed, max(1, fixed - 1))
+        found.append(one)
+    return tuple(found)
 
 
 def errors_of(

@@ -18,7 +18,7 @@ from dpcore.models.optimize.node_noise import budget_for
 from dpcore.models.optimize.one_pass_section import OnePassModel, Phases
 from dpcore.models.optimize.one_sample import OneSample, OneSampleRun
 from dpcore.models.optimize.runs import MOST_RUNS
-from dpcore.models.optimize.sfw import Sfw, TreeRun, best_tree, errors_of
+from dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
 from dpcore.models.optimize.vertices import Vertices
 from dpcore.pricing.price import round_up
 from dpcore.pricing.terms import Terms
@@ -48,7 +48,7 @@ class SfwPolyhedralModel(OnePassModel):
     phases: Phases | None = Field(
         default=None,
         description="R of the tree: trees of a run, each of twice the steps. Without it: what "
-        "serves every run best where features are evenly spread.",
+        "serves every run best on a public problem of evenly spread features, rehearsed.",
         examples=[2],
     )
 
@@ -82,13 +82,6 @@ class SfwPolyhedralModel(OnePassModel):
         if not pure:
             budget = budget_for("discrete_gaussian", terms.epsilon, terms.delta)
 
-        def tree(records: int) -> TreeRun:
-            def of(width: float) -> TreeRun:
-                make = partial(chosen_run, glms(width), vertices, budget)
-                return best_tree(make, records, self.phases)
-
-            return self.best_width(of)
-
         def one(records: int) -> OneSampleRun:
             def of(width: float) -> OneSampleRun:
                 m, count = vertices.diameter, vertices.count
@@ -96,14 +89,16 @@ class SfwPolyhedralModel(OnePassModel):
 
             return self.best_width(of)
 
-        sizes = [self.records << k for k in range(MOST_RUNS)]
         if form == "tree":
-            return Sfw(convex_set, tuple(map(tree, sizes)), self.records, vertices)
+            make = partial(chosen_run, vertices, budget)
+            runs = self.trees(terms, convex_set, vertices.radius, make, self.phases)
+            return Sfw(convex_set, runs, self.records, vertices)
+        sizes = [self.records << k for k in range(MOST_RUNS)]
         return OneSample(convex_set, tuple(map(one, sizes)), self.records, vertices)
 
 
 def chosen_run(
-    glm: Glm, vertices: Vertices, budget: PrivacyLoss, batch: int, phases: int
+    vertices: Vertices, budget: PrivacyLoss, glm: Glm, batch: int, phases: int
 ) -> TreeRun:
     """A run whose leaves choose vertices.
 

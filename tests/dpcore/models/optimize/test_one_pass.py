@@ -217,7 +217,7 @@ def test_arrays_give_what_the_course_gives(case: str) -> None:
     other = fit(made.course, x, y, made.norm, made.dual, bytes(32))
     assert one.coef.tobytes() == two.coef.tobytes() != other.coef.tobytes()
     first = made.course.first
-    assert first <= one.records <= 2 * first and one.loss == made.loss(None)
+    assert 0.75 * first <= one.records <= 4 * first and one.loss == made.loss(None)
     changed = x.copy()
     changed[100] = 0.3
     assert fit(made.course, changed, y, made.norm, made.dual, SECRET).coef.tobytes() != (
