@@ -218,15 +218,16 @@ class OnePassModel(Model):
 
     def trees(
         self,
-        terms: Terms,
         convex_set: ConvexSet,
         radius: float,
         make: Callable[[Glm, int, int], TreeRun],
         phases: int | None,
+        rehearse: bool,
     ) -> tuple[TreeRun, ...]:
-        """All runs of a tree. make, phases: see ``tree_runs``."""
+        """All runs of a tree. make, phases: see ``tree_runs``. rehearse: whether R is chosen by it,
+        else by ``tree_guess``."""
         glms = self.glms(convex_set, radius)
-        judged = partial(rehearsed, convex_set=convex_set) if terms.version >= 4 else None
+        judged = partial(rehearsed, convex_set=convex_set) if rehearse else None
         sizes = [self.records << k for k in range(MOST_RUNS)]
         return tree_runs(
             make,

@@ -70,7 +70,7 @@ class TreeRun:
       scales: lambda_r of phases 1 .. R, in units of scores; (): noise.
       pure: whether selection is paid for in pure epsilon.
       predicted: bound on the excess risk. guess: what it may be, to choose R by (``rehearsed``;
-      before version 4 ``tree_guess``).
+      where vertices are chosen, and before version 4, ``tree_guess``).
     """
 
     glm: Glm
@@ -258,8 +258,8 @@ def best_tree(
     """The run of the least error that is expected.
 
     Args:
-      make: (b, R) -> a run. phases: R; None: the best. rehearsed: what a run is judged by; None, as
-        before version 4: ``tree_guess``. first: the least R that is rehearsed.
+      make: (b, R) -> a run. phases: R; None: the best. rehearsed: what a run is judged by; None:
+        ``tree_guess``. first: the least R that is rehearsed.
 
     Raises:
       ConfigError: the run is too short for a phase, or for so many.
