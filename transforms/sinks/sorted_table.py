@@ -51,10 +51,24 @@ def sorted_table(batches: Sequence[pa.RecordBatch]) -> Sorted:
 
 def in_order(column: pa.DictionaryArray) -> pa.DictionaryArray:
     """A column of text whose dictionary is sorted by bytes, whatever order it came together in."""
-    rank, _ = ranks(column)
-    words = sorted({word.encode() for word in column.dictionary.to_pylist()})
-    index = pa.array(rank - 1, column.indices.type)
-    return pa.DictionaryArray.from_arrays(index, pa.array(words, pa.binary()).cast(pa.string()))
+    words = column.dictionary
+    order = pc.sort_indices(words)  # Arrow compares text by bytes
+    place = order.to_numpy().astype(np.int64)
+    if np.array_equal(place, np.arange(len(place))):
+        rank = place
+    else:
+        words, rank = words.take(order), np.empty_like(place)
+        rank[place] = np.arange(len(place))
+    fresh = np.ones(len(words), dtype=bool)
+    if len(words) > 1:  # a dictionary may have a word twice
+        fresh[1:] = pc.not_equal(words[1:], words[:-1]).to_numpy(zero_copy_only=False)
+    if not fresh.all():
+        words, rank = words.filter(pa.array(fresh)), (np.cumsum(fresh) - 1)[rank]
+    elif words is column.dictionary:
+        return column
+    kind = column.indices.type
+    index = rank.astype(kind.to_pandas_dtype())[column.indices.to_numpy()]
+    return pa.DictionaryArray.from_arrays(pa.array(index, kind), words, safe=False)
 
 
 def row_codes(columns: dict[str, pa.Array]) -> tuple[Ints, int]:
@@ -84,8 +98,8 @@ def ranks(column: pa.DictionaryArray) -> tuple[Ints, int]:
     table = np.array([0, *(place[word] for word in words)], dtype=np.int64)
     index = column.indices
     if index.null_count:
-        index = index.fill_null(-1)
-    return table[index.to_numpy(zero_copy_only=False).astype(np.int64) + 1], len(place) + 1
+        return table[index.fill_null(-1).to_numpy().astype(np.int64) + 1], len(place) + 1
+    return table[1:][index.to_numpy()], len(place) + 1
 
 
 def first_of_each(code: Ints, size: int) -> tuple[Ints, Ints]:
