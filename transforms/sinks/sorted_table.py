@@ -66,9 +66,9 @@ def in_order(column: pa.DictionaryArray) -> pa.DictionaryArray:
         words, rank = words.filter(pa.array(fresh)), (np.cumsum(fresh) - 1)[rank]
     elif words is column.dictionary:
         return column
-    kind = column.indices.type
-    index = rank.astype(kind.to_pandas_dtype())[column.indices.to_numpy()]
-    return pa.DictionaryArray.from_arrays(pa.array(index, kind), words, safe=False)
+    index = column.indices.to_numpy()
+    index = rank.astype(index.dtype)[index]
+    return pa.DictionaryArray.from_arrays(pa.array(index), words, safe=False)
 
 
 def row_codes(columns: dict[str, pa.Array]) -> tuple[Ints, int]:
