@@ -9,6 +9,8 @@ import pytest
 
 from tests.audit.twins import TWINS, Twin
 
+FEWER = 6_000
+"""Trials of the real thing: what is broken is told by a bound, whatever they are."""
 SOUND = list({(one.config, one.only, one.aim): one for one in TWINS}.values())
 
 
@@ -21,7 +23,7 @@ def test_a_broken_twin_is_caught(one: Twin) -> None:
 @pytest.mark.parametrize("one", SOUND, ids=lambda one: one.name)
 def test_the_real_thing_is_not(one: Twin) -> None:
     """Audited as its twin is."""
-    report = one.attacked(sound=True, trials=one.short)
+    report = one.attacked(sound=True, trials=min(one.short or FEWER, FEWER))
     assert report.broken == ()
     assert report.alone is not None if one.only == "bytes" else report.audits
     # A bound of 95 % is above the truth now and then, and claims are the truth: hence no <= here.

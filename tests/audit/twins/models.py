@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
-from tests.audit.twins.twin import config, patched, twin
+from dpcore.audit.changes import Placed
+from dpcore.models.blocks.level import level_for
+from tests.audit.twins.twin import Aim, behind, config, patched, twin
 from tests.constant_noise import NoNoise
 
 
@@ -49,4 +54,65 @@ def iterate_released() -> Iterator[None]:
 )
 def rows_of_any_length() -> Iterator[None]:
     with patched("dpcore.models.regression.rows._shorten", lambda right: lambda *given: 0):
+        yield
+
+
+LABELS = "features: [u], target: y, ranges: {u: [-1, 1]}, classes: [0, 1], loss: hinge"
+SAMPLED = model(
+    f"algorithm: erm.sampled, {LABELS}, intercept: false, block: 4, sample: 0.25, doublings: 0, "
+    "regularise: 1",
+    "{time: at, id: id}",
+    ticks=1,
+    delta=0.0,
+    epsilon=1.0,
+)
+LASSO = model(
+    f"algorithm: optimize.frank_wolfe, {LABELS}, intercept: false, block: 1, iterations: 32, "
+    "set: {l1_ball: 0.5}",
+    "{time: at, id: id}",
+    ticks=1,
+    epsilon=20.0,
+).replace("model:", "mechanism: {noise: laplace}\nmodel:")
+TURNED = Aim(here=(Placed(0, 0, 0),), there=(Placed(0, 0, 1),))
+"""A row alone in its block, whose label turns."""
+
+
+@twin(
+    "the printed sampling variant of Watson et al.",
+    SAMPLED,
+    "all releases",
+    aim=replace(TURNED, behind=(Placed(0, 0, 1),) * 3),
+    short=10_000,
+)
+def noise_of_all_rows() -> Iterator[None]:
+    """The fit runs on a sample, its noise is that of a fit of all rows (Appendix B)."""
+
+    def printed(program: Any) -> Any:
+        (right,) = program.levels
+        budget, rows = program.loss(None), right.of
+        whole = level_for(program.objective, 1, float(rows), rows, 1, budget, Fraction(1))
+        noise = {"resolution": whole.resolution, "scale": whole.scale}
+        return replace(program, levels=(replace(right, **noise),))
+
+    with behind(printed):
+        yield
+
+
+@twin(
+    "the printed Laplace scale of Talwar et al.",
+    LASSO,
+    "all releases",
+    aim=TURNED,
+    short=10_000,
+)
+def printed_laplace_scale() -> Iterator[None]:
+    """L1 |C|_1 sqrt(8 T ln(1 / delta)) / (n epsilon), where 4 L1 |C|_1 / n is what a row moves."""
+
+    def printed(program: Any) -> Any:
+        way = program.way
+        logs = math.log(1 / 1e-3)
+        scale = way.sensitivity / 4 * math.sqrt(8 * way.steps * logs) / 20.0
+        return replace(program, way=replace(way, scale=scale))
+
+    with behind(printed):
         yield
