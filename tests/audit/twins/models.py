@@ -66,12 +66,14 @@ SAMPLED = model(
     delta=0.0,
     epsilon=1.0,
 )
+LARGE, LIKELY = 14.0, 0.05
 LASSO = model(
     f"algorithm: optimize.frank_wolfe, {LABELS}, intercept: false, block: 1, iterations: 32, "
     "set: {l1_ball: 0.5}",
     "{time: at, id: id}",
     ticks=1,
-    epsilon=20.0,
+    epsilon=LARGE,
+    delta=LIKELY,
 ).replace("model:", "mechanism: {noise: laplace}\nmodel:")
 TURNED = Aim(here=(Placed(0, 0, 0),), there=(Placed(0, 0, 1),))
 """A row alone in its block, whose label turns."""
@@ -110,8 +112,8 @@ def printed_laplace_scale() -> Iterator[None]:
 
     def printed(program: Any) -> Any:
         way = program.way
-        logs = math.log(1 / 1e-3)
-        scale = way.sensitivity / 4 * math.sqrt(8 * way.steps * logs) / 20.0
+        logs = math.log(1 / LIKELY)
+        scale = way.sensitivity / 4 * math.sqrt(8 * way.steps * logs) / LARGE
         return replace(program, way=replace(way, scale=scale))
 
     with behind(printed):
