@@ -30,7 +30,8 @@ def algorithm_of(written: Mapping[str, Any]) -> type[Predictor]:
     model: type[Predictor] = MODELS[name]
     for field, value in _settings(written):
         if not model.takes(field) and any(other.takes(field) for other in MODELS.values()):
-            raise refusal(field, value, f"is not a setting of {name}; remove it.")
+            why = model.untaken.get(field, "remove it.")
+            raise refusal(field, value, f"is not a setting of {name}; {why}")
     return model
 
 

@@ -85,6 +85,8 @@ class Predictor(Section):
         "Public: choose them from what you know, never from the data.",
         examples=["{departure_delay: [-30, 120], distance: [0, 5000], arrival_delay: [-60, 180]}"],
     )
+    untaken: ClassVar[Mapping[str, str]] = {}
+    """Fields of other models -> what to do without them here, where it is not plain."""
     title: ClassVar[str]
     about: ClassVar[str]
     source: ClassVar[str]

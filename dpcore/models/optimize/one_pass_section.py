@@ -132,6 +132,11 @@ class OnePassModel(Model):
         "model_of": Shown("first and last record of the newest model's run", role="trace"),
     }
     told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
+    untaken: ClassVar[Mapping[str, str]] = {
+        "classes": "the target is a number whose sign is the label, as rows are held to the norm "
+        "dual to the set's. Give a column of 0 and 1 with ranges [0, 1], or take "
+        "optimize.frank_wolfe for two classes, erm.* for more."
+    }
     event_only: ClassVar[str] = (
         "a record is read once, and what several records of a user do together is not derived; "
         "take online.follow_the_leader"

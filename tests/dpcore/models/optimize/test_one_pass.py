@@ -270,6 +270,7 @@ def test_an_envelope_lies_below_its_loss_by_what_is_said() -> None:
         ("tree", {"more": "phases: 6"}, "model.records"),
         ("phased", {"more": "step: 1000000"}, "model.step"),
         ("phased", {"more": "passes: 2"}, "model.passes"),
+        ("gaussian", {"more": "classes: [no, yes]"}, "model.classes"),
         ("learned", {"more": "keep: 9"}, "model.keep"),
         ("learned", {"loss": "absolute"}, "model.form"),
         ("erm, any", {"loss": "logistic"}, "model.form"),
