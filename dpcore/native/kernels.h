@@ -10,7 +10,7 @@
 
 /* Raised, here and in __init__.py, with every change of what a kernel takes or gives, and with every new
    one: a module that was built from other sources is then not used. */
-#define WEIR_VERSION 4
+#define WEIR_VERSION 5
 
 /* A loop compiled twice, for any x86 and for wider registers, chosen when the module is loaded.
    Both give the same bits: no operation is contracted or reordered. */
@@ -62,6 +62,8 @@ PyObject *weir_discrete(PyObject *self, PyObject *args);
 PyObject *weir_draw(PyObject *self, PyObject *args);
 PyObject *weir_encrypt(PyObject *self, PyObject *args);
 PyObject *weir_exponential(PyObject *self, PyObject *args);
+PyObject *weir_fields(PyObject *self, PyObject *args);
+PyObject *weir_gather(PyObject *self, PyObject *args);
 PyObject *weir_leaf_digests(PyObject *self, PyObject *args);
 PyObject *weir_logarithm(PyObject *self, PyObject *args);
 PyObject *weir_near(PyObject *self, PyObject *args);

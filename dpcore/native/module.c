@@ -17,6 +17,8 @@ static PyMethodDef methods[] = {
     ROW(draw, "draw(mac, stream, heads, labels, digests, out, kind): words of streams, or numbers made of them."),
     ROW(encrypt, "encrypt(key, source, out): AES-128 of each block."),
     ROW(exponential, "exponential(words, out): exponential variables, 8 bytes each."),
+    ROW(fields, "fields(data, starts, ends, names, nodes, at, sizes, there, plain): fields of plain lines of JSON."),
+    ROW(gather, "gather(data, at, sizes, offsets, out): spans of bytes, one behind the other."),
     ROW(leaf_digests, "leaf_digests(key, heads, leaves, out): CBC-MACs of leaves; 0 gives 0."),
     ROW(logarithm, "logarithm(values, out): natural logarithms of positive normal numbers."),
     ROW(near, "near(mac, stream, heads, labels, digests, out, coordinate, table): normals in single precision."),

@@ -1,14 +1,15 @@
 """NDJSON: one JSON object a line. A field that is not there is null; other fields are ignored.
 
-A chunk of clean lines is read by Arrow at once. As soon as one line is bad, each is read on its
-own, and its columns are made of what was read: no line is parsed twice. What becomes of a line
-never depends on its neighbours.
+Plain lines are read by a kernel, each on its own, and the others one by one
+(``transforms.decode.fields``). Without the kernel, and with lists, a chunk of clean lines is read
+by Arrow at once; as soon as one line is bad, each is read on its own, and its columns are made of
+what was read. What becomes of a line never depends on its neighbours.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from transforms.decode.canonical import Decoded, assemble
+from transforms.decode.fields import plain
 from transforms.decode.json_lines import read_arrow, read_objects
 from transforms.decode.lifted import Lifted, lift
 from transforms.decode.lines import Chunk
 from transforms.decode.mappings import typed_columns
-from transforms.decode.nested import any_nested
+from transforms.decode.nested import any_nested, take
 from transforms.decode.schema import EventSchema, Stamp
 from transforms.leaves.lists import LIST
 from transforms.runtime.dead_letters import dead_letters
@@ -42,21 +44,32 @@ _ROWS = 256
 """Rows at a time before they become columns: too few for the collector of garbage to care."""
 
 
-def decode_ndjson(chunks: Iterable[Chunk], schema: EventSchema, source: str) -> Iterator[Decoded]:
+Over = Callable[[Callable[[Chunk], list[Decoded]], Iterable[Chunk]], Iterable[list[Decoded]]]
+"""As ``map``."""
+
+
+def decode_ndjson(
+    chunks: Iterable[Chunk], schema: EventSchema, source: str, over: Over = map
+) -> Iterator[Decoded]:
     """Lines -> canonical batches.
 
     Args:
       chunks: from ``text.chunks``.
       schema: the roles of columns.
       source: path or topic.
+      over: applies a function to every chunk, in order: ``ahead.in_turn`` on several cores.
     """
     # Of what type a value is is up to its record: it is never an error of the config.
     schema = schema.lenient()
-    for chunk in chunks:
-        if len(chunk.too_long):
-            yield Decoded(None, dead_letters(source, chunk.too_long, "too_long"))
-        if len(chunk):
-            yield from _decode(chunk, schema, source)
+    for found in over(lambda chunk: list(_each(chunk, schema, source)), chunks):
+        yield from found
+
+
+def _each(chunk: Chunk, schema: EventSchema, source: str) -> Iterator[Decoded]:
+    if len(chunk.too_long):
+        yield Decoded(None, dead_letters(source, chunk.too_long, "too_long"))
+    if len(chunk):
+        yield from _decode(chunk, schema, source)
 
 
 def _decode(chunk: Chunk, schema: EventSchema, source: str) -> Iterator[Decoded]:
@@ -70,7 +83,18 @@ def _decode(chunk: Chunk, schema: EventSchema, source: str) -> Iterator[Decoded]
     objects = lift(chunk, schema)
     if objects is not None:
         chunk = objects.chunk
-    table = _at_once(chunk, keep, schema)
+    types = _types(chunk, keep, schema)
+    if types is not None and objects is None and not _with_fractions(types, schema):
+        found = plain(chunk, keep, types)
+        if found is not None:
+            if found.lines.any():
+                yield assemble(found.columns, chunk.numbers[found.lines], schema, source)
+            keep = keep & ~found.lines
+            if keep.any():
+                yield from _one_by_one(chunk, keep, schema, source, None)
+            return
+    # Which of two ways a nested value is found is up to its record.
+    table = None if any_nested(schema.needed) else _at_once(chunk, keep, schema, types)
     if table is not None and objects is not None:
         # Lists and what was lifted together are put together line by line.
         table = table if table.column(objects.name).null_count == len(table) else None
@@ -97,9 +121,13 @@ def _not_an_object(chunk: Chunk) -> NDArray[np.int8]:
     return shape
 
 
-def _at_once(chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema) -> pa.Table | None:
+def _at_once(
+    chunk: Chunk,
+    keep: NDArray[np.bool_],
+    schema: EventSchema,
+    types: dict[str, pa.DataType] | None,
+) -> pa.Table | None:
     """The lines to keep by Arrow, or None if one of them does not fit."""
-    types = _types(chunk, keep, schema)
     if types is None:
         return None
     # Where bad lines are many the first thousand hold one, and the others need not be copied. Of
@@ -115,6 +143,11 @@ def _at_once(chunk: Chunk, keep: NDArray[np.bool_], schema: EventSchema) -> pa.T
 
 def _stamps(schema: EventSchema) -> tuple[Stamp, ...]:
     return tuple(stamp for stamp in (schema.time, schema.arrival) if stamp is not None)
+
+
+def _with_fractions(types: dict[str, pa.DataType], schema: EventSchema) -> bool:
+    """Whether times are read as doubles, in which whole numbers may lose digits."""
+    return any(pa.types.is_floating(types[stamp.column]) for stamp in _stamps(schema))
 
 
 def _is_exact(times: Any) -> bool:
@@ -148,8 +181,6 @@ def _types(
     """
     times = {stamp.column for stamp in _stamps(schema)}
     texts = {*schema.keys, schema.id, schema.unit}
-    if any_nested(schema.needed):  # which of two ways a value is found is up to its record
-        return None
     if "any" in schema.columns.values() or len(times) < len(_stamps(schema)):
         return None
     if times & (texts | set(schema.columns)):
@@ -162,11 +193,12 @@ def _types(
         if name in texts and kind == "boolean":
             return None
         if name in texts or name in times or kind == "text":
-            kinds = Counter(type(row[name]) for row in first if row.get(name) is not None)
+            given = (take(row, name) for row in first)
+            kinds = Counter(type(value) for value in given if value is not None)
             most = kinds.most_common(1)[0][0] if kinds else str
             types[name] = _GUESSES.get(most if name in times or most is int else str, pa.string())
         elif name in lists:
-            if any(isinstance(row.get(name), dict) for row in first):
+            if any(isinstance(take(row, name), dict) for row in first):
                 return None
             types[name] = pa.list_(pa.float64() if name == lists[-1] else pa.int64())
         else:

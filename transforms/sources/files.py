@@ -33,6 +33,7 @@ from transforms.decode.nested import names_of, type_of
 from transforms.decode.schema import EventSchema
 from transforms.decode.text_form import TextForm
 from transforms.runtime import counters
+from transforms.runtime.ahead import in_turn
 from transforms.sources import matching
 from transforms.sources.csv_head import Head, check_head, csv_head
 from transforms.sources.text_file import TextFile, behind, first_lines
@@ -259,7 +260,7 @@ class FileSource:
                     self.quoted_newlines,
                 )
             else:
-                yield from decode_ndjson(pieces, schema, split.path)
+                yield from decode_ndjson(pieces, schema, split.path, in_turn)
             moved.end()
             if text.broken:
                 lost(1 - text.readable / split.size)
