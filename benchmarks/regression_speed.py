@@ -1,6 +1,7 @@
 """How many events a second become a regression's statistics, beside one plain matrix product?
 
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.regression_speed [--millions 20] [--rounds 3]
+                                                             [--short]
 
 Statistics: Parquet of d float columns and a target, 24 ticks of one key, through the whole pipeline
 in one process (files, decoding, bounding, exact sums, noise, models, files), turn about with two
@@ -35,6 +36,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from benchmarks.beside import Ratio, write
 from dpcore.plan import Plan
 from pipelines.config.job import JobConfig, loads
 from pipelines.graph import build
@@ -263,13 +265,28 @@ def state() -> list[list[Any]]:
     return found
 
 
+def tell(found: list[list[Any]], short: bool) -> None:
+    """Writes the whole pipeline's ratios to the file and one matrix product."""
+    rows = [
+        Ratio(f"statistics of a regression, d = {line[2]}", "file and GEMM", float(line[5]), 0.9)
+        for line in found
+        if line[1] == "weir pipeline"
+    ]
+    write("regression_speed", rows, short)
+
+
 def main() -> None:
     """Measures, prints, writes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--millions", type=float, default=20.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--short", action="store_true", help="statistics of few events alone")
     args = parser.parse_args()
+    if args.short:
+        tell(statistics_speed(args.millions / 4, 1), True)
+        return
     found = [*state(), *solve_speed(), *statistics_speed(args.millions, args.rounds)]
+    tell(found, False)
     RESULTS.mkdir(exist_ok=True)
     with open(RESULTS / "regression_speed.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -21,7 +21,8 @@ def in_process_runner() -> FnApiRunner:
     """
     direct_quirks.once()
     worker_handlers.STATE_CACHE_SIZE_MB = 0
-    return FnApiRunner()
+    runner: FnApiRunner = direct_quirks.uncompressed(FnApiRunner())
+    return runner
 
 
 def build(

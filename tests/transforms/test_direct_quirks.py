@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam.internal import cloudpickle_pickler
 from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, StandardOptions
 from apache_beam.transforms import core, userstate
@@ -89,3 +91,22 @@ def test_ipython_is_not_loaded_to_ask_whether_it_runs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"
+
+
+def test_only_what_stays_in_the_process_is_not_compressed() -> None:
+    seen: list[bytes] = []
+
+    class Runner:
+        def run_pipeline(self, pipeline: Any, options: Any) -> Any:
+            seen.append(cloudpickle_pickler.dumps({"a": [pipeline] * 999}))
+            raise RuntimeError("ended")
+
+    runner = direct_quirks.uncompressed(Runner())
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="ended"):
+            runner.run_pipeline("a pipeline of its own", None)
+    elsewhere = cloudpickle_pickler.dumps({"a": ["a pipeline of its own"] * 999})
+    assert base64.b64decode(elsewhere).startswith(b"BZh")
+    assert not base64.b64decode(seen[0]).startswith(b"BZh")
+    for data in (*seen, elsewhere):
+        assert cloudpickle_pickler.loads(data) == {"a": ["a pipeline of its own"] * 999}
