@@ -68,6 +68,7 @@ PyObject *weir_leaf_digests(PyObject *self, PyObject *args);
 PyObject *weir_logarithm(PyObject *self, PyObject *args);
 PyObject *weir_near(PyObject *self, PyObject *args);
 PyObject *weir_normal(PyObject *self, PyObject *args);
+PyObject *weir_vectors(PyObject *self, PyObject *args);
 PyObject *weir_objects(PyObject *self, PyObject *args);
 
 #endif

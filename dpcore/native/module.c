@@ -24,6 +24,7 @@ static PyMethodDef methods[] = {
     ROW(near, "near(mac, stream, heads, labels, digests, out, coordinate, table): normals in single precision."),
     ROW(normal, "normal(words, out): standard normals, 8 bytes each."),
     ROW(objects, "objects(data, starts, ends, name, size, lengths, places, numbers, rest, ...)."),
+    ROW(vectors, "vectors(words, out, d): of density exp(-||x||_2); words are used up."),
     {"version", version, METH_NOARGS, "version(): of the sources that it was built from."},
     {NULL, NULL, 0, NULL},
 };

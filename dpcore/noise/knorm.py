@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpcore.arrays import Floats
+from dpcore.native import kernels
 from dpcore.noise.inverse_normal import exponential_from_bits, normal_from_bits
 from dpcore.noise.streams import Streams
 
@@ -23,6 +24,11 @@ def k_norm(streams: Streams, dimension: int) -> Floats:
     """
     out = np.empty((*streams.shape, dimension))
     for where, words in streams.words(2 * dimension):
+        if kernels is not None:
+            made = np.empty((len(words), dimension))
+            kernels.vectors(words, made, dimension)
+            out[where] = made.reshape(out[where].shape)
+            continue
         normals = normal_from_bits(np.ascontiguousarray(words[:, :dimension]).reshape(-1))
         normals = normals.reshape(-1, dimension)
         radius = sum_last(exponential_from_bits(words[:, dimension:]))

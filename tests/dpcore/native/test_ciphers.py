@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcore.native import ciphers
-from dpcore.noise import aes, discrete_gaussian, near, prf, streams
+from dpcore.noise import aes, discrete_gaussian, knorm, near, prf, streams
 from dpcore.noise import inverse_normal as normals
 from dpcore.noise.acceptance import POWERS, Constants
 from dpcore.noise.aes import Aes, block_buffer
@@ -39,7 +39,8 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, Any]]:
         with monkeypatch.context() as patch:
             for module in (aes, discrete_gaussian, near, prf, streams):
                 patch.setattr(module, "ciphers", None)
-            patch.setattr(normals, "kernels", None)
+            for module in (normals, knorm):
+                patch.setattr(module, "kernels", None)
             return fast, work(*of)
 
     return call
@@ -190,3 +191,5 @@ def test_what_does_not_fit_is_refused(compiled: Any) -> None:
         compiled.near(key, key, two, two, wide, np.zeros(4), np.zeros(1), np.zeros(1 << 15))
     with pytest.raises(ValueError, match="coordinates"):
         compiled.discrete(key, key, two, two, wide, np.zeros(8), np.zeros(2), np.zeros(7), POWERS)
+    with pytest.raises(ValueError, match=r"out \(n, d\)"):
+        compiled.vectors(np.zeros((3, 4)), np.zeros((3, 1)), 2)
