@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-VERSION = 5
+VERSION = 6
 """Of the sources: a module that was built from others is not used (kernels.h)."""
 
 

@@ -10,7 +10,7 @@
 
 /* Raised, here and in __init__.py, with every change of what a kernel takes or gives, and with every new
    one: a module that was built from other sources is then not used. */
-#define WEIR_VERSION 5
+#define WEIR_VERSION 6
 
 /* A loop compiled twice, for any x86 and for wider registers, chosen when the module is loaded.
    Both give the same bits: no operation is contracted or reordered. */
