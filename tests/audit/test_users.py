@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.audit.law import inverted
 from dpcore.errors import WeirError
 from dpcore.leaves.row_hash import hashes_of_users
 from dpcore.noise.prf import KeyedNoise, RootKey
@@ -20,7 +21,7 @@ from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
 from dpcore.simulate import Events, simulate
 from tests.audit.verdict import epsilon_bound, tampered, threshold
-from tests.audit.world import DAY, Recorder, World, inverse
+from tests.audit.world import DAY, Recorder, World
 from tests.constant_noise import NoNoise
 
 TICKS, SPAN, WINDOW = 16, 8, 8
@@ -147,7 +148,7 @@ def attacked(made: Plan, here: Events, there: Events, per_trial: int) -> Found:
     for p, (mechanism, dense) in enumerate(parts):
         shift = (clean[0][p] - clean[1][p])[:rows]
         scales = np.asarray(mechanism.scales) * np.sqrt(mechanism.unit_variance)
-        weight = np.einsum("ut,tkd->ukd", inverse(dense[:rows]), shift) / scales**2
+        weight = np.einsum("ut,tkd->ukd", inverted(dense[:rows]), shift) / scales**2
         of_trial = (weight * shift).sum(axis=(0, 2)).reshape(trials, per_trial).sum(axis=1)
         assert np.ptp(of_trial) <= 1e-9 * of_trial.max(), "trials differ"
         square += float(of_trial[0])

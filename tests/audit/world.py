@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from dpcore.audit.changes import Placed
+from dpcore.audit.law import inverted
 from dpcore.plan import Plan
 from dpcore.simulate import Events, simulate
 
@@ -79,15 +81,6 @@ def make(
             "aggregates": aggregates % {"over": over} if "%(over)s" in aggregates else aggregates,
         }
     )
-
-
-@dataclass(frozen=True)
-class Placed:
-    """An event of a neighbour: key ``slot`` of a trial's keys, tick, row of ``candidates``."""
-
-    slot: int
-    tick: int
-    candidate: int
 
 
 @dataclass(frozen=True)
@@ -200,7 +193,7 @@ class World:
         """Squared distance, in units, that a unit change at a tick makes in the first rows."""
         _, dense, clean, _ = self._parts[part]
         moved = clean[:rows, tick]
-        return float(moved @ inverse(dense[:rows]) @ moved)
+        return float(moved @ inverted(dense[:rows]) @ moved)
 
     def worst(self, relation: str, may_vanish: bool, span: int) -> Neighbours:
         """The pair that ``span`` ticks of releases tell apart best."""
@@ -263,10 +256,10 @@ class World:
             shift = self.shift(pair, p)
             scales = np.asarray(part.mechanism.scales) * np.sqrt(part.mechanism.unit_variance)
             assert not shift[:, :, scales == 0].any()
-            inverted = np.divide(1.0, scales**2, out=np.zeros_like(scales), where=scales > 0)
+            precision = np.divide(1.0, scales**2, out=np.zeros_like(scales), where=scales > 0)
             weight = np.zeros_like(shift)
-            weight[:, :rows] = np.einsum("ut,std->sud", inverse(dense[:rows]), shift[:, :rows])
-            weight *= inverted
+            weight[:, :rows] = np.einsum("ut,std->sud", inverted(dense[:rows]), shift[:, :rows])
+            weight *= precision
             weights.append(weight)
             square += float((weight * shift).sum())
         return weights, float(np.sqrt(square))
@@ -308,14 +301,3 @@ class World:
             for slot in range(slots):
                 total += np.einsum("tkd,td->k", values[:, slot::slots][:, :trials], weight[slot])
         return total
-
-
-def inverse(dense: np.ndarray) -> np.ndarray:
-    """Pseudo-inverse of B B^T."""
-    return _inverse(dense.tobytes(), dense.shape)
-
-
-@lru_cache(maxsize=512)
-def _inverse(data: bytes, shape: tuple[int, int]) -> np.ndarray:
-    dense = np.frombuffer(data).reshape(shape)
-    return np.linalg.pinv(dense @ dense.T, rcond=1e-11, hermitian=True)
