@@ -36,7 +36,7 @@ def log_ratios(world: World, pair: Neighbours) -> tuple[np.ndarray, np.ndarray]:
     clean = [units(placed, 0, NoNoise(0)) for placed in (pair.here, pair.there)]
     found = []
     for secret, placed in enumerate((pair.here, pair.there)):
-        drawn = units(placed, 7 + secret)
+        drawn = units(placed, 17 + secret)
         here, there = (np.linalg.norm(drawn - means, axis=2) for means in clean)
         total = (there - here).sum(axis=0) / stated.noise_scale
         found.append(sum(total[slot :: pair.slots] for slot in range(pair.slots)))
