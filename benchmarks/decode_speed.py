@@ -1,6 +1,6 @@
 """How fast do events become canonical batches, and how far is that from Arrow's bare readers?
 
-    python -m benchmarks.decode_speed
+    python -m benchmarks.decode_speed [--short]
 
 One thread, the same bytes in memory for both, best of three; seconds of this process, so that a
 busy machine does not count, and beside them seconds on the clock. Events have a time, a key of 64
@@ -8,13 +8,19 @@ values, an id and two numbers. In the NDJSON with bad lines every hundredth is c
 text for a number, or is one of BAD in turn. ``filter`` adds the predicate, the clock, the keys. An
 Arrow file is there without reading: no bare reader to compare.
 Writes benchmarks/results/decode_speed.csv. About a minute.
+
+Then CSV, clean and with every hundredth line bad in each way of BAD_CSV in turn, from a file and as
+a run reads it (two chunks at a time), beside Arrow's bare reader over the clean bytes, turn about:
+benchmarks/results/decode_speed.ratios.csv; ``--short`` does that alone, with fewer lines.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import hashlib
 import io
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,15 +35,17 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from benchmarks.beside import RESULTS, Ratio, beside, write
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
 from transforms.decode.formats import decode_bytes
 from transforms.decode.schema import EventSchema, Stamp
+from transforms.runtime.ahead import ahead
 from transforms.select.filter import Assign
+from transforms.sources.files import FileSource
 
 Row = dict[str, Any]
 
-RESULTS = Path(__file__).parent / "results"
 EVENTS = 1_000_000
 WHERE = "items > 0"
 START = np.datetime64("2024-01-01T00:00:00", "us")
@@ -107,6 +115,17 @@ BAD: tuple[Callable[[Row], bytes], ...] = (
     lambda row: b"{" + _garbage(row) + b"}",
 )
 """Cut short, of another type, nested, a key twice, no time, no number, and binary garbage."""
+
+BAD_CSV: tuple[Callable[[bytes], bytes], ...] = (
+    lambda line: line[: len(line) // 2],
+    lambda line: line + b",more",
+    lambda line: b",".join([*line.split(b",")[:4], b"?", line.split(b",")[5]]),
+    lambda line: line + b'"',
+    lambda line: b'"' + line,
+    lambda line: b"2024-02-31T00:00:00Z" + line[line.index(b",") :],
+    lambda line: line[:-6] + b"\xff",
+)
+"""Cut short, a field more, text for a number, quotes amiss, no such day, not UTF-8."""
 
 FAULTS = {"cut short": (_cut,), "of another type": (_text_for_number,), "mixed": BAD}
 
@@ -193,8 +212,53 @@ def decode(form: str, data: bytes, assign: Assign | None = None) -> int:
     return count
 
 
+def lines_of_csv(events: pa.Table) -> tuple[bytes, bytes]:
+    """Clean, and with bad lines."""
+    sink = io.BytesIO()
+    spelled = pa.compute.strftime(events["time"], "%Y-%m-%dT%H:%M:%SZ")
+    options = pa.csv.WriteOptions(quoting_style="none")
+    pa.csv.write_csv(events.set_column(0, "time", spelled), sink, options)
+    lines = sink.getvalue().splitlines()
+    for turn, i in enumerate(range(1, len(lines), 100)):
+        lines[i] = BAD_CSV[turn % len(BAD_CSV)](lines[i])
+    return sink.getvalue(), b"\n".join(lines) + b"\n"
+
+
+def ratios(short: bool) -> None:
+    """CSV as a run reads it, beside the bare reader."""
+    count = 300_000 if short else EVENTS
+    clean, bad = lines_of_csv(table(count))
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="weir-csv-") as folder:
+        for name, data in (("clean", clean), ("1 % bad lines", bad)):
+            path = Path(folder) / f"{len(rows)}.csv"
+            path.write_bytes(data)
+            source = FileSource("csv", str(path))
+            (file,) = source.match()
+
+            def ours(source: FileSource = source, file: Any = file) -> None:
+                for split in source.splits(file):
+                    for _ in ahead(source.decode(split, SCHEMA)):
+                        pass
+
+            ratio, _, _ = beside(ours, lambda: bare("csv", clean), 3 if short else 5)
+            what = f"CSV, {count:,} lines, {name}, decoded"
+            rows.append(Ratio(what, "Arrow's bare reader on the clean file", ratio, 0.6))
+    write("decode_speed", rows, short)
+
+
 def main() -> None:
-    """Measures and writes the table."""
+    """Measures and writes the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true")
+    short = parser.parse_args().short
+    ratios(short)
+    if not short:
+        rates()
+
+
+def rates() -> None:
+    """Events a second."""
     events = table(EVENTS)
     start = int(START.astype(np.int64))
     plan = PublicPlan(Clock(start, DAY, start + 100 * DAY), Keys.make("store", STORES, False, None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from transforms.decode.cast import (
     to_presence,
     to_text,
 )
+from transforms.decode.lines import Chunk
 from transforms.decode.lists import to_lists
 from transforms.decode.schema import EventSchema, Stamp
 from transforms.decode.time import to_time
@@ -53,6 +54,10 @@ class Decoded(NamedTuple):
 
     events: pa.RecordBatch | None
     dead: pa.RecordBatch | None
+
+
+Over = Callable[[Callable[[Chunk], list[Decoded]], Iterable[Chunk]], Iterable[list[Decoded]]]
+"""As ``map``: applies what decodes a chunk of text to every chunk, in order."""
 
 
 class _Refused:

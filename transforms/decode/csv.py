@@ -21,7 +21,7 @@ import pyarrow.csv as arrow_csv
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
-from transforms.decode.canonical import Decoded, assemble
+from transforms.decode.canonical import Decoded, Over, assemble
 from transforms.decode.cast import MISSING
 from transforms.decode.lines import BYTE_ORDER_MARK, Chunk
 from transforms.decode.schema import EventSchema
@@ -78,6 +78,7 @@ def decode_csv(
     source: str,
     delimiter: str = ",",
     quoted_newlines: bool = False,
+    over: Over = map,
 ) -> Iterator[Decoded]:
     """Lines without the header -> canonical batches.
 
@@ -88,6 +89,7 @@ def decode_csv(
       source: path.
       delimiter: one character.
       quoted_newlines: the chunks are of records, in which quoted fields may hold newlines.
+      over: applies a function to every chunk, in order: ``ahead.in_turn`` on several cores.
 
     Raises:
       ConfigError: a needed column is not in the header.
@@ -95,23 +97,8 @@ def decode_csv(
     schema.refuse_lists()
     schema.require(header, source, ())
     parser = _Parser(header, schema, delimiter, quoted_newlines)
-    for chunk in chunks:
-        if len(chunk.too_long):
-            yield Decoded(None, dead_letters(source, chunk.too_long, "too_long"))
-        if not len(chunk):
-            continue
-        bad = _stray_returns(chunk, quoted_newlines) | _stray_marks(chunk)
-        for i in range(len(chunk) - 1, -1, -1):
-            # What follows tells that a quote was left open. Nothing follows the last line.
-            if not bad[i] and parser.is_closed(chunk.line(i)):
-                break
-            bad[i] = True
-        raw = parser.columns(chunk, bad)
-        if bad.any():
-            dead = dead_letters(source, chunk.numbers[bad], "malformed")
-            yield Decoded(None, dead)
-        if not bad.all():
-            yield assemble(raw, chunk.numbers[~bad], schema, source, empty_is_null=True)
+    for found in over(lambda chunk: list(parser.decode(chunk, source)), chunks):
+        yield from found
 
 
 class _Parser:
@@ -121,6 +108,7 @@ class _Parser:
         # Positions instead of names: a name may be odd, empty, or there twice.
         self._names = [f"c{i}" for i in range(len(header))]
         self._wanted = {name: f"c{list(header).index(name)}" for name in schema.needed}
+        self._schema, self._quoted_newlines = schema, quoted_newlines
         self._options = {"delimiter": delimiter, "newlines_in_values": quoted_newlines}
         texts = {schema.time.column, *schema.keys, schema.id, schema.unit}
         texts.add(schema.arrival.column if schema.arrival else None)
@@ -132,6 +120,25 @@ class _Parser:
         mark = re.escape(delimiter.encode())
         field = rb'(?:"(?:[^"]|"")*+"(?!")[^%b]*|[^"%b][^%b]*|)' % (mark, mark, mark)
         self._closed = re.compile(rb"%b(?:%b%b)*+" % (field, mark, field), re.DOTALL)
+
+    def decode(self, chunk: Chunk, source: str) -> Iterator[Decoded]:
+        """A chunk -> a canonical batch, and dead letters."""
+        if len(chunk.too_long):
+            yield Decoded(None, dead_letters(source, chunk.too_long, "too_long"))
+        if not len(chunk):
+            return
+        bad = _stray_returns(chunk, self._quoted_newlines) | _stray_marks(chunk)
+        for i in range(len(chunk) - 1, -1, -1):
+            # What follows tells that a quote was left open. Nothing follows the last line.
+            if not bad[i] and self.is_closed(chunk.line(i)):
+                break
+            bad[i] = True
+        raw = self.columns(chunk, bad)
+        if bad.any():
+            dead = dead_letters(source, chunk.numbers[bad], "malformed")
+            yield Decoded(None, dead)
+        if not bad.all():
+            yield assemble(raw, chunk.numbers[~bad], self._schema, source, empty_is_null=True)
 
     def is_closed(self, line: bytes) -> bool:
         """Whether a record leaves no quote open."""

@@ -9,7 +9,7 @@ what was read. What becomes of a line never depends on its neighbours.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.decode.canonical import Decoded, assemble
+from transforms.decode.canonical import Decoded, Over, assemble
 from transforms.decode.fields import plain
 from transforms.decode.json_lines import read_arrow, read_objects
 from transforms.decode.lifted import Lifted, lift
@@ -42,10 +42,6 @@ _FIXED = {"number": pa.float64(), "boolean": pa.bool_()}
 _GUESSES: dict[type, pa.DataType] = {int: pa.int64(), float: pa.float64()}
 _ROWS = 256
 """Rows at a time before they become columns: too few for the collector of garbage to care."""
-
-
-Over = Callable[[Callable[[Chunk], list[Decoded]], Iterable[Chunk]], Iterable[list[Decoded]]]
-"""As ``map``."""
 
 
 def decode_ndjson(

@@ -258,6 +258,7 @@ class FileSource:
                     split.path,
                     self.delimiter,
                     self.quoted_newlines,
+                    in_turn,
                 )
             else:
                 yield from decode_ndjson(pieces, schema, split.path, in_turn)
