@@ -118,6 +118,7 @@ class ReleaseWriter:
             "plan": pa.array([plan.digest], pa.string()),
         }
         self._shared = lru_cache(maxsize=SHAPES)(self._columns)
+        self._named = lru_cache(maxsize=SHAPES)(_texts)
 
     def batch(
         self,
@@ -135,10 +136,11 @@ class ReleaseWriter:
         if not keys:
             released = ()
         names = tuple((one.name, one.over) for one in released)
-        columns, tick = self._shared(ticks, tuple(keys), names)
+        columns, key, tick = self._shared(ticks, len(keys), names)
         edges = tick_edges(self._clock, first_tick, ticks)
         numbers = pa.array(np.arange(first_tick, first_tick + ticks, dtype=np.int64))
         columns = columns | {
+            "key": _coded(key, self._named(tuple(keys))),
             "tick": _coded(tick, numbers),
             "tick_start": _coded(tick, edges.slice(0, ticks)),
             "tick_end": _coded(tick, edges.slice(1, ticks)),
@@ -158,22 +160,27 @@ class ReleaseWriter:
         )
 
     def _columns(
-        self, ticks: int, keys: tuple[bytes, ...], names: tuple[tuple[str, int | None], ...]
-    ) -> tuple[dict[str, pa.Array], pa.Array]:
-        """Columns that are the same for every stride of this shape, and each row's tick in it."""
-        cells, outputs = ticks * len(keys), len(names)
+        self, ticks: int, keys: int, names: tuple[tuple[str, int | None], ...]
+    ) -> tuple[dict[str, pa.Array], pa.Array, pa.Array]:
+        """Columns that are the same for every stride of this shape, and of each row which of the
+        keys and which of the ticks it is of."""
+        cells, outputs = ticks * keys, len(names)
         zeros = pa.array(np.zeros(outputs * cells, dtype=np.int8))
-        tick = np.tile(np.repeat(np.arange(ticks, dtype=np.int32), len(keys)), outputs)
-        key = np.tile(np.arange(len(keys), dtype=np.int32), outputs * ticks)
+        tick = np.tile(np.repeat(np.arange(ticks, dtype=np.int32), keys), outputs)
+        key = np.tile(np.arange(keys, dtype=np.int32), outputs * ticks)
         output = np.repeat(np.arange(outputs, dtype=np.int8), cells)
         columns = {
-            "key": _coded(pa.array(key), pa.array([k.decode() for k in keys], pa.string())),
             "name": _distinct(output, [name for name, _ in names], pa.string()),
             "over": _distinct(output, [over for _, over in names], pa.int64()),
         }
         for name, value in self._constants.items():
             columns[name] = _coded(zeros, value)
-        return columns, pa.array(tick)
+        return columns, pa.array(key), pa.array(tick)
+
+
+def _texts(keys: tuple[bytes, ...]) -> pa.Array:
+    """Keys as text."""
+    return pa.array(keys, pa.string())
 
 
 def tick_edges(clock: Clock, first_tick: int, ticks: int) -> pa.Array:
@@ -205,6 +212,8 @@ def lists(arrays: Sequence[NDArray[np.float64] | None], cells: Sequence[int] = (
     Args:
       cells: n * K of each array; needed where one is None.
     """
+    if len(arrays) == 1 and arrays[0] is not None:
+        return _rows(arrays[0])
     flat: list[NDArray[np.float64]] = []
     lengths: list[NDArray[np.int32]] = []
     missing: list[NDArray[np.bool_]] = []
@@ -226,4 +235,16 @@ def lists(arrays: Sequence[NDArray[np.float64] | None], cells: Sequence[int] = (
         pa.array(values, mask=nothing if nothing.any() else None),
         type=NUMBERS,
         mask=pa.array(mask) if mask.any() else None,
+    )
+
+
+def _rows(array: NDArray[np.float64]) -> pa.ListArray:
+    """One array (n, K, m) as a column of lists; NaN is null."""
+    n, keys, size = array.shape
+    values = np.ascontiguousarray(array).reshape(-1)
+    nothing = np.isnan(values)
+    return pa.ListArray.from_arrays(
+        pa.array(np.arange(n * keys + 1, dtype=np.int32) * np.int32(size)),
+        pa.array(values, mask=nothing if nothing.any() else None),
+        type=NUMBERS,
     )
