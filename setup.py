@@ -4,21 +4,24 @@ All other metadata is in pyproject.toml. The kernels are optional: without a com
 all the same, and does everything with numpy (dpcore/native says how the two agree).
 """
 
+import zlib
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 
 NATIVE = Path("dpcore/native")
+SOURCES = sorted([*NATIVE.glob("*.c"), *NATIVE.glob("*.h")])
+VERSION = zlib.crc32(b"".join(path.read_bytes() for path in SOURCES))
 
 setup(
     packages=find_packages(include=["dpcore*", "transforms*", "pipelines*", "weir*"]),
     ext_modules=[
         Extension(
             "dpcore.native._kernels",
-            sources=sorted(path.as_posix() for path in NATIVE.glob("*.c")),
-            depends=sorted(path.as_posix() for path in NATIVE.glob("*.h")),
+            sources=[path.as_posix() for path in SOURCES if path.suffix == ".c"],
+            depends=[path.as_posix() for path in SOURCES if path.suffix == ".h"],
             # One build for every Python; and no operation may be fused or reordered.
-            define_macros=[("Py_LIMITED_API", "0x030B0000")],
+            define_macros=[("Py_LIMITED_API", "0x030B0000"), ("WEIR_VERSION", f"{VERSION}U")],
             py_limited_api=True,
             extra_compile_args=[
                 "-O3",

@@ -8,9 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Raised, here and in __init__.py, with every change of what a kernel takes or gives, and with every new
-   one: a module that was built from other sources is then not used. */
-#define WEIR_VERSION 6
+/* WEIR_VERSION is a checksum of all sources here, which setup.py defines: a module that was built from
+   other sources is not used. */
 
 /* A loop compiled twice, for any x86 and for wider registers, chosen when the module is loaded.
    Both give the same bits: no operation is contracted or reordered. */

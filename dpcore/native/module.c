@@ -4,7 +4,7 @@
 static PyObject *version(PyObject *self, PyObject *args) {
   (void)self;
   (void)args;
-  return PyLong_FromLong(WEIR_VERSION);
+  return PyLong_FromUnsignedLong(WEIR_VERSION);
 }
 
 #define ROW(name, says) {#name, weir_##name, METH_VARARGS, says}
