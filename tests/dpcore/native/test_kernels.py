@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import zlib
 from pathlib import Path
 from typing import Any
 
