@@ -158,22 +158,6 @@ static Text members(Reader *r, Text at, Text end, Py_ssize_t parent, int deep) {
   }
 }
 
-/* Whether bytes are UTF-8. */
-static int is_utf8(Text at, Text end) {
-  while (at < end) {
-    unsigned char c = *at++;
-    if (c < 0x80) continue;
-    int more = c >= 0xC2 && c <= 0xDF ? 1 : (c & 0xF0) == 0xE0 ? 2 : c >= 0xF0 && c <= 0xF4 ? 3 : 0;
-    if (more == 0 || end - at < more) return 0;
-    if ((c == 0xE0 && *at < 0xA0) || (c == 0xED && *at > 0x9F) || (c == 0xF0 && *at < 0x90) ||
-        (c == 0xF4 && *at > 0x8F))
-      return 0;
-    for (; more > 0; more--)
-      if ((*at++ & 0xC0) != 0x80) return 0;
-  }
-  return 1;
-}
-
 static int line(Reader *r, Text at, Text end, Py_ssize_t columns) {
   for (Py_ssize_t c = 0; c < columns; c++) r->there[c * r->n + r->row] = 0;
   memset(r->met, 0, r->count);
@@ -209,6 +193,25 @@ PyObject *weir_fields(PyObject *self, PyObject *args) {
     Py_END_ALLOW_THREADS
   }
   return weir_give(views, 9, fits ? NULL : "lines, nodes and the room for columns do not fit each other.");
+}
+
+PyObject *weir_newlines(PyObject *self, PyObject *args) {
+  (void)self;
+  Py_buffer views[2];
+  if (!weir_take(args, views, 2, 2)) return NULL;
+  Py_ssize_t n = views[1].len / 8, found = 0;
+  const char *data = views[0].buf, *at = data, *end = data + views[0].len;
+  int64_t *out = views[1].buf;
+  Py_BEGIN_ALLOW_THREADS
+  for (; at < end; at++, found++) {
+    at = memchr(at, '\n', end - at);
+    if (at == NULL) break;
+    if (found < n) out[found] = at - data;
+  }
+  Py_END_ALLOW_THREADS
+  PyObject *given = weir_give(views, 2, NULL);
+  Py_XDECREF(given);
+  return given ? PyLong_FromSsize_t(found) : NULL;
 }
 
 PyObject *weir_gather(PyObject *self, PyObject *args) {

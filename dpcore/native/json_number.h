@@ -2,9 +2,7 @@
 #ifndef WEIR_JSON_NUMBER_H
 #define WEIR_JSON_NUMBER_H
 
-#include "kernels.h"
-
-typedef const unsigned char *Text;
+#include "text.h"
 
 #define MOST_WHOLE (UINT64_C(1) << 53)
 

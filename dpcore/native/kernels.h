@@ -56,6 +56,7 @@ void weir_laplaces(void *values, Py_ssize_t n);
 
 PyObject *weir_aes(PyObject *self, PyObject *args);
 PyObject *weir_cell_digests(PyObject *self, PyObject *args);
+PyObject *weir_cells(PyObject *self, PyObject *args);
 PyObject *weir_correlate(PyObject *self, PyObject *args);
 PyObject *weir_discrete(PyObject *self, PyObject *args);
 PyObject *weir_draw(PyObject *self, PyObject *args);
@@ -66,7 +67,9 @@ PyObject *weir_gather(PyObject *self, PyObject *args);
 PyObject *weir_leaf_digests(PyObject *self, PyObject *args);
 PyObject *weir_logarithm(PyObject *self, PyObject *args);
 PyObject *weir_near(PyObject *self, PyObject *args);
+PyObject *weir_newlines(PyObject *self, PyObject *args);
 PyObject *weir_normal(PyObject *self, PyObject *args);
+PyObject *weir_times(PyObject *self, PyObject *args);
 PyObject *weir_vectors(PyObject *self, PyObject *args);
 PyObject *weir_objects(PyObject *self, PyObject *args);
 

@@ -12,6 +12,7 @@ static PyObject *version(PyObject *self, PyObject *args) {
 static PyMethodDef methods[] = {
     {"aes", weir_aes, METH_NOARGS, "aes(): whether the processor has instructions for AES."},
     ROW(cell_digests, "cell_digests(key, heads, ticks, values, out): CBC-MACs of rows."),
+    ROW(cells, "cells(data, starts, ends, wanted, at, sizes, there, plain, delimiter): fields of plain lines of CSV."),
     ROW(correlate, "correlate(units, noise, buffers, theta, omega): a stride; buffers move on."),
     ROW(discrete, "discrete(mac, stream, heads, labels, digests, out, coordinates, constants, powers): samples; how many are undecided."),
     ROW(draw, "draw(mac, stream, heads, labels, digests, out, kind): words of streams, or numbers made of them."),
@@ -22,8 +23,10 @@ static PyMethodDef methods[] = {
     ROW(leaf_digests, "leaf_digests(key, heads, leaves, out): CBC-MACs of leaves; 0 gives 0."),
     ROW(logarithm, "logarithm(values, out): natural logarithms of positive normal numbers."),
     ROW(near, "near(mac, stream, heads, labels, digests, out, coordinate, table): normals in single precision."),
+    ROW(newlines, "newlines(data, out): where the first are, as many as there is room for; how many there are."),
     ROW(normal, "normal(words, out): standard normals, 8 bytes each."),
     ROW(objects, "objects(data, starts, ends, name, size, lengths, places, numbers, rest, ...)."),
+    ROW(times, "times(data, offsets, out, kinds): microseconds of times in ISO 8601."),
     ROW(vectors, "vectors(words, out, d): of density exp(-||x||_2); words are used up."),
     {"version", version, METH_NOARGS, "version(): of the sources that it was built from."},
     {NULL, NULL, 0, NULL},

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from apache_beam.utils.timestamp import Timestamp
 
+from tests.transforms.doubles import FakePlan
+from transforms.release.table import ReleaseWriter
 from transforms.runtime import counters, fence, kept_counts
 from transforms.runtime.fence import Claim, Fence, Fenced
 from transforms.sinks.folder import RangeDoFn
+from transforms.sinks.here import WriteHere
 from transforms.sinks.pubsub import Outgoing, Publish
 from transforms.sinks.ranges import Ranges
 from transforms.sinks.sorted_table import Sorted
@@ -162,19 +168,29 @@ def test_a_folder_that_cannot_be_looked_into_for_a_moment_ends_no_job(
 class Never(Writer):
     """A sink that must not be written to."""
 
-    def write(self, first: int, last: int, ready: Sorted) -> int:
+    def encode(self, table: pa.Table) -> bytes:
+        return b""
+
+    def put(self, first: int, last: int, content: bytes, divergent: int) -> int:
         raise AssertionError("it was written to")
 
 
 def test_a_replaced_sink_writes_nothing(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with fence.standing(Fence(fence.claim(folder, "a"))):
         files = RangeDoFn(Ranges(1, 1, (0,)), Never())
+        here = WriteHere(Ranges(1, 1, (0,)), Never(), "here")
         topic = Publish("t", lambda _: iter([Outgoing(b"", {})]), "n")
     fence.claim(folder, "b")
     monkeypatch.setattr("transforms.sinks.folder.sorted_table", lambda _: Sorted(pa.table({}), 0))
     covered = files._covered(0, None)
     with pytest.raises(Fenced):
         files._write(0, [], covered)
+    here.setup()
+    batch = ReleaseWriter(FakePlan()).batch(0, 0, 1, (), ())
+    with pytest.raises(Fenced):
+        list(here.process(batch, Timestamp(0)))
+        list(here.finish_bundle())
+    here.teardown()
     topic.start_bundle()
     topic.process(None)
     with pytest.raises(Fenced):
@@ -195,3 +211,23 @@ def test_counts_of_all_jobs_are_kept_with_the_state(folder: str) -> None:
     assert kept_counts.kept(folder, 2) == {"events": 3}
     assert kept_counts.kept(folder) == {"events": 8}
     assert kept_counts.kept(f"{folder}/elsewhere") == {}
+
+
+def test_a_process_that_goes_on_keeps_nothing_of_a_job_that_is_over(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_counts, "EVERY", 0.01)
+    counters.reset()
+    over = Fence(fence.claim(folder, "a"))
+    kept_counts.keep(over)
+    counters.add("events", 3)
+    kept_counts.leave(over)
+    assert kept_counts.kept(folder) == {"events": 3}
+    shutil.rmtree(folder)
+    counters.add("events", 2)
+    kept_counts.flush(over)
+    kept_counts.leave(over)
+    kept_counts.leave(fence.OPEN)
+    time.sleep(0.1)
+    counters.reset()
+    assert not Path(folder).exists()

@@ -13,11 +13,12 @@ import pytest
 
 from dpcore.config.list_column import ListColumn
 from dpcore.native import kernels
+from tests.compiled import needs_kernels
 from transforms.decode import lifted
 from transforms.decode.formats import decode_bytes
 from transforms.decode.schema import EventSchema, Stamp
 
-pytestmark = pytest.mark.skipif(kernels is None, reason="no compiler was at hand")
+pytestmark = needs_kernels
 
 SIZE = 1000
 SCHEMA = EventSchema.build(

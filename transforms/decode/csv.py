@@ -5,6 +5,9 @@ One record is one line: a quoted field may not hold a line break, unless the chu
 of fields than there are names, with a quote left open, with a carriage return inside, or with a
 byte order mark in front (but for the first), is malformed. A field that is not UTF-8, or no number
 where one is needed, is spoilt, not its record.
+
+Plain lines are read by a kernel, each on its own (``transforms.decode.cells``), the others by
+Arrow; all by Arrow where the kernel is missing, or most lines are not plain.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from numpy.typing import NDArray
 from dpcore.errors import ConfigError
 from transforms.decode.canonical import Decoded, Over, assemble
 from transforms.decode.cast import MISSING
+from transforms.decode.cells import plain_cells
 from transforms.decode.lines import BYTE_ORDER_MARK, Chunk
 from transforms.decode.schema import EventSchema
 from transforms.runtime.dead_letters import dead_letters
@@ -117,6 +121,10 @@ class _Parser:
             for name, kind in schema.columns.items()
             if kind == "number" and name not in texts
         }
+        self._delimiter = delimiter
+        self._cells = {
+            int(at[1:]): self._types.get(at, pa.string()) for at in self._wanted.values()
+        }
         mark = re.escape(delimiter.encode())
         field = rb'(?:"(?:[^"]|"")*+"(?!")[^%b]*|[^"%b][^%b]*|)' % (mark, mark, mark)
         self._closed = re.compile(rb"%b(?:%b%b)*+" % (field, mark, field), re.DOTALL)
@@ -127,6 +135,18 @@ class _Parser:
             yield Decoded(None, dead_letters(source, chunk.too_long, "too_long"))
         if not len(chunk):
             return
+        plain = plain_cells(chunk, len(self._names), self._cells, self._delimiter)
+        if plain is None or 2 * np.count_nonzero(plain.lines) < len(chunk):
+            yield from self._by_arrow(chunk, source)
+            return
+        # What is odd comes first: a first look at a file ends with what shows that events fit.
+        if not plain.lines.all():
+            yield from self._by_arrow(chunk.only(~plain.lines), source)
+        raw = {name: plain.columns[at] for name, at in self._wanted.items()}
+        numbers = chunk.numbers[plain.lines]
+        yield assemble(raw, numbers, self._schema, source, empty_is_null=True)
+
+    def _by_arrow(self, chunk: Chunk, source: str) -> Iterator[Decoded]:
         bad = _stray_returns(chunk, self._quoted_newlines) | _stray_marks(chunk)
         for i in range(len(chunk) - 1, -1, -1):
             # What follows tells that a quote was left open. Nothing follows the last line.

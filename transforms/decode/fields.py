@@ -72,7 +72,7 @@ def plain(chunk: Chunk, keep: NDArray[np.bool_], types: Mapping[str, pa.DataType
     )
     m = int(np.count_nonzero(is_plain))
     found = [
-        _column(chunk.data, kind, values[c, :m], sizes[c, :m], there[c, :m])
+        column(chunk.data, kind, values[c, :m], sizes[c, :m], there[c, :m])
         for c, kind in enumerate(nodes.kinds)
     ]
     columns = {name: _first([found[c] for c in places]) for name, places in nodes.places.items()}
@@ -131,7 +131,7 @@ def _above(path: tuple[str, ...], places: Mapping[tuple[str, ...], int]) -> list
     return [places[path[:depth]] for depth in range(1, len(path))]
 
 
-def _column(
+def column(
     data: bytes,
     kind: int,
     values: NDArray[np.int64],

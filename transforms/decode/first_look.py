@@ -99,9 +99,7 @@ class FirstLook:
         self._where = None if plan.where is None else Predicate.parse(plan.where)
         self._declared = declared_keys(plan)
         self._user = None if plan.person is None else "@unit"
-        known = [] if self._declared is None else self._declared.to_pylist()
         self._several = len(schema.keys) > 1
-        self._folded = {folded(key, self._several) for key in known}
 
     def evidence(self, decoded: Decoded) -> Evidence:
         """What one batch shows."""
@@ -150,6 +148,12 @@ class FirstLook:
         if not counts["declared"]:
             near = [name is not None and self._nearly(name) for name in names.to_pylist()]
             counts["nearly"] += _true(pa.array(near, pa.bool_()).take(keys.indices))
+
+    @cached_property
+    def _folded(self) -> set[Any]:
+        """Declared keys as ``folded`` has them; few runs ask."""
+        known = [] if self._declared is None else self._declared.to_pylist()
+        return {folded(key, self._several) for key in known}
 
     def _nearly(self, name: str) -> bool:
         return folded(name, self._several) in self._folded

@@ -28,6 +28,9 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 """A text, to its end or that of the line (each byte is seen once), or a value that is a number."""
+_UNUSUAL = re.compile(rb"[\x80-\xff]|\\u|NaN|Inf|[eE]\+?\d{3}|\d{200}")
+"""Without one of these a line holds no token that orjson refuses though others read it: texts are
+ASCII and have no surrogates, numbers are doubles."""
 _MARK, _NUMBER, _SPOILT = "\0", "n", "x"
 
 
@@ -96,10 +99,12 @@ def _patiently(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
     NaN and Infinity (which Arrow reads, so that no line may depend on its neighbours), numbers
     beyond doubles, texts that are none, deep nesting.
     """
+    deep = len(line) > _DEEPEST and line.count(b"[") + line.count(b"{") > _DEEPEST
+    if not deep and _UNUSUAL.search(line) is None:
+        return None
     try:
         row = orjson.loads(_TOKEN.sub(_marked, line))
     except orjson.JSONDecodeError:
-        deep = line.count(b"[") + line.count(b"{") > _DEEPEST
         return _by_arrow(line, names) if deep else None
     return tuple(map(_unmarked, taker(names)(row)))
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.native import kernels
+
 CHUNK_BYTES = 16 * 2**20
 LINE_BYTES = 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -62,6 +64,15 @@ class Chunk:
         view = memoryview(self.data)
         pieces = [view[a:b] for a, b in zip(firsts, lasts, strict=True)]
         return b"\n".join(pieces) + b"\n"
+
+    def only(self, keep: NDArray[np.bool_]) -> Chunk:
+        """A chunk of the lines that ``keep`` (n,) marks and no others."""
+        kept = np.flatnonzero(keep)
+        starts, ends = self.starts[kept], self.ends[kept]
+        pieces = [self.data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        stops = np.cumsum(ends - starts + 1) - 1
+        data = b"\n".join(pieces) + b"\n"
+        return Chunk(data, stops - (ends - starts), stops, self.numbers[kept], self.numbers[:0])
 
     def line_of(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
         """Offsets into ``data`` -> index of the line they lie in; only for offsets inside lines."""
@@ -118,7 +129,8 @@ def chunks(
             break
         cut = block.rfind(b"\n") + 1
         if cut:
-            chunk, count = _index(rest + block[:cut], first, line_bytes)
+            whole = b"".join((rest, memoryview(block)[:cut]))
+            chunk, count = _index(whole, first, line_bytes)
             first += count
             rest = block[cut:]
             yield chunk
@@ -145,7 +157,7 @@ def _skipped(number: int) -> Chunk:
 def _index(data: bytes, first: int, line_bytes: int) -> tuple[Chunk, int]:
     """Finds the lines of a chunk; also says how many there are, blank and long ones included."""
     buffer = np.frombuffer(data, dtype=np.uint8)
-    ends = np.flatnonzero(buffer == _NEWLINE)
+    ends = _newlines(data, buffer)
     if len(data) and data[-1:] != b"\n":
         ends = np.append(ends, len(data))
     starts = np.concatenate([np.zeros(min(len(ends), 1), np.int64), ends[:-1] + 1])
@@ -160,3 +172,11 @@ def _index(data: bytes, first: int, line_bytes: int) -> tuple[Chunk, int]:
     if kept.all():
         return Chunk(data, starts, ends, numbers, numbers[:0]), count
     return Chunk(data, starts[kept], ends[kept], numbers[kept], numbers[long]), count
+
+
+def _newlines(data: bytes, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
+    if kernels is None:
+        return np.flatnonzero(buffer == _NEWLINE)
+    found = np.empty(kernels.newlines(data, np.empty(0, dtype=np.int64)), dtype=np.int64)
+    kernels.newlines(data, found)
+    return found

@@ -83,11 +83,12 @@ def _decode(chunk: Chunk, schema: EventSchema, source: str) -> Iterator[Decoded]
     if types is not None and objects is None and not _with_fractions(types, schema):
         found = plain(chunk, keep, types)
         if found is not None:
-            if found.lines.any():
-                yield assemble(found.columns, chunk.numbers[found.lines], schema, source)
+            # What is odd comes first: a first look at a file ends with what shows that events fit.
             keep = keep & ~found.lines
             if keep.any():
                 yield from _one_by_one(chunk, keep, schema, source, None)
+            if found.lines.any():
+                yield assemble(found.columns, chunk.numbers[found.lines], schema, source)
             return
     # Which of two ways a nested value is found is up to its record.
     table = None if any_nested(schema.needed) else _at_once(chunk, keep, schema, types)

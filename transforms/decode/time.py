@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from transforms.decode.cast import cast_or_null, fault, is_text, plain, to_text
 from transforms.decode.epoch import DIGITS, in_range, of_counts, of_numbers, of_text
+from transforms.decode.iso import ABSOLUTE, LOCAL, OTHER, common_times
 from transforms.decode.schema import Stamp
 from transforms.decode.type_words import type_word
 
@@ -109,6 +110,26 @@ def _from_text(text: Any, stamp: Stamp) -> pa.TimestampArray:
 
 
 def _from_iso(text: Any, zone: str) -> pa.TimestampArray:
+    """The common form by a kernel, all others by Arrow."""
+    found = common_times(text)
+    if found is None:
+        return _iso_by_arrow(text, zone)
+    times = [
+        _in_zone(in_range(pa.array(found.microseconds, mask=found.kinds != kind)), where)
+        for kind, where in ((ABSOLUTE, "UTC"), (LOCAL, zone))
+        if (found.kinds == kind).any()
+    ]
+    others = text.is_valid().to_numpy(zero_copy_only=False) & (found.kinds == OTHER)
+    if not times:
+        return _iso_by_arrow(text, zone)
+    read = times[0] if len(times) == 1 else pc.coalesce(*times)
+    if not others.any():
+        return read
+    rest = _iso_by_arrow(text.filter(pa.array(others)), zone)
+    return pc.replace_with_mask(read, pa.array(others), rest)
+
+
+def _iso_by_arrow(text: Any, zone: str) -> pa.TimestampArray:
     """The common case is one cast; then, one without what is broken; then what is mixed."""
     none = pa.scalar(None, pa.string())
     times = _alike_iso(text, zone)
