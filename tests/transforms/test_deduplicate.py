@@ -18,13 +18,14 @@ from dpcore.leaves.clock import Clock
 from dpcore.leaves.id_hash import id_hashes
 from dpcore.leaves.timed_set import TimedSet, sort_hashes
 from tests.transforms.running import KEPT, cut, keep, shuffled
+from transforms.leaves.columns import HIGH, LOW
 from transforms.runtime import counters
 from transforms.runtime.coders import batch_from_bytes
 from transforms.runtime.dead_letters import rows
 from transforms.runtime.secret import SecretRef
-from transforms.select import deduplicate, spread
+from transforms.select import deduplicate, seen_ids, spread
 from transforms.select.deduplicate import Deduplicate, dedupe_key, prepare
-from transforms.select.seen_ids import remember
+from transforms.select.seen_ids import Looked, look, remember
 
 LAYOUT = "cd" * 32
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)
@@ -95,6 +96,15 @@ def test_events_kept_aside_are_those_that_travel(repeats: int) -> None:
     assert len(run([batch([None, ""])], bounded=True)[0]) == 2
 
 
+def test_what_a_thread_cannot_do_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: pa.RecordBatch) -> Looked:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr("transforms.select.deduplicate.look", broken)
+    with pytest.raises(RuntimeError, match="no room"):
+        run([batch(["a"])], bounded=True)
+
+
 def test_an_id_is_forgotten_by_the_public_clock_and_by_nothing_else() -> None:
     """Copies behind an event far ahead still count once; behind the watermark they count again."""
     seconds = CLOCK.period / 1e6
@@ -140,10 +150,31 @@ def test_of_copies_in_one_batch_the_smallest_stays_whatever_their_order() -> Non
     for seed in range(5):
         mixed = shuffled(whole, seed)
         hashes = id_hashes(mixed.column("@id"), KEY).hashes
-        fresh, new = remember(prepare(mixed, hashes), TimedSet(), None)
+        fresh, new = remember(look(prepare(mixed, hashes)), TimedSet(), None)
         left = mixed.filter(pa.array(fresh)).to_pylist()
         kept = sorted((r["@position"], r["v"]) for r in left)
         assert kept == [(0, 2.0), (1, 2.0), (1, 3.0)] and len(new.high) == 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_copies_are_ordered_column_after_column(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = 400
+    columns = {
+        HIGH: rng.integers(0, 150, n).astype(np.uint64),  # one, two and more copies
+        LOW: np.zeros(n, dtype=np.uint64),
+        "v": pa.array([None if v == 2 else float(v) for v in rng.integers(0, 3, n)]),
+        "@tick": rng.integers(0, 3, n),
+        "@key": pa.array([f"k{k}" for k in rng.integers(0, 2, n)]).dictionary_encode(),
+        "@position": rng.permutation(n),
+    }
+    rows = pa.RecordBatch.from_pydict(columns)
+    order = sort_hashes(columns[HIGH], columns[LOW])
+    first = np.diff(columns[HIGH][order], prepend=np.uint64(999)) != 0
+    names = ["@tick", "@key", "v", "@position"]
+    ranks = [seen_ids.rank(rows.column(name)) for name in reversed(names)]
+    expected = np.lexsort((*ranks, columns[HIGH]))
+    assert np.array_equal(seen_ids.first_cell_first(rows, order, first), expected)
 
 
 def test_hashes_that_share_their_first_word_are_told_apart() -> None:

@@ -31,7 +31,8 @@ class _Keeper:
         self._kept: Mapping[str, int] = {}
         self._lock = threading.Lock()
         self._done = threading.Event()
-        threading.Thread(target=self._run, name="counts", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="counts", daemon=True)
+        self._thread.start()
 
     def flush(self) -> None:
         """Writes what has been counted by now; where it cannot, checkpoints say so too."""
@@ -40,6 +41,12 @@ class _Keeper:
             if found != self._kept:
                 files.replace(self._path, json.dumps(found, sort_keys=True).encode())
                 self._kept = found
+
+    def end(self) -> None:
+        """Writes for the last time."""
+        self.flush()
+        self._done.set()
+        self._thread.join()
 
     def _run(self) -> None:
         while not self._done.wait(EVERY):
@@ -64,6 +71,14 @@ def flush(around: Fence) -> None:
     found = None if around.state is None else _keepers.get(around.state)
     if found is not None:
         found.flush()
+
+
+def leave(around: Fence) -> None:
+    """The job is over, and this process goes on: it keeps nothing more of it."""
+    with _lock:
+        found = None if around.state is None else _keepers.pop(around.state, None)
+    if found is not None:
+        found.end()
 
 
 def kept(folder: str, before: int | None = None) -> dict[str, int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -30,15 +31,16 @@ from dpcore.leaves.id_hash import id_hashes
 from dpcore.leaves.row_hash import dedupe_key
 from dpcore.leaves.timed_set import Words
 from transforms.leaves.columns import HIGH, LOW
+from transforms.runtime.ahead import THREADS
 from transforms.runtime.aside import Aside, in_one_process
 from transforms.runtime.coders import batch_from_bytes, batch_to_bytes
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.windowing import stamped, to_timestamp
 from transforms.select.old_ids import old_entries, other_horizon
-from transforms.select.seen_ids import remember
+from transforms.select.seen_ids import Looked, look, remember
 from transforms.select.shelf import Shelf
-from transforms.select.spread import Spread, hashed
+from transforms.select.spread import Spread, hashed, whole
 from transforms.select.timed_cells import FOREVER, RING, Held, TimedCells, width_of
 
 STEP_NAME = "Deduplicate"
@@ -62,7 +64,7 @@ class ToShards(beam.DoFn):
     def __init__(self, secret: SecretRef, name: str, shards: int, aside: str | None = None) -> None:
         self._secret, self._name, self._shards = secret, name, shards
         self._run = aside
-        self._aside: Aside[pa.RecordBatch, None] | None = None
+        self._aside: Kept | None = None
         self._key = b""
         self._spread = self._empty()
 
@@ -79,8 +81,13 @@ class ToShards(beam.DoFn):
         self._spread = self._empty()
 
     def _empty(self) -> Spread:
-        encode = batch_to_bytes if self._aside is None else self._aside.put
-        return Spread(self._shards, LOW, encode)
+        return Spread(self._shards, LOW, self._encode)
+
+    def _encode(self, batches: list[pa.RecordBatch]) -> bytes:
+        """Batches of a shard -> bytes, or the name of what a thread makes of them meanwhile."""
+        if self._aside is None:
+            return batch_to_bytes(whole(batches))
+        return self._aside.put(self._aside.shared.submit(looked_at, batches))
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
@@ -105,9 +112,24 @@ class ToShards(beam.DoFn):
             yield TaggedOutput("shards", stamped(value, Timestamp.of(self._stamp)))
 
 
-def opened(run: str | None) -> Aside[pa.RecordBatch, None] | None:
+Kept = Aside[pa.RecordBatch | Future[Looked], ThreadPoolExecutor]
+"""Events of a run in this process: without an id as they are, of a shard looked at by a thread."""
+
+
+def opened(run: str | None) -> Kept | None:
     """What this process keeps aside of a run; None: events travel as bytes."""
-    return None if run is None else Aside.of(run, lambda: None)
+    return None if run is None else Aside.of(run, _threads)
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="ids")
+
+
+def looked_at(batches: list[pa.RecordBatch]) -> Looked:
+    """Batches of a shard as one, looked at."""
+    batch = whole(batches)
+    batches.clear()
+    return look(batch)
 
 
 def prepare(batch: pa.RecordBatch, hashes: Words) -> pa.RecordBatch:
@@ -156,7 +178,7 @@ class DropSeen(beam.DoFn):
         self._layout, self._keep_hash = bytes.fromhex(layout), keep_hash
         self._run, self._aside_run = uuid.uuid4().hex, aside
         self._shelf: Shelf[Held] | None = None
-        self._aside: Aside[pa.RecordBatch, None] | None = None
+        self._aside: Kept | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_shelf": None, "_aside": None}
@@ -183,16 +205,16 @@ class DropSeen(beam.DoFn):
     ) -> Iterator[Any]:
         """A batch: asks the set, adds to it, and sets a timer for each slice that it begins."""
         ring = (slice_0, slice_1, slice_2, slice_3, slice_4, slice_5, slice_6, slice_7)
-        if self._aside is None:
-            batch = batch_from_bytes(element[1])
-        else:
-            batch = self._aside.take(element[1])
+        kept: Any = self._aside.take(element[1]) if self._aside is not None else None
         if element[0] == NO_SHARD:
-            yield batch
+            yield kept if kept is not None else batch_from_bytes(element[1])
             return
+        looked = look(batch_from_bytes(element[1])) if kept is None else kept.result()
+        del kept
+        batch = looked.batch
         cells = self._cells(element[0], head, ring)
         self._take_over(cells, seen, element[0], timer)
-        fresh, new = remember(batch, cells.known, self._horizon)
+        fresh, new = remember(looked, cells.known, self._horizon)
         self._remind(cells, cells.add(new), timer)
         if fresh.all():
             yield strip(batch, self._keep_hash)
@@ -286,7 +308,7 @@ class Deduplicate(beam.PTransform[Any, Any]):
     ) -> None:
         super().__init__()
         self._bounded = bounded
-        self._aside: Aside[pa.RecordBatch, None] | None = None
+        self._aside: Kept | None = None
         self._secret, self._clock = secret, clock
         self._layout, self._horizon = layout, horizon
         self._row_digest, self._shards = row_digest, shards

@@ -22,7 +22,8 @@ another: that is ``replace_anywhere``, and priced there.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,57 +41,95 @@ NO_TICK = np.uint8
 """Type of the ticks of ids that are never forgotten: they are all 0."""
 
 
+class Looked(NamedTuple):
+    """A batch, looked at alone: copies of an id in it beside each other.
+
+    Attributes:
+      batch: events with HIGH, LOW and ``@tick``.
+      order: (n,) int32, rows by (high, low); of copies the one that counts first comes first.
+      first: (n,) bool, where in that order an id begins.
+    """
+
+    batch: pa.RecordBatch
+    order: NDArray[np.int32]
+    first: NDArray[np.bool_]
+
+
+def look(batch: pa.RecordBatch) -> Looked:
+    """What needs nothing of other batches, so that any thread may do it."""
+    high = batch.column(HIGH).to_numpy()
+    low = batch.column(LOW).to_numpy()
+    order = sort_hashes(high, low)
+    first = np.ones(batch.num_rows, dtype=bool)
+    sorted_high, sorted_low = high[order], low[order]
+    first[1:] = (sorted_high[1:] != sorted_high[:-1]) | (sorted_low[1:] != sorted_low[:-1])
+    if not first.all():
+        order = first_cell_first(batch, order, first)
+    return Looked(batch, order.astype(np.int32), first)
+
+
 def remember(
-    batch: pa.RecordBatch, known: TimedSet, horizon: int | None
+    looked: Looked, known: TimedSet, horizon: int | None
 ) -> tuple[NDArray[np.bool_], Entries]:
     """Which rows count, and what is to be added to what is known.
 
     Args:
-      batch: events with HIGH, LOW and ``@tick``.
+      looked: at a batch.
       known: ids that were seen, with the tick of the last event of each that counted.
       horizon: ticks behind which an id counts again; None: never, and no ticks are kept.
 
     Returns:
       (n,) bool, and the ids of the rows that count, sorted by (high, low).
     """
-    high = batch.column(HIGH).to_numpy()
-    low = batch.column(LOW).to_numpy()
-    n = batch.num_rows
-    order = sort_hashes(high, low)
-    first = np.ones(n, dtype=bool)
-    sorted_high, sorted_low = high[order], low[order]
-    first[1:] = (sorted_high[1:] != sorted_high[:-1]) | (sorted_low[1:] != sorted_low[:-1])
-    if not first.all():
-        order = first_cell_first(batch, order, first)
-        sorted_high, sorted_low = sorted_high[first], sorted_low[first]
+    batch, order, first = looked
     picked = order[first]
-    found = known.find(sorted_high, sorted_low)
+    high = batch.column(HIGH).to_numpy()[picked]
+    low = batch.column(LOW).to_numpy()[picked]
+    found = known.find(high, low)
     counts = ~found.there
     ticks: Ticks = np.zeros(len(picked), dtype=NO_TICK)
     if horizon is not None:
         ticks = batch.column("@tick").to_numpy()[picked]
         counts |= ticks > found.ticks + horizon
-    fresh = np.zeros(n, dtype=bool)
+    fresh = np.zeros(batch.num_rows, dtype=bool)
     fresh[picked[counts]] = True
-    new = entries(sorted_high, sorted_low, ticks)
+    new = entries(high, low, ticks)
     return fresh, new if counts.all() else new.take(counts)
 
 
 def first_cell_first(batch: pa.RecordBatch, order: Ints, first: NDArray[np.bool_]) -> Ints:
     """Within copies of one id the row of the smallest tick comes first, then of the smallest key,
     then of the smallest content: so the cell that counts does not depend on what copies hold."""
-    group = np.cumsum(first) - 1
-    crowded = np.flatnonzero(np.bincount(group)[group] > 1)
-    rows = order[crowded]
-    copies = batch.take(pa.array(rows))
-    names = [n for n in copies.schema.names if n not in (HIGH, LOW, "@arrival")]
+    names = [n for n in batch.schema.names if n not in (HIGH, LOW, "@arrival")]
     cell = [n for n in CELL if n in names]
     last = [n for n in (SOURCE, "@position") if n in names]
     names = [*cell, *(n for n in names if n not in (*cell, *last)), *last]
-    content = [rank(copies.column(name)) for name in names]
     order = order.copy()
-    order[crowded] = rows[np.lexsort((*reversed(content), group[crowded]))]
+    starts = np.flatnonzero(first)
+    sizes = np.diff(starts, append=len(first))
+    _order_pairs(batch, order, starts[sizes == 2], names)
+    many = sizes > 2
+    if many.any():
+        group = np.repeat(np.flatnonzero(many), sizes[many])
+        crowded = np.flatnonzero(np.repeat(many, sizes))
+        rows = order[crowded]
+        copies = batch.take(pa.array(rows))
+        content = [rank(copies.column(name)) for name in names]
+        order[crowded] = rows[np.lexsort((*reversed(content), group))]
     return order
+
+
+def _order_pairs(batch: pa.RecordBatch, order: Ints, at: Ints, names: Sequence[str]) -> None:
+    """Orders rows at + 0 and at + 1 of ``order``, column after column while they are alike."""
+    for name in names:
+        if not len(at):
+            return
+        rows = pa.array(np.concatenate([order[at], order[at + 1]]))
+        ranks = rank(batch.column(name).take(rows))
+        one, other = ranks[: len(at)], ranks[len(at) :]
+        wrong = at[one > other]
+        order[wrong], order[wrong + 1] = order[wrong + 1], order[wrong]
+        at = at[one == other]
 
 
 def rank(column: pa.Array) -> Ints:

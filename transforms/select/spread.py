@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.leaves.timed_set import Words
+from transforms.runtime.ahead import THREADS
 from transforms.runtime.dead_letters import SOURCE
 from transforms.select.dictionaries import compact_batch
 
@@ -23,15 +25,16 @@ class Spread:
 
     Args:
       shards: how many. by: column of uint64 that says which: by the remainder.
-      encode: a batch -> bytes. weight: an event of this step is so many times as long as one with
-        an id. together: events that are split at a time.
+      encode: batches of a shard -> bytes (see ``whole``).
+      weight: an event of this step is so many times as long as one with an id.
+      together: events that are split at a time.
     """
 
     def __init__(
         self,
         shards: int,
         by: str,
-        encode: Callable[[pa.RecordBatch], bytes],
+        encode: Callable[[list[pa.RecordBatch]], bytes],
         weight: int = 1,
         together: int = SPREAD,
     ) -> None:
@@ -72,8 +75,13 @@ class Spread:
             self._split()
         held = self._held
         self._held, self._rows = {}, 0
+        # A thread may be at work on what the next steps have not asked for yet.
+        begun: deque[tuple[int, bytes]] = deque()
         for shard in sorted(held):
-            yield shard, self._encode(compact_batch(joined(held[shard])))
+            begun.append((shard, self._encode(held.pop(shard))))
+            if len(begun) > THREADS:
+                yield begun.popleft()
+        yield from begun
 
 
 def hashed(
@@ -96,6 +104,11 @@ def hashed(
         zeros = pa.array(np.zeros(batch.num_rows, dtype=np.int32))
         columns[SOURCE] = pa.DictionaryArray.from_arrays(zeros, pa.array([source], pa.string()))
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def whole(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Batches of a shard as one, with the names that it needs."""
+    return compact_batch(joined(batches))
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -33,7 +33,7 @@ from transforms.runtime.secret import SecretRef
 from transforms.runtime.windowing import stamped
 from transforms.select.keys import KEY
 from transforms.select.names import Names
-from transforms.select.spread import SPREAD, Spread, hashed
+from transforms.select.spread import SPREAD, Spread, hashed, whole
 
 LONGER = 1 << 17
 """Events that are split over the shards at a time where no part is encoded: fewer and larger."""
@@ -75,7 +75,11 @@ class ToUsers(beam.DoFn):
 
     def _empty(self) -> Spread:
         together = SPREAD if self._way.travels else LONGER
-        return Spread(self._shards, UNIT_LOW, self._way.encode, 2, together)
+
+        def encode(batches: list[pa.RecordBatch]) -> bytes:
+            return self._way.encode(whole(batches))
+
+        return Spread(self._shards, UNIT_LOW, encode, 2, together)
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
