@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -48,14 +47,14 @@ def released(folder: Path) -> list[str]:
 
 def stop_in(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     """Lets the run die when it would write this tick's file."""
-    write = HeldWriter.write
+    put = HeldWriter.put
 
-    def failing(self: HeldWriter, at: int, last: int, ready: Any) -> int:
+    def failing(self: HeldWriter, at: int, last: int, content: bytes, divergent: int) -> int:
         if at >= first:
             raise OSError("gone")
-        return write(self, at, last, ready)
+        return put(self, at, last, content, divergent)
 
-    monkeypatch.setattr(HeldWriter, "write", failing)
+    monkeypatch.setattr(HeldWriter, "put", failing)
 
 
 def test_a_good_run_is_published_whole(weir: Weir, job: Path) -> None:

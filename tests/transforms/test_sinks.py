@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from transforms.runtime import counters
 from transforms.runtime.coders import unpack
 from transforms.sinks import formats, place
 from transforms.sinks.folder import KIND, RangeDoFn, ToRange
+from transforms.sinks.here import WriteHere, waiting_of
 from transforms.sinks.pubsub import PublishReleases, to_messages
 from transforms.sinks.sorted_table import sorted_table
 from transforms.sinks.transforms import (
@@ -73,6 +75,13 @@ def write(batches: list[pa.RecordBatch], folder: Path, form: str = "parquet", **
     token = keep(source | WriteFolder(plan, str(folder), form, **kw), "written")
     pipeline.run().wait_until_finish()
     return sorted(KEPT.pop(token))
+
+
+@pytest.fixture(params=["aside", "state"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How releases wait for their file: as they are in this process, or as bytes in state."""
+    if request.param == "state":
+        monkeypatch.setattr("transforms.sinks.folder.in_one_process", lambda _: False)
 
 
 def full_run(folder: Path, form: str, plan: FakePlan = PLAN, seed: int = 0) -> None:
@@ -223,6 +232,7 @@ def whole(add: float = 0.0) -> list[pa.RecordBatch]:
     ]
 
 
+@pytest.mark.usefixtures("way")
 def test_a_file_waits_for_every_block_and_tick(tmp_path: Path) -> None:
     assert write(whole(), tmp_path, plan=TWO, every=4) == [(0, 3), (4, 5)]
     assert write(whole()[1:], tmp_path / "2", plan=TWO, every=4) == [(4, 5)]
@@ -328,6 +338,7 @@ def test_parts_of_a_file_without_a_checksum_go_on_and_damaged_ones_are_refused(
                 list(dofn.process(*rest, *held, One(), Timer(), Timer()))
 
 
+@pytest.mark.usefixtures("way")
 def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     write(whole(), tmp_path, plan=TWO, every=4)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -349,11 +360,64 @@ def test_a_repeat_after_the_write_is_compared(tmp_path: Path, form: str, layout:
     assert writer.compare(0, 3, sorted_table([batch(1, 1, [b"a"], 0, 3.0)])) == rows
 
 
+@pytest.mark.usefixtures("way")
 def test_repeats_across_bundles_are_compared_with_the_file(tmp_path: Path) -> None:
     write(whole() + whole(), tmp_path, plan=TWO, every=4)
     assert counters.snapshot().get("divergent", 0) == 0
 
 
+def test_releases_wait_alike_in_this_process_and_in_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full_run(tmp_path / "aside", "parquet")
+    monkeypatch.setattr("transforms.sinks.folder.in_one_process", lambda _: False)
+    full_run(tmp_path / "state", "parquet")
+    aside, state = ({p.name: p.read_bytes() for p in (tmp_path / way).iterdir()}
+                    for way in ("aside", "state"))  # fmt: skip
+    assert aside == state and len(aside) == 3
+
+
+def test_files_are_put_in_order_and_none_behind_one_that_fails(tmp_path: Path) -> None:
+    """Whichever of them is encoded first."""
+    last_first = threading.Barrier(2)
+    put: list[int] = []
+
+    class Slow(FolderWriter):
+        def encode(self, table: pa.Table) -> bytes:
+            if table["tick"].chunk(0).dictionary[0].as_py() < 4:
+                last_first.wait(10)
+            else:
+                threading.Timer(0.1, last_first.wait, [10]).start()
+            return super().encode(table)
+
+        def put(self, first: int, last: int, content: bytes, divergent: int) -> int:
+            put.append(first)
+            if folder == "fails":
+                raise WeirError("it is full")
+            return super().put(first, last, content, divergent)
+
+    for folder in ("fails", "holds"):
+        dofn = WriteHere(ranges_of(TWO, 4), Slow(str(tmp_path), "parquet", None), folder)
+        held = waiting_of(folder)
+        dofn.setup()
+        dofn.start_bundle()
+        written = [one for each in whole() for one in dofn.process(each, Timestamp(7))]
+        if folder == "fails":
+            with pytest.raises(WeirError, match="it is full"):
+                list(dofn.finish_bundle())
+            assert put == [0] and not list(tmp_path.iterdir())
+            put.clear()
+        else:
+            written += list(dofn.finish_bundle())
+            assert [(one.value, one.timestamp) for one in written] == [
+                ((0, 3), Timestamp(7)),
+                ((4, 5), Timestamp(7)),
+            ]
+            assert put == [0, 4] and not held.shared.files
+        dofn.teardown()
+
+
+@pytest.mark.usefixtures("way")
 def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(tmp_path: Path) -> None:
     full_run(tmp_path / "a", "parquet")
     full_run(tmp_path / "b", "parquet")

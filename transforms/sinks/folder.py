@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,12 +18,14 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
-from dpcore.errors import CodecError, WeirError
+from dpcore.errors import CodecError
 from transforms.release.table import releases_only, span_of
 from transforms.runtime import counters, fence, kept_counts
+from transforms.runtime.aside import Aside, in_one_process
 from transforms.runtime.coders import MAGIC, batch_from_bytes, batch_to_bytes, pack, unpack
 from transforms.runtime.windowing import stamped
 from transforms.sinks import formats, place
+from transforms.sinks.here import Waiting, WriteHere, waiting_of
 from transforms.sinks.ranges import Ranges
 from transforms.sinks.sorted_table import Sorted, sorted_table
 from transforms.sinks.writer import Writer
@@ -73,13 +76,8 @@ class ToRange(beam.DoFn):
     ) -> Iterator[WindowedValue]:
         """Batches that only say "no key here" travel too: a file waits for every block."""
         block, first, ticks = span_of(releases_only(batch))
-        index = self._ranges.of(first)
-        if self._ranges.of(first + ticks - 1) != index:
-            raise WeirError(
-                "a batch of releases crosses two files: sink.every differs from Tick's."
-            )
+        file = self._ranges.file_of(block, first, ticks)
         data = batch_to_bytes(batch)
-        file = index * self._ranges.parts + self._ranges.part_of[block]
         self._stamps[file] = max(stamp, self._stamps.get(file, stamp))
         self._held.setdefault(file, []).append(_PART.pack(block, first, ticks, len(data)) + data)
         self._size += len(data)
@@ -139,11 +137,6 @@ class RangeDoFn(beam.DoFn):
     def __init__(self, ranges: Ranges, writer: Writer) -> None:
         self._ranges, self._writer = ranges, writer
         self._fence = fence.current().inner
-        self._place = {
-            block: row
-            for part in range(ranges.parts)
-            for row, block in enumerate(ranges.blocks[slice(*ranges.bounds(part))])
-        }
 
     def process(
         self,
@@ -166,8 +159,7 @@ class RangeDoFn(beam.DoFn):
             return
         covered = self._covered(file, seen.read())
         for block, first, ticks, _ in parts_of(payload):
-            at = first - self._ranges.first(index)
-            covered[self._place[block], at : at + ticks] = True
+            covered[self._ranges.cells(block, first, ticks)] = True
         parts.add(payload)
         if covered.all():
             yield self._write(file, list(parts.read()), covered)
@@ -216,9 +208,7 @@ class RangeDoFn(beam.DoFn):
 
     def _covered(self, file: int, packed: bytes | None) -> NDArray[np.bool_]:
         """(blocks of the part, ticks of the range): what has come."""
-        index, part = divmod(file, self._ranges.parts)
-        low, high = self._ranges.bounds(part)
-        shape = high - low, self._ranges.size(index)
+        shape = self._ranges.shape(file)
         if packed is None:
             return np.zeros(shape, dtype=bool)
         cells = np.frombuffer(packed, dtype=np.uint8)  # as earlier versions stored it
@@ -253,9 +243,21 @@ class WriteRanges(beam.PTransform[Any, Any]):
     def __init__(self, ranges: Ranges, writer: Writer) -> None:
         super().__init__()
         self._ranges, self._writer = ranges, writer
+        self._waiting: Aside[Any, Waiting] | None = None
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Keyed by range of ticks and part of the blocks, in the global window."""
+        if self._ranges.total is not None and in_one_process(releases.pipeline):
+            run = uuid.uuid4().hex
+            self._waiting = waiting_of(run)  # held here, as long as the pipeline is
+            return (
+                releases
+                | "Global" >> beam.WindowInto(GlobalWindows())
+                | "Write"
+                >> beam.ParDo(WriteHere(self._ranges, self._writer, run)).with_output_types(
+                    tuple[int, int]
+                )
+            )
         return (
             releases
             | "ToRange" >> beam.ParDo(ToRange(self._ranges)).with_output_types(tuple[int, bytes])

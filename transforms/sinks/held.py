@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from dpcore.errors import WeirError
 from dpcore.plan import Plan
 from transforms.release.few import Shape
@@ -77,16 +79,19 @@ class HeldWriter(Writer):
         """See Writer."""
         return replace(self, part=part)
 
-    def write(self, first: int, last: int, ready: Sorted) -> int:
+    def encode(self, table: pa.Table) -> bytes:
+        """See Writer."""
+        return formats.encode(table, self.form, self.shape)
+
+    def put(self, first: int, last: int, content: bytes, divergent: int) -> int:
         """See Writer.
 
         Raises:
           Contradicted: a file for these ticks is there, held or published, and differs.
         """
         name = place.file_name(first, last, self.form, self.part)
-        content = formats.encode(ready.table, self.form, self.shape)
         path = place.join(place.held(self.folder), name)
-        if ready.divergent:
+        if divergent:
             raise Contradicted(
                 f"two tries of this run computed different releases of ticks {first} to {last}, so "
                 "code or kind of CPU differ between its workers. Nothing more was written; both "
@@ -97,9 +102,9 @@ class HeldWriter(Writer):
         return 0
 
     def compare(self, first: int, last: int, again: Sorted) -> int:
-        """See Writer. Raises as ``write``."""
+        """See Writer. Raises as ``put``."""
         name = place.file_name(first, last, self.form, self.part)
-        content = formats.encode(again.table, self.form, self.shape)
+        content = self.encode(again.table)
         self._is_there(name, content, whole=False)
         return 0
 

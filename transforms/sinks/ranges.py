@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from dpcore.errors import WeirError
+
 
 @dataclass(frozen=True)
 class Ranges:
@@ -46,3 +48,36 @@ class Ranges:
         """Ticks of a range; the last one of a clock that ends may be shorter."""
         left = self.every if self.total is None else self.total - self.first(index)
         return min(self.every, left)
+
+    def file_of(self, block: int, first: int, ticks: int) -> int:
+        """The file that releases of a block belong to: numbered by range, and in it by part.
+
+        Raises:
+          WeirError: they belong to two.
+        """
+        index = self.of(first)
+        if self.of(first + ticks - 1) != index:
+            raise WeirError(
+                "a batch of releases crosses two files: sink.every differs from Tick's."
+            )
+        return index * self.parts + self.part_of[block]
+
+    def shape(self, file: int) -> tuple[int, int]:
+        """(blocks, ticks) of a file."""
+        index, part = divmod(file, self.parts)
+        low, high = self.bounds(part)
+        return high - low, self.size(index)
+
+    def cells(self, block: int, first: int, ticks: int) -> tuple[int, slice]:
+        """Which of the cells of ``shape`` releases of a block are."""
+        at = first - self.first(self.of(first))
+        return self._row[block], slice(at, at + ticks)
+
+    @cached_property
+    def _row(self) -> dict[int, int]:
+        """Block -> its place in its part."""
+        return {
+            block: row
+            for part in range(self.parts)
+            for row, block in enumerate(self.blocks[slice(*self.bounds(part))])
+        }

@@ -84,14 +84,17 @@ def row_codes(columns: dict[str, pa.Array]) -> tuple[Ints, int]:
             rank, count = columns[name].indices.to_numpy(), max(1, len(columns[name].dictionary))
         else:
             rank, count = ranks(columns[name])
-        code *= count
-        code += rank
-        size *= count
+        if count > 1:
+            code *= count
+            code += rank
+            size *= count
     return code, size
 
 
 def ranks(column: pa.DictionaryArray) -> tuple[Ints, int]:
     """(n,) ranks of the values of a dictionary column, null lowest, and how many there are."""
+    if column.null_count == len(column):
+        return np.zeros(len(column), dtype=np.int64), 1
     values = column.dictionary.to_pylist()
     words = [value.encode() if isinstance(value, str) else value for value in values]
     place = {word: i + 1 for i, word in enumerate(sorted(set(words)))}
@@ -107,10 +110,12 @@ def first_of_each(code: Ints, size: int) -> tuple[Ints, Ints]:
     n = len(code)
     if size <= 4 * n + 1024:
         order = np.full(size, n, dtype=np.int64)
+        order[code] = np.arange(n)
+        found = order if size == n else order[order < n]
+        if len(found) == n and (size > n or found.max() < n):  # no row came twice
+            return found, np.zeros(0, dtype=np.int64)
         order[code[::-1]] = np.arange(n - 1, -1, -1)  # the last write is the first row
         order = order[order < n]
-        if len(order) == n:
-            return order, np.zeros(0, dtype=np.int64)
         kept = np.zeros(n, dtype=bool)
         kept[order] = True
         return order, np.flatnonzero(~kept)
@@ -133,24 +138,26 @@ def count_divergent(columns: dict[str, pa.Array], code: Ints, order: Ints, repea
 def take(column: pa.Array, order: Ints) -> pa.Array:
     """Rows of a column in an order: dictionaries stay, lists of one length move as one."""
     if pa.types.is_dictionary(column.type):
-        if len(column.dictionary) == 1 and len(order) <= len(column) and not column.null_count:
+        alike = len(column.dictionary) == 1 and not column.null_count
+        if (alike or column.null_count == len(column)) and len(order) <= len(column):
             return column.slice(0, len(order))
-        if column.null_count:
-            return pa.DictionaryArray.from_arrays(
-                pc.take(column.indices, pa.array(order)), column.dictionary
-            )
-        index = column.indices.to_numpy(zero_copy_only=False)[order]
-        return pa.DictionaryArray.from_arrays(pa.array(index), column.dictionary, safe=False)
+        # Places are inside as they were made from these rows, and numpy would keep the lock.
+        index = pc.take(column.indices, pa.array(order), boundscheck=False)
+        return pa.DictionaryArray.from_arrays(index, column.dictionary, safe=False)
     offsets = column.offsets.to_numpy()
     lengths = np.diff(offsets)
     width = int(lengths[0]) if len(lengths) else 0
     odd = column.null_count or column.values.null_count
     if odd or not width or np.any(lengths != width):
         return pc.take(column, pa.array(order))
-    values = column.values.to_numpy()[offsets[0] : offsets[-1]].reshape(-1, width)[order]
+    values = column.values.slice(offsets[0], len(column) * width)
+    if width == 1:
+        values = pc.take(values, pa.array(order), boundscheck=False)
+    else:
+        values = pa.array(values.to_numpy().reshape(-1, width)[order].reshape(-1))
     return pa.ListArray.from_arrays(
         pa.array(np.arange(len(order) + 1, dtype=np.int32) * width),
-        pa.array(values.reshape(-1)),
+        values,
         type=NUMBERS,
     )
 

@@ -23,7 +23,6 @@ from transforms.sinks.folder import WriteRanges
 from transforms.sinks.formats import texts
 from transforms.sinks.held import HeldWriter, twice
 from transforms.sinks.ranges import Ranges
-from transforms.sinks.sorted_table import Sorted
 from transforms.sinks.wide import Wide
 from transforms.sinks.writer import FolderWriter, Writer
 
@@ -140,13 +139,16 @@ class TableWriter(Writer):
     shape: Shape | None = None
     wide: Wide | None = None
 
-    def write(self, first: int, last: int, ready: Sorted) -> int:
+    def encode(self, table: pa.Table) -> bytes:
         """See Writer."""
-        table = ready.table
         if self.wide is not None:
-            lines = "".join(self.wide.lines(table))
-        else:
-            lines = "".join(table_lines(table if self.shape is None else self.shape.table(table)))
+            return "".join(self.wide.lines(table)).encode()
+        shown = table if self.shape is None else self.shape.table(table)
+        return "".join(table_lines(shown)).encode()
+
+    def put(self, first: int, last: int, content: bytes, divergent: int) -> int:
+        """See Writer."""
+        lines = content.decode()
         if self.hold:
             _waiting[first] = lines
             return 0

@@ -5,17 +5,34 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from transforms.release.few import Shape
 from transforms.sinks import formats, place
 from transforms.sinks.sorted_table import Sorted
 
 
 class Writer(ABC):
-    """Writes sorted tables of one range somewhere. ``write`` returns rows that contradict it."""
+    """Writes sorted tables of one range somewhere."""
 
     @abstractmethod
+    def encode(self, table: pa.Table) -> bytes:
+        """A sorted table as the bytes that are written. Any thread may do it, at any time."""
+
+    @abstractmethod
+    def put(self, first: int, last: int, content: bytes, divergent: int) -> int:
+        """Puts what ``encode`` made of ticks first .. last in place, once.
+
+        Args:
+          divergent: rows of it that came a second time with another value.
+
+        Returns:
+          Rows that contradict what is there.
+        """
+
     def write(self, first: int, last: int, ready: Sorted) -> int:
-        """Writes ticks first .. last once."""
+        """Both."""
+        return self.put(first, last, self.encode(ready.table), ready.divergent)
 
     def compare(self, first: int, last: int, again: Sorted) -> int:
         """Rows of a repeat, after the write, that differ from what was written."""
@@ -49,10 +66,13 @@ class FolderWriter(Writer):
         """See Writer."""
         return replace(self, part=part)
 
-    def write(self, first: int, last: int, ready: Sorted) -> int:
+    def encode(self, table: pa.Table) -> bytes:
+        """See Writer."""
+        return formats.encode(table, self.form, self.shape)
+
+    def put(self, first: int, last: int, content: bytes, divergent: int) -> int:
         """See Writer."""
         path = place.join(self.folder, place.file_name(first, last, self.form, self.part))
-        content = formats.encode(ready.table, self.form, self.shape)
         if place.put(path, content):
             return 0
         return differences(place.read(path), content, self.form, True, self._sparse)
@@ -60,7 +80,7 @@ class FolderWriter(Writer):
     def compare(self, first: int, last: int, again: Sorted) -> int:
         """See Writer."""
         path = place.join(self.folder, place.file_name(first, last, self.form, self.part))
-        content = formats.encode(again.table, self.form, self.shape)
+        content = self.encode(again.table)
         return differences(place.read(path), content, self.form, False, self._sparse)
 
     def is_written(self, first: int, last: int) -> bool:
