@@ -14,6 +14,8 @@ from dpcore.arrays import Floats
 
 ERROR = 0.05
 """How often a bound that is printed may be above the truth."""
+MOST = 1e6
+"""Of mu, what is told apart: beyond it nothing is hidden."""
 STRICT = 1e-6
 """The same of the bound by which a claim is called broken: many audits are made, and each is
 believed."""
@@ -75,6 +77,7 @@ def mu_bound(counts: Counts, error: float = ERROR) -> float:
 def epsilon_of_mu(mu: float, delta: float) -> float:
     """Largest epsilon, rounded down, that a mu-GDP law exceeds at ``delta``: where the law is known
     to be Gaussian, what mu proves of epsilon."""
+    mu = min(mu, MOST)  # scores without any spread: a lower bound stays one
     if mu <= 0 or gdp_delta(mu, 0.0) <= delta:
         return 0.0
     low, high = 0.0, mu * mu / 2 + 40 * mu

@@ -9,24 +9,22 @@ repeat the first. A run that goes on under another secret must be refused.
 
 from __future__ import annotations
 
-import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from dpcore.errors import ConfigError
+from pipelines.audit.channels import differing, outside
 from pipelines.audit.choice import Choice
 from pipelines.audit.job import Audited
-from pipelines.audit.once import Done, through
-from pipelines.audit.spoilt import Form, spoil, text_forms, typed_forms
+from pipelines.audit.once import through
+from pipelines.audit.spoilt import Form
 from pipelines.audit.streams import Maker, Rows
-from pipelines.feed.targets import LINES, open_target
-from pipelines.sources.files import Files
+from pipelines.audit.way import Way
 from pipelines.sources.limits import Limits
 from transforms.runtime.secret import SecretRef
 
@@ -34,8 +32,6 @@ BETWEEN = 3
 """Good records between two bad ones."""
 GOOD = 12
 """Records among the bad ones that are as good as any."""
-_VARIES = re.compile(r"/\S*weir-audit-\S*|0x[0-9a-f]+|\d+\.\d+ ?m?s\b")
-"""What of a log line is no fact about events: places of this run, and times."""
 
 
 @dataclass(frozen=True)
@@ -93,23 +89,8 @@ def alone(choice: Choice, runner: str = "direct") -> Alone:
     """
     audited = _lenient(choice.audited)
     maker = replace(choice.maker, audited=audited)
-    source = audited.at(Path("."), 1).source
-    assert isinstance(source, Files)
-    text = source.text_form()
-    plain = source.form in LINES and text.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
-    small = maker.batch(_rows([0], 1))
-    job = audited.job.schema_
-    ids = [job.id] if job.id is not None and audited.plan.person is not None else []
-    if plain:
-        names = list(text.columns or small.schema.names)
-        numbers = [name for name in maker.offered.columns if name in names]
-        stamps = [one.column for one in (job.time, job.arrival) if one is not None]
-        # A key that nobody declared is a key of its own where keys are found.
-        keyed = audited.key_columns if audited.declares else ()
-        forms: list[Any] = list(text_forms(source.form, names, numbers, stamps, keyed, ids, text))
-    else:
-        forms = list(typed_forms(small.schema, ids))
-    forms = [Form("as it is", bytes)] * GOOD + forms
+    way = Way.of(audited, runner)
+    forms: list[Any] = [Form("as it is", bytes)] * GOOD + way.forms(maker)
     # Key i < forms belongs to form i; the others are good, and lie between them.
     bad = len(forms)
     order: list[int] = []
@@ -121,13 +102,9 @@ def alone(choice: Choice, runner: str = "direct") -> Alone:
     done = []
     for with_them in (True, False, False):
         with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
-            path = Path(place) / f"events.{source.form}"
-            if plain:
-                _text(maker, rows, path, places, forms, with_them)
-            else:
-                _typed(maker, rows, path, places, forms, with_them, source.form)
-            run = through(maker, [], keys, Path(place), runner, secret)
-            done.append((run, _outside(run)))
+            more = way.written(maker, rows, Path(place), places, forms, with_them)
+            run = through(maker, [], keys, Path(place), runner, secret, more)
+            done.append((run, outside(run, runner == "direct")))
     refused = _refuses_another_secret(maker, rows, keys) if runner == "direct" else True
     return _compared(choice, forms, done, bad, refused)
 
@@ -145,53 +122,6 @@ def _lenient(audited: Audited) -> Audited:
     limits = audited.job.limits.model_copy(update={"refused": 1.0, "first_look": False})
     assert isinstance(limits, Limits)
     return replace(audited, job=audited.job.model_copy(update={"limits": limits}))
-
-
-def _text(
-    maker: Maker, rows: Rows, path: Path, places: list[int], forms: Sequence[Any], with_them: bool
-) -> None:
-    maker.write(rows, path.parent, path.stem)
-    lines = path.read_bytes().split(b"\n")
-    head = len(lines) - 1 - len(rows.key)
-    for place, form in zip(places, forms, strict=True):
-        lines[head + place] = form.spoil(lines[head + place])
-    if not with_them:
-        gone = {head + place for place in places}
-        lines = [line for at, line in enumerate(lines) if at not in gone]
-    path.write_bytes(b"\n".join(lines))
-
-
-def _typed(
-    maker: Maker, rows: Rows, path: Path, places: list[int], forms: Sequence[Any],
-    with_them: bool, form: str,
-) -> None:  # fmt: skip
-    batch = maker.batch(rows)
-    if with_them:
-        batch = spoil(batch, places[GOOD:], forms[GOOD:])
-    else:
-        batch = batch.take(np.setdiff1d(np.arange(batch.num_rows), places))
-    target = open_target(str(path), form)
-    target.write(batch, [False] * batch.num_rows)
-    target.close()
-
-
-def _outside(done: Done) -> Mapping[str, Any]:
-    """What leaves the operator's side besides releases: files, rows, row groups, the plan, lines
-    of the log."""
-    found: dict[str, Any] = {"file names": sorted(path.name for path in done.folder.iterdir())}
-    rows, groups = {}, {}
-    for path in sorted(done.folder.glob("ticks-*")):
-        if path.suffix == ".parquet":
-            facts = pq.read_metadata(path)
-            rows[path.name] = facts.num_rows
-            groups[path.name] = [facts.row_group(i).num_rows for i in range(facts.num_row_groups)]
-        else:
-            rows[path.name] = path.read_bytes().count(b"\n")
-    found |= {"rows of files": rows, "row groups": groups}
-    plan = done.folder / "_plan.json"
-    found["_plan.json"] = plan.read_text() if plan.exists() else ""
-    found["log lines"] = [_VARIES.sub("_", line) for line in done.log]
-    return found
 
 
 def _refuses_another_secret(maker: Maker, rows: Rows, keys: int) -> bool:
@@ -222,7 +152,7 @@ def _refuses_another_secret(maker: Maker, rows: Rows, keys: int) -> bool:
 def _compared(
     choice: Choice, forms: Sequence[Any], done: Sequence[Any], bad: int, refused: bool
 ) -> Alone:
-    (one, outside), (other, without), (again, _) = done
+    (one, with_), (other, without), (again, _) = done
     with_them, none = one.transcripts, other.transcripts
     same = np.array_equal(with_them[bad:], none[bad:], equal_nan=True)
     moved = 0
@@ -231,7 +161,7 @@ def _compared(
         apart = (mine != theirs) & ~(np.isnan(mine) & np.isnan(theirs))
         moved = int(apart.reshape(len(apart), -1).any(axis=1).sum())
     declared = not choice.plan.keys.observed
-    side = [f"{name} differ" for name in outside if declared and outside[name] != without[name]]
+    side = differing(with_, without) if declared else []
     noise = []
     if not np.array_equal(again.transcripts, none, equal_nan=True):
         noise.append("a second run over the same records, under the same secret, differs")

@@ -19,7 +19,9 @@ from pipelines.audit.alone import Alone, alone
 from pipelines.audit.audit import Audit, Claim, by_law, by_learning, scored
 from pipelines.audit.choice import Choice, matrix
 from pipelines.audit.job import TRIALS, Audited
+from pipelines.audit.messages import payload_of
 from pipelines.audit.once import through
+from pipelines.audit.post import refuse_missing
 from pipelines.audit.search import needs_search, searched
 from pipelines.audit.streams import Rows, events_of, joined
 from pipelines.audit.transcript import Columns
@@ -95,7 +97,8 @@ def attack(
     Args:
       job: its source, sink, secret, ledger and dead letters are not touched.
       trials: of one run; None: 20,000, or what one run has room for.
-      only: part of the names of the audits that are wanted. runner: direct or flink.
+      only: part of the names of the audits that are wanted. runner: direct, over files, or flink,
+        over messages.
       ticks: length of the clock; None: the config's, cut where it is long.
       fuzz: whether bytes and side channels are audited too. rounds: ticks of an adaptive stream
         whose event is chosen by earlier releases; 0: no such streams. told: of progress.
@@ -104,6 +107,10 @@ def attack(
       ConfigError: the config, or no audit of that name. WeirError: a run failed.
     """
     began = time.monotonic()
+    notes: tuple[str, ...] = ()
+    if runner == "flink":
+        refuse_missing()
+        notes = _fed(job)
     choice = Choice.of(Audited.of(job, ticks))
     rows = spans(choice)
     if needs_search(choice) and (only is None or "bytes" not in only.lower()):
@@ -139,7 +146,16 @@ def attack(
         names += [driven] if rounds and choice.audited.ticks > 1 else []
         raise ConfigError("--only", only, f"is part of no name here: {', '.join(names)}, bytes.")
     seconds = time.monotonic() - began
-    return Report(choice.plan.name, tuple(audits), found, choice.audited.notes, seconds)
+    notes = (*choice.audited.notes, *notes)
+    return Report(choice.plan.name, tuple(audits), found, notes, seconds)
+
+
+def _fed(job: JobConfig) -> tuple[str, ...]:
+    """What messages cannot be that the config reads."""
+    payload, form = payload_of(job)
+    if form is None:
+        return ()
+    return (f"the config reads {form}, which messages do not hold; they were fed as {payload}.",)
 
 
 def _asked(only: str | None, name: str) -> bool:

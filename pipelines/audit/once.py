@@ -1,4 +1,7 @@
-"""One run of the real pipeline over the streams of an audit, under a secret of its own."""
+"""One run of the real pipeline over the streams of an audit, under a secret of its own.
+
+On the direct runner that is the run of files; on Flink it is the live job, fed with messages.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpcore.arrays import Floats
+from dpcore.errors import WeirError
+from pipelines.audit.messages import messages, payload_of
+from pipelines.audit.post import Post, server
+from pipelines.audit.restarts import Restarts
 from pipelines.audit.streams import Maker, Rows
 from pipelines.audit.transcript import transcripts
 from pipelines.config.sections import Secret
 from pipelines.graph.parts import parts_of
 from pipelines.results.result import Result
 from pipelines.run.run import run
-from pipelines.runners.flink_target import FlinkTarget
+from pipelines.runners.flink_target import DONE, FlinkTarget
 from transforms.runtime.secret import SecretRef
+
+OURS = ("dpcore", "transforms", "pipelines", "weir")
+"""Whose lines a run writes."""
 
 
 @dataclass(frozen=True)
@@ -41,38 +51,75 @@ def through(
     place: Path,
     runner: str = "direct",
     secret: SecretRef | None = None,
-    more: Sequence[tuple[str, bytes]] = (),
+    more: Sequence[bytes] = (),
 ) -> Done:
-    """Writes files, runs the job over them, and reads its sink.
+    """Writes files, or on Flink publishes messages, runs the job over them, and reads its sink.
 
     Args:
-      files: events, a file each. keys: how many the job declares. place: an empty folder.
-      secret: None: one that is drawn for this run. more: (name, bytes) of files as they are.
+      files: events, a file each. keys: how many the job declares. place: an empty folder, but for
+        files that are to be read too. runner: direct, or flink.
+      secret: None: one that is drawn for this run. more: messages as they are.
 
     Raises:
       WeirError: the run failed.
     """
-    audited = maker.audited
-    for at, rows in enumerate(files):
-        maker.write(rows, place, f"events-{at:03d}")
-    for name, data in more:
-        (place / name).write_bytes(data)
     out = place / "out"
-    job = audited.at(place, keys, out)
-    target = None
     if runner == "flink":
-        key = place / "audit.key"
-        key.write_text((secret or SecretRef.fresh()).resolve().hex())
-        key.chmod(0o600)
-        job = job.model_copy(update={"secret": Secret(file=str(key))})
-        target = FlinkTarget()
-    parts = parts_of(job, runner, look=False)
-    if secret is not None and target is None:
-        parts = replace(parts, secrets=((0, secret),))
-    with _log() as lines:
-        result = run(parts, runner, flink=target, rehearsal=True)
+        with server():
+            done = _live(maker, files, keys, place, secret, more)
+    else:
+        for at, rows in enumerate(files):
+            maker.write(rows, place, f"events-{at:03d}")
+        parts = parts_of(maker.audited.at(place, keys, out), runner, look=False)
+        if secret is not None:
+            parts = replace(parts, secrets=((0, secret),))
+        with _log() as lines:
+            done = run(parts, runner, rehearsal=True), lines
+    audited, (result, lines) = maker.audited, done
     found = transcripts(_folder(out), audited.plan, audited.key_texts(keys), audited.ticks)
     return Done(found, result, out, tuple(lines))
+
+
+def _live(
+    maker: Maker,
+    files: Sequence[Rows],
+    keys: int,
+    place: Path,
+    secret: SecretRef | None,
+    more: Sequence[bytes],
+) -> tuple[Result, list[str]]:
+    """The unbounded job over messages, to the end of its clock.
+
+    Raises:
+      WeirError: the run failed, or was stopped, or was too slow to take every event.
+    """
+    audited = maker.audited
+    key = place / "audit.key"
+    key.touch(mode=0o600)
+    key.write_text((secret or SecretRef.fresh()).resolve().hex())
+    with Post.opened(audited.job) as post:
+        payload, _ = payload_of(audited.job)
+        for rows in files:
+            post.publish(messages(maker, rows, payload))
+        post.publish(more)
+        job = post.over(audited.at(place, keys, place / "out"), place)
+        job = job.model_copy(update={"secret": Secret(file=str(key))})
+        parts = parts_of(job, "flink", look=False)
+        with _log(live=True) as lines, Restarts(parts.state) as restarts:
+            try:
+                result = run(parts, "flink", flink=FlinkTarget(), rehearsal=True)
+            finally:
+                restarts.refuse()
+    if result.state != DONE:
+        raise WeirError("the audit was stopped; what was released until then proves nothing.")
+    # Among messages as they are, some say themselves that they are late.
+    lost = sum(result.counters.get(name, 0) for name in ("overdue", *(() if more else ("late",))))
+    if lost:
+        raise WeirError(
+            f"{lost:,} events came late, or behind ticks that were released: this machine is too "
+            "slow for so many at once. Ask for fewer --trials."
+        )
+    return result, lines
 
 
 def _folder(out: Path) -> Path:
@@ -81,13 +128,16 @@ def _folder(out: Path) -> Path:
 
 
 @contextmanager
-def _log() -> Iterator[list[str]]:
-    """The lines that are logged meanwhile."""
+def _log(live: bool = False) -> Iterator[list[str]]:
+    """The lines that are logged meanwhile; ``live``: warnings of ours alone. What a cluster's
+    libraries say of connections differs from run to run, and no run writes it anywhere."""
     lines: list[str] = []
 
     class Keep(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            lines.append(f"{record.levelname} {record.name} {record.getMessage()}")
+            ours = record.levelno >= logging.WARNING and record.name.partition(".")[0] in OURS
+            if ours or not live:
+                lines.append(f"{record.levelname} {record.name} {record.getMessage()}")
 
     root, handler = logging.getLogger(), Keep(logging.INFO)
     root.addHandler(handler)

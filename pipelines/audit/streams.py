@@ -43,6 +43,11 @@ class Rows:
     person: Ints
     serial: Ints
 
+    def taken(self, places: Ints | slice) -> Rows:
+        """Some of them."""
+        return Rows(self.key[places], self.tick[places], self.candidate[places],
+                    self.person[places], self.serial[places])  # fmt: skip
+
 
 def events_of(
     change: Change, with_it: NDArray[np.bool_], background: Sequence[Placed], first: int = 0
@@ -165,8 +170,7 @@ class Maker:
         counted = np.ones(len(rows.key), dtype=bool)
         if plan.where is not None:
             counted = np.asarray(Predicate.parse(plan.where).mask(batch))
-        rows = Rows(*(getattr(rows, name)[counted] for name in
-                      ("key", "tick", "candidate", "person", "serial")))  # fmt: skip
+        rows = rows.taken(np.flatnonzero(counted))
         starts = np.asarray(plan.clock.starts(np.arange(self.audited.ticks)), dtype=np.int64)
         columns = {name: values[rows.candidate] for name, values in self.offered.columns.items()}
         who = None if plan.person is None else _named("u", rows.person).to_pylist()
@@ -180,9 +184,7 @@ class Maker:
         path = place / f"{name}.{job.source.form}"
         target = open_target(str(path), job.source.form, text=job.source.text_form())
         for start in range(0, max(1, len(rows.key)), CHUNK):
-            part = Rows(*(getattr(rows, one)[start : start + CHUNK] for one in
-                          ("key", "tick", "candidate", "person", "serial")))  # fmt: skip
-            batch = self.batch(part)
+            batch = self.batch(rows.taken(slice(start, start + CHUNK)))
             target.write(batch, [False] * batch.num_rows)
         target.close()
         return path

@@ -24,7 +24,8 @@ from pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
     type=click.Choice(["direct", "flink"]),
     default="direct",
     show_default=True,
-    help="What runs the trials.",
+    help="What runs the trials: direct over files, or flink, the live job over messages from a "
+    "Pub/Sub server of this machine.",
 )
 @click.option(
     "--rounds",
@@ -61,10 +62,14 @@ def audit(
 
     Source, sink and secret of CONFIG are not touched. Exit 1: a claim is broken.
 
+    On flink the streams are fed as messages to the unbounded job, through a topic of their own on
+    the server of PUBSUB_EMULATOR_HOST, or on one that is started for it (make pubsub flink).
+
     \b
       weir audit shop.yaml
       weir audit shop.yaml --trials 100000 --only "all releases"
       weir audit shop.yaml --only bytes
+      weir audit stream.yaml --runner flink
       weir audit shop.yaml --json --picture audit.png
     """
     from pipelines.audit.attack import attack

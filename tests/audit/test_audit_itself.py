@@ -10,7 +10,8 @@ from dpcore.continual.rational import Rational
 from tests.audit.verdict import audit, tampered
 from tests.audit.world import WINDOW, World, make
 
-KEYS = 1000
+KEYS = 3000
+"""So many that what is wrong stands out by 7 standard errors beyond the 4 that are chance."""
 
 
 def measured(mechanism: str, noise: str, program_of, relation: str = "add_remove") -> bool:

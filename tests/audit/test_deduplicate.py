@@ -11,7 +11,7 @@ import pytest
 from dpcore.leaves.timed_set import TimedSet
 from tests.transforms.shards import Shards, batch_of
 from transforms.leaves.columns import HIGH, LOW
-from transforms.select.seen_ids import remember
+from transforms.select.seen_ids import look, remember
 
 IDS = range(1, 21)
 
@@ -75,7 +75,7 @@ def test_a_horizon_counts_copies_that_are_further_apart_in_any_batches() -> None
             for part in (ticks[:cut], ticks[cut:]):
                 if part:
                     one = batch_of([(7, tick) for tick in part])
-                    fresh, new = remember(one, known, HORIZON)
+                    fresh, new = remember(look(one), known, HORIZON)
                     known = known.add(new)
                     counts += one.column("@tick").to_numpy()[fresh].tolist()
             assert counts == sorted(counts)
@@ -100,7 +100,7 @@ def cell_of(copies: list[tuple[tuple[int, str], float]], cuts: tuple[int, ...]) 
             "@position": pa.array(np.arange(start, stop)),
         }
         one = pa.RecordBatch.from_pydict(columns)
-        fresh, new = remember(one, known, None)
+        fresh, new = remember(look(one), known, None)
         known = known.add(new)
         found += [cell for (cell, _), kept in zip(part, fresh, strict=True) if kept]
     assert len(found) == 1

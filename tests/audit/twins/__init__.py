@@ -18,10 +18,10 @@ of a family does not show what is wrong, ``aim`` says which does, to the real th
 
 from __future__ import annotations
 
-from tests.audit.twins import bounding, discovery, models, noise, presence, reading
+from tests.audit.twins import bounding, channels, discovery, models, noise, presence, reading
 from tests.audit.twins.twin import TWINS, Twin, config
 
-ROOMS = (noise, bounding, reading, presence, discovery, models)
+ROOMS = (noise, bounding, reading, presence, discovery, models, channels)
 """Importing them registers their twins."""
 
 __all__ = ["ROOMS", "TWINS", "Twin", "config"]

@@ -57,9 +57,9 @@ def infinity_passes() -> Iterator[None]:
 @twin("deduplication off", IDS, "other changes")
 def every_copy() -> Iterator[None]:
     def all_fresh(right: Any) -> Any:
-        def remember(batch: Any, known: Any, horizon: Any) -> Any:
-            fresh, new = right(batch, known, horizon)
-            return np.ones(batch.num_rows, dtype=bool), new
+        def remember(looked: Any, known: Any, horizon: Any) -> Any:
+            fresh, new = right(looked, known, horizon)
+            return np.ones_like(fresh), new
 
         return remember
 

@@ -67,6 +67,7 @@ def test_epsilon_of_mu_is_that_of_the_gaussian_law_from_below() -> None:
             assert found <= gdp_epsilon(mu, delta)
             assert found == pytest.approx(gdp_epsilon(mu, delta), rel=1e-6)
     assert epsilon_of_mu(1e-9, 0.5) == 0.0
+    assert 1e11 < epsilon_of_mu(1e6, 1e-6) == epsilon_of_mu(math.inf, 1e-6) < math.inf
 
 
 def test_a_cut_and_a_curve_are_those_of_normals() -> None:
