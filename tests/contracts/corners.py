@@ -20,7 +20,9 @@ from dpcore.models.online.pocg import Pocg
 from dpcore.models.online.pqftl import Pqftl
 from dpcore.models.online.program import Learner
 from dpcore.models.optimize.one_pass import OnePass
+from dpcore.models.optimize.one_sample import OneSample
 from dpcore.models.optimize.phased import Phased
+from dpcore.models.optimize.phased_erm import PhasedErm, spread_of
 from dpcore.models.optimize.program import WindowProgram
 from dpcore.models.optimize.width import Width
 from dpcore.models.regression.incremental import Incremental
@@ -127,11 +129,23 @@ def _in_one_pass(program: OnePass, rows: Any) -> Iterator[Any]:
     run = course.runs[0]
     points = run.glm.split(rows)
     for x in _models(course.set):
+        if isinstance(course, PhasedErm):
+            yield _one_step(course, rows, x)
+            continue
         if isinstance(course, Phased):
             phase = run.phases[0]
             unit = phase.sensitivity * phase.resolution / phase.eta
             added = run.glm.gradients(*points, x, None, run.glm.lipschitz) / unit
             yield np.concatenate([added, np.zeros((1, program.dimension))])
+            continue
+        if isinstance(course, OneSample):
+            full = run.glm.gradients(*points, x, None, run.glm.lipschitz)
+            apart = run.glm.gradients(*points, x, -x, run.difference)
+            later = (1 - run.eta) * apart + run.eta * full
+            most = run.eta * (run.glm.lipschitz + run.glm.smoothness * run.diameter)
+            assert run._range / run.diameter >= 2 * max(most, run.glm.lipschitz / run.batch)
+            for alone in (*(full / (2 * run.glm.lipschitz)).T, *(later / (2 * most)).T):
+                yield np.concatenate([alone, [0.0]])[:, None]
             continue
         for depth in (0, 1):
             before = -x if depth else None
@@ -143,6 +157,20 @@ def _in_one_pass(program: OnePass, rows: Any) -> Iterator[Any]:
             node = run.right if depth else run.root
             steps = np.trunc(added / node.lattice.resolution) / node.sensitivity
             yield np.concatenate([steps, np.zeros((1, program.dimension))])
+
+
+def _one_step(course: PhasedErm, rows: Any, x: Any) -> Any:
+    """Where each event takes a model in the first step of the first phase: two are at most twice
+    the slope that is paid for apart, over the weight of that step's distance."""
+    run, phase = course.runs[0], course.runs[0].phases[0]
+    paid = spread_of(phase.size, run.passes) * run.glm.lipschitz * phase.eta
+    assert phase.sensitivity * phase.resolution >= paid
+    found = []
+    for row in (*rows, np.full(rows.shape[1], np.nan)):
+        own = {"x": x.copy(), "start": x.copy(), "total": np.zeros(len(x))}
+        course._meet(run, phase, row[None], own, 0)
+        found.append(own["x"])
+    return (np.array(found) - x) * (4 / (phase.eta * phase.size)) / (2 * run.glm.lipschitz)
 
 
 def _in_units(added: Any, scales: Any, sensitivity: float) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dpcore.arrays import arrays_of
+from dpcore.leaves.sparse_rows import SparseRows
 from dpcore.noise.prf import KeyedNoise, RootKey
 from dpcore.plan import Plan
 from dpcore.registry import MODELS
@@ -40,6 +41,15 @@ MORE = {
     "online.follow_the_leader, second order": "  schedule: second_order\n",
     "online.conditional_gradient, second order": "  schedule: second_order\n",
     "erm.sliding_window, steps": "  solver: sgd\n  passes: 2\n",
+    "regression.erm, frank_wolfe": "  solver: frank_wolfe\n",
+    "optimize.phased_sgd, learned": "  form: learned\n",
+    "optimize.phased_sgd, erm": "  form: erm\n  keep: 40\n  loss: absolute\n",
+    "optimize.phased_sgd, erm in one pass": "  form: erm\n  passes: 1\n  loss: {quantile: 0.8}\n",
+    "optimize.sfw_tree, generalised": "  set: {lp_ball: {radius: 2, p: 1.5}}\n"
+    "  noise: generalised_gaussian\n",
+    "optimize.sfw_polyhedral, one sample": "  form: one_sample\n",
+    "optimize.frank_wolfe, laplace": "mechanism: {noise: laplace}\n",
+    "optimize.frank_wolfe, sliding": "  window: 3\n  loss: {huber: 0.5}\n",
 }
 """Fewer dimensions than there are features, else it would be regression.incremental; and what makes
 a variant of an algorithm."""
@@ -48,7 +58,19 @@ FADING = "online.follow_the_leader, fading"
 ONE_PASS = ("optimize.sfw_tree", "optimize.sfw_polyhedral", "optimize.phased_sgd")
 STEPS = "erm.sliding_window, steps"
 """Fits by stochastic steps."""
-PLACED = ("erm.sampled", STEPS, *ONE_PASS)
+FORMS = tuple(name for name in MORE if name.startswith(ONE_PASS))
+"""Other forms and noises of the same."""
+BY_WIDTH = "optimize.frank_wolfe, gaussian"
+"""Over a set without vertices, under noise on the gradient."""
+BY_RECORDS = "optimize.frank_wolfe, records"
+"""Windows of so many records."""
+WIDE = "optimize.frank_wolfe, wide"
+"""Of sparse rows."""
+WINDOWS = ("optimize.frank_wolfe, laplace", "optimize.frank_wolfe, sliding", BY_WIDTH, WIDE)
+"""Other noises, windows and rows of the same."""
+SIZE = 5000
+"""Features of the sparse rows: u and v are two of them, the others are 0."""
+PLACED = ("erm.sampled", STEPS, *ONE_PASS, *FORMS, BY_RECORDS)
 """Of records in order, alone: void rows take places, and only replace_one is served."""
 SECOND = "online.follow_the_leader, second order"
 """Sums of products beside the gradients, and a system at every tick."""
@@ -56,7 +78,11 @@ BY_ORACLE = "online.conditional_gradient, second order"
 """The same, approached by a linear oracle."""
 ITERATES = "online.pocg, fading"
 """The mean of noisy iterates."""
-NAMES = (*MODELS, FADING, SECOND, BY_ORACLE, ITERATES, STEPS)
+BY_SOLVER = "regression.erm, frank_wolfe"
+NAMES = (
+    *(*MODELS, FADING, SECOND, BY_ORACLE, ITERATES, STEPS, BY_SOLVER),
+    *(*FORMS, *WINDOWS, BY_RECORDS),
+)
 COUNTED = tuple(name for name in NAMES if name not in PLACED)
 RELATIONS = ("add_remove", "replace_one", "replace_anywhere")
 SERVED = [
@@ -68,30 +94,32 @@ SERVED = [
 """Every model, under every relation that it serves."""
 L1 = ("online.conditional_gradient", "optimize.frank_wolfe")
 """Models over the l1 ball here."""
-BLOCKS = tuple(name for name in MODELS if name.startswith(("erm.", "optimize.frank_wolfe")))
+BLOCKS = tuple(name for name in NAMES if name.startswith(("erm.", "optimize.frank_wolfe")))
 """Models of blocks of records: of ticks here, so that every relation is served."""
-PACKED = ("regression.erm", "regression.naive", STEPS, *BLOCKS, *ONE_PASS)
+PACKED = ("regression.erm", BY_SOLVER, "regression.naive", *BLOCKS, *ONE_PASS, *FORMS)
 """Models that keep the rows of a block in one array, key after key."""
 
 
 def config_of(name: str, relation: str, keys: tuple[str, ...]) -> str:
     """A config of a model, or of a variant of one."""
-    ball = "l1_ball" if name.partition(",")[0] in L1 else "l2_ball"
-    text = CONFIG.format(
-        algorithm=name.partition(",")[0], relation=relation, keys=", ".join(keys), set=ball
-    )
-    if name in ONE_PASS:
+    algorithm = name.partition(",")[0]
+    ball = "l1_ball" if algorithm in L1 and name != BY_WIDTH else "l2_ball"
+    text = CONFIG.format(algorithm=algorithm, relation=relation, keys=", ".join(keys), set=ball)
+    own = f"  set: {{{ball}: 2}}\n"
+    if name in PLACED:
         assert relation == "replace_one"
-        text = text.replace(f"  set: {{{ball}: 2}}\n", "  records: 20\n")
         text = text.replace("{time: t}", "{time: t, id: i}")
-    elif name in PLACED:
-        assert relation == "replace_one"
-        text = text.replace(f"  set: {{{ball}: 2}}\n", "  block: 5\n")
-        text = text.replace("{time: t}", "{time: t, id: i}")
-    elif name in BLOCKS:
-        own = f"  set: {{{ball}: 2}}\n"
-        text = text.replace(own, "  block: 2h\n" + (own if ball == "l1_ball" else ""))
-        text = text.replace("model:", "expect: {events: 4}\nmodel:")
+    if algorithm in ONE_PASS:
+        text = text.replace(own, f"  records: {32 if 'learned' in name else 20}\n")
+    elif name in PLACED or name in BLOCKS:
+        free = algorithm.startswith("erm.")
+        size = "5" if name in PLACED else "2h"
+        text = text.replace(own, f"  block: {size}\n" + ("" if free else own))
+        if name not in PLACED:
+            text = text.replace("model:", "expect: {events: 4}\nmodel:")
+    if name == WIDE:
+        text = text.replace("[u, v]", f"{{column: x, size: {SIZE}}}")
+        text = text.replace("u: [0, 2], v: [-1, 3]", "x: [-3, 3]")
     if name == ITERATES:
         text = text.replace("model:", "expect: {events: 4}\nmodel:")
     return text + MORE.get(name, "")
@@ -110,9 +138,18 @@ def events(n: int = 300, seed: int = 1, keys: tuple[str, ...] = KEYS) -> Events:
     return Events(
         START + rng.integers(0, TICKS * HOUR, n),
         [keys[i] for i in rng.integers(0, len(keys), n)],
-        {"u": u, "v": v, "y": 6 + 2 * u - v + rng.normal(size=n)},
+        with_rows({"u": u, "v": v, "y": 6 + 2 * u - v + rng.normal(size=n)}),
         [str(i) for i in range(n)],
     )
+
+
+def with_rows(columns: dict[str, Any]) -> dict[str, Any]:
+    """The columns u, v and y, and sparse rows x of u and v."""
+    found = {name: columns[name] for name in ("u", "v", "y")}
+    values = np.stack([found["u"], found["v"]], axis=1)
+    places = np.tile(np.array([3, SIZE - 1], dtype=np.int32), len(values))
+    offsets = 2 * np.arange(len(values) + 1)
+    return {**found, "x": SparseRows(offsets, places, values.ravel(), SIZE)}
 
 
 def taken(given: Events, which: Any) -> Events:
@@ -136,10 +173,11 @@ def stepped(made: Plan, strides: tuple[int, ...], program: Any = None) -> tuple[
         def noise(part: int, at: int = at) -> Any:
             return KeyedNoise(root, part, list(bound.names), at)
 
-        given, before = leaves(at, at + stride), [array.copy() for array in arrays_of(state)]
+        given, before = leaves(at, at + stride), [array.tobytes() for array in arrays_of(state)]
         data = pickle.dumps(given)
         new, noisy = program.step(state, given, noise)
-        assert all(map(np.array_equal, before, arrays_of(state))) and pickle.dumps(given) == data
+        assert before == [array.tobytes() for array in arrays_of(state)]
+        assert pickle.dumps(given) == data
         state = new
         pieces.append(noisy)
         at += stride
