@@ -121,11 +121,12 @@ class Warden:
             if self.name in _watched or self.ticks is None:
                 return
             _watched.add(self.name)
+            _left.discard(self.url)  # a later Flink may be given the same port
         threading.Thread(target=self._watch, name="ending", daemon=True).start()
 
     def _watch(self) -> None:
         rest, end, looks = FlinkRest(self.url, timeout=3.0), End(self.ticks, self.written), 0
-        while True:
+        while self.url not in _left:
             time.sleep(LOOK)
             with contextlib.suppress(EngineFailed, OSError, WeirError):
                 for job in live(rest, self.name):
@@ -137,5 +138,13 @@ class Warden:
                         rest.stop(job, self.savepoints, drain=True)
 
 
+def leave(url: str, name: str) -> None:
+    """A Flink of this process is gone, and its job with it: nobody looks for its end any more."""
+    with _lock:
+        _left.add(url)
+        _watched.discard(name)
+
+
 _lock = threading.Lock()
 _watched: set[str] = set()
+_left: set[str] = set()

@@ -21,7 +21,7 @@ from pipelines.engines.processes import EngineFailed, free_ports
 from pipelines.engines.tools import need
 from pipelines.graph.parts import Parts
 from pipelines.runners import flink_options, groups
-from pipelines.runners.ending import End, Warden, cancel
+from pipelines.runners.ending import End, Warden, cancel, leave
 from pipelines.runners.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
 from pipelines.runners.older_job import OlderJob
 from pipelines.runners.residuals import refuse_foreign
@@ -29,7 +29,7 @@ from pipelines.runners.serving import serving
 from pipelines.runners.state_folder import LATEST, StateFolder
 from pipelines.runners.submitted import Submitted
 from pipelines.runners.waiter import KeptMetrics, Waiter, terminable
-from transforms.runtime import fence
+from transforms.runtime import fence, kept_counts
 
 _log = logging.getLogger(__name__)
 
@@ -189,6 +189,9 @@ class FlinkRun:
                 follow(result)
                 return self._follow(result, tell)
         finally:
+            if self._target.embedded:  # its workers were in this process
+                kept_counts.leave(self.fence)
+                leave(self.rest.url, self.name)
             shutil.rmtree(folder, ignore_errors=True)
 
     def _server(self, folder: Path) -> Any:

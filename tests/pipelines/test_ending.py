@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,6 +84,29 @@ def test_a_worker_marks_the_results_notes_the_drain_and_asks_for_it(
         warden._watch()
     assert done == ["marked"] and Flink.asked == "drained"
     assert len(looks) == 5 + AHEAD + 2, "the client has the first word"
+
+
+def test_nobody_looks_any_more_for_a_flink_of_this_process_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            ending.leave("http://gone", "weir-x")
+        assert len(looks) < 99
+
+    monkeypatch.setattr(ending.time, "sleep", sleep)
+    monkeypatch.setattr(Flink, "over", False)
+    monkeypatch.setattr(ending, "_watched", {"weir-x"})
+    given = ("http://gone", "weir-x", 4, "file:///s", lambda: True, lambda: None, lambda: True)
+    Warden(*given)._watch()
+    assert len(looks) == 3 and not ending._watched, "the next job of that name is watched"
+    idle = SimpleNamespace(start=lambda: None)
+    monkeypatch.setattr(ending.threading, "Thread", lambda **_: idle)
+    Warden(*given).watch()
+    assert "http://gone" not in ending._left, "a later Flink had the same port"
 
 
 def test_a_job_that_was_replaced_is_cancelled_by_its_name_where_flink_can_be_reached() -> None:
