@@ -1,6 +1,6 @@
 """How far is a private LASSO from the best model, as n grows, beside other private learners?
 
-    python -m benchmarks.lasso_risk [--draws 5] [--site FOLDER] [--quick]
+    python -m benchmarks.lasso_risk [--draws 5] [--site FOLDER] [--width 1000000]
 
 Rows of p = 100 signs, a model of 5 coefficients with ||theta||_1 = 0.9 in the l1 ball of radius 1,
 targets with noise of 0.1, clipped to [-1, 1]; epsilon = 1, delta = 1e-6. Excess is that of half the
@@ -9,18 +9,25 @@ the same ball with the same budget: noisy projected gradient descent (64 steps, 
 that lie within the l2 bound of any row), objective perturbation (objective.py), noise on the mean
 gradient chosen by the width of the ball, and diffprivlib's linear regression (the functional
 mechanism, pure epsilon) where the package is found in FOLDER. Noise on gradients reads all rows in
-each step, ten minutes a draw at n = 1,000,000: --quick leaves it out. No setting is chosen on these
-rows: steps follow from the plan.
+each step, ten minutes a draw at n = 1,000,000: --width is the most records it is asked with. No
+setting is chosen on these rows: steps follow from the plan.
+
+Writes results/lasso_risk.csv, and a picture of it beside, with the line C n^(-2/3) whose constant
+is the geometric mean over all n. Made by --draws 5 to n = 100,000, by --draws 3 --width 0 beyond.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import math
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from benchmarks.objective import minimised, scales
 from dpcore.accounting.calibrate import gdp_mu
@@ -29,6 +36,8 @@ from dpcore.models.optimize.fit import BatchPlan, fit
 
 P, EPSILON, DELTA = 100, 1.0, 1e-6
 SIZES = (1_000, 3_162, 10_000, 31_623, 100_000, 316_228, 1_000_000)
+LEARNERS = ("gumbel", "laplace", "gaussian", "descent", "objective", "theirs", "nothing")
+FIELDS = ("n", "steps", "bound", *LEARNERS, "stderr", "constant", "found")
 
 
 def drawn(n: int, seed: int) -> tuple[Any, Any]:
@@ -116,62 +125,100 @@ def theirs(x: Any, y: Any, site: str, seed: int) -> Any:
     return made.fit(x.astype(np.float64), y).coef_
 
 
+def constant(table: list[dict[str, str]]) -> float:
+    """C of the line C n^(-2/3): the geometric mean over all n."""
+    return math.exp(float(np.mean([math.log(float(row["constant"])) for row in table])))
+
+
+def draw(path: Path) -> None:
+    """Excess of every learner against n, and the line."""
+    with path.open() as file:
+        table = list(csv.DictReader(file))
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    sizes = np.array([float(row["n"]) for row in table])
+    for name in (*(one for one in LEARNERS if one != "theirs"), "bound"):  # theirs is far above
+        found = np.array([float(row[name] or "nan") for row in table])
+        if np.isfinite(found).any():
+            axes.loglog(sizes, found, ":" if name in ("nothing", "bound") else "o-", label=name)
+    level = constant(table)
+    axes.loglog(sizes, level * sizes ** (-2 / 3), "k--", label=f"{level:.1f} n^(-2/3)")
+    axes.set_xlabel("records")
+    axes.set_ylabel("excess of half the mean squared error")
+    axes.set_title(f"p = {P}, l1 ball of radius 1, epsilon = {EPSILON:g}", fontsize=9)
+    axes.legend(fontsize=7)
+    figure.savefig(path.with_suffix(".png"), dpi=110)
+
+
+def measured(n: int, given: argparse.Namespace) -> dict[str, str]:
+    """A row of the table."""
+    ball, found = L1Ball(1.0, P), []
+    rows: dict[str, list[float]] = {name: [] for name in LEARNERS}
+    for seed in range(given.draws):
+        x, y = drawn(n, seed)
+        of = moments(x, y)
+        least, rng = best(of, ball), np.random.default_rng(seed)
+        for noise in ("gumbel", "laplace", "gaussian")[: 3 if n <= given.width else 2]:
+            plan = BatchPlan.of(
+                n=n,
+                features=P,
+                set={"l1_ball": 1.0},
+                feature_range=(-1, 1),
+                noise=noise,
+                target_range=(-1, 1),
+                epsilon=EPSILON,
+                delta=DELTA,
+            )
+            theta = fit(x, y, plan, rng.bytes(32)).theta
+            rows[noise].append(risk(theta, of) - least)
+            if noise == "gumbel":
+                bound, steps = plan.way.error, plan.way.steps
+                true = set(np.argsort(-np.abs(of[1]))[:4].tolist())
+                own = set(np.argsort(-np.abs(theta))[:4].tolist())
+                found.append(len(true & own))
+        rows["descent"].append(risk(descent(of, n, ball, rng), of) - least)
+        own_rng = np.random.default_rng(1000 + seed)
+        rows["objective"].append(risk(perturbed(of, n, ball, own_rng), of) - least)
+        rows["nothing"].append(risk(np.zeros(P), of) - least)
+        if given.site and n <= 100_000:
+            rows["theirs"].append(risk(theirs(x, y, given.site, seed), of) - least)
+    mean = {name: float(np.mean(some)) for name, some in rows.items() if some}
+    told = {name: f"{mean[name]:.4g}" if name in mean else "" for name in LEARNERS}
+    error = float(np.std(rows["gumbel"])) / math.sqrt(given.draws)
+    return {
+        "n": str(n),
+        "steps": str(steps),
+        "bound": f"{bound:.4g}",
+        **told,
+        "stderr": f"{error:.2g}",
+        "constant": f"{mean['gumbel'] * n ** (2 / 3):.3g}",
+        "found": f"{np.mean(found):.2g}",
+    }
+
+
 def main() -> None:
-    """Prints a table."""
+    """Prints and writes a row a size."""
     asked = argparse.ArgumentParser()
     asked.add_argument("--draws", type=int, default=5)
     asked.add_argument("--site", default="")
     asked.add_argument("--least", type=int, default=1_000)
     asked.add_argument("--most", type=int, default=1_000_000)
-    asked.add_argument("--quick", action="store_true")
+    asked.add_argument("--width", type=int, default=1_000_000)
+    asked.add_argument("--out", type=Path, default=Path("benchmarks/results/lasso_risk.csv"))
     given = asked.parse_args()
-    ball = L1Ball(1.0, P)
-    print(
-        f"{'n':>9} {'T':>5} {'bound':>8} {'gumbel':>8} {'n^2/3 x':>8} {'laplace':>8} "
-        f"{'width':>8} {'descent':>8} {'object.':>8} {'theirs':>8} {'nothing':>8} {'found':>6}"
-    )
-    for n in (one for one in SIZES if given.least <= one <= given.most):
-        rows: dict[str, list[float]] = {}
-        for seed in range(given.draws):
-            x, y = drawn(n, seed)
-            of = moments(x, y)
-            least, rng = best(of, ball), np.random.default_rng(seed)
-            for noise in ("gumbel", "laplace", "gaussian")[: 2 if given.quick else 3]:
-                plan = BatchPlan.of(
-                    n=n,
-                    features=P,
-                    set={"l1_ball": 1.0},
-                    feature_range=(-1, 1),
-                    noise=noise,
-                    target_range=(-1, 1),
-                    epsilon=EPSILON,
-                    delta=DELTA,
-                )
-                theta = fit(x, y, plan, rng.bytes(32)).theta
-                rows.setdefault(noise, []).append(risk(theta, of) - least)
-                if noise == "gumbel":
-                    bound, steps = plan.way.error, plan.way.steps
-                    true = set(np.argsort(-np.abs(of[1]))[:4].tolist())
-                    own = set(np.argsort(-np.abs(theta))[:4].tolist())
-                    rows.setdefault("found", []).append(len(true & own))
-            rows.setdefault("descent", []).append(risk(descent(of, n, ball, rng), of) - least)
-            own_rng = np.random.default_rng(1000 + seed)
-            rows.setdefault("objective", []).append(
-                risk(perturbed(of, n, ball, own_rng), of) - least
-            )
-            rows.setdefault("nothing", []).append(risk(np.zeros(P), of) - least)
-            if given.site and n <= 100_000:
-                rows.setdefault("theirs", []).append(
-                    risk(theirs(x, y, given.site, seed), of) - least
-                )
-        mean = {name: float(np.mean(some)) for name, some in rows.items()}
-        told = ("laplace", "gaussian", "descent", "objective", "theirs", "nothing")
-        beside = " ".join(f"{mean.get(name, math.nan):8.4f}" for name in told)
-        print(
-            f"{n:9,} {steps:5} {bound:8.4f} {mean['gumbel']:8.4f} "
-            f"{mean['gumbel'] * n ** (2 / 3):8.2f} {beside} {mean['found']:4.1f}/4",
-            flush=True,
-        )
+    table = []
+    print(*FIELDS, sep="\t", flush=True)
+    with given.out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        for n in (one for one in SIZES if given.least <= one <= given.most):
+            table.append(measured(n, given))
+            writer.writerow(table[-1])
+            file.flush()
+            print(*table[-1].values(), sep="\t", flush=True)
+    draw(given.out)
+    print(f"{constant(table):.2f} n^(-2/3)")
 
 
 if __name__ == "__main__":

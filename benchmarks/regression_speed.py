@@ -1,14 +1,15 @@
 """How many events a second become a regression's statistics, beside one plain matrix product?
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.regression_speed [--millions 20] [--rounds 3]
-                                                             [--short]
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.regression_speed [--millions 20 100]
+                                                             [--rounds 3] [--short]
 
 Statistics: Parquet of d float columns and a target, 24 ticks of one key, through the whole pipeline
 in one process (files, decoding, bounding, exact sums, noise, models, files), turn about with two
 peers over the same rows: numpy that reads the same file and adds up [x y]' [x y] batch by batch
 (``file and GEMM``: no ticks, no bounds, nothing exact, no noise), and that product alone on rows
 that lie in memory (``GEMM``), in the order that suits it. ``--millions`` is the number of values in
-a file, so that wide events are fewer. ``statistics`` is what the program itself needs: bounding and
+a file, so that wide events are fewer; of a small file the fixed cost of a run (0.4 s,
+docs/performance.md) is most. ``statistics`` is what the program itself needs: bounding and
 exact sums of rows in memory. Medians of the rounds, events a second on the clock; ratios are of
 processor time (all threads), medians of the ratios of neighbours.
 
@@ -51,6 +52,7 @@ START = 1_704_067_200_000_000
 ROW_GROUP = 1 << 16
 MANY = 1_000
 SECONDS = 2.0
+SHORT = 5.0
 MECHANISMS = ("blt", "tree", "hybrid", "toeplitz")
 
 CONFIG = """
@@ -210,10 +212,11 @@ def statistics_speed(millions: float, rounds: int) -> list[list[Any]]:
                 statistics.median(b.cpu / a.cpu for a, b in zip(mine, peer, strict=True))
                 for peer in peers
             ]
-            found.append(["statistics", name, d, 1, f"{rate:.0f}", *(f"{r:.3f}" for r in ratios)])
+            shown = [f"{r:.3f}" for r in ratios]
+            found.append(["statistics", name, d, 1, f"{rate:.0f}", *shown, millions])
             print(
-                f"d = {d:<4} {name:16} {rate / 1e6:8.3f} M events/s, {ratios[0]:6.2f} of file and "
-                f"GEMM, {ratios[1]:6.2f} of GEMM",
+                f"{millions:g} M values, d = {d:<4} {name:16} {rate / 1e6:8.3f} M events/s, "
+                f"{ratios[0]:6.2f} of file and GEMM, {ratios[1]:6.2f} of GEMM",
                 flush=True,
             )
     return found
@@ -246,7 +249,7 @@ def solve_speed() -> list[list[Any]]:
             program.solve((noisy,), at)
             done += ticks * keys
         rate = done / (time.process_time() - began)
-        found.append(["solve", ball, d, keys, f"{rate:.0f}", "", ""])
+        found.append(["solve", ball, d, keys, f"{rate:.0f}", "", "", ""])
         print(f"d = {d:<4} {keys:5,} keys, {ball}: {rate:10,.0f} models/s", flush=True)
     return found
 
@@ -259,7 +262,7 @@ def state() -> list[list[Any]]:
         for d in DIMENSIONS:
             plan = Plan.from_config(job_of(d, mechanism=name, ticks=1_000).plan_config())
             size = plan.program.state_bytes()
-            found.append(["state", name, d, 1, size, "", ""])
+            found.append(["state", name, d, 1, size, "", "", ""])
             shown += f"   d = {d}: {size:,} bytes ({size / plan.program.dimension:.0f} a sum)"
         print(shown, flush=True)
     return found
@@ -268,7 +271,12 @@ def state() -> list[list[Any]]:
 def tell(found: list[list[Any]], short: bool) -> None:
     """Writes the whole pipeline's ratios to the file and one matrix product."""
     rows = [
-        Ratio(f"statistics of a regression, d = {line[2]}", "file and GEMM", float(line[5]), 0.9)
+        Ratio(
+            f"statistics of a regression, {line[7]:g} M values, d = {line[2]}",
+            "file and GEMM",
+            float(line[5]),
+            0.9,
+        )
         for line in found
         if line[1] == "weir pipeline"
     ]
@@ -278,19 +286,23 @@ def tell(found: list[list[Any]], short: bool) -> None:
 def main() -> None:
     """Measures, prints, writes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--millions", type=float, default=20.0)
+    parser.add_argument("--millions", type=float, nargs="+", default=[20.0, 100.0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--short", action="store_true", help="statistics of few events alone")
     args = parser.parse_args()
     if args.short:
-        tell(statistics_speed(args.millions / 4, 1), True)
+        tell(statistics_speed(SHORT, 1), True)
         return
-    found = [*state(), *solve_speed(), *statistics_speed(args.millions, args.rounds)]
+    found = [*state(), *solve_speed()]
+    for millions in args.millions:
+        found += statistics_speed(millions, args.rounds)
     tell(found, False)
     RESULTS.mkdir(exist_ok=True)
     with open(RESULTS / "regression_speed.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["what", "who", "d", "keys", "a_second_or_bytes", "of_file", "of_gemm"])
+        writer.writerow(
+            ["what", "who", "d", "keys", "a_second_or_bytes", "of_file", "of_gemm", "millions"]
+        )
         writer.writerows(found)
 
 

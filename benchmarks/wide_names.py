@@ -11,32 +11,40 @@ number of steps. All learners see the same rows at the same epsilon:
 
 - ours: private Frank-Wolfe, logistic loss, at p = 2^17 sparse features and at ``--peers``;
 - descent: noisy projected gradient descent on the same ball, 64 steps, rows within sqrt(32);
+- objective: objective perturbation (objective.py) on the same ball, rows within sqrt(32);
 - theirs: diffprivlib's logistic regression (objective perturbation, pure epsilon), where it is
   installed beside a scikit-learn that it knows, on dense rows at ``--peers``, rows within
   sqrt(32) in l2;
 - bare: Frank-Wolfe without noise, 200 steps.
 
-Recovery: how many of the ten largest features of the bare model are among the ten of each.
+Recovery: how many of the ten largest features of the bare model (four or five of which are not 0)
+are among the ten of each; not_0: coefficients that are not 0. Writes results/wide_names.csv.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import hashlib
 import math
 import time
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import svds
 
+from benchmarks.objective import minimised, scales
 from dpcore.accounting.calibrate import gdp_mu
 from dpcore.geometry.balls import L1Ball
 from dpcore.models.optimize.fit import BatchPlan, fit
 
 RADIUS, DELTA, LONGEST, WIDE = 4.0, 1e-6, 32, 1 << 17
 EPSILONS = (0.5, 1.0, 4.0)
+OUT = Path(__file__).parent / "results" / "wide_names.csv"
+FIELDS = ("p", "epsilon", "learner", "right", "sd", "features_of_10", "not_0", "seconds")
 
 
 def names() -> tuple[list[str], Any]:
@@ -114,6 +122,19 @@ def descent(x: Any, y: Any, epsilon: float, seed: int) -> Any:
     return total / (steps - steps // 2)
 
 
+def perturbed(x: Any, y: Any, epsilon: float, seed: int) -> Any:
+    """Objective perturbation: a slope of 1 and a curvature of 1/4 at most."""
+    p, length = x.shape[1], math.sqrt(LONGEST)
+    ridge, sigma = scales(epsilon, DELTA, 1.0, 0.25, length)
+    pull, down = sigma * np.random.default_rng(seed).standard_normal(p), x.T.tocsr()
+
+    def gradient(theta: Any) -> Any:
+        return down @ (-y / (1 + np.exp(y * (x @ theta)))) + ridge * theta + pull
+
+    (largest,) = svds(x, 1, return_singular_vectors=False, random_state=0)
+    return minimised(gradient, 1.01 * float(largest) ** 2 / 4 + ridge, L1Ball(RADIUS, p))
+
+
 def theirs(x: Any, y: Any, epsilon: float, seed: int) -> Any:
     """diffprivlib's, by objective perturbation."""
     import sklearn.tree._tree as tree
@@ -140,19 +161,22 @@ def main() -> None:
     some, y = [some[i] for i in order], y[order]
     cut = len(some) * 4 // 5
     usual = max(np.mean(y[cut:] > 0), np.mean(y[cut:] < 0))
+    table = [FIELDS]
     print(f"{len(some):,} names, {cut:,} to learn from; the usual answer is right on {usual:.3f}")
     for size in (given.peers, WIDE):
         x = rows_of(some, size)
         first, last, told, held = x[:cut], x[cut:], y[:cut], y[cut:]
         best = bare(first, told)
         top = set(np.argsort(-np.abs(best))[:10].tolist())
-        print(f"p = {size:,}: bare {np.mean((last @ best > 0) == (held > 0)):.3f}", flush=True)
-        learners = {"ours": ours, "descent": descent}
+        score = float(np.mean((last @ best > 0) == (held > 0)))
+        table.append((f"{size}", "", "bare", f"{score:.4f}", "", "", f"{(best != 0).sum()}", ""))
+        print(*table[-1], sep="\t", flush=True)
+        learners = {"ours": ours, "descent": descent, "objective": perturbed}
         if size == given.peers:
             learners["theirs"] = theirs
         for epsilon in EPSILONS:
             for name, learn in learners.items():
-                right, kept, start = [], [], time.process_time()
+                right, kept, size_of, start = [], [], [], time.process_time()
                 for seed in range(given.draws):
                     try:
                         theta = learn(first, told, epsilon, seed)
@@ -161,15 +185,25 @@ def main() -> None:
                     right.append(np.mean((last @ theta > 0) == (held > 0)))
                     own = np.argsort(-np.abs(theta))[:10]
                     kept.append(len(top & set(own[theta[own] != 0].tolist())))
+                    size_of.append(np.count_nonzero(theta))
                 if not right:
                     print(f"  epsilon {epsilon:g}: {name} cannot be run here")
                     continue
                 took = (time.process_time() - start) / len(right)
-                print(
-                    f"  epsilon {epsilon:g}: {name:8} right on {np.mean(right):.3f} (sd "
-                    f"{np.std(right):.3f}), {np.mean(kept):.1f} of 10 features, {took:.1f} s",
-                    flush=True,
+                row = (
+                    f"{size}",
+                    f"{epsilon:g}",
+                    name,
+                    f"{np.mean(right):.4f}",
+                    f"{np.std(right):.4f}",
+                    f"{np.mean(kept):.1f}",
+                    f"{np.mean(size_of):.0f}",
+                    f"{took:.2f}",
                 )
+                table.append(row)
+                print(*row, sep="\t", flush=True)
+    with OUT.open("w", newline="") as file:
+        csv.writer(file).writerows(table)
 
 
 if __name__ == "__main__":

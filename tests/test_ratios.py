@@ -38,9 +38,17 @@ def test_ratios_are_read_as_they_were_written() -> None:
 
 def test_a_ratio_that_falls_by_less_than_a_third_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     beside.write("speed", KEPT, True)
+    before = beside.path_of("speed", True).read_bytes()
     measured(monkeypatch, [Ratio("noise", "numpy", 0.41, 0.5), Ratio("files", "Arrow", 0.9, 0.6)])
     assert ratios.guard("speed") == []
-    assert beside.read("speed", True) == KEPT
+    assert beside.path_of("speed", True).read_bytes() == before
+
+
+def test_the_least_of_three_runs_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    low = [KEPT[0], Ratio("files", "Arrow", 0.2, 0.6)]
+    measured(monkeypatch, KEPT, low, [Ratio("noise", "numpy", 0.5, 0.5), KEPT[1]])
+    ratios.keep("speed")
+    assert [one.ratio for one in beside.read("speed", True)] == [0.5, 0.2]
 
 
 def test_a_fall_must_last(monkeypatch: pytest.MonkeyPatch) -> None:
