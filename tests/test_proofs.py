@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,17 @@ def test_every_row_leads_somewhere() -> None:
     assert sorted(path for path in NAMED if not (ROOT / path).is_file()) == []
 
 
+@cache
+def names_in(path: str) -> set[str]:
+    """The functions of a file."""
+    tree = ast.parse((ROOT / path).read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
 @pytest.mark.parametrize("replay", REPLAYS)
 def test_every_test_that_is_named_is_there(replay: str) -> None:
     path, _, name = replay.partition("::")
-    tree = ast.parse((ROOT / path).read_text())
-    there = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    there = names_in(path)
     assert name in there if name else any(each.startswith("test_") for each in there)
 
 

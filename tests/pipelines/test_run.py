@@ -144,11 +144,11 @@ def test_a_table_on_stdout(weir: Weir, job: Path) -> None:
 def test_a_run_that_lost_a_file_fails_is_not_complete_and_goes_on(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def losing(self: HeldWriter, first: int, last: int, ready: Any) -> int:
-        return 0 if first == 10 else write(self, first, last, ready)
+    def losing(self: HeldWriter, first: int, last: int, content: bytes, divergent: int) -> int:
+        return 0 if first == 10 else put(self, first, last, content, divergent)
 
-    write = HeldWriter.write
-    monkeypatch.setattr(HeldWriter, "write", losing)
+    put = HeldWriter.put
+    monkeypatch.setattr(HeldWriter, "put", losing)
     small = ("--set", "sink={csv: out, every: 10}")
     result = weir("run", job, *small)
     text = " ".join(result.stderr.split())
@@ -217,14 +217,14 @@ def test_refused_records_are_counted_and_listed_without_their_content(
 def test_a_failure_is_told_without_content_and_the_next_run_goes_on(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    write = HeldWriter.write
+    put = HeldWriter.put
 
-    def failing(self: HeldWriter, first: int, last: int, ready: Any) -> int:
+    def failing(self: HeldWriter, first: int, last: int, content: bytes, divergent: int) -> int:
         if first >= 10:
             raise ValueError("PRIVATE content")
-        return write(self, first, last, ready)
+        return put(self, first, last, content, divergent)
 
-    monkeypatch.setattr(HeldWriter, "write", failing)
+    monkeypatch.setattr(HeldWriter, "put", failing)
     result = weir("run", job, "--set", "sink.every=10")
     assert result.exit_code == 1
     assert "ValueError in step" in result.stderr

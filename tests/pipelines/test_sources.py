@@ -156,7 +156,7 @@ def test_quoted_newlines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = FileSource("csv", path, quoted_newlines=True)
     ReadFiles(source, SCHEMA)
     values, dead, count = read(source)
-    assert values[500:] == [(502, 7.0), (504, 8.0)] and (dead, count) == (0, 1)
+    assert sorted(values)[500:] == [(502, 7.0), (504, 8.0)] and (dead, count) == (0, 1)
     (folder / "a.csv").write_text('date,"sto\nre",dollars\n')
     with pytest.raises(ConfigError, match="does not begin with a header"):
         ReadFiles(source, SCHEMA)
@@ -248,10 +248,11 @@ def test_the_transform(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with beam.Pipeline(runner=in_process_runner()) as pipeline:
         out = pipeline | transform
         events = out.events | "Rows" >> beam.Map(lambda batch: batch.num_rows)
+        events = events | "Of all" >> beam.CombineGlobally(sum)
         dead = out.dead | "Reasons" >> beam.FlatMap(
             lambda batch: [(field, reason) for *_, field, reason in rows(batch)]
         )
-        assert_that(events, equal_to([500, 2]), label="events")
+        assert_that(events, equal_to([502]), label="events")
         assert_that(dead, equal_to([("dollars", "not_a_number")]), label="dead")
     assert counters.snapshot() == {
         "events": 502,
