@@ -90,3 +90,39 @@ def test_nothing_is_watched_where_drains_are_told() -> None:
     calls = Calls(watching=False)
     assert calls.run(1000, draining=True) == math.inf
     assert calls.tests == 0
+
+
+def test_where_short_waits_are_kept_one_that_is_cut_is_suspected_and_a_drain_noticed_at_once() -> (
+    None
+):
+    calls = Calls()
+    for _ in range(3):
+        assert calls.watch.wait(0.9) == 0.9
+        calls.wall.at += 0.9
+        assert not calls.watch.drains() and not calls.watch.suspects
+    calls.watch.wait(0.9)
+    for number in range(CUT + 1):
+        calls.wall.at += 0.04
+        assert calls.watch.drains() == (number == CUT)
+        assert calls.watch.suspects
+        assert calls.watch.wait(0.001) == TEST
+
+
+def test_what_was_suspected_is_over_when_a_wait_is_kept() -> None:
+    calls = Calls()
+    for kept in (True, False):
+        calls.watch.wait(0.9)
+        calls.wall.at += 0.9 if kept else 0.04
+        assert not calls.watch.drains()
+    assert calls.watch.suspects and calls.watch.wait(0.001) == TEST
+    calls.wall.at += TEST
+    assert not calls.watch.drains() and not calls.watch.suspects
+    assert calls.watch.wait(0.5) == 0.5
+
+
+def test_where_short_waits_are_never_kept_none_is_suspected() -> None:
+    calls = Calls()
+    for _ in range(50):
+        calls.watch.wait(0.9)
+        calls.wall.at += 0.04
+        assert not calls.watch.drains() and not calls.watch.suspects

@@ -7,7 +7,9 @@ there. What shows is that a wait which the DoFn asks for is not kept.
 Apache's job servers keep whole seconds of a wait and drop the rest, so the short waits of every
 day show nothing. A long one is a test: it is asked for when no bundle has been safe for a while, as
 a drain makes none safe before it is through, and where a DoFn has the time anyway. Where
-checkpoints come on time there are two or three tests in the first seconds of a process.
+checkpoints come on time there are two or three tests in the first seconds of a process. A job
+server that keeps shorter waits too shows it by keeping one; from then on one that is cut is reason
+enough for a test, so that a drain is noticed at once.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from collections.abc import Callable
 
 TEST = 1.05
 """Seconds of the wait that is asked for as a test: somewhat more than may be kept of it."""
+SHORT = 0.2
+"""Seconds of a wait that a job server keeps, or not, as it keeps all shorter than a second."""
 CUT = 3
 """Tests in a row that were cut to less than half: a drain. A wall clock that jumps cuts one."""
 PATIENCE, MOST_PATIENCE = 4.0, 600.0
@@ -38,6 +42,13 @@ class DrainWatch:
         self._patience = PATIENCE
         self._cut = 0
         self._testing = False
+        self._asked = 0.0
+        self._keeps_short = self._cut_short = False
+
+    @property
+    def suspects(self) -> bool:
+        """Whether the last wait was cut: whatever a drain must not see waits for one that is kept."""
+        return self._cut > 0 or self._cut_short
 
     def safe(self) -> None:
         """The runner has kept a bundle for good, as it never does within a drain."""
@@ -45,13 +56,19 @@ class DrainWatch:
 
     def drains(self) -> bool:
         """A call begins. Whether the job is being drained: the element is to end now."""
+        if not self._watching:
+            return False
+        now = self._now()
+        if SHORT <= self._asked < TEST:
+            kept = now - self._ended >= self._asked * 0.8
+            self._cut_short = self._keeps_short and now - self._ended < self._asked / 2
+            self._keeps_short |= kept
         if self._testing:
             self._testing = False
-            now = self._now()
             if now - self._ended < TEST / 2:
                 self._cut += 1
             else:
-                self._cut = 0
+                self._cut, self._cut_short = 0, False
                 if now - self._safe >= self._patience:
                     self._safe = now
                     self._patience = min(2 * self._patience, MOST_PATIENCE)
@@ -60,9 +77,10 @@ class DrainWatch:
     def wait(self, seconds: float) -> float:
         """A call ends that wants to be called again after some seconds; returns what to ask for."""
         self._ended = now = self._now()
-        suspect = self._cut > 0 or now - self._safe >= self._patience
+        suspect = self.suspects or now - self._safe >= self._patience
         self._testing = self._watching and (suspect or seconds >= TEST)
-        return max(seconds, TEST) if self._testing else seconds
+        self._asked = max(seconds, TEST) if self._testing else seconds
+        return self._asked
 
 
 class DrainWatches:
