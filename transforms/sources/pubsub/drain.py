@@ -47,7 +47,7 @@ class DrainWatch:
 
     @property
     def suspects(self) -> bool:
-        """Whether the last wait was cut: whatever a drain must not see waits for one that is kept."""
+        """Whether a wait was cut: what a drain must not see waits for one that is kept."""
         return self._cut > 0 or self._cut_short
 
     def safe(self) -> None:
