@@ -3,7 +3,8 @@
 A transcript is (T, m): what one key releases at T ticks, every output and coordinate. Released
 counts, sums and histograms are linear in noisy sums, so their transcript is Gaussian and the
 likelihood ratio of two streams is a linear statistic. Means and variances are linearised where the
-streams of the audit lie: still a sound statistic, only not the best one.
+streams of the audit lie: still a sound statistic, only not the best one. Where linear releases tell
+every noisy sum by themselves, those alone are the best there is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.aggregates.program import Aggregates
 from dpcore.arrays import Floats, Ints
@@ -21,6 +23,11 @@ from dpcore.program import Program
 
 LINEAR = ("count", "sum", "histogram")
 """Kinds of aggregates whose releases are linear in noisy sums."""
+SMOOTH = (*LINEAR, "mean", "variance")
+"""Kinds that move with the noisy sums as they are linearised. A quantile moves by steps."""
+EXACT = 0.9
+"""Share of the whole transcript's mu from which on its linear releases alone are looked at: what is
+linearised has less than its mu says."""
 MOST_NUMBERS = 2400
 """Numbers of a transcript of which a covariance is inverted; of more, some ticks are looked at."""
 
@@ -51,6 +58,74 @@ class Law:
     def linear(self) -> bool:
         """Whether every release is linear in noisy sums, so that the likelihood ratio is exact."""
         return all(output.kind in LINEAR for output in self.program.infos)
+
+    @cached_property
+    def exact(self) -> Ints:
+        """(e,) columns of a transcript that are linear in noisy sums."""
+        return self._columns(LINEAR)
+
+    @cached_property
+    def smooth(self) -> Ints:
+        """(s,) columns that are, or can be linearised."""
+        return self._columns(SMOOTH)
+
+    def _columns(self, kinds: Sequence[str]) -> Ints:
+        infos = [info for info in self.program.infos for _ in info.overs]
+        chosen = [info.kind in kinds for info in infos]
+        return np.flatnonzero(np.repeat(chosen, [len(info.labels) for info in infos]))
+
+    @cached_property
+    def sufficient(self) -> bool:
+        """Whether these tell every noisy sum that is read, so that the others say nothing more."""
+        own, read = self._readings
+        size = np.abs(own).max(axis=0, initial=0.0)
+        return bool(size[read].all()) and _rank(own[:, read] / size[read]) == int(read.sum())
+
+    @cached_property
+    def _readings(self) -> tuple[Floats, NDArray[np.bool_]]:
+        """(e, N) how linear releases read the noisy numbers of their tick, and (N,) which of these
+        numbers any release reads."""
+        nothing = np.zeros((self.ticks, self.program.dimension), dtype=np.int64)
+        own = self.slope(self.noisy(nothing))[-1][self.exact]
+        pairs = {(one, over) for info in self.program.infos for over in info.overs
+                 for one in info.channels}  # fmt: skip
+        read = [
+            (channel, over) in pairs
+            for part, over in self.slots
+            for channel in self.program.parts[part].channels
+            for _ in range(self.program.channels[channel].size)
+        ]
+        return own, np.array(read, dtype=np.bool_)
+
+    @cached_property
+    def _running(self) -> Floats | None:
+        """(N, e) running sums of a tick from its linear releases, 0 for all other noisy numbers;
+        None where these do not tell every sum that is read, or some are read of a few ticks only.
+
+        All else follows from running sums, noise included, so they are all that an attack needs.
+        """
+        own, read = self._readings
+        sizes = [self.program.parts[part].mechanism.dimension for part, _ in self.slots]
+        running = np.repeat([over is None for _, over in self.slots], sizes)
+        known = {
+            (part, at)
+            for (part, over), first, size in zip(self.slots, self._places, sizes, strict=True)
+            for at in range(size)
+            if over is None and read[first + at]
+        }
+        asked = {
+            (part, at)
+            for (part, _), first, size in zip(self.slots, self._places, sizes, strict=True)
+            for at in range(size)
+            if read[first + at]
+        }
+        if not self.sufficient or asked - known:
+            return None
+        found = np.zeros((len(read), len(own)))
+        size = np.abs(own).max(axis=0, initial=0.0)
+        found[read] = np.linalg.pinv(own[:, read] / size[read]) / size[read, None]
+        found[~running] = 0.0
+        return found
 
     @cached_property
     def slots(self) -> list[tuple[int, int | None]]:
@@ -179,6 +254,65 @@ class Law:
             square += float(solved @ (moved / size))
         return np.stack(weights), float(np.sqrt(max(0.0, square)))
 
+    def strongest(
+        self,
+        here: Sequence[Ints],
+        there: Sequence[Ints],
+        arrival: int,
+        stop: int,
+        columns: Ints | None = None,
+    ) -> tuple[Floats, float, bool]:
+        """``attack`` on the releases whose law is exact, where they say about as much as all do.
+
+        Returns:
+          What ``attack`` returns, and whether the statistic is exactly normal.
+        """
+        if columns is None and self._running is not None:
+            return (*self._by_running_sums(here, there, stop, self._running), True)
+        given = np.intersect1d(np.arange(self.width) if columns is None else columns, self.smooth)
+        exact = np.intersect1d(given, self.exact)
+        if not len(exact):
+            return (*self.attack(here, there, arrival, stop, given), False)
+        weights, mu = self.attack(here, there, arrival, stop, exact)
+        if len(exact) == len(given) or self.sufficient:
+            return weights, mu, True
+        others, whole = self.attack(here, there, arrival, stop, given)
+        return (weights, mu, True) if mu >= EXACT * whole else (others, whole, False)
+
+    def _by_running_sums(
+        self, here: Sequence[Ints], there: Sequence[Ints], stop: int, running: Floats
+    ) -> tuple[Floats, float]:
+        """``attack`` through the running sums, whose noise is independent between coordinates: what
+        is inverted is (stop, stop), however many numbers a tick releases.
+
+        Args:
+          running: see ``_running``.
+        """
+        weights, square = [], 0.0
+        for one, other in zip(here, there, strict=True):
+            own = np.zeros((self.ticks, running.shape[0]))
+            for at, (p, over) in enumerate(self.slots):
+                if over is not None:
+                    continue
+                part, (dense, clean) = self.program.parts[p], self.responses[at]
+                scales = np.asarray(part.mechanism.scales)
+                scales = scales * np.sqrt(part.mechanism.unit_variance)
+                noisy = np.flatnonzero(scales > 0)
+                moved = (one - other)[:, list(part.coordinates)][:, noisy] / scales[noisy]
+                shift = (clean @ moved)[:stop]
+                solved = inverted(dense[:stop]) @ shift
+                square += float((solved * shift).sum())
+                own[:stop, self._places[at] + noisy] = solved / scales[noisy]
+            weight = np.zeros((self.ticks, self.width))
+            weight[:, self.exact] = own @ running
+            weights.append(weight)
+        return np.stack(weights), float(np.sqrt(max(0.0, square)))
+
+    @cached_property
+    def width(self) -> int:
+        """m, numbers of a tick."""
+        return sum(len(one.labels) for one in self.program.infos for _ in one.overs)
+
     def most(self, moved: Sequence[Ints], stop: int) -> float:
         """mu of all noisy sums before ``stop`` under changes of leaves (T, D) of each key: what an
         attack on the sums themselves has, which bounds every attack on the outputs."""
@@ -195,6 +329,10 @@ class Law:
                 shift = clean[:stop] @ mine
                 square += float(np.einsum("td,ts,sd->", shift, inverse, shift))
         return float(np.sqrt(square))
+
+
+def _rank(matrix: Floats) -> int:
+    return int(np.linalg.matrix_rank(matrix)) if matrix.size else 0
 
 
 def inverted(dense: Floats) -> Floats:

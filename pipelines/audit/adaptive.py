@@ -117,7 +117,7 @@ def _events(choice: Choice, change: Change, high: NDArray[np.bool_], tick: int, 
 
 def added(choice: Choice, driven: Driven) -> Floats:
     """(trials, T, m): what the chosen events add to the releases of the first key, by the law."""
-    assert choice.law is not None and choice.law.linear
+    assert choice.law is not None and choice.law.sufficient
     none = choice.law.solved(choice.law.noisy(_leaves(choice, ())))
     found = np.zeros((driven.high.shape[1], *none.shape))
     for tick, high in zip(driven.ticks, driven.high, strict=True):
@@ -155,9 +155,9 @@ def adaptive(
     stop = choice.stop(change, span)
     seen = driven.found[:, :, :stop]
     by_mu: float | None
-    if choice.law is not None and choice.law.linear and bool(np.isfinite(seen).all()):
+    if choice.law is not None and choice.law.sufficient and bool(np.isfinite(seen).all()):
         here, there = (choice.leaves(change, side, background=True) for side in (True, False))
-        weights, mu = choice.law.attack(here, there, change.arrival, stop)
+        weights, mu, _ = choice.law.strongest(here, there, change.arrival, stop)
         left = driven.found.copy()
         left[:, 0] -= added(choice, driven)
         scores = scored(left, weights, mu)

@@ -265,20 +265,20 @@ def _judge(
     began, stop = time.monotonic(), choice.stop(change, span)
     by_mu: float | None
     seen = found[:, :, :stop] if columns is None else found[:, :, :stop, columns]
-    if choice.law is not None and bool(np.isfinite(seen).all()):
-        here = choice.leaves(change, True, background=True)
-        there = choice.leaves(change, False, background=True)
-        weights, mu = choice.law.attack(here, there, change.arrival, stop, columns)
+    law = choice.law
+    smooth = law is not None and (columns is None or bool(np.isin(columns, law.smooth).any()))
+    if law is not None and smooth and bool(np.isfinite(seen).all()):
+        here, there = (choice.leaves(change, side, background=True) for side in (True, False))
+        weights, mu, linear = law.strongest(here, there, change.arrival, stop, columns)
         scores = scored(found, weights, mu)
         if mu < STILL and like is not None:
             here, there = (choice.leaves(like, side, background=True) for side in (True, False))
-            weights, mu = choice.law.attack(here, there, like.arrival, stop, columns)
+            weights, mu, linear = law.strongest(here, there, like.arrival, stop, columns)
             scores = scored(found, weights, mu)
             if scores[marks].mean() < scores[~marks].mean():
                 scores = -scores
             tries *= 2
             mu = STILL
-        linear = choice.law.linear
         proof = by_law(scores[marks], scores[~marks], mu, claim, linear, tries)
         by, by_mu = "likelihood ratio" if linear else "likelihood ratio, linearised", proof.mu
     else:

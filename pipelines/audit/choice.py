@@ -84,7 +84,8 @@ class Choice:
         """Of transcripts, where it is known."""
         if not has_law(self.plan.program) or self.plan.discovery is not None:
             return None
-        return Law(self.plan.program, self.audited.ticks)
+        law = Law(self.plan.program, self.audited.ticks)
+        return law if len(law.smooth) else None
 
     @property
     def linear(self) -> bool:

@@ -9,7 +9,9 @@ from rich.table import Table
 
 from pipelines.audit.attack import Report
 from pipelines.audit.audit import Audit
-from pipelines.terminal import heading
+from pipelines.terminal import heading, table
+
+NUMBERS = ("claimed eps", "proven eps", "claimed mu", "proven mu", "trials", "s")
 
 
 def _number(value: float | None) -> str:
@@ -19,13 +21,9 @@ def _number(value: float | None) -> str:
 
 
 def _table(audits: list[Audit]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("releases", overflow="fold")
-    for name in ("claimed eps", "proven eps", "claimed mu", "proven mu", "trials", "s"):
-        table.add_column(name, justify="right")
-    table.add_column("by")
+    made = table("releases", *NUMBERS, "by", right=NUMBERS)
     for one in audits:
-        table.add_row(
+        made.add_row(
             one.what,
             _number(one.claim.epsilon),
             _number(one.proven),
@@ -36,7 +34,7 @@ def _table(audits: list[Audit]) -> Table:
             one.by,
             style="bold red" if one.broken else None,
         )
-    return table
+    return made
 
 
 def render(report: Report, out: Console) -> None:
