@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import tests
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("dpcore", "transforms", "pipelines", "weir")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -149,3 +151,8 @@ def test_installed_packages_come_from_the_wheel(installed: Path) -> None:
         check=True,
     )
     assert all(path.startswith(str(installed)) for path in done.stdout.split())
+
+
+def test_no_library_stands_in_the_place_of_tests() -> None:
+    """Some ship a package of that name, and benchmarks import from here."""
+    assert tests.__file__ == str(ROOT / "tests" / "__init__.py")
