@@ -18,13 +18,17 @@ import time
 from pathlib import Path
 
 from pipelines.audit.attack import Report
+from pipelines.audit.audit import Audit
 from tests.audit.twins import TWINS, Twin
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "benchmarks" / "results" / "audit_twins.csv"
 PAGE = ROOT / "docs" / "audit.md"
 BEGIN, END = "<!-- table: python -m benchmarks.audit_twins -->", "<!-- end of twins -->"
-FIELDS = ("twin", "caught", "claimed", "twin_proves", "real_proves", "by", "real_broken", "seconds")
+FIELDS = (
+    "twin", "caught", "claimed", "twin_proves", "real_proves", "claimed_mu", "twin_proves_mu",
+    "real_proves_mu", "by", "real_broken", "seconds",
+)  # fmt: skip
 
 
 def measured(one: Twin) -> dict[str, str]:
@@ -32,25 +36,30 @@ def measured(one: Twin) -> dict[str, str]:
     began = time.monotonic()
     broken, real = one.attacked(), one.attacked(sound=True)
     caught = one.caught(broken)
-    claimed, most, by = _most(broken, one)
+    mine, theirs = _asked(broken, one), _asked(real, one)
+    by = mine.by if mine else "bits" if broken.alone is not None else ""
     return {
         "twin": one.name,
         "caught": caught[0].partition(" (")[0] if caught else "",
-        "claimed": claimed,
-        "twin_proves": most,
-        "real_proves": _most(real, one)[1],
+        "claimed": _shown(mine and mine.claim.epsilon),
+        "twin_proves": _shown(mine and mine.proven),
+        "real_proves": _shown(theirs and theirs.proven),
+        "claimed_mu": _shown(mine and mine.claim.mu),
+        "twin_proves_mu": _shown(mine and mine.proven_mu),
+        "real_proves_mu": _shown(theirs and theirs.proven_mu),
         "by": by,
         "real_broken": "; ".join(real.broken),
         "seconds": f"{time.monotonic() - began:.1f}",
     }
 
 
-def _most(report: Report, one: Twin) -> tuple[str, str, str]:
-    """Claimed and proven epsilon of the first audit that is asked for, and what proved it."""
-    for audit in report.audits:
-        if one.only in audit.what:
-            return f"{audit.claim.epsilon:.4g}", f"{audit.proven:.4g}", audit.by
-    return "", "", "bits" if report.alone is not None else ""
+def _asked(report: Report, one: Twin) -> Audit | None:
+    """The first audit that is asked for."""
+    return next((audit for audit in report.audits if one.only in audit.what), None)
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
 
 
 def stored() -> dict[str, dict[str, str]]:
@@ -68,12 +77,12 @@ def keep(rows: dict[str, dict[str, str]]) -> None:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows[name] for name in order)
-    titles = ("broken twin", "caught in", "claimed eps", "twin proves", "real thing proves", "by")
+    titles = ("broken twin", "caught in", "claimed eps", "twin proves", "real thing proves",
+              "claimed mu", "twin proves", "real thing proves", "by")  # fmt: skip
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for name in order:
         row = rows[name]
-        cells = [name, row["caught"] or "NOT CAUGHT", row["claimed"], row["twin_proves"],
-                 row["real_proves"], row["by"]]  # fmt: skip
+        cells = [name, row["caught"] or "NOT CAUGHT", *(row.get(field, "") for field in FIELDS[2:9])]
         lines.append(f"| {' | '.join(cells)} |")
     before, _, rest = PAGE.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
