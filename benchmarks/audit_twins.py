@@ -82,7 +82,8 @@ def keep(rows: dict[str, dict[str, str]]) -> None:
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for name in order:
         row = rows[name]
-        cells = [name, row["caught"] or "NOT CAUGHT", *(row.get(field, "") for field in FIELDS[2:9])]
+        told = [row.get(field, "") for field in FIELDS[2:9]]
+        cells = [name, row["caught"] or "NOT CAUGHT", *told]
         lines.append(f"| {' | '.join(cells)} |")
     before, _, rest = PAGE.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
