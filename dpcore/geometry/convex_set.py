@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -109,6 +110,11 @@ class ConvexSet(ABC):
         a class says nothing else. Here a bound that follows from the l2 diameter."""
         check_exponent(p)
         return self.diameter * math.pow(self.dimension, max(0.0, 1 / p - 0.5))
+
+    @cached_property
+    def reach(self) -> float:
+        """Largest l2 norm of a point of P, or a bound above it."""
+        return self.farthest(np.zeros(self.dimension))
 
     @property
     def symmetric(self) -> bool:

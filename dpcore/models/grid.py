@@ -27,7 +27,7 @@ def row_dot(left: Floats, right: Floats) -> Floats:
 
 def grid_of(convex_set: ConvexSet) -> float:
     """The public grid of iterates: a power of two, 2^-36 of the set's reach."""
-    reach = convex_set.farthest(np.zeros(convex_set.dimension))
+    reach = convex_set.reach
     if not (math.isfinite(reach) and reach > 0):
         raise ConfigError("model.set", reach, "must be bounded, and more than the point 0.")
     return math.ldexp(1.0, math.frexp(reach)[1] - GRID_BITS)

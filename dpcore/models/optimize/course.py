@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Digests, Floats, State
 from dpcore.geometry.convex_set import ConvexSet
@@ -49,12 +47,20 @@ class Course(Protocol):
     """
 
     @property
+    def set(self) -> ConvexSet:
+        """Where models lie."""
+
+    @property
     def dimension(self) -> int:
         """d."""
 
     @property
     def features(self) -> int:
         """Numbers in a row before the target."""
+
+    @property
+    def most(self) -> int | None:
+        """Numbers of a row that are not 0, at most, where rows are sparse; None: in tables."""
 
     @property
     def intercept(self) -> bool:
@@ -88,13 +94,14 @@ class Course(Protocol):
         """State of keys before their first record: a NamedTuple of arrays (K, ...)."""
 
     def read(
-        self, own: Mapping[str, Any], rows: Floats, place: int, drawn: Drawn
+        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
     ) -> tuple[Finished, ...]:
         """Reads the next rows of a key.
 
         Args:
           own: the key's part of the state, arrays by name: written.
-          rows: (n, features + 1), the records from ``place`` (from 0) on.
+          rows: (n, features + 1), the records from ``place`` (from 0) on: a table, or where the
+            course is of sparse ones ``SparseRows``.
         """
 
     def loss(self) -> PrivacyLoss:
@@ -131,6 +138,12 @@ class Doubling:
     def features(self) -> int:
         """See Course."""
         return int(self.runs[0].glm.features)
+
+    @property
+    def most(self) -> int | None:
+        """See Course."""
+        found: int | None = self.runs[0].glm.most
+        return found
 
     @property
     def intercept(self) -> bool:
@@ -189,8 +202,3 @@ def pieces(
         found.append((run, offset, left, slice(done, done + size)))
         done += size
     return found
-
-
-def lattice_sum(values: Floats, resolution: float) -> Any:
-    """Sum of rows, each truncated toward zero to the lattice: exact. (n, d) -> (d,) int64."""
-    return (values * (1.0 / resolution)).astype(np.int64).sum(axis=0)

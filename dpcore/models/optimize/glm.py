@@ -10,13 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
+from dpcore.arrays import Floats, Ints
 from dpcore.canonical import canonical_value
 from dpcore.errors import ConfigError, positive
 from dpcore.geometry.lp_ball import lp_norms
-from dpcore.models.grid import row_dot
 from dpcore.models.losses import Absolute, Hinge, Huber, PredictionLoss, Quantile, Squared
-from dpcore.models.scaling import STEP, is_void
+from dpcore.models.optimize.points import (
+    Points,
+    SparsePoints,
+    lattice_sum,
+    points_of,
+    scores_of,
+    targets_of,
+)
+from dpcore.models.scaling import STEP
 from dpcore.pricing.price import round_up
 
 _UP = 1 + 2.0**-40
@@ -103,6 +110,8 @@ class Glm:
     Attributes:
       loss: of one prediction, without corners. features: numbers of x. intercept: whether a 1
       follows it. dual: q. norm: most that ||x||_q is. radius: B.
+      most: numbers of x that are not 0, at most, where rows travel without their zeros; None: rows
+      are tables.
     """
 
     loss: PredictionLoss
@@ -111,11 +120,17 @@ class Glm:
     dual: float
     norm: float
     radius: float
+    most: int | None = None
 
     @property
     def dimension(self) -> int:
         """d, numbers of w."""
         return self.features + self.intercept
+
+    @property
+    def terms(self) -> int:
+        """Most numbers that a prediction is a sum of."""
+        return self.dimension if self.most is None else self.most + self.intercept
 
     @property
     def reach(self) -> float:
@@ -149,36 +164,63 @@ class Glm:
         """L1."""
         return self.loss.smoothness * self.reach * self.reach * _UP
 
-    def split(self, rows: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-        """Rows (n, features + 1) -> points (n, d), targets (n,), and which rows are void (n,)."""
-        void = is_void(rows)
-        points = np.ones((len(rows), self.dimension))
-        points[:, : self.features] = rows[:, : self.features]
-        return points, np.where(void, 0.0, rows[:, self.features]), void
+    def split(self, rows: Any) -> tuple[Any, Floats, NDArray[np.bool_]]:
+        """Rows (n, features + 1), a table or ``SparseRows`` -> points (n, d) of that kind, targets
+        (n,), and which rows are void (n,)."""
+        targets = targets_of(rows)
+        void = np.isnan(targets)
+        points = points_of(rows, self.features, self.intercept)
+        return points, np.where(void, 0.0, targets), void
 
-    def slopes(self, points: Floats, targets: Floats, void: NDArray[np.bool_], w: Floats) -> Floats:
+    def slopes(self, points: Points, targets: Floats, void: NDArray[np.bool_], w: Floats) -> Floats:
         """Derivatives at w (d,): (n,), within +-slope."""
-        scores = row_dot(points, np.broadcast_to(w, points.shape))
-        found = self.loss.derivative(scores, targets)
+        found = self.loss.derivative(scores_of(points, w), targets)
         found = np.where(np.isfinite(found) & ~void, found, 0.0)
         return np.clip(found, -self.slope, self.slope)
 
-    def gradients(
+    def factors(
         self,
-        points: Floats,
+        points: Points,
         targets: Floats,
         void: NDArray[np.bool_],
         w: Floats,
         before: Floats | None,
         bound: float,
     ) -> Floats:
-        """Clipped gradients at w, less those at ``before`` where that is given: (n, d), each of
-        lq norm at most ``bound``."""
+        """c (n,) of the clipped gradients at w, less those at ``before`` where that is given: c (x,
+        1) has an lq norm of at most ``bound``."""
         factor = self.slopes(points, targets, void, w)
         if before is not None:
             factor = factor - self.slopes(points, targets, void, before)
         most = bound / self.reach * (1 - 2.0**-40)
-        return np.asarray(points * np.clip(factor, -most, most)[:, None])
+        return np.clip(factor, -most, most)
+
+    def gradients(
+        self,
+        points: Points,
+        targets: Floats,
+        void: NDArray[np.bool_],
+        w: Floats,
+        before: Floats | None,
+        bound: float,
+    ) -> Floats:
+        """Those gradients themselves: (n, d)."""
+        factors = self.factors(points, targets, void, w, before, bound)
+        if isinstance(points, SparsePoints):
+            return points.times(factors)
+        return np.asarray(points * factors[:, None])
+
+    def sums(
+        self, rows: Any, w: Floats, before: Floats | None, bound: float, resolution: float
+    ) -> Ints:
+        """Sum of those of rows, each truncated toward zero to a lattice: (d,), exact. No table of
+        them is made of sparse rows."""
+        points, targets, void = self.split(rows)
+        if isinstance(points, SparsePoints):
+            factors = self.factors(points, targets, void, w, before, bound)
+            return points.lattice_sum(factors, resolution)
+        found = self.gradients(points, targets, void, w, before, bound)
+        return np.asarray(lattice_sum(found, resolution))
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number."""
@@ -189,6 +231,7 @@ class Glm:
             "dual": self.dual.hex(),
             "norm": self.norm.hex(),
             "radius": self.radius.hex(),
+            **({} if self.most is None else {"most": self.most}),
         }
 
 

@@ -18,10 +18,11 @@ from dpcore.errors import ConfigError
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.leaves.lattice import Lattice
 from dpcore.models.losses import Huber, Squared
-from dpcore.models.optimize.course import WHOLE, Drawn, Finished, lattice_sum, pieces
+from dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
 from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.phase import Phase, phase_for
 from dpcore.models.optimize.phased import Phased, PhasedRun, slip, step_for
+from dpcore.models.optimize.points import lattice_sum
 from dpcore.models.optimize.predicted import equal_error
 from dpcore.models.optimize.runs import at_place
 from dpcore.noise.noise import label
@@ -199,7 +200,7 @@ class Narrowing(Phased):
         return run, offset, end - within
 
     def read(
-        self, own: Mapping[str, Any], rows: Floats, place: int, drawn: Drawn
+        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
     ) -> tuple[Finished, ...]:
         """See Course."""
         found = []
@@ -231,7 +232,7 @@ class Narrowing(Phased):
                 found.append(Finished(run, phase.start + phase.size, own["x"].copy()))
         return tuple(found)
 
-    def _residuals(self, glm: Glm, rows: Floats, x: Floats) -> Any:
+    def _residuals(self, glm: Glm, rows: Any, x: Floats) -> Any:
         """Sum of absolute residuals, each at most the bound: (1,) lattice steps."""
         size = np.abs(glm.slopes(*glm.split(rows), x))
         return lattice_sum(size[:, None], Lattice.fitting(glm.slope).resolution)

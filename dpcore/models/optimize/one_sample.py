@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Floats, Ints
+from dpcore.arrays import Digests, Floats, Ints
 from dpcore.errors import ConfigError
 from dpcore.leaves.lattice import Lattice
 from dpcore.models.grid import to_grid
-from dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, lattice_sum, pieces
+from dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
 from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.predicted import one_sample_error
 from dpcore.models.optimize.runs import at_place
-from dpcore.models.optimize.vertices import Vertices
+from dpcore.models.optimize.vertices import MANY, Vertices
 from dpcore.noise.noise import label
 from dpcore.pricing.price import round_up
 from dpcore.words import number
@@ -185,7 +185,7 @@ class OneSample(Doubling):
         return run, offset, batch - offset if offset < batch else left
 
     def read(
-        self, own: Mapping[str, Any], rows: Floats, place: int, drawn: Drawn
+        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
     ) -> tuple[Finished, ...]:
         """See Course."""
         found = []
@@ -199,16 +199,13 @@ class OneSample(Doubling):
                     found.append(Finished(run, made.records, own["x"].copy()))
                 continue
             resolution = Lattice.fitting(made.glm.lipschitz).resolution
-            points = made.glm.split(rows[some])
-            values = made.glm.gradients(*points, own["x"], None, made.glm.lipschitz)
-            own["total"][:] += lattice_sum(values, resolution)
+            most = made.glm.lipschitz
+            own["total"][:] += made.glm.sums(rows[some], own["x"], None, most, resolution)
             if size == left:
                 own["gradient"][:] = own["total"] * (resolution / made.batch)
                 own["total"][:] = 0
                 own["before"][:] = own["x"]
-                labels = label(run, 0)
-                gumbel = self.vertices.draw(drawn.noise, labels, drawn.digest)[0]
-                self._step(made, own, gumbel)
+                self._step(made, own, self._chosen(made, own, drawn, label(run, 0)))
         return tuple(found)
 
     def _steps(
@@ -216,7 +213,7 @@ class OneSample(Doubling):
         made: OneSampleRun,
         run: int,
         offset: int,
-        rows: Floats,
+        rows: Any,
         own: Mapping[str, Any],
         drawn: Drawn,
     ) -> None:
@@ -227,17 +224,30 @@ class OneSample(Doubling):
         for start in range(0, len(rows), most):
             stop = min(start + most, len(rows))
             index = offset - made.batch + 1 + np.arange(start, stop)
-            gumbel = self.vertices.draw(drawn.noise, label(run, index), drawn.digest)
+            labels = label(run, index)
+            few = self.vertices.count < MANY
+            gumbel = self.vertices.draw(drawn.noise, labels, drawn.digest) if few else None
             for i in range(start, stop):
                 one = points[i : i + 1], targets[i : i + 1], void[i : i + 1]
                 full = glm.gradients(*one, own["x"], None, glm.lipschitz)[0]
                 moved = glm.gradients(*one, own["x"], own["before"], made.difference)[0]
                 own["gradient"][:] = (1 - eta) * (own["gradient"] + moved) + eta * full
                 own["before"][:] = own["x"]
-                self._step(made, own, gumbel[i - start])
+                k = i - start
+                if gumbel is None:
+                    vertex = self._chosen(made, own, drawn, labels[k : k + 1])
+                else:
+                    vertex = self.vertices.choose(own["gradient"], made.scale, gumbel[k])
+                self._step(made, own, vertex)
 
-    def _step(self, made: OneSampleRun, own: Mapping[str, Any], gumbel: Floats) -> None:
-        vertex = self.vertices.choose(own["gradient"], made.scale, gumbel)
+    def _chosen(
+        self, made: OneSampleRun, own: Mapping[str, Any], drawn: Drawn, labels: Digests
+    ) -> Floats:
+        """A vertex, by noise of its own."""
+        noise, digest = drawn
+        return self.vertices.chosen(own["gradient"], made.scale, noise, labels, digest)
+
+    def _step(self, made: OneSampleRun, own: Mapping[str, Any], vertex: Floats) -> None:
         x = (1 - made.eta) * own["x"] + made.eta * vertex
         own["x"][:] = to_grid(x, self.grid)
 

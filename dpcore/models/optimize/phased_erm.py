@@ -18,8 +18,10 @@ from dpcore.models.losses import Absolute, Hinge, Huber, PredictionLoss, Quantil
 from dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
 from dpcore.models.optimize.glm import Envelope, Glm
 from dpcore.models.optimize.phase import Phase, phase_for
-from dpcore.models.optimize.phased import SPARE, Phased
+from dpcore.models.optimize.phased import SPARE, Phased, terms_of
+from dpcore.models.optimize.points import SparsePoints, dot, inner
 from dpcore.models.optimize.runs import at_place
+from dpcore.models.optimize.walk import projection_of
 from dpcore.noise.noise import label
 from dpcore.pricing.price import round_up
 from dpcore.words import number
@@ -215,11 +217,11 @@ def slip(
     An error e of a prediction moves a step by e |x| / (k width + |x|^2) <= e / (2 sqrt(k width)), k
     = gamma (t + 1) at least 2 gamma.
     """
-    reach = convex_set.farthest(np.zeros(convex_set.dimension))
+    reach = convex_set.reach
     k = 4 / (eta * size)
     error = (glm.reach * reach + 1) / (2 * math.sqrt(k * bent.width))
     most = reach + glm.lipschitz / k + error
-    return 2 * _ULP * (glm.dimension + 16) * most + 2.0**-50 * distance
+    return 2 * _ULP * (terms_of(convex_set, glm) + 16) * most + 2.0**-50 * distance
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,7 @@ class PhasedErm(Phased):
         return run, offset, within if within > 0 else left
 
     def read(
-        self, own: Mapping[str, Any], rows: Floats, place: int, drawn: Drawn
+        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
     ) -> tuple[Finished, ...]:
         """See Course."""
         found = []
@@ -285,23 +287,36 @@ class PhasedErm(Phased):
                 found.append(Finished(run, phase.start + phase.size, own["x"].copy()))
         return tuple(found)
 
-    def _meet(
-        self, made: ErmRun, phase: Phase, rows: Floats, own: Mapping[str, Any], t: int
-    ) -> None:
+    def _meet(self, made: ErmRun, phase: Phase, rows: Any, own: Mapping[str, Any], t: int) -> None:
         """A step at each of these records, after t others."""
         points, targets, void = made.glm.split(rows)
-        squares = np.add.reduce(points * points, axis=1).tolist()
-        bent, project = made.bent, self._projection()
-        gamma = 2 / (phase.eta * phase.size)
+        bent, project, gamma = made.bent, projection_of(self.set), 2 / (phase.eta * phase.size)
         early = phase.size * made.passes - averaged(phase.size, made.passes)
         x, start, total = own["x"].copy(), own["start"].copy(), own["total"]
-        each = zip(points, targets.tolist(), void.tolist(), squares, strict=True)
-        for point, target, empty, square in each:
+        labelled = zip(targets.tolist(), void.tolist(), strict=True)
+        if isinstance(points, SparsePoints):
+            squares = points.squares().tolist()
+            for (at, numbers), (target, empty), square in zip(
+                points.each(), labelled, squares, strict=True
+            ):
+                t += 1
+                x = x + (start - x) / (t + 1)
+                if not empty:
+                    weight = gamma * (t + 1)
+                    s = bent.slope(dot(numbers, x[at]), target, square / weight)
+                    x[at] -= s / weight * numbers
+                    x = project(x)
+                if t > early:
+                    total += x
+            own["x"][:] = x
+            return
+        squares = np.add.reduce(points * points, axis=1).tolist()
+        for point, (target, empty), square in zip(points, labelled, squares, strict=True):
             t += 1
             x = x + (start - x) / (t + 1)
             if not empty:
                 weight = gamma * (t + 1)
-                s = bent.slope(float(np.add.reduce(point * x)), target, square / weight)
+                s = bent.slope(inner(point, x), target, square / weight)
                 x = project(x - s / weight * point)
             if t > early:
                 total += x

@@ -16,7 +16,7 @@ from dpcore.arrays import Digests, Floats, Ints
 from dpcore.errors import ConfigError
 from dpcore.leaves.lattice import Lattice
 from dpcore.models.grid import to_grid
-from dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, lattice_sum, pieces
+from dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
 from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.node_noise import NodeNoise
 from dpcore.models.optimize.predicted import tree_error, tree_guess
@@ -184,7 +184,7 @@ class Sfw(Doubling):
         return run, offset, within if within > 0 else left
 
     def read(
-        self, own: Mapping[str, Any], rows: Floats, place: int, drawn: Drawn
+        self, own: Mapping[str, Any], rows: Any, place: int, drawn: Drawn
     ) -> tuple[Finished, ...]:
         """See Course."""
         found = []
@@ -197,8 +197,8 @@ class Sfw(Doubling):
             made = self.runs[run]
             clip, x = made.clip(stage.depth), own["x"]
             before = own["points"][stage.depth - 1] if stage.depth else None
-            values = made.glm.gradients(*made.glm.split(rows[some]), x, before, clip)
-            own["total"][:] += lattice_sum(values, Lattice.fitting(clip).resolution)
+            resolution = Lattice.fitting(clip).resolution
+            own["total"][:] += made.glm.sums(rows[some], x, before, clip, resolution)
             if left > some.stop - some.start:
                 continue
             self._finish(made, stage, own, drawn, label(run, at))
@@ -226,8 +226,8 @@ class Sfw(Doubling):
         if self.vertices is None:
             vertex = self.set.linear_oracle(gradient[None])[0]
         else:
-            gumbel = self.vertices.draw(noise, labels, digest)[0]
-            vertex = self.vertices.choose(gradient, made.scales[stage.phase - 1], gumbel)
+            scale = made.scales[stage.phase - 1]
+            vertex = self.vertices.chosen(gradient, scale, noise, labels, digest)
         x[:] = to_grid((1 - stage.step) * x + stage.step * vertex, self.grid)
 
     def words(self, run: int) -> str:

@@ -15,6 +15,9 @@ from dpcore.geometry.convex_set import ConvexSet, Corners
 from dpcore.noise.noise import Noise
 from dpcore.noise.selection import select
 
+MANY = 1 << 12
+"""Vertices from which on logarithms are taken of few of them only."""
+
 
 @dataclass(frozen=True)
 class Vertices:
@@ -85,6 +88,16 @@ class Vertices:
         """Gumbel variables: labels (m, 2) -> (m, J). digest: (2,), of all data of the key."""
         where = np.broadcast_to(digest, (len(labels), 1, 2))
         return noise.gumbel(labels, where, self.count)[:, 0]
+
+    def chosen(
+        self, gradient: Floats, scale: float, noise: Noise, labels: Digests, digest: Digests
+    ) -> Floats:
+        """The same with noise of its own: of many vertices by few logarithms, the same choice.
+        labels: (1, 2)."""
+        if self.count < MANY:
+            return self.choose(gradient, scale, self.draw(noise, labels, digest)[0])
+        scores = self.scores(gradient)[None]
+        return self.vertex(int(noise.select(labels, digest[None, None], scores, scale)[0]))
 
     def choose(self, gradient: Floats, scale: float, gumbel: Floats) -> Floats:
         """The vertex of the private choice: (d,). gumbel: (J,)."""
