@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.arrays import Floats
+from dpcore.leaves.sparse_rows import SparseRows
 
 Given = Mapping[str, NDArray[Any]]
 """Feature -> (n,) float64 in the user's units, NaN where an event lacks it."""
@@ -54,16 +55,47 @@ def linear(
     columns: dict[str, NDArray[Any]] = {}
     for target, weights in zip(targets, model.reshape(len(targets), -1), strict=True):
         score = np.where(void, np.nan, x @ weights)
-        if loss is None:
-            columns[f"predicted.{target}"] = score
-            continue
-        ends = ranges[target]
-        label = np.where(score >= 0, ends[1], ends[0])
-        columns[f"predicted.{target}"] = np.where(void, np.nan, label)
-        columns[f"score.{target}"] = score
-        if loss == "logistic":
-            columns[f"share.{ends[1]:g}"] = shares(score[:, None])[:, 1]
+        columns |= _said(target, score, ranges[target], loss)
     return Predicted(columns)
+
+
+def sparse_linear(
+    rows: SparseRows,
+    bound_at: float,
+    target: str,
+    ends: tuple[float, float],
+    model: Floats,
+    loss: str | None,
+) -> Predicted:
+    """``linear`` of the numbers of a wide list column.
+
+    Args:
+      rows: (n, p) in the user's units. bound_at: features lie in [-bound_at, bound_at].
+      ends: range of the target. model: (p + 1,), the constant last.
+    """
+    finite = np.isfinite(rows.values)
+    void = np.zeros(len(rows), dtype=bool)
+    void[rows.rows[~finite]] = True
+    values = np.clip(np.where(finite, rows.values, 0.0), -bound_at, bound_at)
+    inside = SparseRows(rows.offsets, rows.indices, values, rows.width)
+    score = np.where(void, np.nan, inside.csr @ model[:-1] + model[-1])
+    return Predicted(_said(target, score, ends, loss))
+
+
+def _said(
+    target: str, score: Floats, ends: tuple[float, float], loss: str | None
+) -> dict[str, NDArray[Any]]:
+    """Columns of one target."""
+    if loss is None:
+        return {f"predicted.{target}": score}
+    label = np.where(score >= 0, ends[1], ends[0])
+    found: dict[str, NDArray[Any]] = {
+        f"predicted.{target}": np.where(np.isnan(score), np.nan, label),
+        f"score.{target}": score,
+    }
+    if loss == "logistic":
+        found[f"share.{ends[1]:g}"] = shares(score[:, None])[:, 1]
+    return found
 
 
 def shares(scores: Floats) -> Floats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dpcore.arrays import Floats, Ints
@@ -42,3 +44,25 @@ def shortened(values: Floats, rows: Ints, n: int, norm: float) -> tuple[Floats, 
     factor = factors(squares_of(values, rows, n), norm)
     cut = np.trunc(values * factor[rows] * (1.0 / STEP)) * STEP + 0.0
     return np.asarray(cut), int(np.count_nonzero(factor < 1.0))
+
+
+def norms_of(values: Floats, rows: Ints, n: int, q: float) -> Floats:
+    """lq norm of each row, 1 <= q <= inf: (n,). Numbers of a row are divided by its largest, and
+    their powers added in order. Arguments as of ``squares_of``."""
+    size, largest = np.abs(values), np.zeros(n)
+    np.maximum.at(largest, rows, size)
+    if math.isinf(q):
+        return largest
+    unit = size / np.where(largest > 0, largest, 1.0)[rows]
+    sums = np.bincount(rows, weights=unit**q, minlength=n)
+    return np.asarray(largest * sums ** (1 / q))
+
+
+def shortened_in(values: Floats, rows: Ints, n: int, q: float, bound: float) -> tuple[Floats, int]:
+    """``shortened`` in the lq norm, as ``dpcore.models.optimize.glm.shortened`` has it of tables:
+    2^-30 below the bound, which is more than 2^20 numbers of a row and their powers round."""
+    size = norms_of(values, rows, n, q)
+    target = bound * (1 - 2.0**-30)
+    factor = np.where(size <= target, 1.0, target / np.maximum(size, target))
+    cut = np.trunc(values * factor[rows] * (1.0 / STEP)) * STEP + 0.0
+    return np.asarray(cut), int(np.count_nonzero(size > bound))

@@ -48,6 +48,9 @@ MORE = {
     "optimize.sfw_tree, generalised": "  set: {lp_ball: {radius: 2, p: 1.5}}\n"
     "  noise: generalised_gaussian\n",
     "optimize.sfw_polyhedral, one sample": "  form: one_sample\n",
+    "optimize.sfw_tree, wide": "",
+    "optimize.sfw_polyhedral, wide": "",
+    "optimize.phased_sgd, wide": "",
     "optimize.frank_wolfe, laplace": "mechanism: {noise: laplace}\n",
     "optimize.frank_wolfe, sliding": "  window: 3\n  loss: {huber: 0.5}\n",
 }
@@ -65,7 +68,7 @@ BY_WIDTH = "optimize.frank_wolfe, gaussian"
 BY_RECORDS = "optimize.frank_wolfe, records"
 """Windows of so many records."""
 WIDE = "optimize.frank_wolfe, wide"
-"""Of sparse rows."""
+"""Of sparse rows, as are all whose name ends so."""
 WINDOWS = ("optimize.frank_wolfe, laplace", "optimize.frank_wolfe, sliding", BY_WIDTH, WIDE)
 """Other noises, windows and rows of the same."""
 SIZE = 5000
@@ -117,7 +120,7 @@ def config_of(name: str, relation: str, keys: tuple[str, ...]) -> str:
         text = text.replace(own, f"  block: {size}\n" + ("" if free else own))
         if name not in PLACED:
             text = text.replace("model:", "expect: {events: 4}\nmodel:")
-    if name == WIDE:
+    if name.endswith(", wide"):
         text = text.replace("[u, v]", f"{{column: x, size: {SIZE}}}")
         text = text.replace("u: [0, 2], v: [-1, 3]", "x: [-3, 3]")
     if name == ITERATES:

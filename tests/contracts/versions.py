@@ -119,6 +119,8 @@ def configs() -> Iterator[tuple[str, str]]:
         if name in ("optimize.sfw_tree", "optimize.sfw_polyhedral", "optimize.phased_sgd"):
             text = text.replace("  set: {l2_ball: 2}\n", "  records: 20\n")
             text = text.replace("{time: t}", "{time: t, id: i}")
+            wide = text.replace("[u, v]", f"{{column: x, size: {WIDE}}}").replace("{u:", "{x:")
+            yield f"{name}/wide", wide.replace("x: [0, 2], v: [-1, 3]", "x: [-3, 3]")
         elif name == "erm.sampled":
             text = text.replace("  set: {l2_ball: 2}\n", "  block: 5\n")
             text = text.replace("{time: t}", "{time: t, id: i}")

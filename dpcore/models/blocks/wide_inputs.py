@@ -1,4 +1,4 @@
-"""From a wide list column to sparse rows: features clipped in l2, the target at the end."""
+"""From a wide list column to sparse rows: features clipped in a norm, the target at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcore.leaves.sparse_rows import SparseRows
 from dpcore.models.blocks.inputs import Classes, class_places
 from dpcore.models.blocks.objective import Scored
 from dpcore.models.scaling import STEP, Scaling
-from dpcore.models.sparse_scaling import scaled_values, shortened
+from dpcore.models.sparse_scaling import scaled_values, shortened, shortened_in
 from dpcore.program import Bounded
 
 
@@ -25,17 +25,19 @@ class WideInputs:
     [-1, 1], and a target.
 
     **Formal guarantees**: a row depends on its own event alone. It has at most ``most`` numbers
-    that are not 0, of more those of the largest size (the earlier of equals); their l2 norm is at
-    most ``norm``, exactly: a longer row is shortened as a whole, then truncated toward zero to the
-    lattice of ``STEP``. A target that is missing or is none of the declared classes, or a feature
-    that is missing or not finite, makes a void row: it keeps its place and has no loss.
+    that are not 0, of more those of the largest size (the earlier of equals); their l2 norm (lq,
+    with ``dual``) is at most ``norm``, exactly: a longer row is shortened as a whole, then
+    truncated toward zero to the lattice of ``STEP``. A target that is missing or is none of the
+    declared classes, or a feature that is missing or not finite, makes a void row: it keeps its
+    place and has no loss.
 
     Attributes:
       column: of lists. size: p. bound_at: features lie in [-bound_at, bound_at].
       most: numbers of a row that are not 0, at most.
       target: column. target_range: (low, high); None where there are classes.
       classes: declared values of the target; () where it is a number.
-      norm: most that ||features||_2 is, scaled.
+      norm: most that ||features|| is, scaled. dual: q of that norm, where a learner has one of its
+      own; None: l2.
     """
 
     column: str
@@ -46,6 +48,7 @@ class WideInputs:
     target_range: tuple[float, float] | None
     classes: Classes
     norm: float
+    dual: float | None = None
 
     sparse: ClassVar[bool] = True
     plain: ClassVar[bool] = True
@@ -113,7 +116,10 @@ class WideInputs:
             kept[kept] = self._largest(raw[kept], rows[kept], long)
         raw, rows, at = raw[kept], rows[kept], lists.indices[kept]
         scaled = scaled_values(raw, self.bound_at)
-        values, longer = shortened(scaled, rows, n_events, self.norm)
+        if self.dual is None:
+            values, longer = shortened(scaled, rows, n_events, self.norm)
+        else:
+            values, longer = shortened_in(scaled, rows, n_events, self.dual, self.norm)
         some = values != 0
         offsets = np.searchsorted(rows[some], np.arange(n_events + 1))
         features = SparseRows(offsets, at[some], values[some].astype(np.float32), self.size)
@@ -136,22 +142,29 @@ class WideInputs:
 
     def coefficients(self, theta: Floats, objective: Scored) -> Floats:
         """(..., d) -> (..., size + 1), in the user's units, the constant last: see ``Inputs``."""
-        labels = bool(self.classes)
+        return self.in_units(theta, objective.width > self.size, bool(self.classes))
+
+    def in_units(self, theta: Floats, intercept: bool, labels: bool) -> Floats:
+        """The same. labels: whether the prediction is a score, not a target."""
         low, high = self.target_ends
         unit = 1.0 if labels else (high - low) / 2
         out = np.empty((*theta.shape[:-1], self.size + 1))
         out[..., :-1] = theta[..., : self.size] * (unit / self.bound_at)
         out[..., -1] = 0.0 if labels else low + unit
-        if objective.width > self.size:
+        if intercept:
             out[..., -1] += unit * theta[..., -1]
         out[np.isnan(theta[..., 0])] = np.nan
         return out
 
     def labels(self, objective: Scored) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of the numbers of theta and of coefficients."""
+        return self.names(objective.width > self.size)
+
+    def names(self, intercept: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The same. intercept: whether theta has a constant."""
         names = names_of(self.column, self.size)
         own = (*names, "intercept")
-        return (own if objective.width > self.size else names), own
+        return (own if intercept else names), own
 
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a row."""
@@ -165,6 +178,7 @@ class WideInputs:
             "classes": [one if isinstance(one, str) else one.hex() for one in self.classes],
             "norm": self.norm.hex(),
             "step": STEP.hex(),
+            **({} if self.dual is None else {"dual": self.dual.hex()}),
         }
 
 

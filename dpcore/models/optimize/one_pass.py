@@ -127,13 +127,16 @@ class OnePass:
             leaf = by_hash(leaves[i]) if len(leaves[i].rows) else leaves[i]
             for key in np.flatnonzero(leaf.counts).tolist():
                 here = keyed.at(keyed.first_tick + i, slice(key, key + 1))
-                self._read(new, key, np.asarray(leaf.of(key), dtype=np.float64), here)
+                own = leaf.of(key)
+                if isinstance(own, np.ndarray):
+                    own = np.asarray(own, dtype=np.float64)
+                self._read(new, key, own, here)
             told = new.behind[:, :1] >= 0
             theta[i] = np.where(told, new.model, np.nan)
             behind[i] = np.where(told, new.behind, np.nan)
         return new, (theta, behind)
 
-    def _read(self, state: OnePassState, key: int, rows: Floats, noise: Any) -> None:
+    def _read(self, state: OnePassState, key: int, rows: Any, noise: Any) -> None:
         """The rows of a key at a tick, in their order: into its part of the state."""
         own = {name: getattr(state.own, name)[key] for name in state.own._fields}
         place = int(state.seen[key])
@@ -147,13 +150,15 @@ class OnePass:
     def solve(self, noisy: tuple[Floats, ...], ticks: Ints) -> tuple[Released, ...]:
         """The model in scaled and in the user's units, and the records behind it."""
         theta, behind = noisy
-        labels = self.course.labels
-        own = self.scaling.coefficients(theta, self.course.intercept, labels)
         return (
             Released("theta", None, theta, None),
-            Released("coefficients", None, own, None),
+            Released("coefficients", None, self.own_units(theta), None),
             Released("model_of", None, behind, None),
         )
+
+    def own_units(self, theta: Floats) -> Floats:
+        """(..., d) -> (..., features + 1), the same models in the user's units."""
+        return self.scaling.coefficients(theta, self.course.intercept, self.course.labels)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Loss of one record against everything released within ``ticks`` of its arrival: at most

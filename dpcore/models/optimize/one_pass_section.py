@@ -1,48 +1,37 @@
-"""What one-pass models have in common in a config, and what they say."""
+"""What one-pass models have in common in a config."""
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar, cast
 
 from pydantic import Field
 
-from dpcore.algorithm import Reading, Shown
+from dpcore.arrays import Floats
 from dpcore.config.numbers import Positive
 from dpcore.config.section import Says, Section
-from dpcore.errors import ConfigError
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.geometry.parse import parse_set
-from dpcore.models.blocks.cut_for import check_places
-from dpcore.models.erm.price import refuse_sums
+from dpcore.leaves.sparse_rows import MOST_DENSE
+from dpcore.models.blocks.wide_inputs import WideInputs
 from dpcore.models.fields import AnyLoss, Cap, OneTarget
 from dpcore.models.losses import PredictionLoss, parse_loss
 from dpcore.models.model import Model
-from dpcore.models.optimize.course import Course
 from dpcore.models.optimize.glm import Glm, cornered, smoothed
-from dpcore.models.optimize.one_pass import OnePass
 from dpcore.models.optimize.rehearsed import rehearsed
 from dpcore.models.optimize.runs import MOST_RUNS
 from dpcore.models.optimize.sfw import TreeRun, tree_runs
 from dpcore.models.optimize.tree import MOST_PHASES
+from dpcore.models.prediction import Given, Predicted, sparse_linear
 from dpcore.models.scaling import Scaling
-from dpcore.models.words import OWN_UNITS
-from dpcore.neighbours import Family
-from dpcore.pricing.price import MOST_STATE, Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.program import Program
-from dpcore.words import bytes_text, number
 
-SHOWN_RUNS = 4
-"""Runs that a plan tells of."""
-COMPARED = 12
-"""Runs over which noises are compared."""
 MOST_RECORDS = 1 << 31
-
-BARE = "Models have no band: what noise does to a model depends on the events."
+MOST_A_TICK = 1 << 16
+"""Rows of a key and tick, at most, where the config does not say."""
+WIDE_STATE = 1 << 30
+"""Bytes of state of a key, at most, where rows are sparse: vectors of d numbers are what there is.
+"""
 
 Records = Annotated[
     int,
@@ -83,12 +72,8 @@ class OnePassClip(Section):
     )
 
 
-class OnePassModel(Model):
-    """A model that reads each record once and is released when the records have doubled."""
-
-    neighbours: ClassVar[Family] = Family(
-        ("first", "powers"), "canary", "each record is read once, in a run that doubles"
-    )
+class OnePassSection(Model):
+    """The fields of a model that reads each record once, and what follows from them alone."""
 
     target: OneTarget = Field(
         description="Numeric column that is predicted; losses of labels read its sign once scaled.",
@@ -112,34 +97,12 @@ class OnePassModel(Model):
         description="Bound of the norm of one event's features.",
         examples=["{features: 1.0}"],
     )
-    cap: Cap = Field(
-        default=1 << 16,
+    cap: Cap | None = Field(
+        default=None,
         description="Most events of a key and tick that are learned from; of more, a keyed hash "
-        "chooses, and the others are counted as over capacity.",
+        "chooses, and the others are counted as over capacity. Without it 65,536, fewer of very "
+        "wide rows.",
         examples=[65536],
-    )
-
-    reading: ClassVar[Reading] = Reading(
-        "Every line is what was released; the events are not in this page. theta is the newest "
-        "model, of features scaled to the public ranges; model_of says which records, by their "
-        "place, its run read.",
-        BARE,
-        BARE,
-    )
-    outputs: ClassVar[Mapping[str, Shown]] = {
-        "theta": Shown("coefficients in scaled units, of the newest model", role="scaled_model"),
-        "coefficients": OWN_UNITS,
-        "model_of": Shown("first and last record of the newest model's run", role="trace"),
-    }
-    told: ClassVar[frozenset[str]] = frozenset({"theta", "coefficients", "model_of"})
-    untaken: ClassVar[Mapping[str, str]] = {
-        "classes": "the target is a number whose sign is the label, as rows are held to the norm "
-        "dual to the set's. Give a column of 0 and 1 with ranges [0, 1], or take "
-        "optimize.frank_wolfe for two classes, erm.* for more."
-    }
-    event_only: ClassVar[str] = (
-        "a record is read once, and what several records of a user do together is not derived; "
-        "take online.follow_the_leader"
     )
 
     @property
@@ -162,18 +125,26 @@ class OnePassModel(Model):
         """q, of the norm of features."""
         return 2.0
 
-    @abstractmethod
-    def courses(self, terms: Terms) -> Mapping[tuple[str, str], Callable[[], Course]]:
-        """(form, noise) -> the course of it, for every one that could serve.
+    @property
+    def inputs(self) -> WideInputs | None:
+        """Sparse rows of a list column that is wide; None: rows are tables."""
+        listed = self.listed
+        if listed is None or listed.size <= MOST_DENSE:
+            return None
+        low, high = (float(end) for end in self.ranges[self.targets[0]])
+        bound_at, norm = float(self.ranges[listed.name][1]), float(self.clip.features)
+        names = listed.name, listed.size, bound_at, listed.filled, self.targets[0]
+        return WideInputs(*names, (low, high), (), norm, self.dual)
 
-        Raises:
-          ConfigError: what no form can serve.
-        """
+    @property
+    def most_filled(self) -> int | None:
+        """See ``Glm.most``."""
+        return None if self.inputs is None else self.inputs.most
 
     def glms(self, convex_set: ConvexSet, radius: float) -> Callable[[float], Glm]:
         """smoothing -> the loss with its constants, of a loss with corners; else of any number."""
         loss: PredictionLoss = parse_loss(self.loss)
-        rough = self.smooths
+        rough, most = self.smooths, self.most_filled
 
         def made(smoothing: float) -> Glm:
             return Glm(
@@ -183,35 +154,15 @@ class OnePassModel(Model):
                 self.dual,
                 float(self.clip.features),
                 radius,
+                most,
             )
 
         return made
 
     @property
-    def smaller(self) -> str:
-        """What makes the state smaller."""
-        return "model.phases: 2"
-
-    @property
     def smooths(self) -> bool:
         """Whether the loss has a corner whose smoothing nobody gave."""
         return self.loss == "hinge" or cornered(parse_loss(self.loss))
-
-    def noises_asked(self, terms: Terms, own: str | None = None) -> tuple[str, ...]:
-        """The noises to try: what mechanism.noise names, or the model's own field, or all.
-
-        Raises:
-          ConfigError: one that is not for it, or two that differ.
-        """
-        if terms.noise is None:
-            return self.noises if own is None else (own,)
-        if own is not None and own != terms.noise:
-            raise ConfigError("model.noise", own, f"is not mechanism.noise: {terms.noise}.")
-        if terms.noise not in self.noises:
-            raise ConfigError(
-                "mechanism.noise", terms.noise, f"is not for it: {', '.join(self.noises)} only."
-            )
-        return (terms.noise,)
 
     def best_width(self, run: Callable[[float], R]) -> R:
         """The run of the least predicted error over all widths of a smoothed corner, g slope^2 / 2
@@ -242,104 +193,20 @@ class OnePassModel(Model):
             judged,
         )
 
-    def compile(self, terms: Terms) -> tuple[OnePass, tuple[Alternative, ...]]:
-        """The form and noise of the least predicted error, and every one that could be.
+    def cap_for(self, inputs: WideInputs | None) -> int:
+        """Rows of a key and tick, at most: what is said, or as many as there is room for."""
+        if self.cap is not None:
+            return self.cap
+        if inputs is None:
+            return MOST_A_TICK
+        return max(1, min(MOST_A_TICK, WIDE_STATE // 4 // inputs.row_bytes))
 
-        Raises:
-          ConfigError: what it cannot serve.
-        """
-        refuse_sums(terms, self.name)
-        check_places(terms, f"{self.name}, which reads records in the order of tick and id.")
-        offers = []
-        refused: list[ConfigError] = []
-        for (form, noise), make in self.courses(terms).items():
-            try:
-                course = make()
-            except ConfigError as error:
-                refused.append(error)
-                continue
-            runs = range(min(COMPARED, course.served))
-            score = math.exp(sum(math.log(course.predicted(run)) for run in runs) / len(runs))
-            offers.append((score, form, noise, course))
-        if not offers:
-            raise refused[0]
-        offers.sort(key=lambda one: one[0])
-        best = offers[0][0]
-        program = self._program(offers[0][3])
-        state = program.state_bytes()
-        if state > MOST_STATE:
-            raise ConfigError(
-                "model.features",
-                self.dimension,
-                f"coefficients take {state / 2**20:,.0f} MiB of state a key, above "
-                f"{MOST_STATE >> 20} MiB; take fewer, or {self.smaller}.",
-            )
-        return program, tuple(
-            Alternative(
-                form,
-                noise,
-                i == 0,
-                score / best,
-                self._program(course).state_bytes(),
-                course.loss().epsilon(terms.delta),
-                {},
-            )
-            for i, (score, form, noise, course) in enumerate(offers)
-        )
-
-    def _program(self, course: Course) -> OnePass:
-        norm = float(self.clip.features)
-        return OnePass(self.scaling, self.dual, norm, course, self.cap, self.name)
-
-    # ---- what it says
-
-    def bounds_facts(self, program: Program) -> Iterator[tuple[str, str]]:
-        """What one event may add."""
-        if isinstance(program, OnePass):
-            yield "one event adds", program.course.adds
-
-    def own_facts(self, program: Program) -> Iterator[tuple[str, str]]:
-        """What runs do."""
-        if not isinstance(program, OnePass):
-            return
-        yield "noise", program.course.kind.replace("_", " ")
-        for run in range(min(SHOWN_RUNS, program.course.served)):
-            yield f"run {run + 1}", program.course.words(run)
-        yield "state", f"{bytes_text(program.state_bytes())} a key, however many records"
-
-    def notes(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
-        yield (
-            "Each record is read once, in the run that its place is in; the model of a run is "
-            "released when the last record that it reads is there, and until the next one is. "
-            "Before the first there is none (null). Excess risks are bounds, in scaled units, "
-            "over the best model of the set: what is measured lies below."
-        )
-
-    def refused(self) -> Iterator[str]:
-        """See Algorithm."""
-        yield from super().refused()
-        norm = "largest entry" if math.isinf(self.dual) else f"l{self.dual:g} norm"
-        yield (
-            f"features of a scaled {norm} above {self.clip.features:g} are shortened to it, and "
-            "counted as clipped"
-        )
-        yield (
-            f"of more than {self.cap:,} events of a key and tick, a keyed hash chooses {self.cap:,}"
-        )
-
-    def warnings(self, program: Program) -> Iterator[str]:
-        """See Algorithm."""
-        yield from super().warnings(program)
-        if not isinstance(program, OnePass):
-            return
-        yield (
-            "Runs are of records, in the order of tick and id: how many events a key has so far "
-            "is told by model_of. Events without an id are refused."
-        )
-        first = program.course.predicted(0)
-        if first > 1:
-            yield (
-                f"The first model may be no better than none: its excess risk is bounded by "
-                f"{number(first)} only. Give the first run more records (model.records)."
-            )
+    def predict(self, given: Given, model: Floats) -> Predicted:
+        """See Predictor."""
+        inputs = self.inputs
+        if inputs is None:
+            return super().predict(given, model)
+        loss = parse_loss(self.loss_spec)
+        name, rows = loss.name if loss.labels else None, cast(Any, given[inputs.column])
+        ends = inputs.target_ends
+        return sparse_linear(rows, inputs.bound_at, inputs.target, ends, model, name)

@@ -13,6 +13,8 @@ from dpcore.config.numbers import Positive
 from dpcore.config.section import Says
 from dpcore.continual.unit import noise_scale_for
 from dpcore.errors import ConfigError
+from dpcore.geometry.balls import L2Ball
+from dpcore.geometry.box import Box
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.models.fields import ALGORITHM, MOST_ROWS
 from dpcore.models.losses import parse_loss
@@ -21,7 +23,7 @@ from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.narrowing import ASKED, STAGES, Narrowing, rungs_for
 from dpcore.models.optimize.node_noise import budget_for
 from dpcore.models.optimize.one_pass import OnePass
-from dpcore.models.optimize.one_pass_section import OnePassModel
+from dpcore.models.optimize.one_pass_model import OnePassModel
 from dpcore.models.optimize.phased import Phased, PhasedRun, phased_run
 from dpcore.models.optimize.phased_erm import Bent, PhasedErm, erm_run
 from dpcore.models.optimize.runs import MOST_RUNS, start_of_run
@@ -145,8 +147,17 @@ class PhasedSgdModel(OnePassModel):
             raise ConfigError(
                 "model.set", convex_set.name, "has no projection, which optimize.phased_sgd needs."
             )
-        origin = np.zeros(convex_set.dimension)
-        radius, distance = convex_set.farthest(origin), convex_set.farthest(convex_set.start())
+        if self.inputs is not None and not isinstance(convex_set, Box | L2Ball):
+            raise ConfigError(
+                "model.set",
+                convex_set.name,
+                f"must be {{l2_ball: r}} or {{box: [low, high]}} over {len(self.features):,} "
+                "features: other projections add up all coefficients at every record, and noise "
+                "would have to cover the rounding of every such sum. Over an l1_ball, a simplex or "
+                "a polytope take optimize.sfw_polyhedral, over an lp_ball with p up to 2 "
+                "optimize.sfw_tree.",
+            )
+        radius, distance = convex_set.reach, convex_set.farthest(convex_set.start())
         if not distance > 0:
             raise ConfigError("model.set", self.set, "must be more than one point.")
         return convex_set, radius, distance
@@ -170,11 +181,20 @@ class PhasedSgdModel(OnePassModel):
         convex_set, radius, distance = self._where()
         loss = parse_loss(self.loss)
         features = len(self.features)
-        glm = Glm(loss, features, self.intercept, self.dual, float(self.clip.features), radius)
+        norm, most = float(self.clip.features), self.most_filled
+        glm = Glm(loss, features, self.intercept, self.dual, norm, radius, most)
         bent = Bent.of(loss, glm.slope, self.smooths)
         budget = budget_for(noise, terms.epsilon, terms.delta)
         step = None if self.step is None else float(self.step)
         passes = PASSES if self.passes is None else self.passes
+        if most is not None and passes > 1:
+            raise ConfigError(
+                "model.passes",
+                passes,
+                f"must be 1 of form: erm over {features:,} features: more passes keep the rows of "
+                "a phase, and those of more than 4,096 features are not kept; or take form: "
+                "halving, or learned.",
+            )
         keep = KEPT if self.keep is None else self.keep
         runs = MOST_RUNS
         if passes > 1:

@@ -18,7 +18,8 @@ from dpcore.models.fields import ALGORITHM, ConvexSetSpec
 from dpcore.models.optimize.course import Course
 from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.node_noise import NODE_NOISES, NodeNoise
-from dpcore.models.optimize.one_pass_section import OnePassModel, Phases
+from dpcore.models.optimize.one_pass_model import OnePassModel
+from dpcore.models.optimize.one_pass_section import Phases
 from dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
 from dpcore.pricing.terms import Terms
 
