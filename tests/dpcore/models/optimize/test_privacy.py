@@ -13,13 +13,10 @@ from dpcore.errors import ConfigError
 from dpcore.models.losses import Logistic, Squared
 from dpcore.models.optimize.course import Drawn
 from dpcore.models.optimize.glm import Glm, norms
-from dpcore.models.optimize.narrowing import Narrowing
-from dpcore.models.optimize.node_noise import NodeNoise
-from dpcore.models.optimize.phased import Phased
 from dpcore.models.optimize.phased_erm import averaged, spread_of
-from dpcore.models.optimize.vertices import Vertices
 from dpcore.noise.noise import label
 from tests.dpcore.models.optimize.instances import noise_of, plan, program, read, rows_for
+from tests.dpcore.models.optimize.script import Script
 
 N = 140  # three runs of 20, 40, 80 records
 FEW = 60  # two of them, where every record is a step
@@ -33,55 +30,6 @@ def worst_rows(made: Any, seed: int) -> np.ndarray:
     columns = {name: signs[:, j] for j, name in enumerate(made.columns[:-1])}
     columns[made.columns[-1]] = np.array([1.0, -1.0, 1.0, np.nan])
     return np.asarray(made.bound(columns, 4).rows)
-
-
-class Script:
-    """Replays what was released, and keeps what each release was made of."""
-
-    def __init__(self) -> None:
-        self.seen: list[list[np.ndarray]] = []
-        self.outputs: list[np.ndarray] = []
-        self.scales: list[Any] = []
-
-    def start(self) -> None:
-        self.seen.append([])
-
-    def answer(self, clean: np.ndarray, make: Any, scale: Any) -> np.ndarray:
-        at = len(self.seen[-1])
-        self.seen[-1].append(np.array(clean))
-        if len(self.seen) == 1:
-            self.outputs.append(np.array(make()))
-            self.scales.append(scale)
-        return self.outputs[at].copy()
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Script:
-    made = Script()
-    mean, choose, released = NodeNoise.mean, Vertices.choose, Phased._released
-
-    def node(self: Any, total: Any, *rest: Any) -> Any:
-        return made.answer(total, lambda: mean(self, total, *rest), self)
-
-    def vertex(self: Any, gradient: Any, scale: float, gumbel: Any) -> Any:
-        scores = self.scores(gradient)
-        return made.answer(scores, lambda: choose(self, gradient, scale, gumbel), scale)
-
-    def point(self: Any, kind: str, phase: Any, average: Any, *rest: Any) -> Any:
-        make = lambda: released(self, kind, phase, average, *rest)  # noqa: E731
-        return made.answer(average, make, phase)
-
-    told = Narrowing._told
-
-    def gauge(self: Any, kind: str, phase: Any, clean: float, *rest: Any) -> float:
-        make = lambda: told(self, kind, phase, clean, *rest)  # noqa: E731
-        return float(made.answer(np.array([clean]), make, phase))
-
-    monkeypatch.setattr(NodeNoise, "mean", node)
-    monkeypatch.setattr(Narrowing, "_told", gauge)
-    monkeypatch.setattr(Vertices, "choose", vertex)
-    monkeypatch.setattr(Phased, "_released", point)
-    return made
 
 
 def replayed(

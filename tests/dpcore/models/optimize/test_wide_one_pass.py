@@ -25,6 +25,7 @@ from dpcore.noise.noise import label
 from dpcore.plan import Plan
 from dpcore.simulate import Events, simulate
 from tests.dpcore.models.optimize.instances import noise_of, read
+from tests.dpcore.models.optimize.script import Script
 
 P = 4200
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000
@@ -282,6 +283,61 @@ def test_arrays_and_sparse_matrices_give_the_same_model(case: str) -> None:
     assert other.coef.tobytes() != one.coef.tobytes()
     with pytest.raises(ConfigError, match=f"{P}"):
         fit(made.course, sparse.csr_array(x[:, 1:]), y, made.norm, made.dual, bytes(32))
+
+
+def neighbours(made: Any, n: int, script: Script) -> list[list[np.ndarray]]:
+    """What releases are made of: of rows, then of the same with one of them replaced."""
+    rows, rng = rows_for(made, n, 5), np.random.default_rng(6)
+    pulls = made.bound(
+        {"x": SparseRows.from_dense(rng.choice([-2.0, 2.0], (3, P))), "y": [1.0, -1.0, np.nan]}, 3
+    ).rows
+    script.start()
+    read(made, rows)
+    for place in range(0, n, 9):
+        for k in range(3):
+            changed = SparseRows.concatenate([rows[:place], pulls[k : k + 1], rows[place + 1 :]])
+            script.start()
+            read(made, changed)
+    return script.seen
+
+
+@pytest.mark.parametrize("case", ["gaussian", "generalised", "halving", "box", "learned", "erm"])
+def test_a_sparse_record_moves_one_release_by_its_sensitivity_at_most(
+    script: Script, case: str
+) -> None:
+    made = program(case)
+    whole, *changed = neighbours(made, 100, script)
+    most = 0.0
+    for one in changed:
+        moves = [b - a for a, b in zip(whole, one, strict=True)]
+        moved = [i for i, move in enumerate(moves) if move.any()]
+        assert len(moved) <= 1
+        for i in moved:
+            own, move = script.scales[i], moves[i].astype(float)
+            if case in ("gaussian", "generalised"):
+                share = float(norms(move[None], own.dual)[0]) / own.sensitivity
+            else:
+                share = float(np.linalg.norm(move)) / (own.sensitivity * own.resolution)
+            most = max(most, share)
+    least = 1e-3 if case == "box" else 0.05  # in a box of so many sides no row is near the worst
+    assert least < most <= 1
+
+
+@pytest.mark.parametrize("delta", [1e-5, 0.0])
+@pytest.mark.parametrize("case", ["tree", "simplex", "one_sample"])
+def test_sparse_records_move_scores_by_what_is_paid_for(
+    script: Script, case: str, delta: float
+) -> None:
+    made = program(case, delta=delta)
+    whole, *changed = neighbours(made, 60 if case == "one_sample" else 100, script)
+    worst = 0.0
+    for one in changed:
+        spent = 0.0
+        for a, b, scale in zip(whole, one, script.scales, strict=True):
+            ratio = float(np.ptp(b - a)) / scale
+            spent += ratio * ratio / 8 if delta else ratio
+        worst = max(worst, spent)
+    assert 0.01 * made.loss(None).value < worst <= made.loss(None).value
 
 
 def test_without_noise_a_wide_model_learns() -> None:

@@ -1,0 +1,51 @@
+"""A script of what one-pass models release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.models.optimize.narrowing import Narrowing
+from dpcore.models.optimize.node_noise import NodeNoise
+from dpcore.models.optimize.phased import Phased
+from dpcore.models.optimize.vertices import MANY, Vertices
+from tests.dpcore.models.optimize.script import Script
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Script:
+    made = Script()
+    mean, choose, released = NodeNoise.mean, Vertices.choose, Phased._released
+    chosen = Vertices.chosen
+
+    def node(self: Any, total: Any, *rest: Any) -> Any:
+        return made.answer(total, lambda: mean(self, total, *rest), self)
+
+    def vertex(self: Any, gradient: Any, scale: float, gumbel: Any) -> Any:
+        scores = self.scores(gradient)
+        return made.answer(scores, lambda: choose(self, gradient, scale, gumbel), scale)
+
+    def among_many(self: Any, gradient: Any, scale: float, *rest: Any) -> Any:
+        if self.count < MANY:
+            return chosen(self, gradient, scale, *rest)
+        scores = self.scores(gradient)
+        return made.answer(scores, lambda: chosen(self, gradient, scale, *rest), scale)
+
+    def point(self: Any, kind: str, phase: Any, average: Any, *rest: Any) -> Any:
+        make = lambda: released(self, kind, phase, average, *rest)  # noqa: E731
+        return made.answer(average, make, phase)
+
+    told = Narrowing._told
+
+    def gauge(self: Any, kind: str, phase: Any, clean: float, *rest: Any) -> float:
+        make = lambda: told(self, kind, phase, clean, *rest)  # noqa: E731
+        return float(made.answer(np.array([clean]), make, phase))
+
+    monkeypatch.setattr(NodeNoise, "mean", node)
+    monkeypatch.setattr(Narrowing, "_told", gauge)
+    monkeypatch.setattr(Vertices, "choose", vertex)
+    monkeypatch.setattr(Vertices, "chosen", among_many)
+    monkeypatch.setattr(Phased, "_released", point)
+    return made
