@@ -355,6 +355,11 @@ class Predictor(Section):
         if len(ranged) > 2 * SHOWN:
             more = len(ranged) - SHOWN
             yield f"and so are those of {more:,} more columns, into their ranges"
+        if self.listed is not None and self.listed.size > MOST_DENSE:
+            yield (
+                f"of an event with more than {self.listed.filled:,} numbers in {self.listed.name} "
+                "that are not 0 the largest count, the others are 0"
+            )
         yield (
             "an event that lacks one of these numbers, or has one that is not finite, teaches the "
             "model nothing; such numbers are counted for the operator as non_finite"

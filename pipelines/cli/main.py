@@ -183,7 +183,7 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
 @click.option(
     "--holdout",
     type=click.Path(path_type=Path),
-    help="Public events (csv, ndjson, parquet): draw how well models predict them.",
+    help="Public events (csv, ndjson, parquet, arrow, avro): draw how well models predict them.",
 )
 @click.option(
     "--statement", is_flag=True, help="Also write a page to sign: what is protected, in words."

@@ -23,10 +23,10 @@ from pipelines.cli.base import AS_JSON, print_json
 def predict(directory: Path, data: Path, out: Path | None, tick: int | None, as_json: bool) -> None:
     """Predict for every event of DATA with the models that a run released to DIRECTORY.
 
-    DATA is CSV with a header, NDJSON or Parquet, with the model's features and the columns of its
-    key. It is written again with columns behind: predicted.TARGET, share.CLASS where there are
-    classes, and predicted.tick. An event whose key has no model, or that lacks a feature, has
-    nulls there. Where DATA has the target too, it says how good the predictions are.
+    DATA is CSV with a header, NDJSON, Parquet, Arrow or Avro, with the model's features and the
+    columns of its key. It is written again with columns behind: predicted.TARGET, share.CLASS where
+    there are classes, and predicted.tick. An event whose key has no model, or that lacks a feature,
+    has nulls there. Where DATA has the target too, it says how good the predictions are.
 
     Models are releases: using them costs no budget. What is written holds your events.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import orjson
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpcore.errors import ConfigError
 from pipelines.config.job import JobConfig
 from pipelines.feed.targets import SUFFIXES
+from pipelines.results.events import arrow_batches
 from transforms.decode.csv import parse_header
 from transforms.decode.encoding import UTF_8, Recoded
 from transforms.decode.lines import chunks
@@ -100,14 +101,7 @@ def _parquet(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _arrow(path: Path) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(str(path)) as handle:
-        try:
-            reader = pa.ipc.open_file(handle)
-            batches: Any = (reader.get_batch(i) for i in range(reader.num_record_batches))
-        except pa.ArrowInvalid:
-            handle.seek(0)
-            batches = pa.ipc.open_stream(handle)
-        yield from batches
+    yield from arrow_batches(path)[1]
 
 
 def _avro(path: Path) -> Iterator[pa.RecordBatch]:

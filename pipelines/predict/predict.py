@@ -57,8 +57,9 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
     """Predicts for every event of a file with the model of its key.
 
     Args:
-      directory: results of a run with a model. data: CSV with a header, NDJSON or Parquet, with
-        the features and the columns of the key. out: a Parquet or CSV file that is not there yet.
+      directory: results of a run with a model. data: CSV with a header, NDJSON, Parquet, Arrow or
+        Avro, with the features and the columns of the key. out: a Parquet or CSV file that is not
+        there yet.
       tick: whose models; None: the last that was released.
 
     Raises:

@@ -22,6 +22,8 @@ Spot = tuple[str, int | None]
 KEYS_DRAWN = 5
 KEYS_LISTED = 20
 TICKS_DRAWN = 600
+PARTS_LISTED = 8
+"""Coefficients of a long model in the table of last values, at most."""
 TICKS_LISTED = 7
 CELLS = 1_400_000
 """Numbers of all keys that a page holds, at most: with their errors packed, below 10 MB."""
@@ -293,3 +295,17 @@ def _heat(output: Output, coarse: Grid | None) -> HeatMap | None:
         for low, high in zip(edges, edges[1:], strict=False)
     )
     return HeatMap(coarse.ticks[shown], rows, n / len(rows), mean)
+
+
+def largest(panel: Panel, room: int) -> list[int]:
+    """Components to show, in their order: all where there is room, else those that reach furthest
+    from 0 in any drawn key; none that stay at 0, but the first where all do."""
+    count = len(panel.output.labels)
+    if count <= room:
+        return list(range(count))
+    reach = np.zeros(count)
+    for one in panel.series:
+        reach = np.maximum(reach, np.nan_to_num(np.abs(one.value)).max(axis=0, initial=0.0))
+    kept = np.argsort(-reach, kind="stable")[:room]
+    some = kept[reach[kept] > 0] if reach.any() else kept[:1]
+    return [int(i) for i in np.sort(some)]

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from pipelines.report import words
-from pipelines.report.data import Panel, ReportData
+from pipelines.report.data import Panel, ReportData, largest
 from pipelines.report.numbers import label_of
 from pipelines.report.score import Holdout, caption
 
@@ -73,7 +73,7 @@ def sections(data: ReportData, held: Holdout | None = None) -> list[Section]:
         found.append(Section("score", "How well it predicts", tuple(figures), note))
     found.append(Section("period", "Figures per period", _all(period, data)))
     found.append(Section("total", "Since the start", _all(total, data)))
-    note, left = "", sum(max(0, len(p.output.labels) - LINES_DRAWN) for p in models)
+    note, left = "", sum(len(p.output.labels) - len(largest(p, LINES_DRAWN)) for p in models)
     if models:
         banded = any(np.isfinite(one.half).any() for p in models for one in p.series)
         note = (
@@ -81,7 +81,7 @@ def sections(data: ReportData, held: Holdout | None = None) -> list[Section]:
             if banded
             else "No band: the noise is in the sums that a model follows."
         )
-        note += f" {left:,} more that stay closer to 0 are not drawn." if left else ""
+        note += f" {left:,} more that are 0 or stay closer to it are not drawn." if left else ""
     found.append(Section("model", "Coefficients", _all(models, data), note))
     found.append(Section("trace", "What models were made of", _all(of("trace"), data)))
     return [one for one in found if one.figures or one.note]
@@ -111,12 +111,3 @@ def _lines(panel: Panel, data: ReportData, caption: str = "") -> list[Figure]:
         Figure(panel, i, label_of(output, i), f"{output.name}, {span}", output.unit, True)
         for i in largest(panel, LINES_DRAWN)
     ]
-
-
-def largest(panel: Panel, room: int) -> list[int]:
-    """Components to draw, in their order: those that reach furthest from 0 in any drawn key."""
-    reach = np.zeros(len(panel.output.labels))
-    for one in panel.series:
-        reach = np.maximum(reach, np.nan_to_num(np.abs(one.value)).max(axis=0))
-    kept = np.argsort(-reach, kind="stable")[:room]
-    return [int(i) for i in np.sort(kept)]

@@ -28,7 +28,10 @@ def draw(data: ReportData, path: Path, held: Holdout | None = None, scale: float
     jobs = [_bars(f, data) if f.part is None else _lines(f, data, name) for name, f in found]
     if held is not None:
         jobs += _scatters(held)
-    chart = alt.concat(*jobs, columns=1 if len(jobs) == 1 else 2, spacing=60, bounds="flush")
+    # Bounds are of axes alone: the names of keys under a chart need room of their own.
+    rows = 104 if len(data.drawn) > 1 and any(name == "model" for name, _ in found) else 60
+    spacing = {"row": rows, "column": 60}
+    chart = alt.concat(*jobs, columns=1 if len(jobs) == 1 else 2, spacing=spacing, bounds="flush")
     chart = chart.resolve_scale(x="independent", y="independent", color="independent")
     spec = chart.properties(title=_title(data)).to_dict()
     spec["config"] = charts.theme()

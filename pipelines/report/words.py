@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.leaves.calendar import UTC, shown_unit
-from pipelines.report.data import TICKS_LISTED, ReportData
+from pipelines.report.data import PARTS_LISTED, TICKS_LISTED, ReportData, largest
 from pipelines.report.numbers import label_of, show_span, show_time
 from pipelines.results.run import Output, Run
 
@@ -172,21 +172,23 @@ def how_to_read(data: ReportData) -> str:
 
 
 def columns(data: ReportData) -> list[tuple[Output, int, tuple[str, ...]]]:
-    """(output, component, title) of the last values; long vectors are left to the charts."""
+    """(output, component, title) of the last values; of long models those furthest from 0, other
+    long vectors are left to the charts."""
     found = []
     own = any(panel.output.role == "model" for panel in data.panels)
     for panel in sorted(
         data.panels, key=lambda one: (one.output.over is None, one.output.is_model)
     ):
         output = panel.output
-        if len(output.labels) > 12 or output.role == "trace":
+        long = len(output.labels) > 12
+        if (long and not output.is_model) or output.role == "trace":
             continue
         if output.role == "scaled_model" and own and not data.chosen:
             continue
         over = "all" if output.over is None else f"last {output.over}"
         over = "each tick" if output.over == 1 else over
         over = "" if output.is_model else over
-        for i in range(len(output.labels)):
+        for i in largest(panel, PARTS_LISTED) if long else range(len(output.labels)):
             title = (output.name, label_of(output, i), over)
             found.append((output, i, tuple(filter(None, title))))
     return found

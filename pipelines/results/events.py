@@ -24,9 +24,14 @@ from dpcore.leaves.list_columns import Expanded
 from dpcore.leaves.sparse_rows import MOST_DENSE, SparseRows
 from dpcore.models.predictor import Predictor
 
-ENDINGS = (".csv", ".parquet", ".ndjson", ".jsonl")
+ARROW = (".arrow", ".arrows", ".ipc", ".feather")
+ENDINGS = (".csv", ".parquet", ".ndjson", ".jsonl", *ARROW, ".avro")
 ROWS = 1 << 17
-"""Of a Parquet file so many rows are read at a time; the others are read whole."""
+"""Of a Parquet file so many rows are read at a time, of Arrow IPC a batch; the others are read
+whole."""
+
+MAPS = pa.map_(pa.string(), pa.float64())
+"""Of places, as texts, to numbers."""
 
 
 def tables(
@@ -55,8 +60,19 @@ def tables(
                 for batch in reader.iter_batches(ROWS):
                     yield pa.Table.from_batches([batch])
             return
+        if ending in ARROW:
+            schema, batches = arrow_batches(path)
+            _check(schema.names, wanted, path, option)
+            first = next(batches, None)
+            yield schema.empty_table() if first is None else pa.Table.from_batches([first])
+            for batch in batches:
+                yield pa.Table.from_batches([batch])
+            return
         objects = None if listed is None else listed.column
-        table = pyarrow.csv.read_csv(path) if ending == ".csv" else _json(path, objects)
+        if ending == ".avro":
+            table = _avro(path)
+        else:
+            table = pyarrow.csv.read_csv(path) if ending == ".csv" else _json(path, objects)
     except (pa.ArrowInvalid, ValueError, OSError) as error:
         if isinstance(error, ConfigError):
             raise
@@ -84,7 +100,42 @@ def _json(path: Path, objects: str | None) -> pa.Table:
                 maps.append(list(found.items()) if isinstance(found, dict) else None)
                 lines.append(orjson.dumps(record))
     table = pyarrow.json.read_json(pa.py_buffer(b"\n".join(lines)))
-    return table.append_column(objects, pa.array(maps, pa.map_(pa.string(), pa.float64())))
+    return table.append_column(objects, pa.array(maps, MAPS))
+
+
+def arrow_batches(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Schema and batches of an Arrow IPC file, or of a stream.
+
+    Raises:
+      ArrowInvalid: it is neither.
+    """
+    handle = pa.OSFile(str(path))
+    try:
+        reader = pa.ipc.open_file(handle)
+        return reader.schema, (reader.get_batch(i) for i in range(reader.num_record_batches))
+    except pa.ArrowInvalid:
+        handle.seek(0)
+        stream = pa.ipc.open_stream(handle)
+        return stream.schema, iter(stream)
+
+
+def _avro(path: Path) -> pa.Table:
+    """Avro records.
+
+    Raises:
+      ValueError: no Avro.
+    """
+    import fastavro
+
+    with path.open("rb") as file:
+        try:
+            reader = fastavro.reader(file)
+            declared: Any = reader.writer_schema
+            names = [str(field["name"]) for field in declared["fields"]]
+            records: list[Any] = list(reader)
+        except Exception as error:  # it raises whatever its input leads it to
+            raise ValueError(type(error).__name__) from None
+    return pa.table({name: pa.array([one[name] for one in records]) for name in names})
 
 
 def _check(names: Sequence[str], wanted: Sequence[str], path: Path, option: str) -> None:

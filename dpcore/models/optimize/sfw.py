@@ -21,15 +21,14 @@ from dpcore.models.optimize.glm import Glm
 from dpcore.models.optimize.node_noise import NodeNoise
 from dpcore.models.optimize.predicted import tree_error, tree_guess
 from dpcore.models.optimize.runs import at_place
-from dpcore.models.optimize.tree import MOST_PHASES, Stage, batch_for, stages_for
+from dpcore.models.optimize.tree import MOST_PHASES, Stage, batch_for, needed, stages_for
 from dpcore.models.optimize.vertices import Vertices
 from dpcore.noise.noise import label
 from dpcore.words import number
 
-REHEARSED_RUNS, REHEARSED_PHASES = 12, 6
-"""Runs whose phases are chosen by rehearsal, and most phases that are tried."""
-BEYOND = 2
-"""More phases than the best so far that are rehearsed."""
+REHEARSED_RUNS, REHEARSED_PHASES, BEYOND = 12, 6, 2
+"""Runs whose phases are chosen by rehearsal; most phases that are tried, and more than the best so
+far that are."""
 
 
 class SfwState(NamedTuple):
@@ -233,8 +232,9 @@ class Sfw(Doubling):
     def words(self, run: int) -> str:
         """See Course."""
         made = self.runs[run]
+        several = "one phase" if made.phases == 1 else f"{made.phases} phases"
         return (
-            f"{self.first << run:,} records: {made.phases} phases, batches of {made.batch:,} and "
+            f"{self.first << run:,} records: {several}, batches of {made.batch:,} and "
             f"fewer, {len(made.stages)} steps; excess risk at most {number(made.predicted)}, about "
             f"{number(made.guess)} where features are evenly spread"
         )
@@ -344,8 +344,3 @@ def errors_of(
         chosen=chosen,
     )
     return bound, guess
-
-
-def needed(phases: int) -> int:
-    """Fewest records of a run with so many phases."""
-    return -(-(phases * (phases + 5) << phases) // 4)

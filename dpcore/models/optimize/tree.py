@@ -71,3 +71,8 @@ def records_of(batch: int, phases: int) -> int:
     """Records that are read: b (R + R (R + 1) / 4)."""
     last = stages_for(batch, phases)[-1]
     return last.start + last.size
+
+
+def needed(phases: int) -> int:
+    """Fewest records of a run with so many phases."""
+    return -(-(phases * (phases + 5) << phases) // 4)
