@@ -18,6 +18,7 @@ from dpcore.leaves.clock import Clock
 from dpcore.leaves.id_hash import id_hashes
 from dpcore.leaves.timed_set import TimedSet, sort_hashes
 from tests.transforms.running import KEPT, cut, keep, shuffled
+from transforms.decode.lists import from_python
 from transforms.leaves.columns import HIGH, LOW
 from transforms.runtime import counters
 from transforms.runtime.coders import batch_from_bytes
@@ -175,6 +176,37 @@ def test_copies_are_ordered_column_after_column(seed: int) -> None:
     ranks = [seen_ids.rank(rows.column(name)) for name in reversed(names)]
     expected = np.lexsort((*ranks, columns[HIGH]))
     assert np.array_equal(seen_ids.first_cell_first(rows, order, first), expected)
+
+
+LISTS = [None, {}, {"1": 2.0}, {"1": 2.0, "3": 1.0}, {"1": 2.5}, {"2": 2.0}, {"1": None}]
+
+
+def test_lists_are_ranked_by_what_is_in_them() -> None:
+    column, _ = from_python([*LISTS, *LISTS], 4)
+    ranks = seen_ids.rank(column)
+    assert ranks[:7].tolist() == ranks[7:].tolist() and len(set(ranks.tolist())) == 7
+    order = np.random.default_rng(0).permutation(14)
+    assert np.array_equal(np.argsort(np.argsort(seen_ids.rank(column.take(order)), kind="stable")),
+                          np.argsort(np.argsort(ranks[order], kind="stable")))  # fmt: skip
+    piece = column.slice(3, 8)
+    assert len(set(seen_ids.rank(piece).tolist())) == 7
+
+
+def test_copies_with_lists_count_once() -> None:
+    """Whatever their lists are, and in any order: the cell is the first, then the content."""
+    ids = ["a", "b", "a", "c", "a", "b", "d"]
+    column, _ = from_python([{"1": 2.0}, None, {"1": 1.0}, {}, {"1": 2.0}, {"0": 1.0}, {}], 4)
+    plain = batch(ids)
+    whole = pa.RecordBatch.from_arrays(
+        [*plain.columns, column],
+        schema=plain.schema.append(pa.field("x", column.type)),
+    )
+    found = []
+    for seed in range(3):
+        events, dead = run(cut(shuffled(whole, seed), 1), 3)
+        assert len(events) == 4 and len(dead) == 3
+        found.append(sorted(repr(row["x"]) for row in events))
+    assert found[0] == found[1] == found[2]
 
 
 def test_hashes_that_share_their_first_word_are_told_apart() -> None:

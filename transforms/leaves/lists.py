@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 from numpy.typing import NDArray
 
 from dpcore.leaves.sparse_rows import SparseRows
@@ -47,3 +48,18 @@ def to_rows(column: Any, width: int) -> SparseRows:
     where = np.repeat(~null, lengths)
     new_at[where], new_values[where] = at[kept], values[kept]
     return SparseRows(offsets, new_at, new_values, width)
+
+
+def words_of(column: Any) -> pa.LargeBinaryArray:
+    """A canonical column -> bytes that are the same where its lists are; null where they are."""
+    offsets = column.offsets.to_numpy()
+    numbers = column.values.slice(offsets[0], offsets[-1] - offsets[0])
+    at, values = (numbers.field(i).to_numpy(zero_copy_only=False) for i in range(2))
+    words = np.empty(len(at), dtype=[("at", "<i4"), ("number", "<f8")])
+    words["at"], words["number"] = at, np.where(np.isnan(values), np.nan, values)
+    ends = pa.py_buffer((offsets - offsets[0]) * words.itemsize)
+    null = column.is_null() if column.null_count else None
+    mask = None if null is None else pa.compute.invert(null).buffers()[1]
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(column), [mask, ends, pa.py_buffer(words)], column.null_count
+    )

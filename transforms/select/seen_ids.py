@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from dpcore.leaves.timed_set import Entries, Ticks, TimedSet, entries, sort_hashes
 from transforms.leaves.columns import HIGH, LOW
+from transforms.leaves.lists import is_list, words_of
 from transforms.runtime.dead_letters import SOURCE
 
 CELL = ("@tick", "@key")
@@ -143,5 +144,7 @@ def rank(column: pa.Array) -> Ints:
         bits = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
         found: NDArray[Any] = bits.to_numpy(zero_copy_only=False)
         return found.view(np.int64) if found.itemsize == 8 else found.astype(np.int64)
+    if is_list(column.type):
+        column = words_of(column)
     order = pa.compute.rank(column, sort_keys="ascending", tiebreaker="min")
     return np.asarray(order.to_numpy(), dtype=np.int64)
