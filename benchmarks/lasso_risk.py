@@ -1,6 +1,7 @@
 """How far is a private LASSO from the best model, as n grows, beside other private learners?
 
     python -m benchmarks.lasso_risk [--draws 5] [--site FOLDER] [--width 1000000]
+    python -m benchmarks.lasso_risk --features [--draws 5]
 
 Rows of p = 100 signs, a model of 5 coefficients with ||theta||_1 = 0.9 in the l1 ball of radius 1,
 targets with noise of 0.1, clipped to [-1, 1]; epsilon = 1, delta = 1e-6. Excess is that of half the
@@ -13,7 +14,9 @@ each step, ten minutes a draw at n = 1,000,000: --width is the most records it i
 setting is chosen on these rows: steps follow from the plan.
 
 Writes results/lasso_risk.csv, and a picture of it beside, with the line C n^(-2/3) whose constant
-is the geometric mean over all n. Made by --draws 5 to n = 100,000, by --draws 3 --width 0 beyond.
+is the geometric mean over all n, and the lower rate (n ln n)^(-2/3) through its end. Made by --draws
+5 to n = 100,000, by --draws 3 --width 0 beyond. --features writes results/lasso_features.csv: the
+same private LASSO of n = 31,623 records, from 10 features to 3,162, with the line C (ln 2p)^(2/3).
 """
 
 from __future__ import annotations
@@ -37,22 +40,26 @@ from dpcore.models.optimize.fit import BatchPlan, fit
 P, EPSILON, DELTA = 100, 1.0, 1e-6
 SIZES = (1_000, 3_162, 10_000, 31_623, 100_000, 316_228, 1_000_000)
 LEARNERS = ("gumbel", "laplace", "gaussian", "descent", "objective", "theirs", "nothing")
+WIDTHS, RECORDS = (10, 32, 100, 316, 1_000, 3_162), 31_623
+"""Numbers of features, and records of each."""
+OUT = Path("benchmarks/results")
 FIELDS = ("n", "steps", "bound", *LEARNERS, "stderr", "constant", "found")
 
 
-def drawn(n: int, seed: int) -> tuple[Any, Any]:
+def drawn(n: int, seed: int, p: int = P) -> tuple[Any, Any]:
     """Rows and targets."""
     rng = np.random.default_rng(seed)
-    theta = np.zeros(P)
-    theta[rng.choice(P, 5, replace=False)] = [0.3, -0.25, 0.2, -0.1, 0.05]
-    x = rng.integers(0, 2, (n, P), dtype=np.int8) * np.int8(2) - np.int8(1)
+    theta = np.zeros(p)
+    theta[rng.choice(p, 5, replace=False)] = [0.3, -0.25, 0.2, -0.1, 0.05]
+    x = rng.integers(0, 2, (n, p), dtype=np.int8) * np.int8(2) - np.int8(1)
     y = x.astype(np.float32) @ theta.astype(np.float32) + 0.1 * rng.standard_normal(n)
     return x, np.clip(y, -1, 1)
 
 
 def moments(x: Any, y: Any) -> tuple[Any, Any, float]:
     """Means of x x^T, x y and y^2."""
-    square, against = np.zeros((P, P)), np.zeros(P)
+    p = x.shape[1]
+    square, against = np.zeros((p, p)), np.zeros(p)
     for start in range(0, len(x), 1 << 15):
         some = x[start : start + (1 << 15)].astype(np.float64)
         square += some.T @ some
@@ -69,7 +76,7 @@ def risk(theta: Any, of: tuple[Any, Any, float]) -> float:
 def best(of: tuple[Any, Any, float], ball: Any) -> float:
     """The least over the ball: accelerated projected gradient."""
     square, against, _ = of
-    step, x = 1 / float(np.linalg.eigvalsh(square)[-1]), np.zeros(P)
+    step, x = 1 / float(np.linalg.eigvalsh(square)[-1]), np.zeros(len(against))
     y, t = x, 1.0
     for _ in range(2_000):
         new = ball.project((y - step * (square @ y - against))[None])[0]
@@ -131,24 +138,74 @@ def constant(table: list[dict[str, str]]) -> float:
 
 
 def draw(path: Path) -> None:
-    """Excess of every learner against n, and the line."""
+    """Excess of every learner against n, and of the LASSO against p, with their lines."""
     with path.open() as file:
         table = list(csv.DictReader(file))
-    figure = Figure(figsize=(7, 5), layout="constrained")
+    figure = Figure(figsize=(11, 5), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
+    axes, other = figure.subplots(1, 2, width_ratios=(3, 2))
     sizes = np.array([float(row["n"]) for row in table])
     for name in (*(one for one in LEARNERS if one != "theirs"), "bound"):  # theirs is far above
         found = np.array([float(row[name] or "nan") for row in table])
         if np.isfinite(found).any():
             axes.loglog(sizes, found, ":" if name in ("nothing", "bound") else "o-", label=name)
     level = constant(table)
-    axes.loglog(sizes, level * sizes ** (-2 / 3), "k--", label=f"{level:.1f} n^(-2/3)")
+    line = level * sizes ** (-2 / 3)
+    axes.loglog(sizes, line, "k--", label=f"{level:.1f} n^(-2/3)")
+    lower = (sizes * np.log(sizes)) ** (-2 / 3)
+    axes.loglog(sizes, lower * (line[-1] / lower[-1]), "k-.", label="lower: (n ln n)^(-2/3)")
     axes.set_xlabel("records")
     axes.set_ylabel("excess of half the mean squared error")
     axes.set_title(f"p = {P}, l1 ball of radius 1, epsilon = {EPSILON:g}", fontsize=9)
     axes.legend(fontsize=7)
+    with path.with_name("lasso_features.csv").open() as file:
+        table = list(csv.DictReader(file))
+    widths = np.array([float(row["p"]) for row in table])
+    for name in ("gumbel", "laplace", "nothing", "bound"):
+        found = np.array([float(row[name]) for row in table])
+        other.loglog(widths, found, ":" if name in ("nothing", "bound") else "o-", label=name)
+    guide = np.log(2 * widths) ** (2 / 3)
+    first = float(table[0]["gumbel"]) / guide[0]
+    other.loglog(widths, first * guide, "k--", label="C (ln 2p)^(2/3)")
+    other.set_xlabel("features")
+    other.set_title(f"n = {RECORDS:,}", fontsize=9)
+    other.legend(fontsize=7)
     figure.savefig(path.with_suffix(".png"), dpi=110)
+
+
+def wide(p: int, draws: int) -> dict[str, str]:
+    """A row of the table of features."""
+    ball, rows = L1Ball(1.0, p), {"gumbel": [], "laplace": [], "nothing": []}  # type: ignore[var-annotated]
+    for seed in range(draws):
+        x, y = drawn(RECORDS, seed, p)
+        of, rng = moments(x, y), np.random.default_rng(seed)
+        least = best(of, ball)
+        for noise in ("laplace", "gumbel"):
+            plan = planned(RECORDS, noise, p)
+            rows[noise].append(risk(fit(x, y, plan, rng.bytes(32)).theta, of) - least)
+        rows["nothing"].append(risk(np.zeros(p), of) - least)
+    error = float(np.std(rows["gumbel"])) / math.sqrt(draws)
+    return {
+        "p": str(p),
+        "steps": str(plan.way.steps),
+        "bound": f"{plan.way.error:.4g}",
+        **{name: f"{np.mean(some):.4g}" for name, some in rows.items()},
+        "stderr": f"{error:.2g}",
+    }
+
+
+def planned(n: int, noise: str, p: int = P) -> BatchPlan:
+    """Public numbers alone."""
+    return BatchPlan.of(
+        n=n,
+        features=p,
+        set={"l1_ball": 1.0},
+        feature_range=(-1, 1),
+        noise=noise,
+        target_range=(-1, 1),
+        epsilon=EPSILON,
+        delta=DELTA,
+    )
 
 
 def measured(n: int, given: argparse.Namespace) -> dict[str, str]:
@@ -160,16 +217,7 @@ def measured(n: int, given: argparse.Namespace) -> dict[str, str]:
         of = moments(x, y)
         least, rng = best(of, ball), np.random.default_rng(seed)
         for noise in ("gumbel", "laplace", "gaussian")[: 3 if n <= given.width else 2]:
-            plan = BatchPlan.of(
-                n=n,
-                features=P,
-                set={"l1_ball": 1.0},
-                feature_range=(-1, 1),
-                noise=noise,
-                target_range=(-1, 1),
-                epsilon=EPSILON,
-                delta=DELTA,
-            )
+            plan = planned(n, noise)
             theta = fit(x, y, plan, rng.bytes(32)).theta
             rows[noise].append(risk(theta, of) - least)
             if noise == "gumbel":
@@ -205,8 +253,17 @@ def main() -> None:
     asked.add_argument("--least", type=int, default=1_000)
     asked.add_argument("--most", type=int, default=1_000_000)
     asked.add_argument("--width", type=int, default=1_000_000)
-    asked.add_argument("--out", type=Path, default=Path("benchmarks/results/lasso_risk.csv"))
+    asked.add_argument("--features", action="store_true")
+    asked.add_argument("--out", type=Path, default=OUT / "lasso_risk.csv")
     given = asked.parse_args()
+    if given.features:
+        with given.out.with_name("lasso_features.csv").open("w", newline="") as file:
+            rows = [wide(p, given.draws) for p in WIDTHS]
+            made = csv.DictWriter(file, list(rows[0]))
+            made.writeheader()
+            made.writerows(rows)
+        print(*(" ".join(row.values()) for row in rows), sep="\n")
+        return
     table = []
     print(*FIELDS, sep="\t", flush=True)
     with given.out.open("w", newline="") as file:
