@@ -17,8 +17,11 @@ from typing import Any, Self
 from pipelines.engines.flink import FlinkCluster
 from tests.pipelines.result_rows import result_rows
 from tests.runners.fitting import Fitting
+from tests.runners.optimizing import Optimizing
 from tests.runners.recording import SECRET, Cells, Recording, cells_of
 
+Stream = Recording | Fitting | Optimizing
+"""What runs."""
 ROOT = Path(__file__).resolve().parents[2]
 NOT_COMPARED = frozenset(
     {"bytes", "files", "messages", "releases", "source_files", "ticks_released"}
@@ -38,7 +41,7 @@ class Job:
     """
 
     folder: Path
-    recording: Recording | Fitting
+    recording: Stream
     source: str
     extra: str = ""
     every: int = 16

@@ -17,9 +17,8 @@ from google.pubsub_v1.services.publisher.transports import PublisherGrpcTranspor
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
 from dpcore.config import durations
-from tests.runners.fitting import Fitting
-from tests.runners.jobs import Job
-from tests.runners.recording import HOUR, START, Recording, show
+from tests.runners.jobs import Job, Stream
+from tests.runners.recording import HOUR, START, show
 
 PROJECT = "projects/rehearsal"
 AHEAD = 3.0
@@ -144,7 +143,12 @@ class Pace:
 
 
 def over_messages(
-    folder: Path, recording: Recording | Fitting, post: Post, pace: Pace, more: str = "", **job: Any
+    folder: Path,
+    recording: Stream,
+    post: Post,
+    pace: Pace,
+    more: str = "",
+    **job: Any,
 ) -> Job:
     """A job on a subscription and on the clock of ``pace``. ``more``: fields of the source."""
     source = f"subscription: {post.subscription}, payload: ndjson, replay: {pace.replay}{more}"
@@ -154,7 +158,7 @@ def over_messages(
 class Publisher(threading.Thread):
     """Publishes a recording in order of arrival, each message a little before its stamp."""
 
-    def __init__(self, post: Post, recording: Recording | Fitting, pace: Pace, size: int) -> None:
+    def __init__(self, post: Post, recording: Stream, pace: Pace, size: int) -> None:
         super().__init__(daemon=True)
         self._post, self._pace = post, pace
         self._messages = list(recording.messages(size))
