@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import pickle
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,25 @@ def test_frames_sparse_and_dense_rows_fit_alike() -> None:
         assert np.allclose(other.coef_, dense.coef_, atol=0.1)
         assert np.allclose(other.predict(features), x @ other.coef_ + other.intercept_)
     assert other.feature_names_in_[0] == "x0"
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_sparse_rows_are_fitted_without_their_zeros(form: str) -> None:
+    """5,000 rows of 200,000 features would be 8 GB; ten numbers of each are 1 MB."""
+    n, p, rng = 5000, 200_000, np.random.default_rng(3)
+    at = np.repeat(np.arange(n), 10), rng.integers(0, p, 10 * n)
+    x = scipy.sparse.csr_array((rng.choice([-1.0, 1.0], 10 * n), at), shape=(n, p))
+    y = np.asarray(x[:, :20_000].sum(axis=1)).ravel()
+    lasso = clone(LASSO).set_params(feature_bounds=(-1, 1), max_iter=10)
+    logistic = clone(LOGISTIC).set_params(feature_bounds=(-1, 1), max_iter=10)
+    for model, targets in ((lasso, y), (logistic, y > 0)):
+        tracemalloc.start()
+        try:
+            model.fit(x.asformat(form), targets).predict(x)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 100e6
 
 
 def test_more_features_than_rows() -> None:
