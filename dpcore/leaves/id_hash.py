@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
+from dpcore.native import ciphers
 from dpcore.noise.aes import Aes, block_buffer
 
 Ints = NDArray[np.int64]
@@ -51,11 +52,12 @@ class IdHashes(NamedTuple):
 
 
 def id_hashes(ids: Any, key: bytes) -> IdHashes:
-    """Hashes a batch of ids. A string and its UTF-8 bytes hash alike.
+    """Hashes a batch of ids. A string and its UTF-8 bytes hash alike, and a whole number as its
+    decimal digits do.
 
     Args:
-      ids: Arrow array (or chunked array) of string, binary, their large and fixed-size forms, or a
-        dictionary of those; or a sequence of bytes or None.
+      ids: Arrow array (or chunked array) of string, binary, their large and fixed-size forms, of
+        whole numbers, or a dictionary of those; or a sequence of bytes or None.
       key: 16 secret bytes.
 
     Raises:
@@ -69,6 +71,8 @@ def id_hashes(ids: Any, key: bytes) -> IdHashes:
         return IdHashes(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
     if pa.types.is_dictionary(array.type):
         return _dictionary_hashes(array, key)
+    if pa.types.is_integer(array.type):
+        return _number_hashes(array, key)
     if pa.types.is_fixed_size_binary(array.type):
         array = array.cast(pa.large_binary())
     width = _offset_type(array.type)
@@ -80,17 +84,17 @@ def id_hashes(ids: Any, key: bytes) -> IdHashes:
         return IdHashes(np.zeros((len(array), 2), dtype=np.uint64), null)
     offsets = np.frombuffer(offset_buffer, dtype=width)[array.offset :][: len(array) + 1]
     data = np.frombuffer(data_buffer if data_buffer is not None else b"", dtype=np.uint8)
-    hashes = hash_spans(offsets.astype(np.int64, copy=False), data, key)
+    hashes = hash_spans(offsets, data, key)
     if array.null_count:
         hashes[null] = 0
     return IdHashes(hashes, null)
 
 
-def hash_spans(offsets: Ints, data: Bytes, key: bytes) -> Digests:
+def hash_spans(offsets: NDArray[Any], data: Bytes, key: bytes) -> Digests:
     """Hashes consecutive spans of bytes.
 
     Args:
-      offsets: (n + 1,) int64, not decreasing; span i is data[offsets[i] : offsets[i + 1]].
+      offsets: (n + 1,) int32 or int64, not decreasing; span i is data[offsets[i] : offsets[i + 1]].
       data: bytes.
       key: 16 secret bytes.
 
@@ -101,6 +105,11 @@ def hash_spans(offsets: Ints, data: Bytes, key: bytes) -> Digests:
       ValueError: offsets that decrease or leave the data.
     """
     n = len(offsets) - 1
+    if ciphers is not None:
+        out = np.empty((n, 2), dtype=np.uint64)
+        ciphers.hash_spans(key, np.ascontiguousarray(offsets), data, out)
+        return out
+    offsets = offsets.astype(np.int64, copy=False)
     lengths = np.diff(offsets)
     if n and (offsets[0] < 0 or offsets[-1] > len(data) or lengths.min() < 0):
         raise ValueError("offsets must not decrease, nor leave the data.")
@@ -111,6 +120,21 @@ def hash_spans(offsets: Ints, data: Bytes, key: bytes) -> Digests:
         starts, sizes = offsets[at : min(at + CHUNK, n)], lengths[at : at + CHUNK]
         _hash_chunk(starts, sizes, words, aes, key, out[at : at + CHUNK])
     return out
+
+
+def _number_hashes(array: Any, key: bytes) -> IdHashes:
+    """Hashes whole numbers as their decimal digits."""
+    if ciphers is None or pa.types.is_uint64(array.type):
+        return id_hashes(array.cast(pa.string()), key)
+    null = np.zeros(len(array), dtype=bool)
+    if array.null_count:
+        null = array.is_null().to_numpy(zero_copy_only=False)
+        array = array.fill_null(0)
+    numbers = array.to_numpy().astype(np.int64, copy=False)
+    hashes = np.empty((len(numbers), 2), dtype=np.uint64)
+    ciphers.hash_numbers(key, np.ascontiguousarray(numbers), hashes)
+    hashes[null] = 0
+    return IdHashes(hashes, null)
 
 
 def _hash_chunk(

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from dpcore.arrays import Ints
+from dpcore.noise.blake import digests
 
 FEWEST = 16
 PER_BLOCK = 512
@@ -180,13 +181,11 @@ class Keys:
 
     def block_of(self, keys: Sequence[bytes]) -> Ints:
         """Blocks of keys (n,): by place if declared, else by a public hash of the bytes."""
-        out = np.empty(len(keys), dtype=np.int64)
-        for i, key in enumerate(keys):
-            place = self.position.get(key)
-            if place is None:
-                digest = hashlib.blake2b(key, digest_size=8, person=b"weir.block").digest()
-                place = int.from_bytes(digest, "big")
-            out[i] = place % self.blocks
+        places = digests(keys, 8, b"weir.block").view(">u8").ravel().astype(np.uint64)
+        out = (places % np.uint64(self.blocks)).astype(np.int64)
+        for i, key in enumerate(keys if self.position else ()):
+            if key in self.position:
+                out[i] = self.position[key] % self.blocks
         return out
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-VERSION = 1383920740
+VERSION = 2172591832
 """Checksum of the sources: a module that was built from others is not used. Its test tells it."""
 
 

@@ -55,6 +55,7 @@ void weir_gumbels(void *values, Py_ssize_t n);
 void weir_laplaces(void *values, Py_ssize_t n);
 
 PyObject *weir_aes(PyObject *self, PyObject *args);
+PyObject *weir_blake2b(PyObject *self, PyObject *args);
 PyObject *weir_cell_digests(PyObject *self, PyObject *args);
 PyObject *weir_cells(PyObject *self, PyObject *args);
 PyObject *weir_correlate(PyObject *self, PyObject *args);
@@ -64,13 +65,17 @@ PyObject *weir_encrypt(PyObject *self, PyObject *args);
 PyObject *weir_exponential(PyObject *self, PyObject *args);
 PyObject *weir_fields(PyObject *self, PyObject *args);
 PyObject *weir_gather(PyObject *self, PyObject *args);
+PyObject *weir_hash_numbers(PyObject *self, PyObject *args);
+PyObject *weir_hash_spans(PyObject *self, PyObject *args);
 PyObject *weir_leaf_digests(PyObject *self, PyObject *args);
 PyObject *weir_logarithm(PyObject *self, PyObject *args);
+PyObject *weir_mac(PyObject *self, PyObject *args);
 PyObject *weir_near(PyObject *self, PyObject *args);
 PyObject *weir_newlines(PyObject *self, PyObject *args);
 PyObject *weir_normal(PyObject *self, PyObject *args);
-PyObject *weir_times(PyObject *self, PyObject *args);
-PyObject *weir_vectors(PyObject *self, PyObject *args);
 PyObject *weir_objects(PyObject *self, PyObject *args);
+PyObject *weir_times(PyObject *self, PyObject *args);
+PyObject *weir_untouched(PyObject *self, PyObject *args);
+PyObject *weir_vectors(PyObject *self, PyObject *args);
 
 #endif

@@ -19,6 +19,7 @@ from dpcore.arrays import Digests, Floats, Ints
 from dpcore.errors import ConfigError
 from dpcore.native import ciphers
 from dpcore.noise.aes import Aes, Words, block_buffer
+from dpcore.noise.blake import digests
 from dpcore.noise.discrete_gaussian import discrete_gaussian
 from dpcore.noise.gaussian import gaussian
 from dpcore.noise.generalised_gaussian import generalised_gaussian
@@ -103,7 +104,11 @@ class RootKey:
 
     def tag(self, key: bytes) -> bytes:
         """16-byte keyed hash of a user key of any length."""
-        return hashlib.blake2b(key, key=self._tag, digest_size=16, person=b"weir user tag").digest()
+        return self.tags((key,)).tobytes()
+
+    def tags(self, keys: Sequence[bytes]) -> Words:
+        """The same of many: (K, 2) uint64."""
+        return digests(keys, 16, b"weir user tag", self._tag).view(np.uint64)
 
     def sampled(self, key: bytes, share: float) -> bool:
         """Whether a user key lies in a share of all keys, by a keyed hash of its own."""
@@ -114,8 +119,7 @@ class RootKey:
         """MAC states after the user tags of a block of keys: (K, 2) uint64, read-only."""
         if len(set(keys)) != len(keys):
             raise ValueError("user keys of a block must be distinct: equal keys would share noise.")
-        tags = np.frombuffer(b"".join(map(self.tag, keys)), dtype=np.uint64).reshape(-1, 2)
-        heads = self.mac().encrypt_new(tags)
+        heads = self.mac().encrypt_new(self.tags(keys))
         heads.flags.writeable = False
         return heads
 

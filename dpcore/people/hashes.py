@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from dpcore.arrays import Ints
 from dpcore.leaves.id_hash import Digests, IdHashes, id_hashes
 from dpcore.leaves.row_hash import content_hashes
+from dpcore.native import ciphers
 from dpcore.noise.aes import Aes
 
 _NAN: Final = np.float64("nan")
@@ -66,6 +67,8 @@ def user_hashes(users: Any, keys: CapKeys) -> IdHashes:
     if not isinstance(users, pa.Array | pa.ChunkedArray):
         users = pa.array(users, pa.large_binary())
     found = id_hashes(users, keys.users)
+    if pa.types.is_integer(users.type):
+        return found
     if pa.types.is_dictionary(users.type):
         users = users.cast(users.type.value_type)
     empty = pc.fill_null(pc.equal(pc.binary_length(users), 0), True)
@@ -90,7 +93,7 @@ def pair_hashes(users: Digests, periods: Ints, names: Any, keys: CapKeys) -> Dig
         named = names
     else:
         named = name_hashes(names, keys)
-    return _mac(keys.pairs, users, _block(periods), named)
+    return _mac(keys.pairs, users, periods, named)
 
 
 def row_hashes(
@@ -103,18 +106,18 @@ def row_hashes(
 
     Args:
       users: (n, 2). ticks, times: (n,) int64. contents: (n, w) uint64, see ``contents_of``.
-      ids: (n,), as ``id_hashes`` takes them; None: no event has an id.
+      ids: (n,), as ``id_hashes`` takes them, or their hashes; None: no event has an id.
     """
     n = len(users)
     if ids is None:
         inner, has_id = content_hashes(contents, times, keys.contents), np.zeros(n, dtype=bool)
     else:
-        found = id_hashes(ids, keys.ids)
+        found = ids if isinstance(ids, IdHashes) else id_hashes(ids, keys.ids)
         inner, has_id = found.hashes, ~found.null
         if found.null.any():
-            bare = found.null
+            inner, bare = inner.copy(), found.null
             inner[bare] = content_hashes(contents[bare], times[bare], keys.contents)
-    return _mac(keys.rows, users, _block(ticks), inner), has_id
+    return _mac(keys.rows, users, ticks, inner), has_id
 
 
 def contents_of(times: Ints, columns: Sequence[NDArray[np.float64]]) -> NDArray[np.uint64]:
@@ -126,15 +129,16 @@ def contents_of(times: Ints, columns: Sequence[NDArray[np.float64]]) -> NDArray[
     return words
 
 
-def _block(numbers: Ints) -> Digests:
-    blocks = np.zeros((len(numbers), 2), dtype=np.uint64)
-    blocks[:, 0] = np.asarray(numbers, dtype=np.int64).view(np.uint64)
-    return blocks
-
-
-def _mac(key: bytes, *parts: Digests) -> Digests:
-    """CBC-MAC of messages of one block from each of ``parts``, (n, 2) each."""
-    aes, state = Aes(key), np.zeros((len(parts[0]), 2), dtype=np.uint64)
-    for part in parts:
+def _mac(key: bytes, first: Digests, numbers: Ints, last: Digests) -> Digests:
+    """CBC-MAC of messages of three blocks: (n, 2), a number (n,), (n, 2)."""
+    numbers = np.ascontiguousarray(numbers, dtype=np.int64)
+    if ciphers is not None:
+        out = np.empty((len(numbers), 2), dtype=np.uint64)
+        ciphers.mac(key, np.ascontiguousarray(first), numbers, np.ascontiguousarray(last), out)
+        return out
+    aes, state = Aes(key), np.zeros((len(numbers), 2), dtype=np.uint64)
+    middle = np.zeros_like(state)
+    middle[:, 0] = numbers.view(np.uint64)
+    for part in (first, middle, last):
         state = aes.encrypt_new(state ^ part)
     return np.ascontiguousarray(state)

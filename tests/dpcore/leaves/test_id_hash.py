@@ -128,7 +128,16 @@ def test_spans_may_start_anywhere() -> None:
             hash_spans(np.array(wrong), data, KEY)
 
 
+def test_a_whole_number_hashes_as_its_digits() -> None:
+    for kind in ("int8", "int32", "int64", "uint8", "uint64"):
+        info = np.iinfo(kind)
+        numbers = [info.min, info.max, 0, 1, 9, 10, 99, None]
+        got = id_hashes(pa.array(numbers, pa.type_for_alias(kind)), KEY)
+        texts = id_hashes(pa.array([None if n is None else str(n) for n in numbers]), KEY)
+        assert np.array_equal(got.hashes, texts.hashes) and np.array_equal(got.null, texts.null)
+
+
 def test_refuses_other_types() -> None:
     with pytest.raises(ConfigError) as refusal:
-        id_hashes(pa.array([1, 2]), KEY)
+        id_hashes(pa.array([1.0, 2.0]), KEY)
     assert refusal.value.field == "schema.id"
