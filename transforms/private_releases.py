@@ -22,13 +22,14 @@ from transforms.leaves.rows import RowLeaves
 from transforms.leaves.sums import Leaf
 from transforms.release.noisy import TICKS
 from transforms.release.solve import Solve
+from transforms.runtime.aside import in_one_process
 from transforms.runtime.cluster import has_own_workers
 from transforms.runtime.dead_letters import DEAD
 from transforms.runtime.flink_quirks import require_whole_bundles
 from transforms.runtime.prism_quirks import keep_bundles_whole
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.stream_time import PRESENT, StreamTime
-from transforms.select.cap import Cap
+from transforms.select.cap import Cap, CapHere
 from transforms.select.deduplicate import Deduplicate
 from transforms.select.filter import FilterAssign
 from transforms.tick.heartbeats import Heartbeats
@@ -209,6 +210,8 @@ class PrivateReleases(beam.PTransform[Any, Any]):
 
     def _cap(self, events: Any, secret: SecretRef) -> Any:
         plan, shards = self._plan, self._plan.circumstances.id_shards
+        if self._bounded and in_one_process(events.pipeline):
+            return events | "Cap" >> CapHere(plan, secret)
         beats = Heartbeats(
             tuple(range(shards)), plan.clock, self._bounded, stream=self._stream, lead=True
         )

@@ -14,7 +14,6 @@ from dpcore.errors import CodecError
 from dpcore.leaves.id_hash import id_hashes
 from transforms.runtime.aside import Aside, in_one_process
 from transforms.select.names import Names
-from transforms.select.users import Way
 
 NOTHING = type(None)
 
@@ -35,33 +34,16 @@ def test_nothing_is_left_once_nobody_holds_it() -> None:
         Aside.of("a short run", NOTHING).take(name)
 
 
-def test_events_go_aside_as_they_are() -> None:
-    batch = pa.RecordBatch.from_pydict({"@tick": [1, 2]})
-    aside, plain = Way(bytes(32), "some run"), Way(bytes(32))
-    held: Aside[pa.RecordBatch, Names] = Aside.of("some run", Names)
-    for way in (aside, plain):
-        way.open()
-    data = aside.encode(batch)
-    assert len(data) < 128 and len(held) == 1 and aside.decode(data) is batch
-    assert plain.decode(plain.encode(batch)) == batch
-
-
 def test_names_are_numbers_aside() -> None:
-    held: Aside[pa.RecordBatch, Names] = Aside.of("a run of names", Names)
-    way = Way(bytes(32), "a run of names")
-    way.open()
+    names = Names()
     texts = [["a", "", "b", "a"], ["c", "b", "\u00e9", "c"]]
-    batches = [
-        pa.RecordBatch.from_arrays([pa.array(part).dictionary_encode()], names=["@key"])
-        for part in texts
-    ]
-    hashes = [id_hashes(batch.column("@key").dictionary, bytes(16)).hashes for batch in batches]
-    coded = [way.named(*both) for both in zip(batches, hashes, strict=True)]
-    assert [batch.column("@key").to_pylist() for batch in coded] == [[0, 1, 2, 0], [3, 2, 4, 3]]
-    assert [way.renamed(batch).column("@key").to_pylist() for batch in coded] == texts
-    plain = Way(bytes(32))
-    assert plain.named(batches[0], hashes[0]) is batches[0] is plain.renamed(batches[0])
-    assert len(held) == 0
+    columns = [pa.array(part).dictionary_encode() for part in texts]
+    hashes = [id_hashes(column.dictionary, bytes(16)).hashes for column in columns]
+    coded = [names.coded(*both) for both in zip(columns, hashes, strict=True)]
+    assert [numbers.to_pylist() for numbers in coded] == [[0, 1, 2, 0], [3, 2, 4, 3]]
+    assert [names.decoded(numbers).to_pylist() for numbers in coded] == texts
+    for column, own, numbers in zip(columns, hashes, coded, strict=True):
+        assert np.array_equal(names.hashes_of(numbers), own[column.indices.to_numpy()])
 
 
 def test_many_names_find_their_numbers_whatever_their_slots() -> None:

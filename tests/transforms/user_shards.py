@@ -24,7 +24,7 @@ from transforms.runtime import heartbeat
 from transforms.select.cap import CloseTicks
 from transforms.select.spread import hashed
 from transforms.select.user_state import BAGS, Shelves
-from transforms.select.users import Way, encode, prepared
+from transforms.select.users import encode, prepared
 
 LAYOUT = "cd" * 32
 
@@ -65,7 +65,6 @@ def batch_of(events: Sequence[Event], plan: Plan, keys: CapKeys) -> pa.RecordBat
         plan.program,
         plan.person,
         keys,
-        Way(bytes.fromhex(plan.layout)),
     )
 
 

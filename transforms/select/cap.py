@@ -33,20 +33,19 @@ from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
 
-from dpcore.people.cap import Kept, cap_events, keeps_pairs
+from dpcore.people.cap import cap_events, keeps_pairs
 from dpcore.people.cells import gather
 from dpcore.plan import Plan
-from dpcore.program import reads_new, takes_rows
-from transforms.leaves.columns import CELL, HIGH, LOW, NEW, UNIT_HIGH, UNIT_LOW
-from transforms.runtime import counters, heartbeat
-from transforms.runtime.aside import Aside, in_one_process
+from dpcore.program import reads_new
+from transforms.runtime import heartbeat
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from transforms.runtime.flink_quirks import AT_ONCE, on_flink
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.windowing import to_timestamp
-from transforms.select.names import Names
+from transforms.select.capped import batches, count, without_hashes
 from transforms.select.user_state import BAGS, Closed, Shelves, SpentCells, WaitingRows
-from transforms.select.users import HAS_ID, PAIR_HIGH, PAIR_LOW, PLACE, ToUsers, Way, hashes_of
+from transforms.select.users import PLACE, ToUsers, decode, hashes_of
+from transforms.select.users_here import CloseHere, Kept, ToUsersHere, opened
 
 STEP_NAME = "Cap"
 CLOSED_STATE = "closed"
@@ -60,8 +59,6 @@ AFTER_CAPS = 1000
 """Microseconds, a runner's least step: Tick's timers stand so much later than those here."""
 PRUNE = 1 << 14
 """Events of a shard in a bundle from which on cells are pruned before they wait."""
-ROWS = 1 << 19
-"""Events that leave in one batch, at most, but for a cell of more."""
 
 
 class CloseTicks(beam.DoFn):
@@ -72,7 +69,6 @@ class CloseTicks(beam.DoFn):
       bounded: all data is there before the first timer: ticks are closed together.
       early: microseconds by which a timer is set before the end that it stands for, where the
         runner fires it later than at its time.
-      aside: name of a run whose events this process keeps aside; None: they come as bytes.
     """
 
     CLOSED = userstate.ReadModifyWriteStateSpec(CLOSED_STATE, coders.BytesCoder())
@@ -92,14 +88,11 @@ class CloseTicks(beam.DoFn):
     WAITING_9 = userstate.BagStateSpec(WAITING_STATES[9], coders.BytesCoder())
     CLOSE = userstate.TimerSpec(TIMER, TimeDomain.WATERMARK)
 
-    def __init__(
-        self, plan: Plan, shards: int, bounded: bool, early: int = 0, aside: str | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, shards: int, bounded: bool, early: int = 0) -> None:
         assert plan.person is not None
         self._person, self._clock = plan.person, plan.clock
         self._program = plan.program
         self._layout = bytes.fromhex(plan.layout)
-        self._way = Way(self._layout, aside)
         self._shards, self._bounded, self._early = shards, bounded, early
         self._run = uuid.uuid4().hex
         self._shelves: Shelves | None = None
@@ -110,7 +103,6 @@ class CloseTicks(beam.DoFn):
     def setup(self) -> None:
         """Finds what this process has at hand."""
         self._shelves = Shelves.of(self._run)
-        self._way.open()
 
     def process(
         self,
@@ -137,7 +129,7 @@ class CloseTicks(beam.DoFn):
                 closed.write(far.encode(self._layout))
                 self._remind(far, timer)
             return
-        batch = self._way.decode(element[1])
+        batch = decode(element[1], self._layout)
         overdue = batch.column("@tick").to_numpy() < far.following
         if overdue.any():
             late = batch.select(PLACE).filter(pa.array(overdue))
@@ -149,7 +141,7 @@ class CloseTicks(beam.DoFn):
             batch = batch.filter(pa.array(~overdue))
         bags = [waiting_0, waiting_1, waiting_2, waiting_3, waiting_4]
         bags += [waiting_5, waiting_6, waiting_7, waiting_8, waiting_9]
-        waiting = WaitingRows(bags, self._way, not self._bounded)
+        waiting = WaitingRows(bags, self._layout, not self._bounded)
         batch = batch.drop_columns(list(PLACE))
         # Over files nothing is gained: what comes is in memory already, and is gathered again soon.
         waiting.add(batch if self._bounded else self._pruned(batch), far.following)
@@ -184,7 +176,7 @@ class CloseTicks(beam.DoFn):
             return
         bags = [waiting_0, waiting_1, waiting_2, waiting_3, waiting_4]
         bags += [waiting_5, waiting_6, waiting_7, waiting_8, waiting_9]
-        due = WaitingRows(bags, self._way, not self._bounded).take(far.following, stop)
+        due = WaitingRows(bags, self._layout, not self._bounded).take(far.following, stop)
         period = int(self._person.periods.of(np.array([stop], dtype=np.int64))[0])
         if due is not None or period != far.period:
             assert self._shelves is not None
@@ -210,7 +202,7 @@ class CloseTicks(beam.DoFn):
         if self._clock.ticks is None or stop < self._clock.ticks:  # else nothing follows
             cells.write(kept.capped, period)
         count(kept.dropped)
-        yield from self._batches(due, kept)
+        yield from batches(without_hashes(due, self._program), kept)
 
     def _remind(self, far: Closed, timer: Any) -> None:
         """One timer, at the end of the earliest open tick; of files, of the last. None behind what
@@ -227,35 +219,6 @@ class CloseTicks(beam.DoFn):
         gathered = gather(hashes_of(batch, self._program), self._person.caps.events)
         count({"events": gathered.beyond, "copies": gathered.copies})
         return batch.take(pa.array(np.sort(gathered.rows)))
-
-    def _batches(self, due: pa.RecordBatch, kept: Kept) -> Iterator[pa.RecordBatch]:
-        """Events that stay, as batches; no cell is in two of them."""
-        drop = [PAIR_HIGH, PAIR_LOW, HAS_ID]
-        if not takes_rows(self._program):
-            drop += [UNIT_HIGH, UNIT_LOW, HIGH, LOW]
-        due = self._way.renamed(due.drop_columns(drop))
-        first = np.flatnonzero(np.diff(kept.cell, prepend=-1))
-        at, n = 0, len(kept.rows)
-        while at < n:
-            end = n
-            if n - at > ROWS:
-                end = int(first[np.searchsorted(first, at + ROWS, side="right") - 1])
-                if end <= at:  # a cell of more
-                    after = np.searchsorted(first, at, side="right")
-                    end = int(first[after]) if after < len(first) else n
-            part = due.take(pa.array(kept.rows[at:end]))
-            cells = kept.cell[at:end] - kept.cell[at]
-            yield pa.RecordBatch.from_arrays(
-                [*part.columns, pa.array(cells), pa.array(kept.new[at:end])],
-                names=[*part.schema.names, CELL, NEW],
-            )
-            at = end
-
-
-def count(dropped: dict[str, int]) -> None:
-    """Tells the operator which caps left no room for how many events."""
-    for why, n in dropped.items():
-        counters.add("duplicate" if why == "copies" else f"capped_{why}", n)
 
 
 class Cap(beam.PTransform[Any, Any]):
@@ -274,17 +237,12 @@ class Cap(beam.PTransform[Any, Any]):
         super().__init__()
         self._plan, self._secret = plan, secret
         self._shards, self._bounded = shards, bounded
-        self._aside: Aside[Any, Names] | None = None
 
     def expand(self, inputs: Any) -> Any:
         """Re-windows to the global window: state is per shard and window."""
         events, beats = inputs
-        aside = None
-        if self._bounded and in_one_process(events.pipeline):
-            aside = uuid.uuid4().hex
-            self._aside = Aside.of(aside, Names)  # held here, as long as the pipeline is
         spread = events | "ToShards" >> beam.ParDo(
-            ToUsers(self._secret, self._plan, self._shards, aside)
+            ToUsers(self._secret, self._plan, self._shards)
         ).with_output_types(tuple[int, bytes], dead=pa.RecordBatch).with_outputs(
             DEAD, main="shards"
         )
@@ -294,11 +252,41 @@ class Cap(beam.PTransform[Any, Any]):
             | "Pieces" >> beam.Flatten()
             | "Global" >> beam.WindowInto(GlobalWindows())
             | "Close"
-            >> beam.ParDo(CloseTicks(self._plan, self._shards, self._bounded, early, aside))
+            >> beam.ParDo(CloseTicks(self._plan, self._shards, self._bounded, early))
             .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
             .with_outputs(DEAD, main="kept")
         )
         return Capped(closed.kept, (spread[DEAD], closed[DEAD]) | "Dead" >> beam.Flatten())
+
+
+class CapHere(beam.PTransform[Any, Any]):
+    """``Cap`` where every step is in this process and all data is there from the start: events are
+    kept aside, and closed at once (``transforms.select.users_here``)."""
+
+    def __init__(self, plan: Plan, secret: SecretRef) -> None:
+        super().__init__()
+        self._plan, self._secret = plan, secret
+        self._aside: Kept | None = None
+
+    def expand(self, events: Any) -> Any:
+        """Record batches with ``@unit`` -> as ``Cap`` has it."""
+        run = uuid.uuid4().hex
+        self._aside = opened(run)  # held here, as long as the pipeline is
+        gathered = events | "Gather" >> beam.ParDo(
+            ToUsersHere(self._secret, self._plan, run)
+        ).with_output_types(tuple[int, bytes], dead=pa.RecordBatch).with_outputs(
+            DEAD, main="gathered"
+        )
+        kept = (
+            gathered.gathered
+            | "Global" >> beam.WindowInto(GlobalWindows())
+            | "Together" >> beam.GroupByKey()
+            | "Close"
+            >> beam.ParDo(CloseHere(self._secret, self._plan, run)).with_output_types(
+                pa.RecordBatch
+            )
+        )
+        return Capped(kept, gathered[DEAD])
 
 
 class Capped(NamedTuple):

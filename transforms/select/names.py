@@ -55,6 +55,12 @@ class Names:
                 self._parts = [pa.concat_arrays(self._parts)]
             return pa.DictionaryArray.from_arrays(numbers, self._parts[0], safe=False)
 
+    def hashes_of(self, numbers: pa.Array) -> Digests:
+        """(n, 2) hashes of names, by their numbers (n,)."""
+        with self._lock:
+            found: Digests = self._hashes.take(numbers.to_numpy(), axis=0)
+            return found
+
     def _find(self, hashes: Digests) -> Places:
         """Numbers of some hashes; -1 of those that are not there."""
         mask = np.uint64(len(self._slots) - 1)

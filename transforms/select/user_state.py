@@ -14,7 +14,7 @@ from transforms.runtime.waiting import bag_of, bags_due
 from transforms.select.shelf import Shelf
 from transforms.select.spread import joined
 from transforms.select.timed_cells import RING, Bag, Cell, Held, TimedCells
-from transforms.select.users import Way
+from transforms.select.users import decode, encode
 
 CLOSED = b"C"
 """Kind of bytes."""
@@ -111,35 +111,35 @@ class WaitingRows:
     (``transforms.runtime.waiting``).
 
     Args:
-      bags: ``BAGS`` of them. way: how events lie there.
+      bags: ``BAGS`` of them. layout: of the plan.
       ordered: False where all ticks are closed together: one bag will do.
     """
 
-    def __init__(self, bags: Sequence[Bag], way: Way, ordered: bool) -> None:
-        self._bags, self._way, self._ordered = bags, way, ordered
+    def __init__(self, bags: Sequence[Bag], layout: bytes, ordered: bool) -> None:
+        self._bags, self._layout, self._ordered = bags, layout, ordered
 
     def add(self, batch: pa.RecordBatch, following: int) -> None:
         """Stores events of ticks from ``following`` on."""
         if not batch.num_rows:
             return
         if not self._ordered:
-            self._bags[0].add(self._way.encode(batch))
+            self._bags[0].add(encode(batch, self._layout))
             return
         ticks = batch.column("@tick").to_numpy()
         found, of = np.unique(ticks, return_inverse=True)
         places = np.array([self._place(tick, following) for tick in found.tolist()])
         if (places == places[0]).all():
-            self._bags[places[0]].add(self._way.encode(batch))
+            self._bags[places[0]].add(encode(batch, self._layout))
             return
         for place in np.unique(places).tolist():
             part = batch.filter(pa.array(places[of] == place))
-            self._bags[place].add(self._way.encode(part))
+            self._bags[place].add(encode(part, self._layout))
 
     def take(self, following: int, stop: int) -> pa.RecordBatch | None:
         """Events of ticks before ``stop``, which are gone from here; None if there are none."""
         due: list[pa.RecordBatch] = []
         for place in self._due(following, stop):
-            held = [self._way.decode(data) for data in self._bags[place].read()]
+            held = [decode(data, self._layout) for data in self._bags[place].read()]
             if not held:
                 continue
             self._bags[place].clear()

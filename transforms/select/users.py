@@ -11,7 +11,7 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.leaves.id_hash import Digests
+from dpcore.leaves.id_hash import Digests, IdHashes
 from dpcore.people.cells import Hashed
 from dpcore.people.hashes import (
     CapKeys,
@@ -26,17 +26,13 @@ from dpcore.plan import Plan
 from dpcore.program import Program
 from transforms.leaves.bound import columns_of
 from transforms.leaves.columns import HIGH, LOW, UNIT_HIGH, UNIT_LOW
-from transforms.runtime.aside import Aside
 from transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.windowing import stamped
 from transforms.select.keys import KEY
-from transforms.select.names import Names
-from transforms.select.spread import SPREAD, Spread, hashed, whole
+from transforms.select.spread import Spread, hashed, whole
 
-LONGER = 1 << 17
-"""Events that are split over the shards at a time where no part is encoded: fewer and larger."""
 EVENTS = b"U"
 """Kind of bytes."""
 PAIR_HIGH, PAIR_LOW, HAS_ID = "@pair_high", "@pair_low", "@has_id"
@@ -51,13 +47,11 @@ class ToUsers(beam.DoFn):
     nobody's.
     """
 
-    def __init__(
-        self, secret: SecretRef, plan: Plan, shards: int, aside: str | None = None
-    ) -> None:
+    def __init__(self, secret: SecretRef, plan: Plan, shards: int) -> None:
         assert plan.person is not None
         self._secret, self._digest, self._shards = secret, plan.digest, shards
         self._person, self._program = plan.person, plan.program
-        self._way = Way(bytes.fromhex(plan.layout), aside)
+        self._layout = bytes.fromhex(plan.layout)
         self._keys: CapKeys | None = None
         self._spread = self._empty()
 
@@ -67,19 +61,16 @@ class ToUsers(beam.DoFn):
     def setup(self) -> None:
         """Derives the keys."""
         self._keys = CapKeys.derive(self._secret.resolve(), self._digest)
-        self._way.open()
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
         self._spread = self._empty()
 
     def _empty(self) -> Spread:
-        together = SPREAD if self._way.travels else LONGER
+        def packed(batches: list[pa.RecordBatch]) -> bytes:
+            return encode(whole(batches), self._layout)
 
-        def encode(batches: list[pa.RecordBatch]) -> bytes:
-            return self._way.encode(whole(batches))
-
-        return Spread(self._shards, UNIT_LOW, encode, 2, together)
+        return Spread(self._shards, UNIT_LOW, packed, 2)
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
@@ -87,19 +78,11 @@ class ToUsers(beam.DoFn):
         """Takes a batch, and sends on when enough is there."""
         assert self._keys is not None
         self._stamp = stamp
-        users = user_hashes(batch.column("@unit"), self._keys)
-        named = hashed(batch, "@unit", (UNIT_HIGH, UNIT_LOW), users.hashes)
-        if users.null.any():
-            nobodys = named.select(PLACE).filter(pa.array(users.null))
-            positions = nobodys.column("@position").to_numpy()
-            letters = dead_letters(nobodys.column(SOURCE), positions, "no_user")
-            count_dead(letters)
-            yield TaggedOutput(DEAD, letters)
-            named = named.filter(pa.array(~users.null))
-        if named.num_rows:
-            yield from self._spread.add(
-                prepared(named, self._program, self._person, self._keys, self._way)
-            )
+        known, letters = of_users(batch, self._keys)
+        if letters is not None:
+            yield letters
+        if known.num_rows:
+            yield from self._spread.add(prepared(known, self._program, self._person, self._keys))
 
     def finish_bundle(self) -> Iterator[Any]:
         """Sends on what is left."""
@@ -107,36 +90,73 @@ class ToUsers(beam.DoFn):
             yield stamped(value, Timestamp.of(self._stamp))
 
 
+def of_users(
+    batch: pa.RecordBatch, keys: CapKeys
+) -> tuple[pa.RecordBatch, TaggedOutput[str, pa.RecordBatch] | None]:
+    """Events with the hashes of their users; and dead letters of those that are nobody's."""
+    users = user_hashes(batch.column("@unit"), keys)
+    named = hashed(batch, "@unit", (UNIT_HIGH, UNIT_LOW), users.hashes)
+    if not users.null.any():
+        return named, None
+    nobodys = named.select(PLACE).filter(pa.array(users.null))
+    positions = nobodys.column("@position").to_numpy()
+    letters = dead_letters(nobodys.column(SOURCE), positions, "no_user")
+    count_dead(letters)
+    return named.filter(pa.array(~users.null)), TaggedOutput(DEAD, letters)
+
+
 def prepared(
-    batch: pa.RecordBatch, program: Program, person: Person, keys: CapKeys, way: Way
+    batch: pa.RecordBatch, program: Program, person: Person, keys: CapKeys
 ) -> pa.RecordBatch:
     """Events of known users, with every hash that caps choose by; ids leave.
 
     Args:
-      batch: with the hashes of users. program: what reads them. way: how they go on.
+      batch: with the hashes of users. program: what reads them.
+    """
+    named: Digests | None = None
+    if KEY in batch.schema.names:
+        entries = name_hashes(batch.column(KEY).dictionary, keys)
+        named = entries.take(batch.column(KEY).indices.to_numpy(), axis=0)
+    return completed(batch, named, program, person, keys)
+
+
+def completed(
+    batch: pa.RecordBatch, named: Digests | None, program: Program, person: Person, keys: CapKeys
+) -> pa.RecordBatch:
+    """The same. named: (n, 2) hashes of their keys; None: there is one key."""
+    users, ticks = words(batch, UNIT_HIGH, UNIT_LOW), batch.column("@tick").to_numpy()
+    pairs = pair_hashes(users, person.periods.of(ticks), named, keys)
+    return _with(
+        with_row_hashes(batch, program, keys), {PAIR_HIGH: pairs[:, 0], PAIR_LOW: pairs[:, 1]}
+    )
+
+
+def with_row_hashes(batch: pa.RecordBatch, program: Program, keys: CapKeys) -> pa.RecordBatch:
+    """Events with the hashes by which those of a cell are chosen, in place of their ids.
+
+    Args:
+      batch: with the hashes of users, and with ids, or with hashes of ids where a row has one.
     """
     names, users = batch.schema.names, words(batch, UNIT_HIGH, UNIT_LOW)
     ticks = batch.column("@tick").to_numpy()
     times = batch.column("@time").view(pa.int64()).to_numpy()
-    named: Digests | None = None
-    if KEY in names:
-        entries = name_hashes(batch.column(KEY).dictionary, keys)
-        named = entries.take(batch.column(KEY).indices.to_numpy(), axis=0)
-        batch = way.named(batch, entries)
-    pairs = pair_hashes(users, person.periods.of(ticks), named, keys)
-    ids = batch.column("@id") if "@id" in names else None
+    ids: Any = None
+    if "@id" in names:
+        ids = batch.column("@id")
+    elif HAS_ID in names:
+        given = batch.column(HAS_ID).to_numpy(zero_copy_only=False)
+        ids = IdHashes(words(batch, HIGH, LOW), ~given)
     rows, has_id = row_hashes(users, ticks, times, contents(batch, program), ids, keys)
-    if ids is not None:
+    if "@id" in names:
         batch = batch.drop_columns(["@id"])
+    return _with(batch, {HIGH: rows[:, 0], LOW: rows[:, 1], HAS_ID: has_id})
+
+
+def _with(batch: pa.RecordBatch, columns: dict[str, Any]) -> pa.RecordBatch:
+    """A batch with more columns, or with others in their places."""
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
-    for column, values in (
-        (PAIR_HIGH, pairs[:, 0]),
-        (PAIR_LOW, pairs[:, 1]),
-        (HIGH, rows[:, 0]),
-        (LOW, rows[:, 1]),
-        (HAS_ID, has_id),
-    ):
-        found[column] = pa.array(np.ascontiguousarray(values))
+    for name, values in columns.items():
+        found[name] = pa.array(np.ascontiguousarray(values))
     return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
 
 
@@ -161,63 +181,6 @@ def hashes_of(batch: pa.RecordBatch, program: Program) -> Hashed:
         batch.column(HAS_ID).to_numpy(zero_copy_only=False),
         contents(batch, program),
     )
-
-
-class Way:
-    """How prepared events travel and wait: as bytes, or where every step is in this process (see
-    ``transforms.runtime.aside``) as a name of them.
-
-    Args:
-      layout: the plan's. aside: name of the run; None: as bytes.
-    """
-
-    def __init__(self, layout: bytes, aside: str | None = None) -> None:
-        self._layout, self._name = layout, aside
-        self._aside: Aside[pa.RecordBatch, Names] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_aside": None}
-
-    @property
-    def travels(self) -> bool:
-        """Whether events are bytes on their way."""
-        return self._name is None
-
-    def open(self) -> None:
-        """Finds what this process keeps aside."""
-        self._aside = None if self._name is None else Aside.of(self._name, Names)
-
-    def named(self, batch: pa.RecordBatch, hashes: Digests) -> pa.RecordBatch:
-        """A batch as it is spread over shards: aside, names of keys are numbers.
-
-        Args:
-          hashes: (m, 2) of the entries of the dictionary of keys.
-        """
-        if self._aside is None or KEY not in batch.schema.names:
-            return batch
-        return _replaced(batch, self._aside.shared.coded(batch.column(KEY), hashes))
-
-    def renamed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The inverse."""
-        if self._aside is None or KEY not in batch.schema.names:
-            return batch
-        return _replaced(batch, self._aside.shared.decoded(batch.column(KEY)))
-
-    def encode(self, batch: pa.RecordBatch) -> bytes:
-        """A batch -> what stands for it."""
-        return encode(batch, self._layout) if self._aside is None else self._aside.put(batch)
-
-    def decode(self, data: bytes) -> pa.RecordBatch:
-        """The inverse; what is kept aside is read once.
-
-        Raises:
-          CodecError: damaged bytes, or of another plan; not there.
-        """
-        return decode(data, self._layout) if self._aside is None else self._aside.take(data)
-
-
-def _replaced(batch: pa.RecordBatch, keys: pa.Array) -> pa.RecordBatch:
-    return batch.set_column(batch.schema.get_field_index(KEY), KEY, keys)
 
 
 def encode(batch: pa.RecordBatch, layout: bytes) -> bytes:
