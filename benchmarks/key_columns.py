@@ -23,7 +23,7 @@ from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys, key_text
 from transforms.decode.formats import decode_bytes
 from transforms.decode.schema import EventSchema, Stamp
-from transforms.leaves.sums import KeyIndex
+from transforms.leaves.key_index import KeyIndex
 from transforms.select.filter import Assign
 
 RESULTS = Path(__file__).parent / "results"

@@ -222,7 +222,7 @@ class PrivateReleases(beam.PTransform[Any, Any]):
         plan = self._plan
         if takes_rows(plan.program):
             return RowLeaves(plan.program, plan.keys, plan.clock, secret, plan.digest)
-        return Leaf(plan.program, plan.keys, plan.clock)
+        return Leaf(plan.program, plan.keys, plan.clock, self._bounded)
 
 
 def _check_types(plan: Any, secret: Any, rotate: Any) -> None:

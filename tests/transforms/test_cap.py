@@ -34,7 +34,7 @@ from transforms.runtime import counters, heartbeat
 from transforms.runtime.dead_letters import rows
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.windowing import to_timestamp
-from transforms.select import cap
+from transforms.select import cap, capped
 from transforms.select.cap import Cap
 from transforms.select.user_state import Closed
 from transforms.tick.heartbeats import LEAD, Follow
@@ -243,7 +243,7 @@ def test_damaged_bytes_and_those_of_another_plan_are_refused() -> None:
 def test_no_cell_is_cut_and_pruning_early_changes_nothing(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cap, "ROWS", size)
+    monkeypatch.setattr(capped, "ROWS", size)
     monkeypatch.setattr(cap, "PRUNE", size)
     for seed in range(20):
         case = case_of(seed)
@@ -443,5 +443,5 @@ def test_overdue_events_are_told_and_spend_nothing(secret: SecretRef) -> None:
 
 def test_names_and_numbers_of_the_operator(tmp_path: Path) -> None:
     counters.reset()
-    cap.count({"events": 3, "keys": 2, "copies": 1})
+    capped.count({"events": 3, "keys": 2, "copies": 1})
     assert counters.snapshot() == {"capped_events": 3, "capped_keys": 2, "duplicate": 1}

@@ -18,7 +18,8 @@ UNSUMMED = b"Q"
 
 
 class PartialLeaf(NamedTuple):
-    """Sums of some events of one block; cells without events are not listed.
+    """Sums of some events of one block; cells without events are not listed. Inside a process whole
+    numbers may be narrower than told here, but for sums of four bytes.
 
     Where a sum is much wider than an event (a matrix of products), cells of few events are sent as
     the bounded events themselves, one an entry, and summed when their tick is stepped.
@@ -76,8 +77,10 @@ def narrow(numbers: NDArray[Any]) -> NDArray[Any]:
 def decode(data: bytes) -> PartialLeaf:
     """The inverse of ``encode``."""
     kind = UNSUMMED if kind_of(data) == UNSUMMED else KIND
-    _, *cells, values, offsets, joined = unpack(kind, data)
-    ticks, rows, counts = (numbers.astype(np.int64, copy=False) for numbers in cells)
+    _, ticks, rows, counts, values, offsets, joined = unpack(kind, data)
+    ticks, rows, counts = (
+        numbers.astype(np.int64, copy=False) for numbers in (ticks, rows, counts)
+    )
     if kind == KIND:
         values = values.astype(np.int64, copy=False)
     return PartialLeaf(ticks, rows, counts, values, tuple(unpack_names(offsets, joined)))
@@ -133,6 +136,14 @@ def merge(parts: Sequence[PartialLeaf], dimension: int) -> PartialLeaf:
     return summed._replace(names=joined.names)
 
 
+def apart(parts: Sequence[PartialLeaf]) -> bool:
+    """Whether no two of the leaves can have a cell in common: what each says is all of its keys."""
+    if len(parts) < 2:
+        return True
+    names = {name for part in parts for name in part.names}
+    return all(part.names for part in parts) and len(names) == sum(len(p.names) for p in parts)
+
+
 def join(parts: Sequence[PartialLeaf]) -> PartialLeaf:
     """The entries of several leaves one after the other; names united in order of their bytes."""
     names = tuple(sorted({name for part in parts for name in part.names}))
@@ -143,10 +154,11 @@ def join(parts: Sequence[PartialLeaf]) -> PartialLeaf:
         else part.rows
         for part in parts
     ]
+    kind: Any = np.int64 if parts[0].is_summed else np.int32
     return PartialLeaf(
-        np.concatenate([part.ticks for part in parts]),
-        np.concatenate(rows),
-        np.concatenate([part.counts for part in parts]),
-        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.ticks for part in parts], dtype=np.int64),
+        np.concatenate(rows, dtype=np.int64),
+        np.concatenate([part.counts for part in parts], dtype=np.int64),
+        np.concatenate([part.values for part in parts], dtype=kind),
         names,
     )

@@ -23,7 +23,7 @@ from dpcore.leaves.sparse_rows import SparseRows
 from dpcore.program import RowProgram, by_users, hash_ticks, within_cap
 from transforms.leaves.bound import bound
 from transforms.leaves.columns import HIGH, LOW, UNIT_HIGH, UNIT_LOW
-from transforms.leaves.sums import KeyIndex
+from transforms.leaves.key_index import KeyIndex
 from transforms.runtime import counters
 from transforms.runtime.coders import pack, pack_names, unpack, unpack_names
 from transforms.runtime.secret import SecretRef

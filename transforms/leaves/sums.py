@@ -5,7 +5,8 @@ No window and no GroupByKey: this is where the volume goes away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -19,7 +20,11 @@ from dpcore.leaves.keys import Keys
 from dpcore.program import Bounded, Program
 from transforms.leaves import partial
 from transforms.leaves.bound import bound
-from transforms.leaves.partial import PartialLeaf, sum_by_cell
+from transforms.leaves.here import opened, put_aside
+from transforms.leaves.key_index import KeyIndex
+from transforms.leaves.partial import PartialLeaf
+from transforms.leaves.sparse_cells import SparseCells
+from transforms.runtime.aside import in_one_process
 from transforms.runtime.windowing import windowed
 
 Ints = NDArray[np.int64]
@@ -27,7 +32,12 @@ Ints = NDArray[np.int64]
 GRID = 1 << 22
 """Most int64 numbers a dense accumulator may hold (32 MB)."""
 CELLS = 1 << 22
-"""Sparse cells gathered before they are added up; twice as many are sent on at once."""
+"""Numbers of sparse cells that are gathered before they are sent on; of twice as many those that
+came more than once are added up at once."""
+VAIN = 16
+"""Where adding up saved less than half, it waits until there are so many times as many cells."""
+ALONE = 8
+"""Where there are so many times as many cells as events, hardly two events share one."""
 ELEMENT = 1 << 22
 """Most int64 numbers in one element that is sent on (32 MB)."""
 
@@ -36,95 +46,29 @@ INDEX = 1 << 20
 """Names that are remembered from bundle to bundle, at most; what is found does not hang on it."""
 
 
-class KeyIndex:
-    """Global rows of keys: declared keys in order of (block, row), discovered ones as they come."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
-        self.names: list[bytes] = []
-        self.blocks = np.zeros(0, dtype=np.int64)
-        self.rows = np.zeros(0, dtype=np.int64)
-        if not keys.observed:
-            held = [keys.block_keys(block) for block in range(keys.blocks)]
-            self.names = [key for block in held for key in block]
-            self.blocks = np.repeat(np.arange(keys.blocks), [len(block) for block in held])
-            self.rows = np.concatenate([np.arange(len(block)) for block in held])
-        self._place = {name: index for index, name in enumerate(self.names)}
-        self._only = not keys.columns
-        self._known: tuple[Any, Ints] | None = None
-
-    def of(self, batch: pa.RecordBatch) -> Ints | None:
-        """As ``each``, of a plan with one grouping."""
-        (rows,) = self.each(batch)
-        return rows
-
-    def each(self, batch: pa.RecordBatch) -> Iterator[Ints | None]:
-        """(n,) global row of each event's key, one of each grouping; None where there is a single
-        key."""
-        if self._only:
-            yield None
-            return
-        column = batch.column("@key")
-        if not pa.types.is_dictionary(column.type):
-            column = column.dictionary_encode()
-        codes = column.indices.to_numpy(zero_copy_only=False)
-        for rows in self._rows_of(column.dictionary):
-            yield rows[codes]
-
-    def _rows_of(self, dictionary: Any) -> Ints:
-        """(groupings, m) global rows of the keys of a dictionary; batches cut of one batch share
-        theirs."""
-        if self._known is not None and _same(self._known[0], dictionary):
-            return self._known[1]
-        texts = ["" if key is None else key for key in dictionary.to_pylist()]
-        grouped = [[key.encode() for key in self._keys.grouped(text)] for text in texts]
-        names = [name for own in grouped for name in own]
-        fresh = [name for name in names if name not in self._place]
-        if fresh:
-            self._add(fresh)
-        found = np.array([self._place[name] for name in names], dtype=np.int64)
-        lookup = np.ascontiguousarray(found.reshape(len(texts), -1).T)
-        self._known = dictionary, lookup
-        return lookup
-
-    def _add(self, fresh: Sequence[bytes]) -> None:
-        if not self._keys.observed:
-            raise ValueError("an event with an undeclared key came past the filter.")
-        fresh = list(dict.fromkeys(fresh))
-        for name in fresh:
-            self._place[name] = len(self._place)
-        self.names.extend(fresh)
-        self.blocks = np.concatenate([self.blocks, self._keys.block_of(fresh)])
-
-    @property
-    def size(self) -> int:
-        """How many keys are known."""
-        return max(1, len(self.names))
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two arrays hold the same; quick where they are one in memory."""
-    places = [
-        [0 if buffer is None else buffer.address for buffer in array.buffers()]
-        for array in (one, other)
-    ]
-    if places[0] == places[1] and (len(one), one.offset) == (len(other), other.offset):
-        return True
-    return bool(one.equals(other))
-
-
 class Gatherer:
-    """Adds up bounded events of one bundle by (tick, key)."""
+    """Adds up bounded events of one bundle by (tick, key).
 
-    def __init__(self, program: Program, keys: Keys, index: KeyIndex | None = None) -> None:
-        self._program = program
+    Args:
+      program, keys: of the plan. index: of keys that are known already.
+      together: nothing is sent on early to save memory: what is sent stays in this process.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        keys: Keys,
+        index: KeyIndex | None = None,
+        together: bool = False,
+    ) -> None:
+        self._program, self._together = program, together
         self._index = KeyIndex(keys) if index is None else index
         self._dense_keys = 0 if keys.observed else self._index.size
         self._width = program.dimension + 1
         self._first = 0
         self._grid = np.zeros((0, self._dense_keys, self._width), dtype=np.int64)
-        self._sparse: list[PartialLeaf] = []
-        self._sparse_cells = 0
+        self._sparse = SparseCells(self._index, keys.observed)
+        self._room_for = 2 * CELLS
         self._unsummed: list[PartialLeaf] = []
         self._unsummed_numbers = 0
         self._row_width = program.row_width
@@ -171,6 +115,10 @@ class Gatherer:
                 return
             cells = np.flatnonzero(counts)
             counts, values = counts[cells], values[cells]
+        elif keys is not None and n_cells >= ALONE * n:
+            values = self._program.accumulate(bounded.rows, np.arange(n), n)
+            self._keep(PartialLeaf(ticks, keys, np.ones(n, dtype=np.int64), values))
+            return
         else:
             cells, codes, counts = np.unique(offsets, return_inverse=True, return_counts=True)
             values = self._program.accumulate(bounded.rows, codes, len(cells))
@@ -261,23 +209,20 @@ class Gatherer:
         return True
 
     def _keep(self, leaf: PartialLeaf) -> None:
-        self._sparse.append(leaf)
-        self._sparse_cells += len(leaf.ticks)
-        if self._sparse_cells * self._width > 2 * CELLS and len(self._sparse) > 1:
-            self._sparse = [self._joined()]
-            self._sparse_cells = len(self._sparse[0].ticks)
-
-    def _joined(self) -> PartialLeaf:
-        columns = list(zip(*(leaf[:4] for leaf in self._sparse), strict=True))
-        ticks, rows, counts, values = (np.concatenate(column) for column in columns)
-        return sum_by_cell(ticks, rows, self._index.size, counts, values)
+        self._sparse.add(leaf)
+        if len(self._sparse) * self._width > self._room_for:
+            before = len(self._sparse)
+            self._sparse.sum_up()
+            # Where next to none came twice it would be in vain soon again.
+            times = 2 if 2 * len(self._sparse) < before else VAIN
+            self._room_for = max(2 * CELLS, times * len(self._sparse) * self._width)
 
     @property
     def is_full(self) -> bool:
         """Whether memory, or the room of exact sums, asks for sending on what is there before the
         bundle ends."""
-        wide = self._sparse_cells * self._width > CELLS or self._unsummed_numbers > CELLS
-        return wide or self._events >= self._most
+        held = max(len(self._sparse) * self._width, self._unsummed_numbers)
+        return (held > CELLS and not self._together) or self._events >= self._most
 
     def drain(self) -> Iterator[tuple[int, PartialLeaf]]:
         """What was gathered, as (block, partial leaf); the gatherer is empty afterwards."""
@@ -285,14 +230,8 @@ class Gatherer:
             flat = self._grid.reshape(-1, self._width)
             cells = np.flatnonzero(flat[:, 0])
             n_keys = self._dense_keys
-            self._sparse.append(
-                PartialLeaf(
-                    cells // n_keys + self._first,
-                    cells % n_keys,
-                    flat[cells, 0],
-                    flat[cells, 1:],
-                )
-            )
+            ticks, rows = cells // n_keys + self._first, cells % n_keys
+            self._sparse.add(PartialLeaf(ticks, rows, flat[cells, 0], flat[cells, 1:]))
             self._grid = self._grid[:0]
         self._events = 0
         if self._unsummed:
@@ -301,26 +240,35 @@ class Gatherer:
             self._unsummed, self._unsummed_numbers = [], 0
             if len(rest.ticks):
                 yield from self._by_block(rest.take(np.argsort(rest.ticks, kind="stable")))
-        if not self._sparse:
-            return
-        joined = self._joined()
-        self._sparse, self._sparse_cells = [], 0
-        yield from self._by_block(joined)
+        for block, own in self._sparse.drain():
+            yield from self._cut(block, own)
+        self._room_for = 2 * CELLS
 
     def _by_block(self, leaf: PartialLeaf) -> Iterator[tuple[int, PartialLeaf]]:
+        """Events that are not summed, in order of ticks."""
         index = self._index
-        if not len(index.names):
-            return
         blocks = index.blocks[leaf.rows]
         narrow = blocks.astype(np.uint16) if index.blocks.max() < 1 << 16 else blocks
         order = np.argsort(narrow, kind="stable")  # of two bytes: by counting them
         leaf = leaf.take(order)
         bounds = np.flatnonzero(np.diff(blocks[order], prepend=-1, append=index.blocks.max() + 1))
-        step = max(1, ELEMENT // (leaf.values.shape[1] + 1))
         for low, high in zip(bounds, bounds[1:], strict=False):
-            block = int(blocks[order[low]])
-            for start in range(low, high, step):
-                yield block, self._named(leaf.take(slice(start, min(high, start + step))))
+            own = self._named(leaf.take(slice(low, high)))
+            yield from self._cut(int(blocks[order[low]]), own)
+
+    def _cut(self, block: int, leaf: PartialLeaf) -> Iterator[tuple[int, PartialLeaf]]:
+        """A leaf in pieces that can be sent on."""
+        n, step = len(leaf.ticks), max(1, ELEMENT // (leaf.values.shape[1] + 1))
+        if n <= step or self._together:
+            yield block, leaf
+            return
+        for start in range(0, n, step):
+            piece = leaf.take(slice(start, start + step))
+            if leaf.names:
+                used, rows = np.unique(piece.rows, return_inverse=True)
+                names = tuple(leaf.names[row] for row in used.tolist())
+                piece = piece._replace(rows=rows, names=names)
+            yield block, piece
 
     def _named(self, leaf: PartialLeaf) -> PartialLeaf:
         index = self._index
@@ -331,12 +279,20 @@ class Gatherer:
 
 
 class LeafDoFn(beam.DoFn):
-    """Record batches with ``@tick`` and ``@key`` -> (block, encoded PartialLeaf)."""
+    """Record batches with ``@tick`` and ``@key`` -> (block, encoded PartialLeaf).
 
-    def __init__(self, program: Program, keys: Keys, clock: Clock) -> None:
+    Args:
+      program, keys, clock: of the plan.
+      aside: name of a run whose leaves this process keeps aside; None: they go on as bytes.
+    """
+
+    def __init__(
+        self, program: Program, keys: Keys, clock: Clock, aside: str | None = None
+    ) -> None:
         self._program = program
         self._keys = keys
         self._clock = clock
+        self._aside = aside
         self._gatherer: Gatherer | None = None
         self._index: KeyIndex | None = None
 
@@ -352,7 +308,8 @@ class LeafDoFn(beam.DoFn):
         if self._gatherer is None:
             if self._index is None or self._index.size > INDEX:
                 self._index = KeyIndex(self._keys)
-            self._gatherer = Gatherer(self._program, self._keys, self._index)
+            together = self._aside is not None
+            self._gatherer = Gatherer(self._program, self._keys, self._index, together)
         self._gatherer.add(batch)
         if self._gatherer.is_full:
             yield from self.finish_bundle()
@@ -363,21 +320,34 @@ class LeafDoFn(beam.DoFn):
             return
         for block, leaf in self._gatherer.drain():
             first = self._clock.tick_start(int(leaf.ticks[0]))
-            yield windowed((block, partial.encode(leaf)), first)
+            data = partial.encode(leaf) if self._aside is None else put_aside(leaf, self._aside)
+            yield windowed((block, data), first)
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(tuple[int, bytes])
 class Leaf(beam.PTransform[Any, Any]):
-    """Bound and add up events into partial leaves, keyed by block. Keeps no order."""
+    """Bound and add up events into partial leaves, keyed by block. Keeps no order.
 
-    def __init__(self, program: Program, keys: Keys, clock: Clock) -> None:
+    Args:
+      program, keys, clock: of the plan.
+      bounded: all data is there from the start: where every step is in this process, leaves are
+        kept aside on their way (``transforms.leaves.here``).
+    """
+
+    def __init__(self, program: Program, keys: Keys, clock: Clock, bounded: bool = False) -> None:
         super().__init__()
         self._program, self._keys, self._clock = program, keys, clock
+        self._bounded = bounded
+        self._aside: Any = None
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[Any]:
         """Record batches -> (block, bytes)."""
-        dofn = LeafDoFn(self._program, self._keys, self._clock)
+        run = None
+        if self._bounded and in_one_process(events.pipeline):
+            run = uuid.uuid4().hex
+            self._aside = opened(run)  # held here, as long as the pipeline is
+        dofn = LeafDoFn(self._program, self._keys, self._clock, run)
         gather = beam.ParDo(dofn).with_output_types(tuple[int, bytes])
         leaves: beam.PCollection[Any] = events | "Gather" >> gather
         return leaves

@@ -76,23 +76,23 @@ class FoundBlock:
         last = rule.periods.last(int(rule.periods.of(np.array([begin]))[0]))
         if rule.start(begin) != begin or last != end - 1:
             return np.zeros(0, dtype=np.int64)
-        names, cells = pending.cells(begin, end)
-        live = set(self.content.live)
-        inside = self._noise.sampled(names, rule.discover.sample)
-        fresh = np.array(
-            [name not in live and kept for name, kept in zip(names, inside, strict=True)],
-            dtype=bool,
-        )
-        place = np.where(fresh, np.cumsum(fresh) - 1, -1)
-        mine, cells = (
-            [names[row] for row in np.flatnonzero(fresh).tolist()],
-            cells.renumbered(place),
-        )
-        out = np.flatnonzero(ruled_out(rule, self._noise, mine, cells, begin, end))
-        pending.leave_out(begin, end, [mine[row] for row in out.tolist()])
-        firsts = np.full(len(mine), end, dtype=np.int64)
-        np.minimum.at(firsts, cells.rows, cells.ticks)
-        return np.sort(firsts[out])
+        live, gone, firsts = set(self.content.live), list[bytes](), [np.zeros(0, dtype=np.int64)]
+        for names, cells in pending.groups(begin, end):
+            inside = self._noise.sampled(names, rule.discover.sample)
+            fresh = np.array(
+                [name not in live and kept for name, kept in zip(names, inside, strict=True)],
+                dtype=bool,
+            )
+            if not fresh.all():
+                cells = cells.renumbered(np.where(fresh, np.cumsum(fresh) - 1, -1))
+                names = [names[row] for row in np.flatnonzero(fresh).tolist()]
+            out = ruled_out(rule, self._noise, names, cells, begin, end)
+            first = np.full(len(names), end, dtype=np.int64)
+            first[cells.rows[::-1]] = cells.ticks[::-1]  # ticks are sorted: the last is the first
+            firsts.append(first[out])
+            gone += [names[row] for row in np.flatnonzero(out).tolist()]
+        pending.leave_out(begin, end, gone)
+        return np.sort(np.concatenate(firsts))
 
     def _step(self, low: int, high: int, pending: PendingSums, aside: int) -> Iterator[NoisyStride]:
         names, cells = pending.cells(low, high)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +13,7 @@ from dpcore.leaves.rows import RowLeaf, joined
 from dpcore.program import CAPACITY, Program, RowProgram, takes_rows, within_cap
 from transforms.leaves import partial
 from transforms.leaves import rows as row_leaf
+from transforms.leaves.here import taken
 from transforms.leaves.partial import PartialLeaf
 from transforms.runtime import counters
 
@@ -47,7 +48,10 @@ def pending_of(program: Program, payloads: Sequence[bytes], stop: int) -> Pendin
 
 
 class PendingSums:
-    """Exact sums. A leaf is dense: (n, K, D) int64."""
+    """Exact sums. A leaf is dense: (n, K, D) int64.
+
+    Partial leaves that share no key stay as they are.
+    """
 
     def __init__(self, program: Program, payloads: Sequence[bytes], stop: int) -> None:
         self._program = program
@@ -59,7 +63,7 @@ class PendingSums:
             if first >= stop:
                 self.later.append(data)
                 continue
-            part = partial.decode(data)
+            part = taken(data)
             if last >= stop:
                 cut = int(np.searchsorted(part.ticks, stop))
                 self.later.append(partial.encode(part.take(slice(cut, None))))
@@ -67,6 +71,9 @@ class PendingSums:
             now.append(part)
         summed = [part for part in now if part.is_summed]
         unsummed = [part for part in now if not part.is_summed]
+        if not unsummed and summed and partial.apart(summed):
+            self._leaves = [held_in_room(part, [part], self._capacity) for part in summed]
+            return
         self._leaves = [self._sums(summed, unsummed)]
         if unsummed:
             joined = partial.join(unsummed)
@@ -107,19 +114,43 @@ class PendingSums:
     def cells(self, low: int, high: int) -> tuple[list[bytes], Cells]:
         """Names of discovered keys with data in ticks [low, high), and their cells; of a program
         whose events are always summed."""
-        (leaf,) = self._leaves
-        here = leaf.take(slice(*np.searchsorted(leaf.ticks, [low, high])))
-        some, rows = np.unique(here.rows, return_inverse=True)
-        values = here.values.astype(np.int64, copy=False)
-        return [leaf.names[row] for row in some.tolist()], Cells(here.ticks, rows, values)
+        parts = [part for part in self.groups(low, high) if part[0]]
+        if len(parts) == 1:
+            return parts[0]
+        names = [name for part in parts for name in part[0]]
+        shifts = np.cumsum([0, *(len(part[0]) for part in parts)])
+        if not parts:
+            return [], Cells.none(self._program.dimension)
+        rows = [part[1].rows + shift for part, shift in zip(parts, shifts, strict=False)]
+        ticks = np.concatenate([part[1].ticks for part in parts])
+        values = np.concatenate([part[1].values for part in parts])
+        order = np.argsort(ticks, kind="stable")
+        return names, Cells(ticks[order], np.concatenate(rows)[order], values[order])
 
-    def leave_out(self, low: int, high: int, names: Sequence[bytes]) -> None:
+    def groups(self, low: int, high: int) -> Iterator[tuple[list[bytes], Cells]]:
+        """The same, group by group of keys, as they came."""
+        for leaf in self._leaves:
+            here = leaf.take(slice(*np.searchsorted(leaf.ticks, [low, high])))
+            there = np.zeros(len(leaf.names), dtype=bool)
+            there[here.rows] = True
+            rows = (np.cumsum(there) - 1)[here.rows]
+            ticks, values = (
+                column.astype(np.int64, copy=False) for column in (here.ticks, here.values)
+            )
+            names = [leaf.names[row] for row in np.flatnonzero(there).tolist()]
+            yield names, Cells(ticks, rows, values)
+
+    def leave_out(self, low: int, high: int, names: Iterable[bytes]) -> None:
         """Forgets what discovered keys have in ticks [low, high)."""
-        (leaf,) = self._leaves
-        gone = set(names)
-        stay = np.array([name not in gone for name in leaf.names], dtype=bool)[leaf.rows]
-        stay |= (leaf.ticks < low) | (leaf.ticks >= high)
-        self._leaves = [leaf.take(stay)]
+        gone, left = set(names), list[PartialLeaf]()
+        for leaf in self._leaves:
+            out = np.array([name in gone for name in leaf.names], dtype=bool)
+            if out.all() and len(leaf.ticks) and low <= leaf.ticks[0] and leaf.ticks[-1] < high:
+                continue
+            stay = ~out[leaf.rows]
+            stay |= (leaf.ticks < low) | (leaf.ticks >= high)
+            left.append(leaf.take(stay))
+        self._leaves = left
 
     def leaves(self, low: int, high: int, n_keys: int) -> NDArray[np.int64]:
         """See Pending: zeros where no event came."""
@@ -127,10 +158,11 @@ class PendingSums:
         out = np.zeros(shape, dtype=np.int64)
         for leaf in self._leaves:
             here = leaf.take(slice(*np.searchsorted(leaf.ticks, [low, high])))
+            ticks = here.ticks.astype(np.int64, copy=False) - low
             if leaf.is_summed:
-                out[here.ticks - low, here.rows] += here.values
-            elif len(here.ticks):
-                cells = (here.ticks - low) * n_keys + here.rows
+                out[ticks, here.rows] += here.values
+            elif len(ticks):
+                cells = ticks * n_keys + here.rows
                 values = here.values.astype(np.float64)
                 out += self._program.accumulate(values, cells, shape[0] * n_keys).reshape(shape)
         return out
@@ -200,7 +232,7 @@ def held_in_room(
     crowded = np.flatnonzero(leaf.counts > capacity).tolist()
     if not crowded:
         return leaf
-    values = leaf.values.copy()
+    values = leaf.values.astype(np.int64)
     for cell in crowded:
         total = np.zeros(values.shape[1], dtype=object)
         for part in parts:

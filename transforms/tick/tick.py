@@ -28,6 +28,7 @@ from dpcore.leaves.keys import Keys
 from dpcore.plan import Plan
 from dpcore.program import Program
 from transforms.leaves import partial, rows
+from transforms.leaves.here import taken
 from transforms.release.noisy import TICKS, NoisyStride
 from transforms.runtime import counters, heartbeat
 from transforms.runtime.coders import kind_of
@@ -235,7 +236,7 @@ def split_overdue(payload: bytes, first: int) -> tuple[int, bytes | None]:
     """How many events of a leaf lie before tick ``first``, and what is left of it."""
     if kind_of(payload) == rows.KIND:
         return rows.count_rows(payload), None
-    leaf = partial.decode(payload)
+    leaf = taken(payload)
     cut = int(np.searchsorted(leaf.ticks, first))
     rest = partial.encode(leaf.take(slice(cut, None))) if cut < len(leaf.ticks) else None
     return int(leaf.counts[:cut].sum()), rest

@@ -1,0 +1,141 @@
+"""Cells that have no place of their own: summed exactly, whatever came when, and kept aside."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore.errors import CodecError
+from dpcore.leaves.keys import Keys
+from tests.transforms.doubles import FakePlan
+from transforms.leaves import key_index, partial, sums
+from transforms.leaves.here import opened, put_aside, taken
+from transforms.leaves.key_index import KeyIndex
+from transforms.leaves.partial import PartialLeaf, apart
+from transforms.leaves.sparse_cells import SparseCells
+from transforms.leaves.sums import Gatherer
+from transforms.tick.pending import PendingSums
+
+OBSERVED = replace(FakePlan(), keys=Keys.make("k", None, True, None))
+
+
+def events(n: int, keys: int, ticks: int, seed: int = 1) -> pa.RecordBatch:
+    rng = np.random.default_rng(seed)
+    return pa.RecordBatch.from_pydict(
+        {
+            "@tick": pa.array(rng.integers(0, ticks, n)),
+            "@key": pa.array([f"k{i}" for i in rng.integers(0, keys, n)]).dictionary_encode(),
+            "v": pa.array(rng.integers(0, 9, n).astype(float)),
+        }
+    )
+
+
+def totals(leaves: Any) -> dict[tuple[bytes, int], list[int]]:
+    found: dict[tuple[bytes, int], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for leaf in leaves:
+        for tick, row, count, values in zip(*leaf[:4], strict=True):
+            cell = found[leaf.names[row], int(tick)]
+            cell[0] += int(count)
+            for at, value in enumerate(values.tolist(), 1):
+                cell[at] += value
+    return found
+
+
+def drained(batches: list[pa.RecordBatch], together: bool = False) -> list[tuple[int, PartialLeaf]]:
+    gatherer = Gatherer(OBSERVED.program, OBSERVED.keys, together=together)
+    for batch in batches:
+        gatherer.add(batch)
+    return list(gatherer.drain())
+
+
+@pytest.mark.parametrize("alone", [1, 1 << 40])
+@pytest.mark.parametrize("cells", [50, 1 << 22])
+@pytest.mark.parametrize("bits", [1, 12])
+def test_sums_are_exact_in_groups_of_any_size(
+    alone: int, cells: int, bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [events(400, 90, 300, seed) for seed in range(5)]
+    expected = totals(leaf for batch in batches for _, leaf in drained([batch]))
+    monkeypatch.setattr(sums, "ALONE", alone)
+    monkeypatch.setattr(sums, "CELLS", cells)
+    monkeypatch.setattr(key_index, "GROUP", bits)
+    found = drained(batches, together=True)
+    assert totals(leaf for _, leaf in found) == expected
+    for block, leaf in found:
+        assert set(OBSERVED.keys.block_of(leaf.names).tolist()) == {block}
+        assert len(leaf.names) <= 1 << bits and list(leaf.names) == sorted(leaf.names)
+        code = leaf.ticks * len(leaf.names) + leaf.rows
+        assert (np.diff(code) > 0).all()
+    assert apart([leaf for _, leaf in found])
+
+
+def test_groups_hold_keys_of_one_block_and_are_filled_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(key_index, "GROUP", 2)
+    index = KeyIndex(OBSERVED.keys)
+    for seed in range(4):
+        index.of(events(50, 200, 9, seed))
+    sizes = np.bincount(index.groups)
+    assert len(sizes) == len(index.homes) and sizes.max() <= 4 and sizes.min() >= 1
+    for group, block in enumerate(index.homes):
+        assert (index.blocks[index.groups == group] == block).all()
+    per_block = np.bincount(index.blocks, minlength=OBSERVED.keys.blocks)
+    assert len(index.homes) == (-(-per_block // 4)).sum()
+
+
+def test_numbers_are_held_as_narrow_as_they_are_and_leave_whole() -> None:
+    index = KeyIndex(OBSERVED.keys)
+    index.of(events(50, 9, 9))
+    large, cells = 1 << 40, SparseCells(index, True)
+    for value in (3, large, -1, 100, 100):
+        one = np.zeros(1, dtype=np.int64)
+        cells.add(PartialLeaf(one + 7, one + 2, one + 100, np.full((1, 2), value)))
+        assert cells._held[-1].cells.ticks.dtype == np.int8
+    for _ in range(2):
+        cells.sum_up()
+        assert len(cells) == 1
+    ((_, leaf),) = cells.drain()
+    assert leaf.counts.tolist() == [500] and leaf.values.tolist() == [[large + 202] * 2]
+    assert leaf.names == (index.names[2],) and len(cells) == 0 and not list(cells.drain())
+
+
+def test_leaves_aside_are_what_they_were_as_bytes() -> None:
+    run = "a run of leaves"
+    held = opened(run)
+    found = drained([events(3_000, 2_000, 300, 3)])
+    aside = {block: put_aside(leaf, run) for block, leaf in found}
+    for block, leaf in found:
+        data, name = partial.encode(leaf), aside[block]
+        assert len(name) < 300 and partial.tick_range(name) == partial.tick_range(data)
+        for stop in (150, 400):
+            payloads = [put_aside(leaf, run)]
+            ours = PendingSums(OBSERVED.program, payloads, stop)
+            theirs = PendingSums(OBSERVED.program, [data], stop)
+            assert ours.firsts() == theirs.firsts()
+            assert [partial.decode(x)[:4] for x in ours.later] or stop == 400
+            place = {key: row for row, key in enumerate(ours.firsts())}
+            for pending in (ours, theirs):
+                pending.settle(place)
+            shape = 0, min(stop, 300), len(place)
+            assert np.array_equal(ours.leaves(*shape), theirs.leaves(*shape))
+        assert taken(name).names == leaf.names
+        with pytest.raises(CodecError):
+            taken(name)
+    assert len(held) == 0
+
+
+def test_events_that_are_not_summed_go_aside_as_they_are() -> None:
+    run = "a run of events"
+    held = opened(run)
+    one = np.zeros(3, dtype=np.int64)
+    leaf = PartialLeaf(one, one, one + 1, np.ones((3, 4), dtype=np.int32), (b"k",))
+    large = leaf._replace(values=np.full((3, 4), 1 << 20))
+    assert not taken(put_aside(leaf, run)).is_summed
+    assert taken(put_aside(large, run)).is_summed
+    assert len(held) == 0
