@@ -40,12 +40,15 @@ class Piece(NamedTuple):
     """What a block releases of ticks [first, stop), before it is solved.
 
     Attributes:
-      keys: live in all of them, in order of discovery. arrays: (n, K, ...) each; none without keys.
+      keys: live in the last of them, in order of discovery.
+      births: (K,) int64, ticks from the first one on after which each is live.
+      arrays: (n, K, ...) each, 0 where a key is not live yet; none without keys.
     """
 
     first: int
     stop: int
     keys: tuple[bytes, ...]
+    births: Ints
     arrays: tuple[Floats, ...]
 
 
@@ -73,7 +76,7 @@ def step(
     low: int,
     high: int,
     aside: int = 0,
-) -> tuple[Block, list[Piece]]:
+) -> tuple[Block, Piece]:
     """Steps ticks [low, high), which lie in one period and under one secret.
 
     Args:
@@ -82,7 +85,7 @@ def step(
       aside: keys that wait too and are not among them, because they cannot be found.
 
     Returns:
-      The block after them, and what is released, in order of ticks.
+      The block after them, and what is released.
 
     Raises:
       WeirError: more keys wait than the plan allows.
@@ -109,7 +112,7 @@ def step(
     if block.live:
         leaves = live_cells.dense(low, high, 0, len(block.live))
         state, arrays = program.step(state, leaves, noises.noise_of(block.live, low))
-    pieces = list(_pieces(rule, block.live, arrays, entered, low, high))
+    piece = _piece(rule, block.live, arrays, entered, low, high)
     if entered.names:
         state = entered.state if state is None else concatenate([state, entered.state])
     live = block.live + entered.names
@@ -120,7 +123,7 @@ def step(
             shown = [group[rule.array][-1] for group in (arrays, entered.arrays) if group]
             totals = np.concatenate(shown)[:, rule.coordinate]
             watched = Watched(totals, rule.quiet(totals - watched.totals, watched.quiet))
-    return Block(live, state, tested, block.faint, watched), pieces
+    return Block(live, state, tested, block.faint, watched), piece
 
 
 def _placed(
@@ -245,26 +248,27 @@ def _in_order(found: list[Entered]) -> Entered:
     )
 
 
-def _pieces(
+def _piece(
     rule: Rule,
     live: tuple[bytes, ...],
     arrays: tuple[Floats, ...],
     entered: Entered,
     low: int,
     high: int,
-) -> Iterator[Piece]:
-    """One piece from each tick on at which a key is found."""
-    edges = sorted({low, *(low + entered.births).tolist(), high})
-    for first, stop in pairwise(edges):
-        born = int(np.searchsorted(entered.births, first - low, side="right"))
-        here = slice(first - low, stop - low)
-        parts = [tuple(array[here] for array in arrays)] if live else []
-        if born:
-            parts.append(tuple(array[here, :born] for array in entered.arrays))
-        both = [np.concatenate(pair, axis=1) for pair in zip(*parts, strict=True)]
-        if rule.hidden and both:
-            del both[rule.array]
-        yield Piece(first, stop, live + entered.names[:born], tuple(both))
+) -> Piece:
+    """What leaves: nothing of a key before the tick at which it is found."""
+    births = np.concatenate([np.zeros(len(live), dtype=np.int64), entered.births])
+    parts = [arrays] if live else []
+    if entered.names:
+        unborn = np.arange(high - low)[:, None] < entered.births
+        born = tuple(array.copy() for array in entered.arrays)
+        for array in born:
+            array[unborn] = 0
+        parts.append(born)
+    both = [np.concatenate(pair, axis=1) for pair in zip(*parts, strict=True)]
+    if rule.hidden and both:
+        del both[rule.array]
+    return Piece(low, high, live + entered.names, births, tuple(both))
 
 
 def _groups(program: Program, n_keys: int) -> Iterator[tuple[int, int]]:

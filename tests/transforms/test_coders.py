@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -95,6 +96,9 @@ def test_strides_come_back() -> None:
     assert (found.block, found.first_tick, found.ticks, found.keys) == (5, 100, 4, (b"a", b"bc"))
     for left, right in zip(found.arrays, arrays, strict=True):
         np.testing.assert_array_equal(left, right)
+    assert not found.born_later
+    born = coder.decode(coder.encode(replace(stride, births=np.array([0, 3]))))
+    assert born.keys == stride.keys and born.births.tolist() == [0, 3] and born.born_later
     empty = coder.decode(coder.encode(NoisyStride(0, 0, 8, (), ())))
     assert empty.keys == () and empty.arrays == () and empty.ticks == 8
 

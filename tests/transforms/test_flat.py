@@ -163,3 +163,34 @@ def test_typed_rows_say_the_same_and_have_types_that_every_language_knows() -> N
 
 TIMES = ("tick_start", "tick_end")
 MICROS = "beam:logical_type:micros_instant:v1"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_key_has_rows_from_its_birth_on_and_none_before(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ticks, keys = 6, (b"a", b"b", b"c", b"d")
+    births = np.array([0, 0, *sorted(rng.integers(0, ticks, 2).tolist())])
+    found = []
+    for name, over, size, stddev in (("n", None, 1, True), ("v", 3, 2, False), ("n", 2, 1, True)):
+        value = rng.normal(size=(ticks, len(keys), size))
+        value[rng.random(value.shape) < 0.1] = np.nan
+        error = rng.random((ticks, 1, size)) if stddev else None
+        found.append(Released(name, over, value, error))
+    writer = ReleaseWriter(PLAN)
+    ours = sorted_table([writer.batch(3, 12, ticks, keys, found, births)]).table
+    alone = []
+    for row, birth in enumerate(births.tolist()):
+        own = [
+            one._replace(
+                value=one.value[birth:, row : row + 1],
+                stddev=None if one.stddev is None else one.stddev[birth:],
+            )
+            for one in found
+        ]
+        alone.append(writer.batch(3, 12 + birth, ticks - birth, keys[row : row + 1], own))
+    theirs = sorted_table(alone).table
+    assert ours.num_rows == 3 * (4 * ticks - births.sum())
+    for name in ours.schema.names:
+        assert ours[name].to_pylist() == theirs[name].to_pylist() or name in ("value", "stddev")
+        if name in ("value", "stddev"):
+            assert repr(ours[name].to_pylist()) == repr(theirs[name].to_pylist())

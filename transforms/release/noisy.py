@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
@@ -29,6 +29,8 @@ class NoisyStride:
       first_tick: of the stride. ticks: how many, n.
       keys: K keys in order of their rows; K may be 0.
       arrays: each (n, K, ...) float64, as ``program.step`` made them; none where K is 0.
+      births: (K,) int64, ticks after the first from which on each key is released; (0,): all are in
+        all of them.
     """
 
     block: int
@@ -36,6 +38,12 @@ class NoisyStride:
     ticks: int
     keys: tuple[bytes, ...]
     arrays: tuple[NDArray[np.float64], ...]
+    births: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def born_later(self) -> bool:
+        """Whether some key is not released in all ticks."""
+        return bool(self.births.any())
 
 
 def boundaries(first: int, stop: int, every: int, width: int) -> Iterator[tuple[int, int]]:
@@ -59,15 +67,16 @@ class NoisyStrideCoder(coders.Coder):
 
     def encode(self, value: NoisyStride) -> bytes:
         """To bytes."""
-        where = np.array([value.block, value.first_tick, value.ticks], dtype=np.int64)
+        later = value.births if value.born_later else np.zeros(0, dtype=np.int64)
+        where = np.array([value.block, value.first_tick, value.ticks, *later], dtype=np.int64)
         return pack(KIND, [where, *pack_names(value.keys), *value.arrays])
 
     def decode(self, encoded: bytes) -> NoisyStride:
         """From bytes."""
         where, offsets, joined, *arrays = unpack(KIND, encoded)
-        block, first, ticks = where.tolist()
+        block, first, ticks = where[:3].tolist()
         keys = tuple(unpack_names(offsets, joined))
-        return NoisyStride(block, first, ticks, keys, tuple(arrays))
+        return NoisyStride(block, first, ticks, keys, tuple(arrays), where[3:])
 
     def estimate_size(self, value: NoisyStride) -> int:
         """Bytes, without encoding."""

@@ -32,7 +32,12 @@ class SolveDoFn(beam.DoFn):
         ticks = np.arange(stride.first_tick, stride.first_tick + stride.ticks, dtype=np.int64)
         released = self._plan.program.solve(stride.arrays, ticks) if stride.keys else ()
         batch = self._writer.batch(
-            stride.block, stride.first_tick, stride.ticks, stride.keys, released
+            stride.block,
+            stride.first_tick,
+            stride.ticks,
+            stride.keys,
+            released,
+            stride.births if stride.born_later else None,
         )
         counters.add("ticks_released", stride.ticks)
         counters.add("releases", batch.num_rows)

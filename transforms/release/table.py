@@ -117,7 +117,7 @@ class ReleaseWriter:
             "window": pa.array([promise.window], pa.int64()),
             "plan": pa.array([plan.digest], pa.string()),
         }
-        self._shared = lru_cache(maxsize=SHAPES)(self._columns)
+        self._shared = lru_cache(maxsize=SHAPES)(self._whole)
         self._named = lru_cache(maxsize=SHAPES)(_texts)
 
     def batch(
@@ -127,16 +127,23 @@ class ReleaseWriter:
         ticks: int,
         keys: Sequence[bytes],
         released: Sequence[Released],
+        births: NDArray[np.int64] | None = None,
     ) -> pa.RecordBatch:
         """One batch: outputs in their order, inside one ticks in order, inside one keys in order.
 
         Args:
           released: arrays (ticks, K, m); none where K is 0.
+          births: (K,) ticks after the first from which on each key has rows; None: in all of them.
         """
         if not keys:
             released = ()
         names = tuple((one.name, one.over) for one in released)
-        columns, key, tick = self._shared(ticks, len(keys), names)
+        if births is None or not keys:
+            columns, key, tick = self._shared(ticks, len(keys), names)
+        else:
+            cells = np.flatnonzero(np.arange(ticks)[:, None] >= births)
+            released = [_picked(one, cells) for one in released]
+            columns, key, tick = self._columns(*_places(cells, len(keys)), names)
         edges = tick_edges(self._clock, first_tick, ticks)
         numbers = pa.array(np.arange(first_tick, first_tick + ticks, dtype=np.int64))
         columns = columns | {
@@ -159,15 +166,22 @@ class ReleaseWriter:
             schema=IN_FLIGHT_SCHEMA.with_metadata({MARK: b"1", _SPAN: span}),
         )
 
-    def _columns(
+    def _whole(
         self, ticks: int, keys: int, names: tuple[tuple[str, int | None], ...]
     ) -> tuple[dict[str, pa.Array], pa.Array, pa.Array]:
-        """Columns that are the same for every stride of this shape, and of each row which of the
-        keys and which of the ticks it is of."""
-        cells, outputs = ticks * keys, len(names)
+        """Columns that are the same for every stride of this shape; see ``_columns``."""
+        return self._columns(*_places(np.arange(ticks * keys), keys), names)
+
+    def _columns(
+        self, key: NDArray[np.int32], tick: NDArray[np.int32], names: Sequence[Any]
+    ) -> tuple[dict[str, pa.Array], pa.Array, pa.Array]:
+        """Columns that hang on no number, and of each row which of the keys and ticks it is of.
+
+        Args:
+          key, tick: (cells,) of every output. names: of the outputs, and their overs.
+        """
+        cells, outputs = len(key), len(names)
         zeros = pa.array(np.zeros(outputs * cells, dtype=np.int8))
-        tick = np.tile(np.repeat(np.arange(ticks, dtype=np.int32), keys), outputs)
-        key = np.tile(np.arange(keys, dtype=np.int32), outputs * ticks)
         output = np.repeat(np.arange(outputs, dtype=np.int8), cells)
         columns = {
             "name": _distinct(output, [name for name, _ in names], pa.string()),
@@ -175,7 +189,25 @@ class ReleaseWriter:
         }
         for name, value in self._constants.items():
             columns[name] = _coded(zeros, value)
-        return columns, pa.array(key), pa.array(tick)
+        return columns, pa.array(np.tile(key, outputs)), pa.array(np.tile(tick, outputs))
+
+
+def _places(cells: NDArray[np.int64], keys: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Key and tick of cells, tick * keys + key."""
+    tick = (cells // max(1, keys)).astype(np.int32)
+    return (cells - tick.astype(np.int64) * keys).astype(np.int32), tick
+
+
+def _picked(one: Released, cells: NDArray[np.int64]) -> Released:
+    """An output of some cells: arrays (1, cells, m)."""
+
+    def some(array: NDArray[np.float64]) -> NDArray[np.float64]:
+        return array.reshape(1, -1, array.shape[2]).take(cells, axis=1)
+
+    stddev = None
+    if one.stddev is not None:
+        stddev = some(np.broadcast_to(one.stddev, one.value.shape))
+    return one._replace(value=some(one.value), stddev=stddev)
 
 
 def _texts(keys: tuple[bytes, ...]) -> pa.Array:

@@ -20,9 +20,10 @@ from transforms.tick.pending import PendingSums
 class FoundBlock:
     """One block on its way from tick to tick; see ``dpcore.discovery.step``.
 
-    Strides end where a key is found, and where public numbers say so: how many keys wait, and what
-    is known of them, shapes nothing that leaves. Where all of a period is stepped at once, keys
-    that cannot be found in it are told first (``dpcore.discovery.ruled_out``).
+    Strides end where public numbers say so, and tell from which tick on each of their keys is live:
+    how many keys wait, and what is known of them, shapes nothing that leaves. Where all of a period
+    is stepped at once, keys that cannot be found in it are told first
+    (``dpcore.discovery.ruled_out``).
 
     Args:
       program: what runs; its leaves are sums. rule: when a key is found.
@@ -66,7 +67,7 @@ class FoundBlock:
                 width = max(1, len(self.content.live)) * self._program.dimension
                 _, high = next(boundaries(low, end, self._every, width))
                 waiting = int(np.searchsorted(aside, high))
-                yield from self._step(low, high, pending, waiting)
+                yield self._step(low, high, pending, waiting)
                 low = high
 
     def _aside(self, begin: int, end: int, pending: PendingSums) -> Ints:
@@ -94,11 +95,9 @@ class FoundBlock:
         pending.leave_out(begin, end, gone)
         return np.sort(np.concatenate(firsts))
 
-    def _step(self, low: int, high: int, pending: PendingSums, aside: int) -> Iterator[NoisyStride]:
+    def _step(self, low: int, high: int, pending: PendingSums, aside: int) -> NoisyStride:
         names, cells = pending.cells(low, high)
-        self.content, pieces = step(
+        self.content, piece = step(
             self._program, self._rule, self._noise, self.content, names, cells, low, high, aside
         )
-        for piece in pieces:
-            n = piece.stop - piece.first
-            yield NoisyStride(self._block, piece.first, n, piece.keys, piece.arrays)
+        return NoisyStride(self._block, low, high - low, piece.keys, piece.arrays, piece.births)

@@ -25,7 +25,7 @@ def flat(pieces):
         (key, tick): tuple(array[tick - piece.first, row].tobytes() for array in piece.arrays)
         for piece in pieces
         for row, key in enumerate(piece.keys)
-        for tick in range(piece.first, piece.stop)
+        for tick in range(piece.first + int(piece.births[row]), piece.stop)
     }
 
 
@@ -64,7 +64,7 @@ def test_a_key_goes_by_what_it_releases() -> None:
         (key, tick): float(piece.arrays[rule.array][tick - piece.first, row, rule.coordinate])
         for piece in pieces
         for row, key in enumerate(piece.keys)
-        for tick in range(piece.first, piece.stop)
+        for tick in range(piece.first + int(piece.births[row]), piece.stop)
     }
     gone = 0
     for key in {key for key, _ in total}:

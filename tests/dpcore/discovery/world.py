@@ -109,7 +109,9 @@ def stepped(
         cells = Cells(tick + low, rows, leaves[low:high][tick, key])
         here = [names[i] for i in some.tolist()]
         block, found = step(program, rule, noises, block, here, cells, low, high)
-        pieces.extend(found)
+        unborn = np.arange(high - low)[:, None] < found.births
+        assert not any(array[unborn].any() for array in found.arrays), "nothing leaves before"
+        pieces.append(found)
     return block, pieces
 
 
@@ -118,9 +120,10 @@ def by_key(pieces: Sequence[Piece]) -> dict[bytes, tuple[int, list[Any]]]:
     found: dict[bytes, tuple[int, list[Any]]] = {}
     for piece in pieces:
         for row, key in enumerate(piece.keys):
-            arrays = [array[:, row] for array in piece.arrays]
+            birth = int(piece.births[row])
+            arrays = [array[birth:, row] for array in piece.arrays]
             if key in found:
                 old = found[key][1]
                 arrays = [np.concatenate(pair) for pair in zip(old, arrays, strict=True)]
-            found[key] = (found[key][0] if key in found else piece.first, arrays)
+            found[key] = (found[key][0] if key in found else piece.first + birth, arrays)
     return found
