@@ -20,10 +20,11 @@ def residuals(mechanism: str) -> tuple[np.ndarray, object]:
     leaves[birth, :, 0] = 10**6 * rule.step
     _, pieces = stepped(program, rule, Ring(), names, leaves, (PER + 4,))
     piece = next(piece for piece in pieces if piece.keys)
-    assert piece.first == birth and len(piece.keys) == KEYS
+    at = birth - piece.first
+    assert (piece.births == at).all() and len(piece.keys) == KEYS
     exact = (10**6 + 1) * rule.step
     unit = rule.mechanism.noise_scale * rule.mechanism.scales[0]
-    return (piece.arrays[0][:3, :, 0].T - exact) / unit, rule.mechanism
+    return (piece.arrays[0][at : at + 3, :, 0].T - exact) / unit, rule.mechanism
 
 
 def covariance(b: np.ndarray, ages: list[int]) -> np.ndarray:

@@ -33,9 +33,7 @@ GRID = 1 << 22
 """Most int64 numbers a dense accumulator may hold (32 MB)."""
 CELLS = 1 << 22
 """Numbers of sparse cells that are gathered before they are sent on; of twice as many those that
-came more than once are added up at once."""
-VAIN = 16
-"""Where adding up saved less than half, it waits until there are so many times as many cells."""
+came more than once are added up at once, where that saves enough."""
 ALONE = 8
 """Where there are so many times as many cells as events, hardly two events share one."""
 ELEMENT = 1 << 22
@@ -211,11 +209,9 @@ class Gatherer:
     def _keep(self, leaf: PartialLeaf) -> None:
         self._sparse.add(leaf)
         if len(self._sparse) * self._width > self._room_for:
-            before = len(self._sparse)
-            self._sparse.sum_up()
-            # Where next to none came twice it would be in vain soon again.
-            times = 2 if 2 * len(self._sparse) < before else VAIN
-            self._room_for = max(2 * CELLS, times * len(self._sparse) * self._width)
+            if self._sparse.worth_summing():
+                self._sparse.sum_up()
+            self._room_for = 2 * max(CELLS, len(self._sparse) * self._width)
 
     @property
     def is_full(self) -> bool:
