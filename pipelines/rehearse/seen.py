@@ -204,6 +204,8 @@ def _plain(batch: pa.RecordBatch) -> dict[str, Any]:
             continue
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
+        if name in ("@id", "@unit") and pa.types.is_integer(column.type):
+            column = column.cast(pa.string())
         found[name] = column
     return found
 

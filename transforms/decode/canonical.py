@@ -116,6 +116,7 @@ def assemble(
     source: str,
     spoilt: Spoilt = NONE_SPOILT,
     empty_is_null: bool = False,
+    numbers: bool = False,
 ) -> Decoded:
     """Raw columns by their own names -> canonical columns.
 
@@ -127,6 +128,8 @@ def assemble(
       source: path or topic.
       spoilt: values that the reader could not read already; they are null in ``raw``.
       empty_is_null: an empty text is a missing one (CSV cannot tell them apart).
+      numbers: ids and users that are whole numbers stay such. Whoever takes them hashes them as
+        their digits; only readers whose batches are never put together may ask for it.
 
     Raises:
       ConfigError: a column's type cannot play its role, and the schema is strict.
@@ -146,6 +149,10 @@ def assemble(
         ("@unit", schema.unit, "unreadable_unit"),
     ):
         if column is not None:
+            if numbers and not is_key(role) and pa.types.is_integer(raw[column].type):
+                columns[role] = plain(raw[column])
+                refused.records(reason, column, refused.spoilt(column))
+                continue
             read = _key if is_key(role) else _identity
             kind = KEY_TYPE if is_key(role) else pa.string()
             with_values = partial(read, raw[column], column, schema, source, empty_is_null)
@@ -231,6 +238,10 @@ def _key(
         values = values.combine_chunks()
         if isinstance(values, pa.ChunkedArray):
             values = plain(values)
+    if pa.types.is_integer(values.type) and not values.null_count:
+        values = values.dictionary_encode()  # then few are spelled as texts
+        names, _ = to_text(values.dictionary, field, column, source)
+        return pa.DictionaryArray.from_arrays(values.indices, names), None
     encoded = pa.types.is_dictionary(values.type)
     if encoded and is_text(values.type.value_type):
         names, bad = to_text(values.dictionary, field, column, source, empty_is_null)

@@ -89,6 +89,7 @@ def decode_parquet(
     groups: Sequence[int] | None = None,
     batch_rows: int = BATCH_ROWS,
     lost: Lost = unweighed,
+    numbers: bool = False,
 ) -> Iterator[Decoded]:
     """Row groups -> canonical batches.
 
@@ -99,6 +100,7 @@ def decode_parquet(
       groups: which row groups; None reads all.
       batch_rows: rows a batch.
       lost: is told the share of the rows that were in what could not be read.
+      numbers: ids and users may stay whole numbers (``assemble``).
 
     Raises:
       ConfigError: a needed column is not there, or its type cannot play its role.
@@ -122,7 +124,7 @@ def decode_parquet(
                     batch_rows, row_groups=[group], columns=columns, use_threads=False
                 )
                 for batch in _guarded(batches):
-                    decoded = _decode(batch, at, schema, source)
+                    decoded = _decode(batch, at, schema, source, numbers)
                     if decoded is None:
                         lost(batch.num_rows / total)
                     yield decoded or lost_rows(source, at, batch.num_rows)
@@ -187,8 +189,10 @@ def _dictionaries(schema: EventSchema) -> list[str]:
     return [k for k in schema.keys if k not in schema.columns and k != schema.time.column]
 
 
-def _decode(batch: pa.RecordBatch, first: int, schema: EventSchema, source: str) -> Decoded | None:
-    """None if the framing of a column is broken."""
+def _decode(
+    batch: pa.RecordBatch, first: int, schema: EventSchema, source: str, numbers: bool = False
+) -> Decoded | None:
+    """None if the framing of a column is broken. numbers: see ``assemble``."""
     raw: dict[str, Any] = {}
     spoilt: dict[str, Any] = {}
     for name in schema.needed:
@@ -203,7 +207,7 @@ def _decode(batch: pa.RecordBatch, first: int, schema: EventSchema, source: str)
         if found.lost is not None:
             spoilt[name] = found.lost
     positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
-    return assemble(raw, positions, schema, source, spoilt)
+    return assemble(raw, positions, schema, source, spoilt, numbers=numbers)
 
 
 def decode_arrow(

@@ -256,6 +256,8 @@ def _true(mask: Any) -> int:
 
 def _named(column: Any) -> int:
     """Users: an empty text is nobody."""
+    if pa.types.is_integer(column.type):
+        return _there(column)
     length = pc.binary_length(column.cast(pa.large_binary()))
     return _true(pc.fill_null(pc.greater(length, 0), False))
 

@@ -46,8 +46,8 @@ def opened(run: str) -> Kept:
 class ToUsersHere(beam.DoFn):
     """Record batches with ``@unit`` -> the name of what a bundle gathered.
 
-    User and id leave here: hashes of the one travel on, and of the other, where it is no whole
-    number. Tagged output: dead letters of events that are nobody's.
+    User and id leave here; their hashes travel on. Tagged output: dead letters of events that are
+    nobody's.
     """
 
     def __init__(self, secret: SecretRef, plan: Plan, run: str) -> None:
@@ -89,13 +89,13 @@ class ToUsersHere(beam.DoFn):
 
 
 def bare(batch: pa.RecordBatch, keys: CapKeys, names: Names) -> pa.RecordBatch:
-    """Events of known users as they are sifted: names of keys as numbers, and no texts of ids."""
+    """Events of known users as they are sifted: names of keys as numbers, ids as hashes."""
     batch = batch.drop_columns(list(PLACE))
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
     if KEY in found:
         entries = name_hashes(found[KEY].dictionary, keys)
         found[KEY] = names.coded(found[KEY], entries)
-    if "@id" in found and not pa.types.is_integer(found["@id"].type):
+    if "@id" in found:
         hashes, null = id_hashes(found.pop("@id"), keys.ids)
         found[HIGH] = pa.array(np.ascontiguousarray(hashes[:, 0]))
         found[LOW] = pa.array(np.ascontiguousarray(hashes[:, 1]))

@@ -220,7 +220,7 @@ class FileSource:
         if self.form == "parquet":
             groups = None if split.end == ALL else range(split.start, split.end)
             with _open_arrow(path) as file:
-                yield from decode_parquet(file, schema, path, groups, lost=lost)
+                yield from decode_parquet(file, schema, path, groups, lost=lost, numbers=True)
         elif self.form == "arrow":
             with _open_arrow(path) as file:
                 yield from decode_arrow(file, schema, path, lost)
