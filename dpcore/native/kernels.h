@@ -69,6 +69,7 @@ PyObject *weir_hash_numbers(PyObject *self, PyObject *args);
 PyObject *weir_hash_spans(PyObject *self, PyObject *args);
 PyObject *weir_leaf_digests(PyObject *self, PyObject *args);
 PyObject *weir_logarithm(PyObject *self, PyObject *args);
+PyObject *weir_lookup(PyObject *self, PyObject *args);
 PyObject *weir_mac(PyObject *self, PyObject *args);
 PyObject *weir_near(PyObject *self, PyObject *args);
 PyObject *weir_newlines(PyObject *self, PyObject *args);

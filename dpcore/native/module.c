@@ -25,6 +25,7 @@ static PyMethodDef methods[] = {
     ROW(hash_spans, "hash_spans(key, offsets, data, out): CBC-MACs of spans of bytes."),
     ROW(leaf_digests, "leaf_digests(key, heads, leaves, out): CBC-MACs of leaves; 0 gives 0."),
     ROW(logarithm, "logarithm(values, out): natural logarithms of positive normal numbers."),
+    ROW(lookup, "lookup(slots, known, asked, out): where hashes are in a table, or -1."),
     ROW(mac, "mac(key, first, numbers, last, out): CBC-MACs of three blocks each."),
     ROW(near, "near(mac, stream, heads, labels, digests, out, coordinate, table): normals in single precision."),
     ROW(newlines, "newlines(data, out): where the first are, as many as there is room for; how many there are."),

@@ -13,6 +13,7 @@ from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 from dpcore.errors import CodecError
 from dpcore.leaves.id_hash import id_hashes
 from transforms.runtime.aside import Aside, in_one_process
+from transforms.select import names as names_module
 from transforms.select.names import Names
 
 NOTHING = type(None)
@@ -46,7 +47,12 @@ def test_names_are_numbers_aside() -> None:
         assert np.array_equal(names.hashes_of(numbers), own[column.indices.to_numpy()])
 
 
-def test_many_names_find_their_numbers_whatever_their_slots() -> None:
+@pytest.mark.parametrize("compiled", [True, False])
+def test_many_names_find_their_numbers_whatever_their_slots(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not compiled:
+        monkeypatch.setattr(names_module, "kernels", None)
     names, texts = Names(), [f"name {i}" for i in range(800)]
     rng = np.random.default_rng(3)
     numbers: dict[str, int] = {}
@@ -63,6 +69,19 @@ def test_many_names_find_their_numbers_whatever_their_slots() -> None:
     twice = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array(["new", "new", "other"]))
     hashes = id_hashes(twice.dictionary, bytes(16)).hashes
     assert names.decoded(names.coded(twice, hashes)).to_pylist() == ["new", "new", "other"]
+
+
+def test_a_table_that_is_none_is_refused() -> None:
+    kernels = names_module.kernels
+    if kernels is None:
+        pytest.skip("no compiler was at hand when Weir was installed")
+    slots, known = np.array([0, -1, 1, -1], dtype=np.int32), np.array([[1, 0], [2, 2]], np.uint64)
+    asked, out = np.array([[2, 2], [3, 0], [4, 3]], np.uint64), np.zeros(3, dtype=np.int32)
+    kernels.lookup(slots, known, asked, out)
+    assert out.tolist() == [1, -1, -1]
+    for bad in (slots[:3], slots + np.int32(1), np.zeros(4, dtype=np.int32), slots[:0]):
+        with pytest.raises(ValueError, match="power of two"):
+            kernels.lookup(bad, known, asked, out)
 
 
 @pytest.mark.parametrize(

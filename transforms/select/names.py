@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpcore.leaves.id_hash import Digests
+from dpcore.native import kernels
 
 FIRST: Final = 1 << 12
 """Slots of an empty table; there are always twice as many as names."""
@@ -63,6 +64,10 @@ class Names:
 
     def _find(self, hashes: Digests) -> Places:
         """Numbers of some hashes; -1 of those that are not there."""
+        if kernels is not None:
+            out = np.empty(len(hashes), dtype=np.int32)
+            kernels.lookup(self._slots, self._hashes, np.ascontiguousarray(hashes), out)
+            return out
         mask = np.uint64(len(self._slots) - 1)
         at = hashes[:, 1] & mask
         found: Places = self._slots[at]
