@@ -15,7 +15,7 @@ from apache_beam.utils.timestamp import Timestamp
 from tests.dpcore.people.cap_rule import Case, Event, Found, case_of, spelt_out
 from tests.dpcore.people.test_untouched import thinned
 from tests.transforms.user_shards import CLOCK, UserShards, plan_of, without_ids
-from transforms.select import sift
+from transforms.select import sift, users_here
 from transforms.select.sift import PARTS, Sieve, parts_of, runs
 from transforms.select.users_here import CloseHere, ToUsersHere, opened
 
@@ -72,7 +72,8 @@ def closed(case: Case, events: list[Event], bundles: int = 1, numbers: bool = Fa
 
 @pytest.mark.parametrize("together", [1, 50, 1 << 17])
 def test_what_stays_is_what_the_rule_says(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sift, "WORKED_ON", together)
+    for module in (sift, users_here):
+        monkeypatch.setattr(module, "WORKED_ON", together)
     monkeypatch.setattr(sift, "TOGETHER", together)
     for seed in range(60):
         case, draw = thinned(case_of(seed)), random.Random(seed)

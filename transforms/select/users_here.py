@@ -20,7 +20,7 @@ from apache_beam.utils.timestamp import Timestamp
 from dpcore.leaves.id_hash import Digests, id_hashes
 from dpcore.people.cap import Spent, cap_events, keeps_pairs
 from dpcore.people.hashes import CapKeys, name_hashes
-from dpcore.people.untouched import ASKED, NEW, untouched
+from dpcore.people.untouched import ASKED, NEW, Marks, untouched
 from dpcore.plan import Plan
 from dpcore.program import reads_new, takes_rows
 from transforms.leaves.columns import CELL, HIGH, LOW, UNIT_HIGH, UNIT_LOW
@@ -31,7 +31,8 @@ from transforms.runtime.windowing import stamped
 from transforms.select.capped import batches, count, without_hashes
 from transforms.select.keys import KEY
 from transforms.select.names import Names
-from transforms.select.sift import Sieve, Sifted, parts_of
+from transforms.select.sift import WORKED_ON, Sieve, Sifted, parts_of
+from transforms.select.spread import joined
 from transforms.select.users import HAS_ID, PLACE, completed, hashes_of, of_users, with_row_hashes
 
 Kept = Aside[list[Sifted], Names]
@@ -126,30 +127,33 @@ class CloseHere(beam.DoFn):
         self._aside = opened(self._run)
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[pa.RecordBatch]:
-        """Closes every tick: of each user, whatever the order."""
+        """Closes every tick. Users who have to be asked are, many of them together."""
         assert self._aside is not None
         sifted = [one for name in element[1] for one in self._aside.take(name)]
+        asked: list[pa.RecordBatch] = []
         for part in parts_of(sifted):
-            yield from self._close(part)
+            marks = self._marks(part)
+            some = marks == ASKED
+            if some.any():
+                asked.append(part.filter(pa.array(some)))
+                part, marks = part.filter(pa.array(~some)), marks[~some]
+            if part.num_rows:
+                yield self._passed(part, marks == NEW)
+            if sum(one.num_rows for one in asked) >= WORKED_ON:
+                yield from self._chosen(joined(asked))
+                asked = []
+        if asked:
+            yield from self._chosen(joined(asked))
 
-    def _close(self, part: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """All events of some users -> those that stay."""
-        assert self._keys is not None
-        names, ticks = part.schema.names, part.column("@tick").to_numpy()
+    def _marks(self, part: pa.RecordBatch) -> Marks:
+        """Of all events of some users, which of them have to be asked."""
+        ticks = part.column("@tick").to_numpy()
         high, low = (part.column(name).to_numpy() for name in (UNIT_HIGH, UNIT_LOW))
         keys = np.zeros(len(ticks), dtype=np.int32)
-        if KEY in names:
+        if KEY in part.schema.names:
             keys = part.column(KEY).to_numpy()
         periods = None if self._person.periods.per is None else self._person.periods.of(ticks)
-        marks = untouched(high, low, keys, ticks, periods, self._person.caps)
-        asked = marks == ASKED
-        if not asked.all():
-            passed = part
-            if asked.any():
-                passed, marks = part.filter(pa.array(~asked)), marks[~asked]
-            yield self._passed(passed, marks == NEW)
-        if asked.any():
-            yield from self._chosen(part.filter(pa.array(asked)))
+        return untouched(high, low, keys, ticks, periods, self._person.caps)
 
     def _passed(self, batch: pa.RecordBatch, new: Any) -> pa.RecordBatch:
         """Events of users whom no cap touches; each is a cell of its own."""
