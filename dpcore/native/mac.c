@@ -71,17 +71,49 @@ PyObject *weir_hash_spans(PyObject *self, PyObject *args) {
   return weir_give(views, 4, fits ? NULL : "offsets must not decrease, nor leave the data.");
 }
 
-/* A whole number as its decimal digits from ``text`` on, zeros behind them; how many there are. */
-static int spelled(int64_t number, unsigned char *text) {
-  unsigned char digits[DIGITS + 4];
+/* Bits that are 0 in front of the lowest that is not; of no 0. */
+static inline int trailing(uint64_t x) {
+#ifdef __GNUC__
+  return __builtin_ctzll(x);
+#else
+  int n = 0;
+  for (; !(x & 1); x >>= 1) n++;
+  return n;
+#endif
+}
+
+/* Eight decimal digits of a number below 10^8, one a byte, the first in the lowest. */
+static inline uint64_t eight(uint64_t n) {
+  uint64_t fours = n / 10000 | (n % 10000) << 32;
+  uint64_t tops = (fours * 10486 >> 20) & 0x0000007f0000007fu; /* a hundredth of each */
+  uint64_t twos = tops | (fours - tops * 100) << 16;
+  tops = (twos * 103 >> 10) & 0x000f000f000f000fu; /* a tenth of each */
+  return tops | (twos - tops * 10) << 8;
+}
+
+/* A whole number as its decimal digits in ``text``, 32 bytes, zeros behind them; how many there are. */
+static int spelled(int64_t number, uint64_t *text) {
+  const uint64_t zeros = 0x3030303030303030u, most = 100000000;
+  text[0] = text[1] = text[2] = text[3] = 0;
+  if (number >= 0 && number < (int64_t)(most * most)) {
+    uint64_t n = (uint64_t)number, digits = eight(n < most ? n : n / most);
+    int none = digits ? trailing(digits) / 8 : 7; /* zeros in front */
+    text[0] = (digits | zeros) >> 8 * none;
+    if (n < most) return 8 - none;
+    uint64_t rest = eight(n % most) | zeros;
+    text[1] = none ? rest >> 8 * none : rest;
+    if (none) text[0] |= rest << 8 * (8 - none);
+    return 16 - none;
+  }
+  unsigned char digits[DIGITS];
   uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
   int at = DIGITS;
-  do {
+  while (left >= 10) {
     digits[--at] = (unsigned char)('0' + left % 10);
     left /= 10;
-  } while (left);
+  }
+  digits[--at] = (unsigned char)('0' + left);
   if (number < 0) digits[--at] = '-';
-  memset(text, 0, 2 * FRAME);
   memcpy(text, digits + at, (size_t)(DIGITS - at));
   return DIGITS - at;
 }
@@ -103,8 +135,9 @@ PyObject *weir_hash_numbers(PyObject *self, PyObject *args) {
     for (Py_ssize_t first = 0; first < n; first += SIDE) {
       int some = n - first < SIDE ? (int)(n - first) : SIDE, more = 0;
       for (int i = 0; i < some; i++) {
-        int length = spelled(numbers[first + i], (unsigned char *)text);
-        memcpy(framed + 2 * i, text, FRAME);
+        int length = spelled(numbers[first + i], text);
+        framed[2 * i] = text[0]; /* word by word, as they were just written */
+        framed[2 * i + 1] = text[1];
         memcpy(state + 2 * i, begun + 2 * length, FRAME);
         if (length > FRAME) {
           memcpy(later + 2 * more, text + 2, FRAME);
