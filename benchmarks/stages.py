@@ -6,8 +6,9 @@ The job of benchmarks/pipeline_speed.py (Parquet, 64 keys, 1,000 ticks, a count 
 without ids and with string ids of which 10 % come twice, and the same with one event: what is left
 is what any run costs. Every thread is profiled by calls, in processor seconds. The time of a
 function belongs to the stage of its file; what libraries spend (numpy, Arrow, AES) belongs to the
-stage that called them, in the proportions in which it was called. What runs in threads that
-Python does not know (Arrow's readers) is the rest up to the processor time of the process. A
+stage that called them: what a caller had of it by itself, and where a library called a library, in
+the proportions in which that one was called. What runs in threads that Python does not know
+(Arrow's readers) is the rest up to the processor time of the process. A
 profile makes Python slower, so the shares are of a profiled run and the seconds those of a run
 without it, turn about, three rounds. Writes benchmarks/results/stages.csv, and the table into the
 page, between its marks.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import cProfile
 import csv
+import functools
 import pstats
 import re
 import shutil
@@ -58,7 +60,6 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 """Stages by the beginnings of their files' paths: the first that fits."""
 REST = "Arrow's own threads"
-WAITS = ("acquire", "wait", "sleep", "select", "poll")
 
 
 def stage_of(path: str) -> str | None:
@@ -79,7 +80,10 @@ def profiled(work: Callable[[], Any]) -> tuple[pstats.Stats, float]:
     lock = threading.Lock()
 
     def begin(*_: Any) -> None:
-        profile = cProfile.Profile(time.thread_time)
+        # The clock of this thread, whoever reads it: what a thread that waits is in the middle of
+        # is closed by another one below, whose own clock would make hours of the wait.
+        clock = time.pthread_getcpuclockid(threading.get_ident())
+        profile = cProfile.Profile(functools.partial(time.clock_gettime, clock))
         with lock:
             profiles.append(profile)
         profile.enable()
@@ -129,10 +133,16 @@ def by_stage(stats: pstats.Stats) -> dict[str, float]:
         return out
 
     for key, value in table.items():
-        if key[2].strip("<>").split(" ")[-1].rpartition(".")[2] in WAITS:
-            continue
+        own, callers = stage_of(key[0]), value[4]
+        left = value[2]
+        if own is None:
+            for caller, (_, _, alone, _) in callers.items():
+                if caller in table:
+                    left -= alone
+                    for stage, share in shares_of(caller, frozenset()).items():
+                        found[stage] += alone * share
         for stage, share in shares_of(key, frozenset()).items():
-            found[stage] += value[2] * share
+            found[stage] += left * share
     return dict(found)
 
 
