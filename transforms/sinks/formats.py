@@ -16,31 +16,18 @@ import pyarrow.parquet as pq
 from transforms.release.few import INDICES, Shape
 from transforms.release.table import RELEASE_SCHEMA
 from transforms.sinks.formula import given_back, guarded
-from transforms.sinks.sorted_table import file_table
+from transforms.sinks.parquet_file import parquet_bytes
 
-NOT_CODED = ("value", "low", "high")
+NOT_CODED = ("value", "low", "high", INDICES)
 """Columns whose values hardly repeat."""
-BATCH = 1 << 17
-"""Values that Parquet's writer takes at a time."""
+ORDERED = ("tick", "name", "over")
+"""Coded columns that readers of Parquet are told the ends of. None of keys: every tick has them."""
 _ROWS = 1 << 16
 
 
 def parquet(table: pa.Table) -> bytes:
     """Parquet with the types of RELEASE_SCHEMA; repeated values are dictionary-encoded."""
-    sink = pa.BufferOutputStream()
-    lists = [f.name for f in table.schema if pa.types.is_list(f.type)]
-    coded = [name for name in table.schema.names if name not in (*NOT_CODED, *lists)]
-    pq.write_table(
-        file_table(table),
-        sink,
-        use_dictionary=[*coded, *(["stddev.list.element"] if lists else [])],
-        compression="snappy",
-        store_schema=False,
-        # None of keys: every tick has them all, and finding their ends costs as much as the rest.
-        write_statistics=["tick", "name", "over"],
-        write_batch_size=BATCH,
-    )
-    return bytes(memoryview(sink.getvalue()))
+    return parquet_bytes(table, single=NOT_CODED, ordered=ORDERED)
 
 
 def csv(table: pa.Table) -> bytes:
