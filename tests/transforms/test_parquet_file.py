@@ -151,6 +151,24 @@ def test_words_of_other_rows_are_left_out(monkeypatch: pytest.MonkeyPatch) -> No
     assert max(sizes) < 9 * 104 + 100
 
 
+@pytest.mark.parametrize("long", [1, 100])
+@pytest.mark.parametrize("words", [[0.5, 1.5, 9.0, -3.0, 7.0], ["b", "", "ä", "a", "z"]])
+def test_the_same_rows_are_the_same_bytes_however_they_are_coded(words: Any, long: int) -> None:
+    rng = np.random.default_rng(9)
+    chosen = np.repeat(rng.integers(0, 4, 500), long)  # the last word is of no row
+    order = rng.permutation(5)
+    twice = pa.array([*words, *(words[i] for i in order)])
+    place = np.where(rng.random(len(chosen)) < 0.5, chosen, 5 + np.argsort(order)[chosen])
+    plain = pa.array(words).take(pa.array(chosen))
+    columns = [
+        plain.dictionary_encode(),
+        pa.DictionaryArray.from_arrays(pa.array(chosen), pa.array(words)),
+        pa.DictionaryArray.from_arrays(pa.array(place), twice),
+    ]
+    (written,) = {parquet_bytes(pa.table({"x": column})) for column in columns}
+    alike(pa.table({"x": plain}), written)
+
+
 def test_chunks_are_joined() -> None:
     rng = np.random.default_rng(5)
     parts = [pa.table({kind: column_of(kind, n, 0.1, rng) for kind in KINDS}) for n in (9, 0, 30)]

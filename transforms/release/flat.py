@@ -91,8 +91,9 @@ class Flat:
             silent = np.isnan(numbers)
             unknown = silent if unknown is None else unknown | silent
         with np.errstate(invalid="ignore"):  # an infinite value has no band
-            half = self.band * errors
-            low, high = numbers - half, numbers + half
+            high = self.band * errors
+            low = numbers - high
+            high += numbers
         made = {
             "label": self._labels(output, spots, spread, index),
             "index": pa.array(index),
@@ -120,7 +121,7 @@ class Flat:
     ) -> pa.DictionaryArray:
         """The label of each coordinate."""
         width = np.zeros(len(spots), dtype=np.int64)
-        width[output] = spread.lengths
+        width[output] = spread.lengths if spread.width is None else spread.width
         known = {(one, spans): labels for one, spans, labels in self.outputs}
         words: dict[str, int] = {}
         place: list[int] = []

@@ -104,13 +104,9 @@ def leaf_of(column: pa.Array, repeats: bool) -> Leaf:
     if pa.types.is_string(values.type):
         values = values.dictionary_encode()
     if pa.types.is_dictionary(values.type):
-        words, index = values.dictionary, values.indices.to_numpy()
-        if len(words) > len(index):  # of other groups of rows
-            used, index = np.unique(index, return_inverse=True)
-            words = words.take(pa.array(used))
-        if words.null_count:  # of no row
-            words = words.fill_null("" if pa.types.is_string(words.type) else 0)
-        return Leaf(slots, index, words if len(index) else None)
+        if not len(values):
+            return Leaf(slots, values.indices.to_numpy(), None)
+        return Leaf(slots, *_in_order(values.indices.to_numpy(), values.dictionary))
     if repeats:
         found = _coded(values)
         if found is not None:
@@ -139,13 +135,34 @@ def _numbers(values: pa.Array) -> NDArray[Any]:
     return np.asarray(values.to_numpy())
 
 
+def _in_order(index: Numbers, words: pa.Array) -> tuple[Numbers, pa.Array]:
+    """A coded column whose words are those of its rows, each once, the least first: in files of the
+    same rows they are the same, however these came together."""
+    starts = _runs(index)
+    if starts is None:
+        there = np.zeros(len(words), dtype=bool)
+        there[index] = True
+        used = np.flatnonzero(there)
+    else:
+        used = np.unique(index[starts])
+    words = words.take(pa.array(used)) if len(used) < len(words) else words
+    rising = len(words) < 2 or pc.all(pc.less(words[:-1], words[1:])).as_py()
+    distinct = words if rising else words.unique().sort()
+    if len(used) == used[-1] + 1 and rising:
+        return index, words
+    place = np.zeros(used[-1] + 1, dtype=np.int32)
+    place[used] = pc.index_in(words, distinct).to_numpy()
+    if starts is None:
+        return place[index], distinct
+    return np.repeat(place[index[starts]], np.diff(starts, append=len(index))), distinct
+
+
 def _coded(values: pa.Array) -> tuple[Numbers, pa.Array] | None:
     """Numbers as indices of distinct ones; None where there is no gain in it."""
     numbers = _numbers(values)
     bits = numbers.view(f"i{numbers.dtype.itemsize}")  # so that -0.0 is not 0.0
-    fresh = bits[1:] != bits[:-1]
-    if GROUP * np.count_nonzero(fresh) < len(bits):
-        starts = np.concatenate([[0], np.flatnonzero(fresh) + 1])
+    starts = _runs(bits)
+    if starts is not None:
         distinct, place = np.unique(bits[starts], return_inverse=True)
         index = np.repeat(place.astype(np.int32), np.diff(starts, append=len(bits)))
         return index, pa.array(distinct.view(numbers.dtype))
@@ -154,6 +171,14 @@ def _coded(values: pa.Array) -> tuple[Numbers, pa.Array] | None:
     if GROUP * len(words) > len(bits):
         return None
     return coded.indices.to_numpy(), pa.array(words.view(numbers.dtype))
+
+
+def _runs(numbers: Numbers) -> NDArray[np.int64] | None:
+    """Where runs of one number begin; None where they are many."""
+    fresh = numbers[1:] != numbers[:-1]
+    if GROUP * np.count_nonzero(fresh) >= len(numbers):
+        return None
+    return np.concatenate([[0], np.flatnonzero(fresh) + 1])
 
 
 def _valid(column: pa.Array) -> Numbers | None:

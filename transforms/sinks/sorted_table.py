@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from transforms.release.flat import chunk_of
 from transforms.release.table import IN_FLIGHT_SCHEMA, NUMBERS
+from transforms.sinks.grid import grid_table
 
 Ints = NDArray[np.int64]
 
@@ -34,6 +35,9 @@ def sorted_table(batches: Sequence[pa.RecordBatch]) -> Sorted:
     plain = [batch.replace_schema_metadata(None) for batch in batches if batch.num_rows]
     if not plain:
         return Sorted(IN_FLIGHT_SCHEMA.empty_table(), 0)
+    grid = grid_table(plain)
+    if grid is not None:
+        return Sorted(grid, 0)
     table = pa.Table.from_batches(plain).unify_dictionaries().combine_chunks()
     named = {name: chunk_of(table[name]) for name in table.schema.names}
     for name in TEXT:
