@@ -12,7 +12,9 @@ import pytest
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, StandardOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms import core, userstate
+from apache_beam.transforms.window import GlobalWindows
 
 from transforms.runtime import direct_quirks
 from transforms.tick.tick import TickDoFn
@@ -110,3 +112,18 @@ def test_only_what_stays_in_the_process_is_not_compressed() -> None:
     assert not base64.b64decode(seen[0]).startswith(b"BZh")
     for data in (*seen, elsewhere):
         assert cloudpickle_pickler.loads(data) == {"a": ["a pipeline of its own"] * 999}
+
+
+def test_a_run_in_this_process_compresses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[bytes] = []
+
+    def compress(data: bytes, level: int = 9) -> bytes:
+        calls.append(data)
+        return data
+
+    monkeypatch.setattr(direct_quirks.bz2, "compress", compress)
+    runner = direct_quirks.uncompressed(FnApiRunner())
+    with beam.Pipeline(runner=runner) as pipeline:
+        doubled = pipeline | beam.Create([1, 2]) | beam.Map(lambda x: 2 * x) | beam.Reshuffle()
+        doubled | beam.WindowInto(GlobalWindows()) | beam.Map(str)
+    assert calls == []

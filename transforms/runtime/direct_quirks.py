@@ -33,6 +33,8 @@ from apache_beam.utils import interactive_utils
 
 SAMPLE_MS = 5
 _PLAIN = b"plain:"
+_WORKERS = "ExecutionTreeCreator"
+"""Threads in which a worker writes steps that it reads itself; the version of Beam is pinned."""
 _here = threading.local()
 
 
@@ -74,11 +76,12 @@ def uncompressed(runner: Any) -> Any:
 
 
 class _Compressor:
-    """In place of ``bz2``: what is written in this thread while ``uncompressed`` runs stays plain;
-    what is for other machines is compressed as ever."""
+    """In place of ``bz2``: what is written in this thread while ``uncompressed`` runs, or by a
+    worker for itself, stays plain; what is for other machines is compressed as ever."""
 
     def compress(self, data: bytes, compresslevel: int = 9) -> bytes:
-        if getattr(_here, "runs", 0):
+        own = threading.current_thread().name.startswith(_WORKERS)
+        if own or getattr(_here, "runs", 0):
             return _PLAIN + data
         return bz2.compress(data, compresslevel)
 

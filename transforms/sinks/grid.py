@@ -40,9 +40,9 @@ class _Piece(NamedTuple):
 
 
 def grid_table(batches: Sequence[pa.RecordBatch]) -> pa.Table | None:
-    """IN_FLIGHT_SCHEMA, rows sorted by (tick, key bytes, name, over). None where batches do not have
-    the same ticks and outputs, each with other keys; and where there is a vector, or a null among
-    values."""
+    """IN_FLIGHT_SCHEMA, rows sorted by (tick, key bytes, name, over). None where batches do not
+    have the same ticks and outputs, each with other keys; and where there is a vector, or a null
+    among values."""
     pieces: list[_Piece] = []
     for batch in batches:
         piece = _piece(batch)

@@ -18,6 +18,8 @@ Ints = NDArray[np.int64]
 
 TEXT = ("key", "name")
 """Columns of text that rows are sorted by."""
+LARGE = 1 << 14
+"""Rows of a batch from which on it is worth a look whether all are a grid."""
 
 
 class Sorted(NamedTuple):
@@ -35,9 +37,10 @@ def sorted_table(batches: Sequence[pa.RecordBatch]) -> Sorted:
     plain = [batch.replace_schema_metadata(None) for batch in batches if batch.num_rows]
     if not plain:
         return Sorted(IN_FLIGHT_SCHEMA.empty_table(), 0)
-    grid = grid_table(plain)
-    if grid is not None:
-        return Sorted(grid, 0)
+    if sum(batch.num_rows for batch in plain) >= LARGE * len(plain):
+        grid = grid_table(plain)
+        if grid is not None:
+            return Sorted(grid, 0)
     table = pa.Table.from_batches(plain).unify_dictionaries().combine_chunks()
     named = {name: chunk_of(table[name]) for name in table.schema.names}
     for name in TEXT:
