@@ -81,7 +81,7 @@ class _Compressor:
 
     def compress(self, data: bytes, compresslevel: int = 9) -> bytes:
         own = threading.current_thread().name.startswith(_WORKERS)
-        if own or getattr(_here, "runs", 0):
+        if own or getattr(_here, "runs", 0) > 0:
             return _PLAIN + data
         return bz2.compress(data, compresslevel)
 

@@ -5,15 +5,14 @@ Source: "Thrift compact protocol encoding", Apache Thrift, doc/specs/thrift-comp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-Value: TypeAlias = "bool | int | Long | bytes | str | Sequence[Any] | Mapping[int, Any]"
-"""A field: ``int`` is an i32 or an enumeration, ``Long`` an i64, a sequence a list of values of one
-kind, a mapping a ``Struct``."""
+Value: TypeAlias = "bool | int | Long | bytes | str | list[Any] | dict[int, Any]"
+"""A field: ``int`` is an i32 or an enumeration, ``Long`` an i64, a list one of values of one kind,
+a dictionary a ``Struct``."""
 
-Struct: TypeAlias = Mapping[int, Any]
+Struct: TypeAlias = dict[int, Any]
 """A structure: values, or None, by the numbers of their fields, which are above 0, and in order."""
 
 _TRUE, _FALSE, _I32, _I64, _BINARY, _LIST, _STRUCT = 1, 2, 5, 6, 8, 9, 12
@@ -57,27 +56,26 @@ def struct(fields: Struct) -> bytes:
 def _kind(value: Value) -> int:
     if isinstance(value, bool):
         return _TRUE if value else _FALSE
-    for kind, number in _KINDS:
-        if isinstance(value, kind):
-            return number
-    raise TypeError(f"{type(value).__name__} has no place in a structure.")
+    found = _KINDS.get(type(value))
+    if found is None:
+        raise TypeError(f"{type(value).__name__} has no place in a structure.")
+    return found
 
 
-_KINDS: tuple[tuple[type, int], ...] = (
-    (int, _I32), (Long, _I64), (bytes, _BINARY), (str, _BINARY), (Mapping, _STRUCT),
-    (Sequence, _LIST),
-)  # fmt: skip
+_KINDS = {
+    int: _I32, Long: _I64, bytes: _BINARY, str: _BINARY, dict: _STRUCT, list: _LIST,
+}  # fmt: skip
 
 
 def _value(value: Value) -> bytes:
-    if isinstance(value, Long | int):
+    if isinstance(value, (Long, int)):
         number = value.value if isinstance(value, Long) else value
         return varint(number << 1 if number >= 0 else (-number << 1) - 1)  # zigzag
     if isinstance(value, str):
         value = value.encode()
     if isinstance(value, bytes):
         return varint(len(value)) + value
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return struct(value)
     kind = _kind(value[0]) if value else _STRUCT
     size = len(value)
