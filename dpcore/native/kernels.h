@@ -55,6 +55,8 @@ void weir_gumbels(void *values, Py_ssize_t n);
 void weir_laplaces(void *values, Py_ssize_t n);
 
 PyObject *weir_aes(PyObject *self, PyObject *args);
+PyObject *weir_ball_follow(PyObject *self, PyObject *args);
+PyObject *weir_ball_step(PyObject *self, PyObject *args);
 PyObject *weir_blake2b(PyObject *self, PyObject *args);
 PyObject *weir_cell_digests(PyObject *self, PyObject *args);
 PyObject *weir_cells(PyObject *self, PyObject *args);

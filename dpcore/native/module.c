@@ -11,6 +11,8 @@ static PyObject *version(PyObject *self, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"aes", weir_aes, METH_NOARGS, "aes(): whether the processor has instructions for AES."},
+    ROW(ball_follow, "ball_follow(x, sum, last, weight, before, numbers, scratch, fresh, gap, bound): ball_step behind sums."),
+    ROW(ball_step, "ball_step(x, y, bound, numbers, scratch, fresh, gap): towards the nearest points of an l1 ball."),
     ROW(blake2b, "blake2b(key, person, data, offsets, out): BLAKE2b of spans of bytes."),
     ROW(cell_digests, "cell_digests(key, heads, ticks, values, out): CBC-MACs of rows."),
     ROW(cells, "cells(data, starts, ends, wanted, at, sizes, there, plain, delimiter): fields of plain lines of CSV."),

@@ -138,6 +138,10 @@ class ConditionalGradient(OverSet):
         t = state.t + 1
         ticks = t.astype(np.float64)
         weight = ticks + offset
+        kernel = self._step.kernel() if self._from_zero else None
+        if kernel is not None:
+            fresh, gap, bound = kernel.follow(x, data_sum, state.released, weight, state.gap, mu)
+            return GradientState(fresh, t, bound, gap, data_sum, state.played, state.aux)
         y = data_sum * (-1.0 / mu)
         change = data_sum - state.released
         played = state.played
@@ -157,6 +161,11 @@ class ConditionalGradient(OverSet):
 
         fresh, gap, aux = self._step(x, bound, y, state.aux)
         return GradientState(fresh, t, bound, gap, data_sum, played, aux)
+
+    @cached_property
+    def _from_zero(self) -> bool:
+        """Whether centre and start are 0, and curvature is that of the learner."""
+        return not (self.own_curvature or self._centre.any() or self.start.any())
 
     def numbers(self) -> Mapping[str, Any]:
         """See OverSet."""

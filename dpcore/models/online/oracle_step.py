@@ -9,9 +9,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from dpcore.arrays import Floats
+from dpcore.geometry.balls import L1Ball
 from dpcore.geometry.convex_set import ConvexSet
 from dpcore.geometry.local_oracle import LocalOracle, local_oracle
 from dpcore.models.grid import grid_of, rounding_of, row_dot, to_grid
+from dpcore.models.online.ball_step import BallStep
 
 
 class Stepped(NamedTuple):
@@ -69,8 +71,43 @@ class OracleStep:
         """What the oracle keeps of points at ``set.start()``."""
         return () if self.oracle is None else self.oracle.init(n_keys)
 
+    @cached_property
+    def _left(self) -> float:
+        """What the oracle's rate leaves of the squared distance, at most."""
+        if self.oracle is None:
+            return 1.0
+        al, rho = self.rate, self.oracle.rho
+        return (1 - al) + (al * rho) ** 2
+
+    @cached_property
+    def _slack(self) -> float:
+        """Room for the rounding of iterates, a unit of distance."""
+        return 8.0 * rounding_of(self.set, self.grid)
+
+    @cached_property
+    def _ball(self) -> BallStep | None:
+        if not isinstance(self.set, L1Ball) or self.step != "line_search":
+            return None
+        return BallStep(self.set, self.grid, self._left, self._slack)
+
+    def kernel(self) -> BallStep | None:
+        """The same by a kernel; None: there is none for the set, or not one of the same bits."""
+        ball = self._ball
+        return ball if ball is not None and ball.agrees(self._plain) else None
+
     def __call__(self, x: Floats, bound: Floats, y: Floats, aux: Any) -> Stepped:
         """x: (K, d) in P, within bound (K,) of the nearest point to y (K, d)."""
+        kernel = self.kernel()
+        if kernel is not None:
+            return Stepped(*kernel(x, bound, y), aux)
+        return self._in_numpy(x, bound, y, aux)
+
+    def _plain(self, x: Floats, bound: Floats, y: Floats) -> tuple[Floats, Floats]:
+        """Without what the oracle keeps."""
+        return self._in_numpy(x, bound, y, self.init(len(x)))[:2]
+
+    def _in_numpy(self, x: Floats, bound: Floats, y: Floats, aux: Any) -> Stepped:
+        """The step, whatever the set."""
         away = x - y
         found = None if self.oracle is None else self.oracle(x, bound, away, aux)
         point = self.set.linear_oracle(away) if found is None else found.point
@@ -103,12 +140,11 @@ class OracleStep:
         square = bound * bound
         least = square - fallen
         if self.oracle is not None:
-            al, rho = self.rate, self.oracle.rho
-            np.minimum(least, square * ((1 - al) + (al * rho) ** 2), out=least)
+            np.minimum(least, square * self._left, out=least)
         after = x - y
         vertex = self.set.linear_oracle(after)
         np.minimum(least, 2.0 * row_dot(after, x - vertex), out=least)
         np.maximum(least, 0.0, out=least)
         reach = np.sqrt(row_dot(before, before)) + self.set.diameter
-        least += 8.0 * rounding_of(self.set, self.grid) * reach
+        least += self._slack * reach
         return least
