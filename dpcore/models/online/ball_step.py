@@ -101,7 +101,7 @@ def _points(ball: L1Ball) -> tuple[Floats, Floats, Floats]:
     size = np.add.reduce(np.abs(x), axis=1)
     share = np.where(np.arange(count) % 3 == 0, 1.0, 0.75)
     x = x * (ball.radius * share / np.maximum(size, 1e-300))[:, None]
-    bound: Floats = ball.radius * 2.0 ** -(np.arange(count) % 8.0)
+    bound = np.asarray(ball.radius * 2.0 ** -(np.arange(count) % 8.0), dtype=np.float64)
     return np.asarray(x), bound, np.asarray(x + ball.radius * y / ball.size)
 
 
