@@ -44,8 +44,10 @@ Key = tuple[str, int, str]
 STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("read", ("transforms/sources", "pipelines/sources")),
     ("dedupe", ("transforms/select/deduplicate", "transforms/select/seen_ids",
-                "transforms/select/old_ids", "transforms/select/shelf",
-                "transforms/select/timed_cells", "dpcore/leaves/id_hash")),
+                "transforms/select/unique_here", "transforms/select/old_ids",
+                "transforms/select/shelf", "transforms/select/spread",
+                "transforms/select/timed_cells", "dpcore/leaves/id_hash",
+                "dpcore/leaves/numbered")),
     ("decode", ("transforms/decode",)),
     ("filter", ("transforms/select", "dpcore/leaves/clock", "dpcore/leaves/calendar",
                 "dpcore/leaves/keys")),

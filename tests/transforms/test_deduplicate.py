@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import apache_beam as beam
@@ -14,6 +15,7 @@ from apache_beam.testing.test_stream import TestStream
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import TimestampedValue
 
+from dpcore.leaves import numbered
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.id_hash import id_hashes
 from dpcore.leaves.timed_set import TimedSet, sort_hashes
@@ -24,9 +26,10 @@ from transforms.runtime import counters
 from transforms.runtime.coders import batch_from_bytes
 from transforms.runtime.dead_letters import rows
 from transforms.runtime.secret import SecretRef
-from transforms.select import deduplicate, seen_ids, spread
+from transforms.select import deduplicate, seen_ids, spread, unique_here
 from transforms.select.deduplicate import Deduplicate, dedupe_key, prepare
-from transforms.select.seen_ids import Looked, look, remember
+from transforms.select.seen_ids import look, remember
+from transforms.select.unique_here import which_count
 
 LAYOUT = "cd" * 32
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)
@@ -97,13 +100,78 @@ def test_events_kept_aside_are_those_that_travel(repeats: int) -> None:
     assert len(run([batch([None, ""])], bounded=True)[0]) == 2
 
 
-def test_what_a_thread_cannot_do_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: pa.RecordBatch) -> Looked:
+@pytest.mark.parametrize("seed", range(6))
+def test_here_and_by_shards_the_same_copies_count(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies that differ in every column, in several batches and flushes, some without an id."""
+    for module in (unique_here, spread):
+        monkeypatch.setattr(module, "ROWS", 150 if seed % 2 else 1 << 20)
+    monkeypatch.setattr(deduplicate, "Spread", functools.partial(spread.Spread, together=1))
+    if seed == 5:
+        monkeypatch.setattr(numbered, "kernels", None)
+    rng = np.random.default_rng(seed)
+    batches = []
+    for i in range(9):
+        n = int(rng.integers(1, 120))
+        ids = [None if j == 0 else f"id-{j}" for j in rng.integers(0, 200, n)]
+        one = batch(ids, ticks=rng.integers(0, 3, n).tolist())
+        keys = pa.array([f"k{k}" for k in rng.integers(0, 3, n)]).dictionary_encode()
+        values = pa.array([None if v == 2 else float(v) for v in rng.integers(0, 3, n)])
+        one = one.append_column("@key", keys).set_column(2, "v", values)
+        if i % 3 == 0:
+            source = pa.array([f"s{k}" for k in rng.integers(0, 2, n)])
+            one = one.append_column("@source", source.dictionary_encode())
+        batches.append(one)
+    alike = [one for one in batches if "@source" not in one.schema.names]
+    for some in (alike, [one for one in batches if "@source" in one.schema.names]):
+        here, sent = (run(some, bounded=bounded, shards=1) for bounded in (True, False))
+        assert sorted(map(str, here[0])) == sorted(map(str, sent[0]))
+        assert here[1] == sent[1] and here[1]
+
+
+def test_row_leaves_are_given_the_hashes() -> None:
+    secret, found = SecretRef.fresh(), []
+    for bounded in (True, False):
+        pipeline = beam.Pipeline(runner=FnApiRunner())
+        given = [batch([None, "a", "b", "a"])]
+        source = pipeline | beam.Create(given).with_output_types(pa.RecordBatch)
+        unique = Deduplicate(secret, CLOCK, LAYOUT, None, "ab" * 32, bounded=bounded)
+        kept = keep((source | unique).events, "kept")
+        pipeline.run().wait_until_finish()
+        rows = [sorted(row.items()) for one in KEPT.pop(kept) for row in one.to_pylist()]
+        found.append(sorted(map(str, rows)))
+    assert found[0] == found[1] and len(found[0]) == 3
+    assert sum(HIGH in row for row in found[0]) == 2
+
+
+def test_what_fails_here_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: object, hashes: object) -> None:
         raise RuntimeError("no room")
 
-    monkeypatch.setattr("transforms.select.deduplicate.look", broken)
+    monkeypatch.setattr(numbered.Numbered, "add", broken)
     with pytest.raises(RuntimeError, match="no room"):
         run([batch(["a"])], bounded=True)
+
+
+def held_of(numbers: list[int], known: set[int], first: int) -> unique_here._Held:
+    """A batch whose ids have these numbers, as it is held."""
+    fresh = np.array([n not in known and numbers.index(n) == i for i, n in enumerate(numbers)])
+    news = [n for n, new in zip(numbers, fresh, strict=True) if new]
+    known.update(news)
+    again = np.array([i for i, n in enumerate(numbers) if not fresh[i] and n >= first], dtype=int)
+    own = np.array(numbers, dtype=np.int64)[again]
+    events = batch(["x"] * len(numbers)).drop_columns(["@id"])
+    return unique_here._Held(events, None, fresh, min(news, default=0), again, own)
+
+
+def test_copies_of_another_bundle_count_there() -> None:
+    """Two bundles at once: numbers of one stand between those of the other."""
+    known = {0, 1, 5, 6}  # 5 and 6: first seen by another bundle while this one gathered
+    held = [held_of([2, 3, 0, 2, 4], known, 2), held_of([5, 7, 3, 8, 6, 7], known, 2)]
+    counted = which_count(held)
+    assert np.flatnonzero(counted).tolist() == [0, 1, 4, 6, 8]
+    assert which_count([held_of([5, 6, 5], known, 2)]).tolist() == [False] * 3
 
 
 def test_an_id_is_forgotten_by_the_public_clock_and_by_nothing_else() -> None:

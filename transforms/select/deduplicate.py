@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -31,63 +30,50 @@ from dpcore.leaves.id_hash import id_hashes
 from dpcore.leaves.row_hash import dedupe_key
 from dpcore.leaves.timed_set import Words
 from transforms.leaves.columns import HIGH, LOW
-from transforms.runtime.ahead import THREADS
-from transforms.runtime.aside import Aside, in_one_process
+from transforms.runtime.aside import in_one_process
 from transforms.runtime.coders import batch_from_bytes, batch_to_bytes
 from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from transforms.runtime.secret import SecretRef
 from transforms.runtime.windowing import stamped, to_timestamp
 from transforms.select.old_ids import old_entries, other_horizon
-from transforms.select.seen_ids import Looked, look, remember
+from transforms.select.seen_ids import look, remember
 from transforms.select.shelf import Shelf
 from transforms.select.spread import Spread, hashed, whole
 from transforms.select.timed_cells import FOREVER, RING, Held, TimedCells, width_of
+from transforms.select.unique_here import Known, UniqueHere, known_of
 
 STEP_NAME = "Deduplicate"
 HEAD_STATE = "head"
 SLICE_STATES = tuple(f"slice{place}" for place in range(RING))
 SEEN_STATE = "seen"
 TIMER = "forget"
-NO_SHARD = -1
-"""Key of events without an id, where they pass by on the way of the others."""
 # Runners find stored state by these names: they never change (tests hold them to a file).
 
 
 class ToShards(beam.DoFn):
     """Record batches with ``@id`` -> (shard, batch as bytes), a few big ones per bundle.
 
-    The id leaves here; its hash travels on. Events without an id pass by on the main output of
-    ``ready``; where events are kept aside, they pass through ``NO_SHARD``: a second way would keep
-    the runner from handing events on to the next step as they are.
+    The id leaves here; its hash travels on. Events without an id pass by on the main output.
     """
 
-    def __init__(self, secret: SecretRef, name: str, shards: int, aside: str | None = None) -> None:
+    def __init__(self, secret: SecretRef, name: str, shards: int) -> None:
         self._secret, self._name, self._shards = secret, name, shards
-        self._run = aside
-        self._aside: Kept | None = None
         self._key = b""
         self._spread = self._empty()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_key": b"", "_aside": None, "_spread": None}
+        return {**self.__dict__, "_key": b"", "_spread": None}
 
     def setup(self) -> None:
-        """Derives the key, and finds what this process keeps aside."""
+        """Derives the key."""
         self._key = dedupe_key(self._secret.resolve(), self._name)
-        self._aside = opened(self._run)
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
         self._spread = self._empty()
 
     def _empty(self) -> Spread:
-        return Spread(self._shards, LOW, self._encode)
-
-    def _encode(self, batches: list[pa.RecordBatch]) -> bytes:
-        """Batches of a shard -> bytes, or the name of what a thread makes of them meanwhile."""
-        if self._aside is None:
-            return batch_to_bytes(whole(batches))
-        return self._aside.put(self._aside.shared.submit(looked_at, batches))
+        return Spread(self._shards, LOW, lambda batches: batch_to_bytes(whole(batches)))
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
@@ -97,11 +83,7 @@ class ToShards(beam.DoFn):
         hashes, null = id_hashes(batch.column("@id"), self._key)
         prepared = prepare(batch, hashes)
         if null.any():
-            without = strip(prepared.filter(pa.array(null)), False)
-            if self._aside is None:
-                yield without
-            else:
-                yield TaggedOutput("shards", (NO_SHARD, self._aside.put(without)))
+            yield strip(prepared.filter(pa.array(null)), False)
             prepared = prepared.filter(pa.array(~null))
         for value in self._spread.add(prepared):
             yield TaggedOutput("shards", value)
@@ -110,26 +92,6 @@ class ToShards(beam.DoFn):
         """Sends on what is left."""
         for value in self._spread.flush():
             yield TaggedOutput("shards", stamped(value, Timestamp.of(self._stamp)))
-
-
-Kept = Aside[pa.RecordBatch | Future[Looked], ThreadPoolExecutor]
-"""Events of a run in this process: without an id as they are, of a shard looked at by a thread."""
-
-
-def opened(run: str | None) -> Kept | None:
-    """What this process keeps aside of a run; None: events travel as bytes."""
-    return None if run is None else Aside.of(run, _threads)
-
-
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS, thread_name_prefix="ids")
-
-
-def looked_at(batches: list[pa.RecordBatch]) -> Looked:
-    """Batches of a shard as one, looked at."""
-    batch = whole(batches)
-    batches.clear()
-    return look(batch)
 
 
 def prepare(batch: pa.RecordBatch, hashes: Words) -> pa.RecordBatch:
@@ -150,7 +112,6 @@ class DropSeen(beam.DoFn):
         once the watermark is past them; None: for the whole run.
       layout: the plan's layout, hex. shards: over how many ids are spread.
       keep_hash: leave the hashes of ids in the batches.
-      aside: name of a run whose events this process keeps aside; None: they come as bytes.
     """
 
     HEAD = userstate.ReadModifyWriteStateSpec(HEAD_STATE, coders.BytesCoder())
@@ -172,21 +133,18 @@ class DropSeen(beam.DoFn):
         layout: str,
         shards: int,
         keep_hash: bool,
-        aside: str | None = None,
     ) -> None:
         self._clock, self._horizon, self._shards = clock, horizon, shards
         self._layout, self._keep_hash = bytes.fromhex(layout), keep_hash
-        self._run, self._aside_run = uuid.uuid4().hex, aside
+        self._run = uuid.uuid4().hex
         self._shelf: Shelf[Held] | None = None
-        self._aside: Kept | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_shelf": None, "_aside": None}
+        return {**self.__dict__, "_shelf": None}
 
     def setup(self) -> None:
         """Finds what this process has at hand."""
         self._shelf = Shelf.of(self._run)
-        self._aside = opened(self._aside_run)
 
     def process(
         self,
@@ -205,12 +163,7 @@ class DropSeen(beam.DoFn):
     ) -> Iterator[Any]:
         """A batch: asks the set, adds to it, and sets a timer for each slice that it begins."""
         ring = (slice_0, slice_1, slice_2, slice_3, slice_4, slice_5, slice_6, slice_7)
-        kept: Any = self._aside.take(element[1]) if self._aside is not None else None
-        if element[0] == NO_SHARD:
-            yield kept if kept is not None else batch_from_bytes(element[1])
-            return
-        looked = look(batch_from_bytes(element[1])) if kept is None else kept.result()
-        del kept
+        looked = look(batch_from_bytes(element[1]))
         batch = looked.batch
         cells = self._cells(element[0], head, ring)
         self._take_over(cells, seen, element[0], timer)
@@ -292,8 +245,8 @@ class Deduplicate(beam.PTransform[Any, Any]):
       row_digest: of a plan with row leaves, hex: the hashes of ids stay in the batches, and are
         made for this name and not for the layout, because they decide which rows a cap keeps.
       shards: over how many ids are spread: as many workers share them at most. Part of the state.
-      bounded: all data is there from the start: where every step is in this process, events are
-        then kept aside on their way to the shards (``transforms.runtime.aside``).
+      bounded: all data is there from the start: where every step is in this process, and nothing
+        is forgotten, events then stay where they are (``unique_here``).
     """
 
     def __init__(
@@ -308,19 +261,26 @@ class Deduplicate(beam.PTransform[Any, Any]):
     ) -> None:
         super().__init__()
         self._bounded = bounded
-        self._aside: Kept | None = None
+        self._known: Known | None = None
         self._secret, self._clock = secret, clock
         self._layout, self._horizon = layout, horizon
         self._row_digest, self._shards = row_digest, shards
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> Any:
         """Record batches with ``@id`` -> the same without it."""
-        aside = None
-        if self._bounded and in_one_process(events.pipeline):
-            aside = uuid.uuid4().hex
-            self._aside = opened(aside)  # held here, as long as the pipeline is
+        name = self._row_digest or self._layout
+        keep_hash = self._row_digest is not None
+        if self._bounded and self._horizon is None and in_one_process(events.pipeline):
+            run = uuid.uuid4().hex
+            self._known = known_of(run)  # held here, as long as the pipeline is
+            here = events | "Here" >> beam.ParDo(
+                UniqueHere(self._secret, name, keep_hash, run)
+            ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(
+                DEAD, main="fresh"
+            )
+            return Unique(here.fresh, here.dead)
         spread = events | "ToShards" >> beam.ParDo(
-            ToShards(self._secret, self._row_digest or self._layout, self._shards, aside)
+            ToShards(self._secret, name, self._shards)
         ).with_output_types(pa.RecordBatch, shards=tuple[int, bytes]).with_outputs(
             "shards", main="without_id"
         )
@@ -334,15 +294,12 @@ class Deduplicate(beam.PTransform[Any, Any]):
                     self._horizon,
                     self._layout,
                     self._shards,
-                    self._row_digest is not None,
-                    aside,
+                    keep_hash,
                 )
             )
             .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
             .with_outputs(DEAD, main="fresh")
         )
-        if aside is not None:
-            return Unique(dropped.fresh, dropped.dead)
         fresh = (dropped.fresh, spread.without_id) | "Ready" >> beam.Flatten()
         return Unique(fresh, dropped.dead)
 

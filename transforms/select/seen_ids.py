@@ -22,7 +22,7 @@ another: that is ``replace_anywhere``, and priced there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,32 +101,48 @@ def remember(
 def first_cell_first(batch: pa.RecordBatch, order: Ints, first: NDArray[np.bool_]) -> Ints:
     """Within copies of one id the row of the smallest tick comes first, then of the smallest key,
     then of the smallest content: so the cell that counts does not depend on what copies hold."""
-    names = [n for n in batch.schema.names if n not in (HIGH, LOW, "@arrival")]
+    return chosen_first(batch.schema.names, batch.column, order, first)
+
+
+def chosen_first(
+    names: Sequence[str],
+    column_of: Callable[[str], pa.Array],
+    order: Ints,
+    first: NDArray[np.bool_],
+) -> Ints:
+    """``first_cell_first`` of rows whose columns are made when they are asked for.
+
+    Args:
+      names: of the columns. column_of: (n,) values of one.
+      order: (n,) rows, copies beside each other. first: (n,) where in it an id begins.
+    """
+    names = [n for n in names if n not in (HIGH, LOW, "@arrival")]
     cell = [n for n in CELL if n in names]
     last = [n for n in (SOURCE, "@position") if n in names]
     names = [*cell, *(n for n in names if n not in (*cell, *last)), *last]
     order = order.copy()
     starts = np.flatnonzero(first)
     sizes = np.diff(starts, append=len(first))
-    _order_pairs(batch, order, starts[sizes == 2], names)
+    _order_pairs(column_of, order, starts[sizes == 2], names)
     many = sizes > 2
     if many.any():
         group = np.repeat(np.flatnonzero(many), sizes[many])
         crowded = np.flatnonzero(np.repeat(many, sizes))
         rows = order[crowded]
-        copies = batch.take(pa.array(rows))
-        content = [rank(copies.column(name)) for name in names]
+        content = [rank(column_of(name).take(pa.array(rows))) for name in names]
         order[crowded] = rows[np.lexsort((*reversed(content), group))]
     return order
 
 
-def _order_pairs(batch: pa.RecordBatch, order: Ints, at: Ints, names: Sequence[str]) -> None:
+def _order_pairs(
+    column_of: Callable[[str], pa.Array], order: Ints, at: Ints, names: Sequence[str]
+) -> None:
     """Orders rows at + 0 and at + 1 of ``order``, column after column while they are alike."""
     for name in names:
         if not len(at):
             return
         rows = pa.array(np.concatenate([order[at], order[at + 1]]))
-        ranks = rank(batch.column(name).take(rows))
+        ranks = rank(column_of(name).take(rows))
         one, other = ranks[: len(at)], ranks[len(at) :]
         wrong = at[one > other]
         order[wrong], order[wrong + 1] = order[wrong + 1], order[wrong]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.leaves import id_hash
 from dpcore.native import ciphers
 from dpcore.noise import aes, discrete_gaussian, knorm, near, prf, streams
 from dpcore.noise import inverse_normal as normals
@@ -37,7 +38,7 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, Any]]:
     def call(work: Callable[..., Any], *of: Any) -> tuple[Any, Any]:
         fast = work(*of)
         with monkeypatch.context() as patch:
-            for module in (aes, discrete_gaussian, near, prf, streams):
+            for module in (aes, discrete_gaussian, id_hash, near, prf, streams):
                 patch.setattr(module, "ciphers", None)
             for module in (normals, knorm):
                 patch.setattr(module, "kernels", None)
@@ -193,3 +194,25 @@ def test_what_does_not_fit_is_refused(compiled: Any) -> None:
         compiled.discrete(key, key, two, two, wide, np.zeros(8), np.zeros(2), np.zeros(7), POWERS)
     with pytest.raises(ValueError, match=r"out \(n, d\)"):
         compiled.vectors(np.zeros((3, 4)), np.zeros((3, 1)), 2)
+
+
+@pytest.mark.parametrize("longest", [0, 1, 7, 8, 9, 15, 16, 17, 33, 511, 700])
+def test_spans_are_hashed_as_in_numpy(both: Any, longest: int) -> None:
+    rng = np.random.default_rng(longest)
+    for n in (0, 1, 2, 127, 128, 129, 400):
+        for spare in (0, 1, 30):
+            ends = np.cumsum(rng.integers(0, longest + 1, n))
+            offsets = np.concatenate([[0], ends]) + spare // 2
+            data = rng.integers(0, 256, int(offsets[-1]) + spare, dtype=np.uint8)
+            assert same(both(id_hash.hash_spans, offsets, data, os.urandom(16)))
+
+
+def test_spans_that_leave_the_data_are_refused() -> None:
+    kernel: Any = ciphers
+    data, out = np.zeros(8, dtype=np.uint8), np.zeros((2, 2), dtype=np.uint64)
+    kernel.span_digests(bytes(16), data, np.array([0, 3, 8]), out)
+    for offsets in ([0, 3, 9], [-1, 3, 8], [0, 4, 3], [0, 8], [0, 1, 2, 3]):
+        with pytest.raises(ValueError, match="nor leave the data"):
+            kernel.span_digests(bytes(16), data, np.array(offsets), out)
+    with pytest.raises(ValueError, match="nor leave the data"):
+        kernel.span_digests(bytes(15), data, np.array([0, 3, 8]), out)
