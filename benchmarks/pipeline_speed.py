@@ -1,16 +1,17 @@
 """How many events a second does the whole pipeline take, beside plain numpy and PipelineDP?
 
-    python -m benchmarks.pipeline_speed [--events 10000000] [--pipeline-dp] [--short]
+    python -m benchmarks.pipeline_speed [--events 10000000] [--[no-]pipeline-dp] [--short]
 
 Parquet of 64 keys (text) over 1,000 ticks, counted and summed, in one process: sorted by time,
 shuffled, and shuffled with string ids of which 10 % come twice. Peers, in the same run: a numpy
 loop over the same file that counts and sums by key and tick, and draws no noise, turn about with
-ours, with ids once more with ``np.unique`` of their 128-bit hashes behind it; PipelineDP (pip
-install pipeline-dp) that counts 200,000 events, by key once on its local backend, and by key and
-tick, as Weir does, on Beam in the same in-process runner. Medians of the rounds; the ratio is the
-median of the ratios of neighbours. Writes benchmarks/results/pipeline_speed.csv and
-pipeline_speed.ratios.csv; ``--short`` takes 1,000,000 events, where the fixed cost of a run is most
-of it, and writes pipeline_speed.short.ratios.csv alone. Some minutes; short: less than half of one.
+ours, with ids once more with ``np.unique`` of their 128-bit hashes behind it; PipelineDP, where it
+is installed (it is in the extra ``bench``), that counts 200,000 events, by key once on its local
+backend, and by key and tick, as Weir does, on Beam in the same in-process runner. Medians of the
+rounds; the ratio is the median of the ratios of neighbours. Writes
+benchmarks/results/pipeline_speed.csv and pipeline_speed.ratios.csv; ``--short`` takes 1,000,000
+events, where the fixed cost of a run is most of it, without PipelineDP, and writes
+pipeline_speed.short.ratios.csv alone. Some five minutes; short: less than half of one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.beside import RESULTS, Ratio, Took, beside, timed, write
+from benchmarks.beside import RESULTS, Ratio, Took, beside, write
 from dpcore.leaves.id_hash import id_hashes
 from pipelines.config.job import JobConfig, loads
 from pipelines.graph import build
@@ -156,9 +157,10 @@ def unique_loop(file: Path) -> Any:
     return found, len(np.unique(hashes.view([("high", "<u8"), ("low", "<u8")])))
 
 
-def middle(rounds: list[Took]) -> Took:
-    """The round of median time."""
-    return sorted(rounds)[len(rounds) // 2]
+WITHOUT = (
+    "PipelineDP is not installed, so there are no rows beside it: pip install -e '.[bench]' (or "
+    "pip install pipeline-dp)."
+)
 
 
 def main() -> None:
@@ -166,14 +168,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=0, help="10,000,000; short: 1,000,000")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--pipeline-dp", action="store_true")
+    parser.add_argument(
+        "--pipeline-dp",
+        action=argparse.BooleanOptionalAction,
+        help="beside PipelineDP too; without a word, where it is installed",
+    )
     parser.add_argument("--short", action="store_true")
     args = parser.parse_args()
-    if args.pipeline_dp and importlib.util.find_spec("pipeline_dp") is None:
-        parser.error(
-            "--pipeline-dp needs the peer, which is not installed: pip install pipeline-dp "
-            "(best in an environment of its own that holds Weir too)."
-        )
+    there = importlib.util.find_spec("pipeline_dp") is not None
+    if args.pipeline_dp and not there:
+        parser.error(WITHOUT)
+    with_peer = there and not args.short if args.pipeline_dp is None else args.pipeline_dp
+    if not there and args.pipeline_dp is None and not args.short:
+        print(WITHOUT, flush=True)
     count = args.events or (1_000_000 if args.short else 10_000_000)
     rounds = min(args.rounds, 3) if args.short else args.rounds
     folder = Path(tempfile.mkdtemp(prefix="weir-speed-"))
@@ -208,23 +215,25 @@ def main() -> None:
             note("weir", name, count, own)
             found.append((f"weir / {bound}", name, ratio, 0.0))
             ratios.append(Ratio(f"Parquet, {count:,} events, {name}", bound, ratio, goal))
-        if args.pipeline_dp:
+        if with_peer:
             small = folder / "small.parquet"
             table = pq.read_table(files["sorted"]).slice(0, PEER_EVENTS)
             pq.write_table(table, small, row_group_size=ROW_GROUP)
-            weir(job_of(small, folder / "out-small-warm", False))
-            jobs = [job_of(small, folder / f"out-small-{i}", False) for i in range(5)]
-            took = middle([timed(lambda job=job: weir(job)) for job in jobs])  # type: ignore[misc]
-            rate = note("weir", f"{PEER_EVENTS:,} events", PEER_EVENTS, took)
+            outs = iter(range(1 << 30))
             for what, on_beam, goal in (
                 ("by key, local", False, 1.0),
                 ("by key and tick, Beam", True, 80.0),
             ):
-                took = timed(lambda on_beam=on_beam: pipeline_dp_count(small, on_beam))  # type: ignore[misc]
-                peer_rate = note("PipelineDP", what, PEER_EVENTS, took)
-                ratios.append(
-                    Ratio(f"{PEER_EVENTS:,} events", f"PipelineDP, {what}", rate / peer_rate, goal)
+                ratio, own, peer = beside(
+                    lambda: weir(job_of(small, folder / f"out-small-{next(outs)}", False)),
+                    lambda on_beam=on_beam: pipeline_dp_count(small, on_beam),  # type: ignore[misc]
+                    rounds,
                 )
+                note("PipelineDP", what, PEER_EVENTS, peer)
+                note("weir", f"{PEER_EVENTS:,} events", PEER_EVENTS, own)
+                found.append((f"weir / PipelineDP, {what}", f"{PEER_EVENTS:,} events", ratio, 0.0))
+                bound = f"PipelineDP, {what}"
+                ratios.append(Ratio(f"{PEER_EVENTS:,} events", bound, ratio, goal))
     finally:
         shutil.rmtree(folder)
     write("pipeline_speed", ratios, args.short)

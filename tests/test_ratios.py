@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import beside, ratios
+from benchmarks import beside, pipeline_speed, ratios
 from benchmarks.beside import Ratio
 
 KEPT = [Ratio("noise", "numpy", 0.60, 0.5), Ratio("files", "Arrow", 0.30, 0.6)]
@@ -80,3 +80,14 @@ def test_turns_are_taken() -> None:
     ratio, _, _ = beside.beside(lambda: seen.append("ours"), lambda: seen.append("bound"), 3)
     assert seen == ["bound", "ours"] * 4
     assert ratio > 0
+
+
+def test_a_peer_that_is_missing_is_told_of_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pipeline_speed.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("sys.argv", ["pipeline_speed", "--pipeline-dp"])
+    with pytest.raises(SystemExit):
+        pipeline_speed.main()
+    said = capsys.readouterr().err
+    assert "PipelineDP is not installed" in said and "pip install -e '.[bench]'" in said
