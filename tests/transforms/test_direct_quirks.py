@@ -16,6 +16,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms import core, userstate
 from apache_beam.transforms.window import GlobalWindows
 
+from transforms import private_releases  # noqa: F401  # every step of a run
 from transforms.runtime import direct_quirks
 from transforms.tick.tick import TickDoFn
 
@@ -93,6 +94,32 @@ def test_ipython_is_not_loaded_to_ask_whether_it_runs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"
+
+
+def yields_and_returns(element: Any) -> Any:
+    if element:
+        return [element]
+    yield element
+
+
+def test_functions_of_others_are_still_looked_at() -> None:
+    module: Any = core
+    check = module._check_fn_use_yield_and_return
+    assert check.asked(yields_and_returns) and check(yields_and_returns)
+    assert not check(outer) and not check(len) and not check(beam.DoFn().process)
+
+
+def test_no_step_of_a_graph_both_yields_and_returns() -> None:
+    """What is not looked at here would give no warning there."""
+    check, seen = core._check_fn_use_yield_and_return, set()
+    for name, found in list(sys.modules.items()):
+        if name.partition(".")[0] in ("transforms", "pipelines"):
+            kinds = [one for one in vars(found).values() if isinstance(one, type)]
+            for kind in kinds:
+                if issubclass(kind, beam.DoFn) and kind.__module__ == name:
+                    seen.add(kind.__name__)
+                    assert not check.asked(kind.process), kind
+    assert {"TickDoFn", "LeafDoFn", "UniqueHere", "DropSeen", "SolveDoFn"} <= seen
 
 
 def test_only_what_stays_in_the_process_is_not_compressed() -> None:

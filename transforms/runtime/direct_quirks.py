@@ -5,6 +5,8 @@
   answer on the class.
 - It parses the command line for each look at an option: some 180 times. A view of the options is
   what was parsed and the values that all views share.
+- It reads the source of every DoFn to see whether it both yields and returns, which those of Beam
+  and of this package do not.
 - It imports IPython to find out whether it runs inside it. Whoever does has it loaded.
 - A bundle ends when the thread that samples states wakes up, after up to a fifth of a second, and
   nothing here reads those samples.
@@ -49,6 +51,8 @@ def once() -> None:
     options: Any = pipeline_options.PipelineOptions
     if not hasattr(options.view_as, "asked"):
         options.view_as = _parsed_once(options.view_as)
+    if not hasattr(module._check_fn_use_yield_and_return, "asked"):
+        module._check_fn_use_yield_and_return = _of_others(module._check_fn_use_yield_and_return)
     interactive: tuple[Any, ...] = (interactive_utils, beam_pipeline)
     for where in interactive:
         if not hasattr(where.is_in_ipython, "asked"):
@@ -89,6 +93,20 @@ class _Compressor:
         if data.startswith(_PLAIN):
             return data[len(_PLAIN) :]
         return bz2.decompress(data)
+
+
+def _of_others(asked: Any) -> Any:
+    """``_check_fn_use_yield_and_return``, which warns of a user's functions."""
+
+    def check(fn: Any) -> bool:
+        room = str(getattr(fn, "__module__", None)).partition(".")[0]
+        return room not in _OWN and bool(asked(fn))
+
+    check.asked = asked  # type: ignore[attr-defined]
+    return check
+
+
+_OWN = ("apache_beam", "transforms", "pipelines")
 
 
 def _if_loaded(asked: Any) -> Any:
