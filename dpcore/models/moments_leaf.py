@@ -22,4 +22,6 @@ def leaf_of(moments: Moments, over: int | None, terms: Terms) -> FixedLeaf:
         round_up(times * moments.sensitivity(terms.cell_relation, add_up))
         for add_up in (False, True)
     )
-    return FixedLeaf(tuple(map(round_up, moments.scales)), (over,), in_squares, added_up)
+    rounded = {scale: round_up(scale) for scale in set(moments.scales)}
+    scales = tuple(map(rounded.__getitem__, moments.scales))
+    return FixedLeaf(scales, (over,), in_squares, added_up)
