@@ -46,6 +46,19 @@ class Bounded(NamedTuple):
     out_of_range: int = 0
 
 
+class Runs(NamedTuple):
+    """Events of a batch that lie together and are of one cell: runs in order, none in another.
+
+    Attributes:
+      starts, stops: (r,) int64: event starts[i] is the first of run i, stops[i] is behind its last.
+      cells: (r,) int64, of each run; several may be of one.
+    """
+
+    starts: Ints
+    stops: Ints
+    cells: Ints
+
+
 class Released(NamedTuple):
     """One named output of a stride for a block of keys.
 
@@ -208,6 +221,16 @@ def places_of(values: Sequence[Any], declared: Sequence[str]) -> Floats:
     """Texts -> (n,) their places among the declared ones; NaN where one is none of them."""
     place = {text: float(at) for at, text in enumerate(declared)}
     return np.array([place.get(value, math.nan) for value in values], dtype=np.float64)
+
+
+def sums_runs(program: Program) -> Any:
+    """``sum_runs(columns, n_events, runs, n_cells)`` of a program that bounds events and sums them
+    in one pass, cell by cell, faster where runs are long; None: it does not.
+
+    Columns as ``bound`` takes them -> (n_cells, D) int64 sums of the events that are in runs, those
+    that ``bound`` and ``accumulate`` give, and ``Bounded`` without rows: counts of these events.
+    """
+    return getattr(program, "sum_runs", None)
 
 
 def needs_ids(program: Program | None) -> bool:

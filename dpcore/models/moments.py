@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -133,6 +133,10 @@ class Moments:
             raise ConfigError(
                 "bits", self.bits, f"is too fine for rows of up to {self.entry:g}; take fewer."
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the fields: it may be large."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @property
     def width(self) -> int:

@@ -43,6 +43,28 @@ def draw(
     /,
 ) -> None: ...
 def encrypt(key: Buffer, source: Buffer, out: Buffer, /) -> None: ...
+def event_rows(
+    columns: tuple[Buffer, ...],
+    ends: Buffer,
+    shape: Buffer,
+    bounds: Buffer,
+    counts: Buffer,
+    table: Buffer,
+    /,
+) -> bool: ...
+def event_sums(
+    columns: tuple[Buffer, ...],
+    ends: Buffer,
+    shape: Buffer,
+    bounds: Buffer,
+    counts: Buffer,
+    starts: Buffer,
+    stops: Buffer,
+    cells: Buffer,
+    sums: Buffer,
+    kind: Buffer,
+    /,
+) -> bool: ...
 def exponential(words: Buffer, out: Buffer, /) -> None: ...
 def fields(
     data: Buffer,

@@ -64,6 +64,8 @@ PyObject *weir_correlate(PyObject *self, PyObject *args);
 PyObject *weir_discrete(PyObject *self, PyObject *args);
 PyObject *weir_draw(PyObject *self, PyObject *args);
 PyObject *weir_encrypt(PyObject *self, PyObject *args);
+PyObject *weir_event_rows(PyObject *self, PyObject *args);
+PyObject *weir_event_sums(PyObject *self, PyObject *args);
 PyObject *weir_exponential(PyObject *self, PyObject *args);
 PyObject *weir_fields(PyObject *self, PyObject *args);
 PyObject *weir_gather(PyObject *self, PyObject *args);

@@ -20,6 +20,8 @@ static PyMethodDef methods[] = {
     ROW(discrete, "discrete(mac, stream, heads, labels, digests, out, coordinates, constants, powers): samples; how many are undecided."),
     ROW(draw, "draw(mac, stream, heads, labels, digests, out, kind): words of streams, or numbers made of them."),
     ROW(encrypt, "encrypt(key, source, out): AES-128 of each block."),
+    ROW(event_rows, "event_rows(columns, ends, shape, bounds, counts, table): rows of whole numbers; whether all fit."),
+    ROW(event_sums, "event_sums(columns, ends, shape, bounds, counts, starts, stops, cells, sums, kind): sums of products of such rows."),
     ROW(exponential, "exponential(words, out): exponential variables, 8 bytes each."),
     ROW(fields, "fields(data, starts, ends, names, nodes, at, sizes, there, plain): fields of plain lines of JSON."),
     ROW(gather, "gather(data, at, sizes, offsets, out): spans of bytes, one behind the other."),

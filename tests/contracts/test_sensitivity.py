@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dpcore.errors import ConfigError, WeirError
+from dpcore.models.regression import event_kernel
 from dpcore.models.regression import rows as module
 from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
@@ -179,10 +180,16 @@ def test_the_scan_finds_a_bound_that_is_not_enforced(
     assert moved(added, "replace_one") > 1.5
 
 
-def test_rows_that_stay_too_long_end_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("compiled", [True, False])
+def test_rows_that_stay_too_long_end_the_step(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Norms are measured again after rows were shortened and truncated."""
+    if not compiled:
+        monkeypatch.setattr(event_kernel, "kernels", None)
     program, columns = model_of("regression.incremental", 3, True, 0.5, (-1.0, 1.0), "replace_one")
     given = candidates(columns)
-    monkeypatch.setattr(module, "_SHRINK", 2.0)
+    for where in (module, event_kernel):
+        monkeypatch.setattr(where, "SHRINK", 2.0)
     with pytest.raises(WeirError, match="longer than its bound"):
         program.bound(given, len(given["y"]))

@@ -13,11 +13,14 @@ import pytest
 from dpcore.leaves.keys import Keys
 from dpcore.models.moments import Moments
 from dpcore.models.regression.rows import EventRows
+from dpcore.program import Runs
 from tests.transforms.doubles import MINUTE, START, FakePlan
 from tests.transforms.running import cut, shuffled
 from transforms.leaves import partial
 from transforms.leaves import sums as module
+from transforms.leaves.bound import numbers
 from transforms.leaves.sums import Gatherer
+from transforms.runtime import counters
 from transforms.select.filter import Assign
 from transforms.tick.pending import PendingSums
 from transforms.tick.tick import split_overdue
@@ -40,6 +43,18 @@ class Wide:
 
     def accumulate(self, rows: Any, cells: Any, n_cells: int) -> Any:
         return self._rows.moments.accumulate(rows, cells, n_cells)
+
+
+class InRuns(Wide):
+    """One that sums in one pass what lies together; keeps of how many events that was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+
+    def sum_runs(self, columns: Any, n_events: int, runs: Runs, n_cells: int) -> Any:
+        self.seen += int((runs.stops - runs.starts).sum())
+        return self._rows.sum_runs(columns, n_events, runs, n_cells)
 
 
 def plan_of(keys: Keys) -> Any:
@@ -104,7 +119,7 @@ def sums_of(plan: Any, found: dict[int, list[bytes]], cuts: tuple[int, ...]) -> 
 
 def brute(plan: Any, batch: pa.RecordBatch) -> dict[bytes, Any]:
     n = batch.num_rows
-    rows = plan.program.bound({c: batch.column(c).to_numpy() for c in plan.program.columns}, n).rows
+    rows = plan.program.bound({c: numbers(batch.column(c)) for c in plan.program.columns}, n).rows
     ticks = (batch.column("@time").view(pa.int64()).to_numpy() - START) // MINUTE
     keys = batch.column("@key").to_pylist() if plan.keys.columns else [""] * n
     out: dict[bytes, Any] = {}
@@ -135,6 +150,61 @@ def test_sums_are_the_same_however_they_travel(
         for key, values in expected.items():
             assert np.array_equal(sums.pop(key), values)
         assert all(not rest.any() for rest in sums.values())
+
+
+def in_pieces(sizes: list[tuple[int, int, int]], odd: bool = False) -> pa.RecordBatch:
+    """Runs of events, each (tick, key, how many)."""
+    ticks, keys, counts = (np.array(column) for column in zip(*sizes, strict=True))
+    n = int(counts.sum())
+    rng = np.random.default_rng(n)
+    columns = {
+        "@time": pa.array(START + np.repeat(ticks, counts) * MINUTE).view(
+            pa.timestamp("us", "UTC")
+        ),
+        "@position": pa.array(np.arange(n)),
+        "@key": pa.array([f"{key:03d}" for key in np.repeat(keys, counts)]).dictionary_encode(),
+    }
+    for name in (*NAMES, "y"):
+        values = rng.uniform(-1.1, 1.1, n)
+        values[rng.random(n) < 0.01] = np.nan
+        columns[name] = pa.array(values, mask=rng.random(n) < 0.01 if odd else None)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+RUNS = {
+    "all long": ([(3, 1, 900), (4, 1, 300), (5, 7, 700)], 1900),
+    "one": ([(6, 2, 500)], 500),
+    "back and forth": ([(9, 7, 400), (2, 7, 400), (9, 7, 400), (2, 1, 400)], 1600),
+    "few between": ([(0, 1, 1), (0, 2, 800), (0, 3, 2), (1, 2, 900), (1, 4, 3)], 1700),
+    "few that come again": ([(1, 1, 2), (2, 2, 900), (1, 1, 30)], 932),
+    "short": ([(tick, tick % 3, 20) for tick in range(30)], 0),
+    "few": ([(1, 1, 5), (2, 1, 4)], 0),
+}
+
+
+@pytest.mark.parametrize("odd", [False, True])
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("keys", PLANS)
+def test_what_lies_together_is_summed_in_one_pass_alike(keys: str, name: str, odd: bool) -> None:
+    sizes, together = RUNS[name]
+    batch = in_pieces(sizes, odd)
+    plain, plan = PLANS[keys], replace(PLANS[keys], program=InRuns())
+    with counters.aside() as counts:
+        found = gathered(plan, [batch])
+    with counters.aside() as expected:
+        slow = gathered(plain, [batch])
+    assert {key: value for key, value in counts.items() if value} == {
+        key: value for key, value in expected.items() if value
+    }
+    assert counts["non_finite"] and counts["clipped"]
+    if keys != "one":
+        assert plan.program.seen == together
+    assert found.keys() == slow.keys()
+    sums, other = sums_of(plan, found, (2, 5)), sums_of(plain, slow, (2, 5))
+    assert sums.keys() == other.keys()
+    assert all(np.array_equal(values, other[key]) for key, values in sums.items())
+    filled = brute(plan, batch)
+    assert all(np.array_equal(values, sums[key]) for key, values in filled.items())
 
 
 def test_few_events_are_smaller_than_their_sums() -> None:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpcore.arrays import Ints
 from dpcore.leaves.list_columns import Expanded, width_of
-from dpcore.program import Bounded, Program, texts_of
+from dpcore.program import Bounded, Program, Runs, sums_runs, texts_of
 from transforms.leaves.columns import CELL, NEW
 from transforms.leaves.lists import is_list, to_rows
 from transforms.runtime import counters
@@ -65,7 +66,19 @@ def places(column: pa.Array, declared: Sequence[str]) -> NDArray[np.float64]:
 
 def bound(batch: pa.RecordBatch, program: Program) -> Bounded:
     """Clips every event of a batch; counts what was clipped for the operator."""
-    bounded = program.bound(columns_of(batch, program), batch.num_rows)
+    return _counted(program.bound(columns_of(batch, program), batch.num_rows))
+
+
+def summed(batch: pa.RecordBatch, program: Program, runs: Runs, n_cells: int) -> Ints:
+    """Clips the events of a batch that are in runs and adds them up by cell, counted alike: what
+    ``sum_runs`` of a program that has it gives, (n_cells, D)."""
+    sum_runs = sums_runs(program)
+    values, bounded = sum_runs(columns_of(batch, program), batch.num_rows, runs, n_cells)
+    _counted(bounded)
+    return np.asarray(values)
+
+
+def _counted(bounded: Bounded) -> Bounded:
     counters.add("clipped", bounded.clipped)
     counters.add("non_finite", bounded.non_finite)
     counters.add("out_of_range", bounded.out_of_range)

@@ -14,7 +14,8 @@ from dpcore.leaves.keys import Keys
 
 Ints = NDArray[np.int64]
 
-
+INDEX = 1 << 20
+"""Names that are remembered from bundle to bundle, at most; what is found does not hang on it."""
 GROUP = 12
 """Bits: so many keys of a block make a group, at most, where keys are discovered."""
 

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
-from dpcore.program import Bounded, Program
+from dpcore.program import Bounded, Program, Runs, sums_runs
 from transforms.leaves import partial
-from transforms.leaves.bound import bound
+from transforms.leaves.bound import bound, summed
 from transforms.leaves.here import opened, put_aside
-from transforms.leaves.key_index import KeyIndex
+from transforms.leaves.key_index import INDEX, KeyIndex
 from transforms.leaves.partial import PartialLeaf
+from transforms.leaves.runs import gaps, runs_of
 from transforms.leaves.sparse_cells import SparseCells
 from transforms.runtime.aside import in_one_process
 from transforms.runtime.windowing import windowed
@@ -38,10 +39,6 @@ ALONE = 8
 """Where there are so many times as many cells as events, hardly two events share one."""
 ELEMENT = 1 << 22
 """Most int64 numbers in one element that is sent on (32 MB)."""
-
-
-INDEX = 1 << 20
-"""Names that are remembered from bundle to bundle, at most; what is found does not hang on it."""
 
 
 class Gatherer:
@@ -79,10 +76,45 @@ class Gatherer:
         if not n:
             return
         self._events += n
-        bounded = bound(batch, self._program)
         ticks = batch.column("@tick").to_numpy()
-        for keys in self._index.each(batch):
+        groupings = list(self._index.each(batch))
+        if len(groupings) == 1 and sums_runs(self._program) is not None:
+            keys = groupings[0]
+            rest = self._add_runs(batch, ticks, keys)
+            if rest is not None:
+                if not len(rest):
+                    return
+                batch, ticks = batch.take(pa.array(rest)), ticks[rest]
+                groupings = [None if keys is None else keys[rest]]
+        bounded = bound(batch, self._program)
+        for keys in groupings:
             self._add(bounded, ticks, keys)
+
+    def _add_runs(self, batch: pa.RecordBatch, ticks: Ints, keys: Ints | None) -> Ints | None:
+        """Adds what lies together, if most events do: columns are then gone through once.
+
+        Returns:
+          Places of the events that it left; None: it added none.
+        """
+        n_keys = self._index.size
+        runs = runs_of(ticks if keys is None or n_keys == 1 else ticks * n_keys + keys)
+        if runs is None:
+            return None
+        sizes = runs.stops - runs.starts
+        cells, at = np.unique(runs.cells, return_inverse=True)
+        counts = np.zeros(len(cells), dtype=np.int64)
+        np.add.at(counts, at, sizes)
+        many = self._many(counts)
+        if not many.any():
+            return None
+        kept = many[at]
+        places = (np.cumsum(many) - 1)[at[kept]]
+        asked = Runs(runs.starts[kept], runs.stops[kept], places)
+        cells, counts = cells[many], counts[many]
+        values = summed(batch, self._program, asked, len(cells))
+        first, last = int(cells[0]) // n_keys, int(cells[-1]) // n_keys
+        self._add_cells(cells - first * n_keys, counts, values, first, last - first + 1)
+        return gaps(asked, len(ticks))
 
     def _add(self, bounded: Bounded, ticks: Ints, keys: Ints | None) -> None:
         """Adds events to the keys of one grouping."""

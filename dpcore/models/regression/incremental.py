@@ -30,7 +30,7 @@ from dpcore.models.regression.ridge import (
 )
 from dpcore.models.regression.rows import EventRows
 from dpcore.models.regression.solver import Solver
-from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+from dpcore.program import Bounded, NoiseOf, OutputInfo, Released, Runs
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,12 @@ class Incremental:
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
         """Exact moments per cell."""
         return self.rows.moments.accumulate(rows, cells, n_cells)
+
+    def sum_runs(
+        self, columns: Mapping[str, NDArray[Any]], n_events: int, runs: Runs, n_cells: int
+    ) -> tuple[Ints, Bounded]:
+        """Both at once, where events of a cell lie together."""
+        return self.rows.sum_runs(columns, n_events, runs, n_cells)
 
     @property
     def widths(self) -> tuple[int, ...]:

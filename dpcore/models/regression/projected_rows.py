@@ -14,7 +14,7 @@ from dpcore.errors import ConfigError
 from dpcore.models.moments import Moments
 from dpcore.models.regression.membership import Inputs
 from dpcore.models.regression.projection import RandomProjection
-from dpcore.models.regression.rows import EventRows, columns_for, fit
+from dpcore.models.regression.rows import EventRows, fit, room_for
 from dpcore.program import Bounded
 
 _NUMBERS = 1 << 22
@@ -67,7 +67,7 @@ class ProjectedRows:
 
         ``out_of_range`` counts events outside G.
         """
-        table = columns_for(self.moments.width, n_events)
+        table = room_for(self.moments.width, n_events)[:, :n_events]
         clipped = non_finite = outside = 0
         step = max(256, _NUMBERS // self.events.moments.width)
         for first in range(0, n_events, step):

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError, WeirError
+from dpcore.arrays import Floats, Ints
+from dpcore.errors import ConfigError
 from dpcore.models.moments import Moments
+from dpcore.models.regression.event_kernel import SHRINK, EventKernel, square_of, too_long
 from dpcore.models.scaling import Scaling
-from dpcore.program import Bounded
+from dpcore.program import Bounded, Runs
 
 _CHUNK = 1 << 15
 """Events that are bounded at once: a column of them stays in the cache."""
 _TOGETHER = 1 << 16
 """Numbers whose norms are looked at together."""
-_SHRINK = 1 - 2.0**-48
-"""More than the rounding of a norm and of a product with it."""
+_EXACT = 2.0**53
 
 
-def columns_for(width: int, n: int) -> Floats:
-    """An empty (width, n) table whose columns lie apart in memory by no multiple of a page, which
-    matrix products over a part of the columns would pay for."""
+def room_for(width: int, n: int) -> Floats:
+    """An empty (width, >= n) table whose columns lie apart in memory by no multiple of a page:
+    matrix products over a part of the columns would pay for it."""
     stride = -(-n // 8) * 8
-    return np.empty((width, stride + 8 * (stride % 512 == 0)))[:, :n]
+    return np.empty((width, stride + 8 * (stride % 512 == 0)))
 
 
 def fit(table: Floats, moments: Moments, rounded: bool = False) -> int:
@@ -67,26 +66,29 @@ def fit(table: Floats, moments: Moments, rounded: bool = False) -> int:
     return long
 
 
-def _square(bound: float, bits: int) -> int:
-    """Largest squared norm of whole numbers, floor((bound 2^bits)^2), exactly."""
-    return int(Fraction(bound) ** 2 * 4**bits)
-
-
 def _squared_norms(part: Floats) -> Floats:
-    return np.asarray(np.einsum("ij,ij->j", part, part))
+    """Added up in the order of the numbers of a row, where that can be told: a sum below 2^53 is
+    exact in any."""
+    found = np.asarray(np.einsum("ij,ij->j", part, part))
+    if found.size and not found.max() < _EXACT:
+        found = np.zeros(part.shape[1])
+        with np.errstate(over="ignore"):
+            for row in part:
+                found += row * row
+    return found
 
 
 def _shorten(table: Floats, measured: slice, scaled: slice, bound: float, bits: int) -> int:
     """Scales the rows ``scaled`` of too long columns, so that the rows ``measured`` fit: every
     column's norm is measured in its last form."""
-    limit = _square(bound, bits)
+    limit = square_of(bound, bits)
     square = _squared_norms(table[measured])
     long = np.flatnonzero(square > limit)
     if not long.size:
         return 0
     many = 4 * long.size > len(square)  # then a pass over all columns is faster than a selection
     where: Any = slice(None) if many else long
-    factor = np.ldexp(bound, bits) * _SHRINK / np.sqrt(np.maximum(square[where], limit))
+    factor = np.ldexp(bound, bits) * SHRINK / np.sqrt(np.maximum(square[where], limit))
     if many:
         factor[square <= limit] = 1.0
     exact = table[scaled, where] * factor
@@ -97,7 +99,7 @@ def _shorten(table: Floats, measured: slice, scaled: slice, bound: float, bits: 
     if over.size:
         rounded[:, over] = np.trunc(exact[:, over])
         if (_squared_norms(rounded[inside][:, over]) > limit).any():
-            raise WeirError("an event is longer than its bound after it was shortened.")
+            raise too_long()
     table[scaled, where] = rounded
     return len(long)
 
@@ -132,6 +134,10 @@ class EventRows:
                 "model.features", list(self.features), f"do not fit moments of {expected}."
             )
         Scaling(self.columns, self.low, self.high)  # refuses empty ranges
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the fields: a worker elsewhere may have no kernels."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @classmethod
     def of(cls, model: Any, moments: Moments) -> EventRows:
@@ -194,8 +200,11 @@ class EventRows:
 
     def bound(self, columns: Mapping[str, NDArray[Any]], n_events: int) -> Bounded:
         """Events -> rows (n_events, d + k) float64, whole numbers within the bounds; and counts."""
+        room = room_for(self.moments.width, n_events)
+        if self._kernel is not None:
+            return self._kernel.rows(columns, n_events, room)
         moments, p = self.moments, len(self.features)
-        table = columns_for(moments.width, n_events)
+        table = room[:, :n_events]
         places = [*range(p), *range(p + self.intercept, moments.width)]
         one = np.ldexp(1.0, moments.bits)
         clipped = non_finite = 0
@@ -226,6 +235,30 @@ class EventRows:
                 part[:, bad] = 0.0
             clipped += fit(part, moments, rounded=True)
         return Bounded(table.T, clipped, non_finite)
+
+    def sum_runs(
+        self, columns: Mapping[str, NDArray[Any]], n_events: int, runs: Runs, n_cells: int
+    ) -> tuple[Ints, Bounded]:
+        """What ``bound`` and the moments' ``accumulate`` give of the events that are in runs, in
+        one pass over the columns: (n_cells, D) int64, and counts."""
+        if self._kernel is not None:
+            out = np.zeros((n_cells, self.moments.dimension), dtype=np.int64)
+            return out, self._kernel.sums(columns, n_events, runs, out)
+        cells = np.repeat(runs.cells, runs.stops - runs.starts)
+        if len(cells) < n_events:
+            pieces = [np.arange(*ends) for ends in zip(runs.starts, runs.stops, strict=True)]
+            some = np.concatenate([*pieces, np.zeros(0, dtype=np.int64)])
+            columns = {name: columns[name][some] for name in self.columns}
+        bounded = self.bound(columns, len(cells))
+        return self.moments.accumulate(bounded.rows, cells, n_cells), bounded._replace(rows=None)
+
+    @cached_property
+    def _kernel(self) -> EventKernel | None:
+        ends = np.array([self._ends(j) for j in range(len(self.columns))]).reshape(-1, 2)
+        held = self._overshoots & (np.arange(len(ends)) >= len(self.outer))
+        most = np.where(held, np.ldexp(1.0, self.moments.bits), np.inf)
+        table = np.column_stack([ends, self._middle, self._per_unit, most])
+        return EventKernel.of(self.columns, table, self.intercept, self.moments)
 
     def _ends(self, column: int) -> tuple[float, float]:
         """Where values are moved into."""
