@@ -42,6 +42,9 @@ def sound(values: pa.Array) -> Sound | None:
       values: (n,) of any type, as an Arrow or Parquet reader gives it: nothing about it is known.
     """
     try:
+        if pa.types.is_primitive(values.type):  # most columns: of a size, and of any bits
+            values.validate()
+            return Sound(values, None)
         if pa.types.is_dictionary(values.type):
             return _of_dictionary(values)
         if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):

@@ -86,6 +86,9 @@ def column_of(batch: pa.RecordBatch, name: str) -> Any:
     Raises:
       pyarrow.ArrowInvalid: what frames the records around it is broken.
     """
+    at = batch.schema.get_field_index(name)
+    if at >= 0:
+        return batch.column(at)
     if name in batch.schema.names:
         return batch.column(name)
     if not steps(name) or not _types(batch.schema, name):

@@ -125,6 +125,11 @@ class EventSchema:
 
     def field_of(self, column: str) -> str:
         """The setting that names a column."""
+        return self._roles.get(column) or self.fields.get(column, "aggregates")
+
+    @cached_property
+    def _roles(self) -> dict[str | None, str]:
+        """The settings of columns that have a role."""
         roles: dict[str | None, str] = {
             self.time.column: f"{self.time.field}.column",
             **dict.fromkeys(self.keys, "key.column" if len(self.keys) == 1 else "key.columns"),
@@ -133,7 +138,7 @@ class EventSchema:
         }
         if self.arrival is not None:
             roles.setdefault(self.arrival.column, f"{self.arrival.field}.column")
-        return roles.get(column) or self.fields.get(column, "aggregates")
+        return roles
 
     def refuse_lists(self) -> None:
         """Raises ConfigError where features lie in a list column: CSV has one value a field."""

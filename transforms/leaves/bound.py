@@ -33,7 +33,8 @@ def columns_of(batch: pa.RecordBatch, program: Program) -> Mapping[str, NDArray[
     """The columns that the program reads, each (n,) float64, declared texts as their places; and
     the cells of users, where they are known."""
     texts = texts_of(program)
-    given = [name for name in program.columns if name in batch.schema.names]
+    there = set(batch.schema.names)
+    given = [name for name in program.columns if name in there]
     columns = {
         name: places(batch.column(name), texts[name])
         if name in texts
@@ -43,7 +44,7 @@ def columns_of(batch: pa.RecordBatch, program: Program) -> Mapping[str, NDArray[
     }
     if len(columns) < len(program.columns):
         columns = _with_lists(columns, batch, program)
-    if CELL in batch.schema.names:
+    if CELL in there:
         columns[CELL] = batch.column(CELL).to_numpy()
         columns[NEW] = batch.column(NEW).to_numpy(zero_copy_only=False)
     return columns

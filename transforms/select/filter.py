@@ -100,19 +100,20 @@ class Assign:
                 "its rows, batch.to_pylist(), or decode it with "
                 "transforms.decode.canonical.assemble.",
             )
-        given = batch.num_rows
+        before = batch.num_rows
         if self._where is not None:
             batch = batch.filter(self._where.mask(batch))
-        filtered = given - batch.num_rows
+        filtered = before - batch.num_rows
         reasons, ticks = self._ticks(batch)
         keys, fields = self._keys(batch, reasons)
         if self._by_id and batch.column("@id").null_count:
             missing = batch.column("@id").is_null().to_numpy(zero_copy_only=False)
             reasons[missing & (reasons == _KEPT)] = MISSING_ID
+        given = set(batch.schema.names)
         columns = {
             name: keys if name == KEY else batch.column(name)
             for name in self._keep
-            if name == KEY or name in batch.schema.names
+            if name == KEY or name in given
         }
         for name, gate in self._gates.items():
             columns[name] = gate.mask(batch).cast(pa.float64())

@@ -118,3 +118,10 @@ class EventKernel(NamedTuple):
         if any(column.shape != (n_events,) for column in given):
             raise ValueError(f"columns are not of {n_events} events each.")
         return given
+
+
+def _in_one_piece(column: NDArray[Any]) -> NDArray[np.float64]:
+    found = np.asarray(column, dtype=np.float64)
+    if found.flags.c_contiguous and found.flags.aligned:
+        return found
+    return np.require(found, requirements=["C", "A"])
