@@ -32,6 +32,7 @@ def discrete(
     powers: Buffer,
     /,
 ) -> int: ...
+def doubles(values: Buffer, /) -> tuple[int, int]: ...
 def draw(
     mac: Buffer,
     stream: Buffer,

@@ -62,6 +62,7 @@ PyObject *weir_cell_digests(PyObject *self, PyObject *args);
 PyObject *weir_cells(PyObject *self, PyObject *args);
 PyObject *weir_correlate(PyObject *self, PyObject *args);
 PyObject *weir_discrete(PyObject *self, PyObject *args);
+PyObject *weir_doubles(PyObject *self, PyObject *args);
 PyObject *weir_draw(PyObject *self, PyObject *args);
 PyObject *weir_encrypt(PyObject *self, PyObject *args);
 PyObject *weir_event_rows(PyObject *self, PyObject *args);

@@ -18,6 +18,7 @@ static PyMethodDef methods[] = {
     ROW(cells, "cells(data, starts, ends, wanted, at, sizes, there, plain, delimiter): fields of plain lines of CSV."),
     ROW(correlate, "correlate(units, noise, buffers, theta, omega): a stride; buffers move on."),
     ROW(discrete, "discrete(mac, stream, heads, labels, digests, out, coordinates, constants, powers): samples; how many are undecided."),
+    ROW(doubles, "doubles(values): how many are NaN, and of how many adding 0 changes the bits."),
     ROW(draw, "draw(mac, stream, heads, labels, digests, out, kind): words of streams, or numbers made of them."),
     ROW(encrypt, "encrypt(key, source, out): AES-128 of each block."),
     ROW(event_rows, "event_rows(columns, ends, shape, bounds, counts, table): rows of whole numbers; whether all fit."),

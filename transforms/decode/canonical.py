@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from transforms.decode.cast import (
     is_text,
     plain,
     to_boolean,
-    to_number,
+    to_numbers,
     to_presence,
     to_text,
 )
@@ -49,11 +50,19 @@ _VALUES: dict[Kind, tuple[str, pa.DataType]] = {
 NONE_SPOILT: Spoilt = {}
 
 
-class Decoded(NamedTuple):
-    """Events and dead letters of one batch; either may be None."""
-
+class _Pair(NamedTuple):
     events: pa.RecordBatch | None
     dead: pa.RecordBatch | None
+
+
+class Decoded(_Pair):
+    """Events and dead letters of one batch; either may be None.
+
+    Attributes:
+      absent: of some columns of the events, how many values they lack: where that was seen.
+    """
+
+    absent: Mapping[str, int] = MappingProxyType({})
 
 
 Over = Callable[[Callable[[Chunk], list[Decoded]], Iterable[Chunk]], Iterable[list[Decoded]]]
@@ -166,6 +175,7 @@ def assemble(
         bad = refused.spoilt(given, _rows(pc.and_(present, arrivals.is_null())))
         refused.values("not_a_time", name, bad)
     columns["@position"] = pa.array(positions)
+    absent: dict[str, int] = {}
     for name, kind in schema.columns.items():
         reason, canonical = _VALUES[kind]
         if kind == "list" and schema.listed is not None:
@@ -173,15 +183,17 @@ def assemble(
             lists = [refused.spoilt(column) for column in schema.listed.columns]
             refused.values(reason, name, _either([bad, *lists]))
             continue
-        with_values = partial(_user, raw[name], kind, schema, name, source, empty_is_null)
+        with_values = partial(_user, raw[name], kind, schema, name, source, empty_is_null, absent)
         columns[name], bad = _leniently(with_values, raw[name], canonical, schema)
         refused.values(reason, name, refused.spoilt(name, bad))
     batch = pa.RecordBatch.from_arrays(
         list(columns.values()), names=list(columns), metadata={"source": source}
     )
     if refused.gone.any():
-        batch = batch.filter(pa.array(~refused.gone))
-    return Decoded(batch if batch.num_rows else None, refused.letters(source, positions))
+        batch, absent = batch.filter(pa.array(~refused.gone)), {}
+    found = Decoded(batch if batch.num_rows else None, refused.letters(source, positions))
+    found.absent = absent
+    return found
 
 
 def _rows(values: Any) -> Bad:
@@ -262,11 +274,20 @@ def _identity(
 
 
 def _user(
-    values: Any, kind: Kind, schema: EventSchema, column: str, source: str, empty_is_null: bool
+    values: Any,
+    kind: Kind,
+    schema: EventSchema,
+    column: str,
+    source: str,
+    empty_is_null: bool,
+    absent: dict[str, int],
 ) -> tuple[Any, Bad]:
     field = schema.field_of(column)
     if kind == "number":
-        return to_number(values, field, column, source)
+        found = to_numbers(values, field, column, source)
+        if found.missing is not None:
+            absent[column] = found.missing
+        return found.values, found.bad
     if kind == "text":
         return to_text(values, field, column, source, empty_is_null)
     if kind == "boolean":

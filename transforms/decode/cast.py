@@ -6,7 +6,7 @@ where all could). Messages of parsers are dropped on the way: they quote content
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
+from dpcore.native import kernels
 from transforms.decode.type_words import type_word
 
 Bad = NDArray[np.bool_] | None
@@ -89,13 +90,33 @@ def cast_or_null(values: Any, target: pa.DataType) -> Any:
     )
 
 
+class Numbers(NamedTuple):
+    """A column of float64 without nulls, NaN where a value is missing, never -0.
+
+    Attributes:
+      values: (n,). bad: what could not be read. missing: how many are NaN, if somebody looked.
+    """
+
+    values: Any
+    bad: Bad
+    missing: int | None = None
+
+
 def to_number(values: Any, field: str = "", column: str = "", source: str = "") -> tuple[Any, Bad]:
     """Any numeric column, or text of numbers -> float64, NaN where missing, never -0."""
+    return to_numbers(values, field, column, source)[:2]
+
+
+def to_numbers(values: Any, field: str = "", column: str = "", source: str = "") -> Numbers:
+    """As ``to_number``, with what was seen on the way."""
+    kind = values.type
+    if kind == pa.float64() and isinstance(values, pa.Array) and not values.null_count:
+        return _settled(values, None)
     values = plain(values)
     kind = values.type
     bad: Bad = None
     if pa.types.is_null(kind):
-        return pa.array(np.full(len(values), np.nan)), None
+        return Numbers(pa.array(np.full(len(values), np.nan)), None, len(values))
     if is_text(kind):
         values, bad = _number_text(values.cast(pa.string()))
     elif pa.types.is_boolean(kind):
@@ -110,8 +131,15 @@ def to_number(values: Any, field: str = "", column: str = "", source: str = "") 
         )
     if values.null_count:
         values = pc.fill_null(values, float("nan"))
-    # -0 is 0, however it is spelled.
-    return pc.add(values, 0.0), bad
+    return _settled(values, bad)
+
+
+def _settled(values: Any, bad: Bad) -> Numbers:
+    """-0 is 0, however it is spelled. Most columns have none, and stay where they are."""
+    if kernels is None:
+        return Numbers(pc.add(values, 0.0), bad)
+    missing, odd = kernels.doubles(values.to_numpy())
+    return Numbers(pc.add(values, 0.0) if odd else values, bad, missing)
 
 
 def _number_text(text: Any) -> tuple[Any, Bad]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 import apache_beam as beam
@@ -104,9 +104,10 @@ ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 def emit(decoded: Iterator[Decoded]) -> Iterator[Any]:
     """Decoded batches as outputs of a DoFn, counted: events, missing values, dead letters."""
     missing: Counter[str] = Counter()
-    for events, dead in decoded:
+    for found in decoded:
+        events, dead = found
         if events is not None:
-            missing.update(_absent(events))
+            missing.update(_absent(events, found.absent))
         if dead is not None:
             for (field, reason), count in count_by_field(dead).items():
                 missing[field] -= count if reason in _SPOILT else 0
@@ -120,13 +121,17 @@ def emit(decoded: Iterator[Decoded]) -> Iterator[Any]:
         counters.add(counter_of(field, MISSING), max(0, count))
 
 
-def _absent(events: pa.RecordBatch) -> dict[str, int]:
+def _absent(events: pa.RecordBatch, known: Mapping[str, int]) -> dict[str, int]:
     """How many values each column of the user's lacks, those that could not be read included."""
     return {
-        name: pc.sum(pc.is_null(column, nan_is_null=True)).as_py()
-        for name, column in zip(events.schema.names, events.columns, strict=True)
+        name: known[name] if name in known else _count_of_missing(events.column(name))
+        for name in events.schema.names
         if not name.startswith("@")
     }
+
+
+def _count_of_missing(column: pa.Array) -> int:
+    return int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py())
 
 
 def concatenate(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
