@@ -7,6 +7,7 @@ slow.txt, which ``python -m tests.slowest REPORT`` writes anew from a report of 
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from hypothesis import settings
 
 SLOW_FOLDERS = ("audit", "runners", "statistical")
 SLOW_TESTS = frozenset(Path(__file__).with_name("slow.txt").read_text().split())
+
+gc.disable()  # until all is collected: it goes through what only grows, again and again
 
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
@@ -32,3 +35,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             or not SLOW_TESTS.isdisjoint({path, f"{path}::{name.partition('[')[0]}"})
         ):
             item.add_marker("slow")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was imported and collected stays to the end: no garbage is looked for in it."""
+    gc.freeze()
+    gc.enable()

@@ -23,6 +23,8 @@ from pipelines.watch.live import Live
 HOST = "127.0.0.1"
 ALIVE = 10.0
 """Seconds after which a silent stream of events says that it is there."""
+STOPS = 0.05
+"""Seconds between looks at whether it is to stop."""
 STREAMS = 32
 """Streams of events at a time; who comes later is told to come again."""
 _HERE = Path(__file__).parent
@@ -59,7 +61,7 @@ def serve(site: Site, port: int, field: str = "--port") -> ThreadingHTTPServer:
     except OSError as error:
         raise ConfigError(field, port, f"cannot be listened on: {error.strerror}.") from None
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(STOPS,), daemon=True).start()
     return server
 
 

@@ -110,7 +110,7 @@ class Slots(BaseHTTPRequestHandler):
 
 def test_slots_that_become_free_are_waited_for(small: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Slots) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         cluster = FlinkTarget(f"127.0.0.1:{server.server_port}")
         Slots.answers = 0
         assert parallelism_of(cluster, load(small).engine) == 2

@@ -80,7 +80,7 @@ class Flink(BaseHTTPRequestHandler):
 @pytest.fixture
 def flink() -> Iterator[str]:
     with HTTPServer(("127.0.0.1", 0), Flink) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()
 
