@@ -14,9 +14,10 @@ each step, ten minutes a draw at n = 1,000,000: --width is the most records it i
 setting is chosen on these rows: steps follow from the plan.
 
 Writes results/lasso_risk.csv, and a picture of it beside, with the line C n^(-2/3) whose constant
-is the geometric mean over all n, and the lower rate (n ln n)^(-2/3) through its end. Made by --draws
-5 to n = 100,000, by --draws 3 --width 0 beyond. --features writes results/lasso_features.csv: the
-same private LASSO of n = 31,623 records, from 10 features to 3,162, with the line C (ln 2p)^(2/3).
+is the geometric mean over all n, and the lower rate (n ln n)^(-2/3) through its end. Made by
+--draws 5 to n = 100,000, by --draws 3 --width 0 beyond. --features writes
+results/lasso_features.csv: the same private LASSO of n = 31,623 records, from 10 features to 3,162,
+with the line C (ln 2p)^(2/3).
 """
 
 from __future__ import annotations

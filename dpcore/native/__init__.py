@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-VERSION = 2190849696
+VERSION = 3766108420
 """Checksum of the sources: a module that was built from others is not used. Its test tells it."""
 
 

@@ -81,7 +81,6 @@ PyObject *weir_newlines(PyObject *self, PyObject *args);
 PyObject *weir_normal(PyObject *self, PyObject *args);
 PyObject *weir_number(PyObject *self, PyObject *args);
 PyObject *weir_renumber(PyObject *self, PyObject *args);
-PyObject *weir_span_digests(PyObject *self, PyObject *args);
 PyObject *weir_times(PyObject *self, PyObject *args);
 PyObject *weir_vectors(PyObject *self, PyObject *args);
 PyObject *weir_objects(PyObject *self, PyObject *args);

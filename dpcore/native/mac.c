@@ -19,27 +19,56 @@ static void chain(const weir_schedule *key, uint64_t *framed, uint64_t *state, i
   weir_aes_blocks(key, framed, state, n);
 }
 
-/* Up to SIDE messages of any length. */
-static void spans(const weir_schedule *key, const unsigned char *data, const int64_t *from, const int64_t *sizes, int n,
+static const uint64_t KEPT[9] = {0,
+                                 UINT64_C(0xFF),
+                                 UINT64_C(0xFFFF),
+                                 UINT64_C(0xFFFFFF),
+                                 UINT64_C(0xFFFFFFFF),
+                                 UINT64_C(0xFFFFFFFFFF),
+                                 UINT64_C(0xFFFFFFFFFFFF),
+                                 UINT64_C(0xFFFFFFFFFFFFFF),
+                                 UINT64_C(0xFFFFFFFFFFFFFFFF)};
+
+/* The next frame of a message, zeros behind its end; ``room`` bytes of data are left there. */
+WEIR_INLINE void frame(const unsigned char *data, int64_t room, int64_t left, uint64_t *to) {
+  if (room >= FRAME) {
+    memcpy(to, data, FRAME);
+    if (left < FRAME) {
+      to[0] &= KEPT[left < 8 ? left : 8];
+      to[1] &= KEPT[left > 8 ? left - 8 : 0];
+    }
+    return;
+  }
+  to[0] = to[1] = 0;
+  memcpy(to, data, (size_t)(left < FRAME ? left : FRAME));
+}
+
+/* Up to SIDE messages of any length: those that go on move together. */
+static void spans(const weir_schedule *key, const unsigned char *data, int64_t size, int64_t *at, int64_t *left, int n,
                   uint64_t *out) {
   uint64_t framed[2 * SIDE] = {0}, state[2 * SIDE];
-  int live[SIDE];
-  for (int i = 0; i < n; i++) framed[2 * i] = (uint64_t)sizes[i];
-  weir_aes_blocks(key, framed, out, n);
-  for (int64_t begin = 0;; begin += FRAME) {
-    int some = 0;
-    for (int i = 0; i < n; i++)
-      if (sizes[i] > begin) live[some++] = i;
-    if (!some) return;
-    for (int j = 0; j < some; j++) {
-      int i = live[j];
-      int64_t left = sizes[i] - begin;
-      memset(framed + 2 * j, 0, FRAME);
-      memcpy(framed + 2 * j, data + from[i] + begin, (size_t)(left < FRAME ? left : FRAME));
-      memcpy(state + 2 * j, out + 2 * i, FRAME);
+  int row[SIDE];
+  for (int i = 0; i < n; i++) framed[2 * i] = (uint64_t)left[i];
+  weir_aes_blocks(key, framed, state, n);
+  for (int i = 0; i < n; i++) row[i] = i;
+  for (int live = n;;) {
+    int more = 0;
+    for (int i = 0; i < live; i++) {
+      if (left[i] <= 0) {
+        memcpy(out + 2 * row[i], state + 2 * i, FRAME);
+        continue;
+      }
+      uint64_t next[2];
+      frame(data + at[i], size - at[i], left[i], next);
+      framed[2 * more] = state[2 * i] ^ next[0];
+      framed[2 * more + 1] = state[2 * i + 1] ^ next[1];
+      row[more] = row[i];
+      at[more] = at[i] + FRAME;
+      left[more++] = left[i] - FRAME;
     }
-    chain(key, framed, state, some);
-    for (int j = 0; j < some; j++) memcpy(out + 2 * live[j], state + 2 * j, FRAME);
+    if (!more) return;
+    live = more;
+    weir_aes_blocks(key, framed, state, live);
   }
 }
 
@@ -64,7 +93,7 @@ PyObject *weir_hash_spans(PyObject *self, PyObject *args) {
         fits &= from[i] >= 0 && from[i] <= to && to <= views[2].len;
         sizes[i] = to - from[i];
       }
-      if (fits) spans(&key, views[2].buf, from, sizes, some, (uint64_t *)views[3].buf + 2 * first);
+      if (fits) spans(&key, views[2].buf, views[2].len, from, sizes, some, (uint64_t *)views[3].buf + 2 * first);
     }
     Py_END_ALLOW_THREADS
   }

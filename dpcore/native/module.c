@@ -38,7 +38,6 @@ static PyMethodDef methods[] = {
     ROW(number, "number(hashes, slots, count, numbers, fresh, known): of each hash when it first came."),
     ROW(objects, "objects(data, starts, ends, name, size, lengths, places, numbers, rest, ...)."),
     ROW(renumber, "renumber(slots, larger): a table moved into a larger one."),
-    ROW(span_digests, "span_digests(key, data, offsets, out): CBC-MACs of spans of bytes, behind their length."),
     ROW(times, "times(data, offsets, out, kinds): microseconds of times in ISO 8601."),
     ROW(untouched, "untouched(order, high, low, keys, ticks, periods, caps, out): users whom no cap touches."),
     ROW(vectors, "vectors(words, out, d): of density exp(-||x||_2); words are used up."),
