@@ -9,7 +9,7 @@ from dataclasses import replace
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpcore.errors import ConfigError
@@ -251,6 +251,7 @@ CSV_LINES = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(CSV_LINES, st.booleans())
+@example([b"19970101,north,7,2,11.5", b"\r\r"], True)
 def test_csv_loses_nothing_and_chunks_do_not_matter(lines: list[bytes], last: bool) -> None:
     body = b"\n".join(lines) + (b"\n" if last else b"")
     events, dead = csv(HEAD + body, line_bytes=60)

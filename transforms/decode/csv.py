@@ -227,8 +227,9 @@ def _stray_returns(chunk: Chunk, quoted_newlines: bool) -> NDArray[np.bool_]:
     """
     bad = np.zeros(len(chunk), dtype=bool)
     data = chunk.data
-    if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
+    if b"\r" not in data:
         return bad
+    # Of a line that ends in one more than its end has, the newline behind may be the chunk's own.
     at = np.flatnonzero(np.frombuffer(data, np.uint8) == 13)
     lines = chunk.line_of(at)
     inside = (lines >= 0) & (at < chunk.ends[lines])
