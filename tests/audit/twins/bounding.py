@@ -56,14 +56,10 @@ def infinity_passes() -> Iterator[None]:
 
 @twin("deduplication off", IDS, "other changes")
 def every_copy() -> Iterator[None]:
-    def all_fresh(right: Any) -> Any:
-        def remember(looked: Any, known: Any, horizon: Any) -> Any:
-            fresh, new = right(looked, known, horizon)
-            return np.ones_like(fresh), new
+    def all_count(right: Any) -> Any:
+        return lambda held: np.ones_like(right(held))
 
-        return remember
-
-    with patched("transforms.select.deduplicate.remember", all_fresh):
+    with patched("transforms.select.unique_here.which_count", all_count):
         yield
 
 

@@ -57,7 +57,7 @@ def one_fraction_for_all() -> Iterator[None]:
 
 @twin("deduplication across users", USERS, "bytes", "do not belong to")
 def one_id_one_event() -> Iterator[None]:
-    def prepared(right: Any) -> Any:
+    def bare(right: Any) -> Any:
         def last_of_an_id(batch: Any, *given: Any) -> Any:
             ids = batch.column("@id").to_pylist()
             last = {one: at for at, one in enumerate(ids)}
@@ -65,5 +65,5 @@ def one_id_one_event() -> Iterator[None]:
 
         return last_of_an_id
 
-    with patched("transforms.select.users.prepared", prepared):
+    with patched("transforms.select.users_here.bare", bare):
         yield
