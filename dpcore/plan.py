@@ -193,7 +193,7 @@ class Plan:
                 other = replace(other, noise=None if chosen is None else chosen.noise)
                 program, _ = compiled(self.config.algorithm, other, self.config.release_every)
                 assert isinstance(program, KnowsNoise)
-                return program.stddev() / self.program.stddev()
+                return program.released_stddev() / self.program.released_stddev()
             if chosen is not None:
                 other = replace(other, continual_sum=chosen.mechanism, noise=chosen.noise)
             program, _ = compiled(self.config.algorithm, other, self.config.release_every)

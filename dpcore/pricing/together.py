@@ -40,7 +40,7 @@ class KnowsUsers(Protocol):
 class KnowsNoise(Protocol):
     """A program whose noise comes from no continual sum, and is told as one number."""
 
-    def stddev(self) -> float:
+    def released_stddev(self) -> float:
         """Of what it releases."""
 
 

@@ -97,7 +97,7 @@ def choose(
 
     def offer(make: Build, name: str, budget: PrivacyLoss) -> Offer[BlockProgram]:
         program = make(budget, shares(schedule, name, budget.kind, presence))
-        error = program.stddev()
+        error = program.released_stddev()
         return Offer(program, error**2, {"theta over=all": error})
 
     def ways(noise: str) -> Mapping[str, Callable[[PrivacyLoss], Offer[BlockProgram]]]:

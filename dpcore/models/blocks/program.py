@@ -90,7 +90,7 @@ class BlockProgram(KeptBlocks):
             found.append(OutputInfo("coefficients", None, len(own), moved, nan, own))
         return (*found, OutputInfo("model_of", None, 2, 0.0, nan, ("first", "last")))
 
-    def stddev(self) -> float:
+    def released_stddev(self) -> float:
         """Of a coordinate of the noise in a released model, on average over a period: at most."""
         variances = [level.variance(self.dimension) for level in self.levels]
         return math.sqrt(spread(self.schedule, variances))

@@ -1,0 +1,28 @@
+"""Whatever is registered can be planned, shown and written down: for events, and for users."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from dpcore.config.version import PLAN_VERSION
+from pipelines.results.plan_file import plan_json
+from pipelines.show.plan import one_line, render
+from tests.contracts import versions
+
+CONFIGS = dict(versions.configs())
+
+
+@pytest.mark.parametrize("case", CONFIGS)
+def test_it_is_shown_and_written(case: str) -> None:
+    plan = versions.planned(CONFIGS[case], PLAN_VERSION)
+    told = plan_json(plan)
+    json.dumps(told, allow_nan=False)
+    if plan.person is not None and plan.program.sums:
+        assert told["user"]["cap_prices"], "no cap has a price"
+    page = io.StringIO()
+    render(plan, Console(file=page, width=120))
+    assert plan.name in page.getvalue() and one_line(plan)
