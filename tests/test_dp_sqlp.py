@@ -143,7 +143,7 @@ def test_a_table_keeps_what_was_not_run_again(tmp_path: Path) -> None:
     assert rows == results.published()
     for keys, who in ((1.0, "Weir, a"), (2.0, "Weir, b"), (3.0, "Weir, a")):
         rows = results.merged(
-            rows, results.Row(1.0, "whole", 100, who, keys, 2, 3, 4, 60, 2.5, 20, 50, 10, 25)
+            rows, results.Row(1.0, "whole", 100, who, 42, keys, 2, 3, 4, 60, 2.5, 20, 50, 10, 25)
         )
     results.write(rows, tmp_path)
     again = results.read(tmp_path)
@@ -152,6 +152,17 @@ def test_a_table_keeps_what_was_not_run_again(tmp_path: Path) -> None:
     text = (tmp_path / "dp_sqlp.md").read_text()
     assert "| Weir, a | 3 | 2 | 3 | 4 | 60 s | 50 s | 2.5 GB | 3.0 | 5.0 | 2.0 |" in text
     assert (tmp_path / "dp_sqlp.png").stat().st_size > 10_000
+
+
+def test_seeds_are_averaged_and_their_spread_told(tmp_path: Path) -> None:
+    rows = results.published()
+    for seed, keys, seconds in ((42, 10.0, 60.0), (43, 14.0, None), (44, 15.0, 64.0)):
+        row = results.Row(1.0, "whole", 100, "Weir, a", seed, keys, 2, 3, 4, seconds)
+        rows = results.merged(rows, row)
+    results.write(rows, tmp_path)
+    assert results.read(tmp_path) == rows
+    text = (tmp_path / "dp_sqlp.md").read_text()
+    assert "| Weir, a (3 seeds) | 13 ± 3 | 2 ± 0 | 3 ± 0 | 4 ± 0 | 62 s |" in text
 
 
 @pytest.mark.parametrize(

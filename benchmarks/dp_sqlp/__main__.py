@@ -1,7 +1,8 @@
 """How well, how fast and how far off are counts of a million keys that nobody declared?
 
     python -m benchmarks.dp_sqlp [--scale 0.01] [--ticks 100 1000] [--reading clipped whole]
-                                 [--way "once a key" ...] [--seed 42] [--folder DIR] [--results DIR]
+                                 [--way "once a key" ...] [--seed 42] [--seeds 10]
+                                 [--untimed] [--folder DIR] [--results DIR]
 
 The public benchmark of DP-SQLP (published.py): 10 million people, a million keys that have to be
 found in private, at most 32 events of a user, epsilon = 6 and delta = 1e-9 for all that a user
@@ -11,8 +12,9 @@ made anew (peer.py), and two bounds on the time (bound.py): numpy draws the nois
 the releases, nothing else; and events are read and sorted before. Times are by the clock and of
 processors: a machine that others use too stretches the first.
 
-Writes benchmarks/results/dp_sqlp.csv, .md and .png. Lines of earlier runs stay until they are run
-again.
+Writes benchmarks/results/dp_sqlp.csv, with a line a seed, and .md and .png: of several seeds the
+mean of each error, and the median of times and memory. --untimed writes none of these, on a machine
+that does something else as well. Lines of earlier runs stay until they are run again.
 """
 
 from __future__ import annotations
@@ -39,60 +41,62 @@ def main() -> None:
     parser.add_argument("--way", nargs="*", choices=tuple(ours.WAYS), default=tuple(ours.WAYS))
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--runs", type=int, default=5, help="of the peer, which are averaged")
-    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--seed", type=int, default=42, help="of events; the first of them")
+    parser.add_argument("--seeds", type=int, default=1, help="so many draws of events, in turn")
+    parser.add_argument("--untimed", action="store_true", help="errors alone are written")
     parser.add_argument("--folder", type=Path, help="for events and releases; needs 15 GB")
     parser.add_argument("--results", type=Path, default=results.RESULTS)
     args = parser.parse_args()
-    rows = results.read(args.results)
-    folder = Path(tempfile.mkdtemp(prefix="weir-dp-sqlp-", dir=args.folder))
-
-    def note(*words: object) -> None:
-        nonlocal rows
-        row = results.Row(args.scale, *words)  # type: ignore[arg-type]
-        rows = results.merged(rows, row)
-        results.write(rows, args.results)
-        print("  ".join(results.shown(row)), flush=True)
-
-    try:
+    for seed in range(args.seed, args.seed + args.seeds):
         for reading in args.reading:
-            setting = data.Setting(reading, args.scale, args.seed)
-            drawn = data.events(setting)
-            truth = data.counted(setting, drawn)
-            print(f"{reading}: {len(drawn.user):,} events, l_inf {truth.max():,}, "
-                  f"l2 {np.sqrt((truth.astype(float) ** 2).sum()):,.0f}", flush=True)  # fmt: skip
-            if not args.no_peer:
-                inside = data.kept(drawn)
-                bounded = data.Events(*(column[inside] for column in drawn))
-                pairs = data.firsts(setting, bounded)
-                for ticks in args.ticks:
-                    began = time.perf_counter()
-                    some = bounded.key, bounded.minute
-                    found = [
-                        dp_sqlp(setting, ticks, truth, pairs, some, args.seed + run)
-                        for run in range(args.runs)
-                    ]
-                    took = (time.perf_counter() - began) / args.runs
-                    note(
-                        reading, ticks, "DP-SQLP, made anew", *np.mean(found, axis=0).tolist(), took
-                    )
-                del inside, bounded, pairs
-            if args.way:
-                file = folder / f"{reading}.parquet"
-                data.write(drawn, file, args.seed)
-                del drawn
-                for ticks in args.ticks:
-                    for name in args.way:
-                        weir = ours.run(ours.WAYS[name], file, folder, ticks, truth)
-                        shutil.rmtree(folder / "out")
-                        touched = int((truth > 0).sum())
-                        least = bound.noise(folder / "bound.parquet", touched, ticks, weir.rows)
-                        read = bound.events(file, CAP)
-                        note(reading, ticks, f"Weir, {name}", *weir.errors, weir.seconds.wall,
-                             weir.gigabytes, least.wall, weir.seconds.processor, least.processor,
-                             least.processor + read.processor)  # fmt: skip
-                file.unlink()
-    finally:
-        shutil.rmtree(folder)
+            setting = data.Setting(reading, args.scale, seed)
+            with tempfile.TemporaryDirectory(prefix="weir-dp-sqlp-", dir=args.folder) as folder:
+                _run(setting, args, Path(folder))
+
+
+def _run(setting: data.Setting, args: argparse.Namespace, folder: Path) -> None:
+    """All that is asked for on one draw of events."""
+    reading, seed = setting.reading, setting.seed
+
+    def note(ticks: int, who: str, *found: float) -> None:
+        row = results.Row(
+            args.scale, reading, ticks, who, seed, *found[: 4 if args.untimed else None]
+        )
+        results.write(results.merged(results.read(args.results), row), args.results)
+        print("  ".join(results.shown([row])), flush=True)
+
+    drawn = data.events(setting)
+    truth = data.counted(setting, drawn)
+    print(f"{reading}, seed {seed}: {len(drawn.user):,} events, l_inf {truth.max():,}, "
+          f"l2 {np.sqrt((truth.astype(float) ** 2).sum()):,.0f}", flush=True)  # fmt: skip
+    if not args.no_peer:
+        inside = data.kept(drawn)
+        bounded = data.Events(*(column[inside] for column in drawn))
+        pairs = data.firsts(setting, bounded)
+        for ticks in args.ticks:
+            began = time.perf_counter()
+            some = bounded.key, bounded.minute
+            found = [
+                dp_sqlp(setting, ticks, truth, pairs, some, seed + run) for run in range(args.runs)
+            ]
+            took = (time.perf_counter() - began) / args.runs
+            note(ticks, "DP-SQLP, made anew", *np.mean(found, axis=0).tolist(), took)
+        del inside, bounded, pairs
+    if not args.way:
+        return
+    file = folder / "events.parquet"
+    data.write(drawn, file, seed)
+    del drawn
+    for ticks in args.ticks:
+        for name in args.way:
+            weir = ours.run(ours.WAYS[name], file, folder, ticks, truth)
+            shutil.rmtree(folder / "out")
+            touched = int((truth > 0).sum())
+            least = bound.noise(folder / "bound.parquet", touched, ticks, weir.rows)
+            read = bound.events(file, CAP)
+            note(ticks, f"Weir, {name}", *weir.errors, weir.seconds.wall, weir.gigabytes,
+                 least.wall, weir.seconds.processor, least.processor,
+                 least.processor + read.processor)  # fmt: skip
 
 
 if __name__ == "__main__":

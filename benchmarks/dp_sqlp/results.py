@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import statistics
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ DATA = {
 class Row(NamedTuple):
     """A line: who, on what, how far off, and what it took (empty where nobody said).
 
+    ``seed`` is of the events; 0: published, of seeds of its own.
     ``seconds`` and ``bound_seconds`` are by the clock, the others of processors; ``read_processor``
     is of the bound that reads and sorts events too.
     """
@@ -32,6 +34,7 @@ class Row(NamedTuple):
     reading: str
     ticks: int
     who: str
+    seed: int
     keys: float
     l_inf: float
     l1: float
@@ -51,7 +54,7 @@ class Row(NamedTuple):
 
 def published() -> list[Row]:
     """What others wrote."""
-    return [Row(1.0, line.reading, line.ticks, line.who, *line.errors) for line in LINES]
+    return [Row(1.0, line.reading, line.ticks, line.who, 0, *line.errors) for line in LINES]
 
 
 def read(folder: Path = RESULTS) -> list[Row]:
@@ -62,17 +65,36 @@ def read(folder: Path = RESULTS) -> list[Row]:
         with file.open(newline="", encoding="utf-8") as text:
             for line in csv.DictReader(text):
                 numbers = {k: _number(v) for k, v in line.items() if k not in ("reading", "who")}
-                row = Row(**{**line, **numbers, "ticks": int(line["ticks"])})  # type: ignore[arg-type]
+                numbers |= {"ticks": int(line["ticks"]), "seed": int(line["seed"])}
+                row = Row(**{**line, **numbers})  # type: ignore[arg-type]
                 rows = merged(rows, row)
     return rows
 
 
 def merged(rows: list[Row], row: Row) -> list[Row]:
     """The newest of each kind, in order."""
-    rest = [old for old in rows if (old.place, old.who) != (row.place, row.who)]
+    mine = (*row.place, row.who, row.seed)
+    found = [*(old for old in rows if (*old.place, old.who, old.seed) != mine), row]
     order = {who: i for i, who in enumerate(OTHERS)}
-    found = [*rest, row]
-    return sorted(found, key=lambda r: (-r.scale, r.reading, r.ticks, order.get(r.who, 9), r.who))
+
+    def place(one: Row) -> tuple[object, ...]:
+        return -one.scale, one.reading, one.ticks, order.get(one.who, 9), one.who, one.seed
+
+    return sorted(found, key=place)
+
+
+def by_seed(rows: list[Row]) -> list[list[Row]]:
+    """Rows that differ in their seeds alone, together; in order."""
+    found: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault((*row.place, row.who), []).append(row)
+    return list(found.values())
+
+
+def middle(rows: list[Row], name: str) -> float | None:
+    """Median of a column over the seeds that have it; None where none has."""
+    found = [getattr(row, name) for row in rows if getattr(row, name) is not None]
+    return statistics.median(found) if found else None
 
 
 def write(rows: list[Row], folder: Path = RESULTS) -> None:
@@ -99,15 +121,15 @@ def markdown(rows: list[Row]) -> str:
             "clock | of processors | that reads and sorts |",
             "|---|---|---|---|---|---|---|---|---|---|---|",
         ]
-        for row in rows:
-            if row.place == place:
-                lines.append("| " + " | ".join(shown(row)) + " |")
+        some = [row for row in rows if row.place == place]
+        lines += ["| " + " | ".join(shown(one)) + " |" for one in by_seed(some)]
         lines.append("")
     return "\n".join(lines)
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Keys, l_inf and l2 of the largest runs: a group a set-up, a bar a mechanism."""
+    """Keys, l_inf and l2 of the largest runs: a group a set-up, a bar a mechanism; of several seeds
+    the mean, and the least and the most."""
     largest = [row for row in rows if row.scale == max(r.scale for r in rows)]
     figure = Figure(figsize=(12, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
@@ -128,31 +150,41 @@ def draw(rows: list[Row], path: Path) -> None:
 def _bars(axes: Axes, rows: list[Row], who: list[str], name: str) -> None:
     places = list(dict.fromkeys(row.place for row in rows))
     for i, one in enumerate(who):
-        mine = [row for row in rows if row.who == one]
-        x = [places.index(row.place) + (i - (len(who) - 1) / 2) * 0.8 / len(who) for row in mine]
+        mine = by_seed([row for row in rows if row.who == one])
+        middles = [places.index(some[0].place) for some in mine]
+        x = [at + (i - (len(who) - 1) / 2) * 0.8 / len(who) for at in middles]
+        values = [[getattr(row, name) for row in some] for some in mine]
+        means = [statistics.fmean(some) for some in values]
+        below = [mean - min(some) for mean, some in zip(means, values, strict=True)]
+        above = [max(some) - mean for mean, some in zip(means, values, strict=True)]
         color = OTHERS.get(one, f"C{i}")
-        axes.bar(x, [getattr(row, name) for row in mine], 0.8 / len(who), label=one, color=color)
+        axes.bar(x, means, 0.8 / len(who), label=one, color=color, yerr=[below, above])
     named = [f"T = {ticks:,}\n{reading}" for _, reading, ticks in places]
     axes.set_xticks(range(len(places)), named, fontsize=8)
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
 
 
-def shown(row: Row) -> list[str]:
-    """A line of the table, as words."""
-    took = "" if row.seconds is None else f"{row.seconds:,.0f} s"
-    worked = "" if row.processor is None else f"{row.processor:,.0f} s"
-    memory = "" if row.gigabytes is None else f"{row.gigabytes:.1f} GB"
+def shown(rows: list[Row]) -> list[str]:
+    """A line of the table, as words. rows: of one kind, a seed each."""
+    who = rows[0].who if len(rows) == 1 else f"{rows[0].who} ({len(rows)} seeds)"
+    figures = []
+    for name in ("keys", "l_inf", "l1", "l2"):
+        found = [getattr(row, name) for row in rows]
+        spread = f" ± {statistics.stdev(found):,.0f}" if len(found) > 1 else ""
+        figures.append(f"{statistics.fmean(found):,.0f}{spread}")
+    seconds, processor = middle(rows, "seconds"), middle(rows, "processor")
+    memory = middle(rows, "gigabytes")
     times = [
         f"{mine / least:.1f}" if mine is not None and least else ""
         for mine, least in (
-            (row.seconds, row.bound_seconds),
-            (row.processor, row.bound_processor),
-            (row.processor, row.read_processor),
+            (seconds, middle(rows, "bound_seconds")),
+            (processor, middle(rows, "bound_processor")),
+            (processor, middle(rows, "read_processor")),
         )
     ]
-    figures = [f"{value:,.0f}" for value in (row.keys, row.l_inf, row.l1, row.l2)]
-    return [row.who, *figures, took, worked, memory, *times]
+    took = ["" if one is None else f"{one:,.0f} s" for one in (seconds, processor)]
+    return [who, *figures, *took, "" if memory is None else f"{memory:.1f} GB", *times]
 
 
 def _cell(value: object) -> object:
