@@ -225,6 +225,28 @@ TWO = replace(
 )
 
 
+def test_a_file_shows_the_keys_of_its_rows_and_no_others() -> None:
+    one = batch(0, 2, [b"a", b"b", b"c"])
+    key = one.column("key").to_pylist()
+    some = one.filter(pa.array([name != "b" for name in key]))
+    assert some.column("key").dictionary.to_pylist() == ["a", "b", "c"]
+    table = sorted_table([some]).table
+    assert table["key"].chunk(0).dictionary.to_pylist() == ["a", "c"]
+    content = formats.encode(table, "parquet", None)
+    read = pq.read_table(io.BytesIO(content), read_dictionary=["key"])
+    assert read["key"].chunk(0).dictionary.to_pylist() == ["a", "c"]
+
+
+@pytest.mark.parametrize("layout", ["flat", "packed"])
+def test_noise_is_not_compressed_and_what_repeats_is(layout: str) -> None:
+    noise = np.random.default_rng(1).normal(size=9999)
+    for numbers, kept in ((noise, "UNCOMPRESSED"), (np.repeat(noise[:99], 101), "SNAPPY")):
+        value = pa.array(numbers) if layout == "flat" else pa.array(numbers[:, None].tolist())
+        content = formats.parquet(pa.table({"tick": np.zeros(9999, int), "value": value}))
+        group = pq.read_metadata(io.BytesIO(content)).row_group(0)
+        assert [group.column(i).compression for i in range(2)] == ["SNAPPY", kept]
+
+
 def whole(add: float = 0.0) -> list[pa.RecordBatch]:
     return [batch(0, 4, [b"a"], 0, add), batch(4, 2, [b"a"], 0, add)] + [
         batch(0, 4, [b"b"], 1, add),

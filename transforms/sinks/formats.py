@@ -16,18 +16,52 @@ import pyarrow.parquet as pq
 from transforms.release.few import INDICES, Shape
 from transforms.release.table import RELEASE_SCHEMA
 from transforms.sinks.formula import given_back, guarded
-from transforms.sinks.parquet_file import parquet_bytes
+from transforms.sinks.sorted_table import file_table
 
-NOT_CODED = ("value", "low", "high", INDICES)
+NOT_CODED = ("value", "low", "high")
 """Columns whose values hardly repeat."""
-ORDERED = ("tick", "name", "over")
-"""Coded columns that readers of Parquet are told the ends of. None of keys: every tick has them."""
+BATCH = 1 << 17
+"""Values that Parquet's writer takes at a time."""
+WORTH = 2 / 3
+"""Numbers are compressed where it leaves less than this of them: noise fills most of their bits,
+and compressing it takes a third of the time of a file."""
+SAMPLE = 1 << 16
+"""Bytes by which that is told: snappy looks at as many at a time."""
+_SNAPPY = pa.Codec("snappy")
 _ROWS = 1 << 16
 
 
 def parquet(table: pa.Table) -> bytes:
     """Parquet with the types of RELEASE_SCHEMA; repeated values are dictionary-encoded."""
-    return parquet_bytes(table, single=NOT_CODED, ordered=ORDERED)
+    sink = pa.BufferOutputStream()
+    lists = [f.name for f in table.schema if pa.types.is_list(f.type)]
+    coded = [name for name in table.schema.names if name not in (*NOT_CODED, *lists)]
+    leaves = {
+        name: f"{name}.list.element" if name in lists else name for name in table.schema.names
+    }
+    noise = [name for name in NOT_CODED if name in leaves and not worth_compressing(table[name])]
+    pq.write_table(
+        file_table(table),
+        sink,
+        use_dictionary=[*coded, *(["stddev.list.element"] if lists else [])],
+        compression={leaf: "none" if name in noise else "snappy" for name, leaf in leaves.items()},
+        store_schema=False,
+        # None of keys: every tick has them all, and finding their ends costs as much as the rest.
+        write_statistics=["tick", "name", "over"],
+        write_batch_size=BATCH,
+    )
+    return bytes(memoryview(sink.getvalue()))
+
+
+def worth_compressing(column: pa.ChunkedArray) -> bool:
+    """Whether the first of a column's numbers take much less room compressed."""
+    if not column.num_chunks:
+        return False
+    numbers = column.chunk(0)
+    if pa.types.is_list(numbers.type):
+        numbers = numbers.flatten()
+    sample = numbers.slice(0, SAMPLE // 8).to_numpy(zero_copy_only=False).tobytes()
+    return len(_SNAPPY.compress(sample)) < WORTH * len(sample)
 
 
 def csv(table: pa.Table) -> bytes:

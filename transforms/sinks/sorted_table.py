@@ -57,7 +57,9 @@ def sorted_table(batches: Sequence[pa.RecordBatch]) -> Sorted:
 
 
 def in_order(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    """A column of text whose dictionary is sorted by bytes, whatever order it came together in."""
+    """A column of text whose dictionary is sorted by bytes, whatever order it came together in, and
+    has the words of its rows alone: files show dictionaries."""
+    column = _used(column)
     words = column.dictionary
     order = pc.sort_indices(words)  # Arrow compares text by bytes
     place = order.to_numpy().astype(np.int64)
@@ -76,6 +78,18 @@ def in_order(column: pa.DictionaryArray) -> pa.DictionaryArray:
     index = column.indices.to_numpy()
     index = rank.astype(index.dtype)[index]
     return pa.DictionaryArray.from_arrays(pa.array(index), words, safe=False)
+
+
+def _used(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """A column without nulls, without the words that no row has."""
+    index = column.indices.to_numpy()
+    there = np.zeros(len(column.dictionary), dtype=bool)
+    there[index] = True
+    if there.all():
+        return column
+    fewer = (np.cumsum(there) - 1).astype(index.dtype)[index]
+    words = column.dictionary.filter(pa.array(there))
+    return pa.DictionaryArray.from_arrays(pa.array(fewer), words, safe=False)
 
 
 def row_codes(columns: dict[str, pa.Array]) -> tuple[Ints, int]:

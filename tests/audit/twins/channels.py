@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from tests.audit.twins.twin import SUM, patched, twin
 
 
@@ -54,15 +51,12 @@ def counted_in_the_folder() -> Iterator[None]:
 def counted_in_a_file() -> Iterator[None]:
     from transforms.runtime import counters
 
-    def parquet(right: Any) -> Any:
-        def with_counts(table: Any, **given: Any) -> bytes:
+    def write_table(right: Any) -> Any:
+        def with_counts(table: Any, sink: Any, **given: Any) -> None:
             told = {"events": str(counters.snapshot().get("events", 0))}
-            plain = pq.read_table(pa.BufferReader(right(table, **given)))
-            sink = pa.BufferOutputStream()
-            pq.write_table(plain.replace_schema_metadata(told), sink)
-            return bytes(sink.getvalue())
+            right(table.replace_schema_metadata(told), sink, **{**given, "store_schema": True})
 
         return with_counts
 
-    with patched("transforms.sinks.formats.parquet_bytes", parquet):
+    with patched("transforms.sinks.formats.pq.write_table", write_table):
         yield
