@@ -159,10 +159,11 @@ def held_of(numbers: list[int], known: set[int], first: int) -> unique_here._Hel
     fresh = np.array([n not in known and numbers.index(n) == i for i, n in enumerate(numbers)])
     news = [n for n, new in zip(numbers, fresh, strict=True) if new]
     known.update(news)
-    again = np.array([i for i, n in enumerate(numbers) if not fresh[i] and n >= first], dtype=int)
+    again = np.flatnonzero(~fresh)
     own = np.array(numbers, dtype=np.int64)[again]
     events = batch(["x"] * len(numbers)).drop_columns(["@id"])
-    return unique_here._Held(events, None, fresh, min(news, default=0), again, own)
+    hashes = np.zeros((len(numbers), 2), dtype=np.uint64)
+    return unique_here._Held(events, hashes, fresh, min(news, default=first), again, own)
 
 
 def test_copies_of_another_bundle_count_there() -> None:

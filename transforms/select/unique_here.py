@@ -8,7 +8,9 @@ is the rule of ``seen_ids``, of the same batches.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -58,26 +60,49 @@ class _Held(NamedTuple):
     """A batch that waits for the others of its bundle.
 
     Attributes:
-      events: without ``@id``. hashes: (n, 2), where they go on; else None.
+      events: without ``@id``. hashes: (n, 2) of their ids.
       fresh: (n,) whose id came for the first time, and is numbered from ``base`` on, in order.
       base: see fresh.
-      again: (m,) rows whose id came in this batch or one before it of the bundle.
+      again: (m,) rows whose id came before.
       numbers: (m,) of these.
     """
 
     events: pa.RecordBatch
-    hashes: Words | None
+    hashes: Words
     fresh: NDArray[np.bool_]
     base: int
     again: Ints
     numbers: Ints
 
 
+def _numbered(ids: Ids, events: pa.RecordBatch, hashes: Words) -> _Held:
+    with ids.lock:
+        base = len(ids.numbers)
+        numbers, fresh = ids.numbers.add(hashes)
+    again = np.flatnonzero(~fresh)
+    return _Held(events, hashes, fresh, base, again, numbers[again])
+
+
+class _Judged(NamedTuple):
+    """Batches whose copies were judged together. Attributes:
+    held: they, in order. counted: (n,) which of all their rows count.
+    """
+
+    held: list[_Held]
+    counted: NDArray[np.bool_]
+
+
+def _judged(numbered: Sequence[Future[_Held]]) -> _Judged:
+    held = [one.result() for one in numbered]  # all are: there is one thread
+    return _Judged(held, which_count(held))
+
+
 class UniqueHere(beam.DoFn):
     """Record batches with ``@id`` -> the same without it, each id once; duplicates tagged "dead".
 
     Events wait until as many are there as elsewhere travel together, or the bundle ends: copies
-    among them are judged together.
+    among them are judged together. A thread numbers ids and judges copies; those that are judged
+    together go on when it is ready, or when it has the next ones to judge.
 
     Args:
       secret: reference; only a key of its own is derived from it here. name: of that key.
@@ -89,26 +114,38 @@ class UniqueHere(beam.DoFn):
         self._secret, self._name, self._keep_hash, self._run = secret, name, keep_hash, run
         self._key = b""
         self._known: Known | None = None
-        self._held: list[_Held] = []
-        self._rows = self._first = 0
+        self._numbering: ThreadPoolExecutor | None = None
+        self._empty()
+
+    def _empty(self) -> None:
+        self._held: list[Future[_Held]] = []
+        self._rows = 0
+        self._judged: deque[Future[_Judged]] = deque()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_key": b"", "_known": None, "_held": []}
+        made: dict[str, Any] = {"_known": None, "_numbering": None, "_held": [], "_judged": deque()}
+        return {**self.__dict__, "_key": b"", **made}
 
     def setup(self) -> None:
         """Derives the key, and finds what this process knows."""
         self._key = dedupe_key(self._secret.resolve(), self._name)
         self._known = known_of(self._run)
+        self._numbering = ThreadPoolExecutor(1, thread_name_prefix="number")
+
+    def teardown(self) -> None:
+        """Ends the thread."""
+        if self._numbering is not None:
+            self._numbering.shutdown()
 
     def start_bundle(self) -> None:
         """Drops what an abandoned bundle left."""
-        self._held, self._rows = [], 0
+        self._empty()
 
     def process(
         self, batch: pa.RecordBatch, stamp: Any = beam.DoFn.TimestampParam
     ) -> Iterator[Any]:
         """Takes a batch, and gives on when enough is there. Events without an id pass by."""
-        assert self._known is not None
+        assert self._known is not None and self._numbering is not None
         self._stamp = stamp
         hashes, null = id_hashes(batch.column("@id"), self._key)
         events = batch.drop_columns(["@id"])
@@ -117,44 +154,42 @@ class UniqueHere(beam.DoFn):
             events, hashes = events.filter(pa.array(~null)), hashes[~null]
         if not events.num_rows:
             return
-        ids = self._known.shared
-        with ids.lock:
-            base = len(ids.numbers)
-            numbers, fresh = ids.numbers.add(hashes)
-        if not self._held:
-            self._first = base
-        again = np.flatnonzero(~fresh)
-        again = again[numbers[again] >= self._first]
-        kept = hashes if self._keep_hash else None
-        self._held.append(_Held(events, kept, fresh, base, again, numbers[again]))
-        self._rows += len(fresh)
+        self._held.append(self._numbering.submit(_numbered, self._known.shared, events, hashes))
+        self._rows += len(hashes)
         if self._rows >= ROWS:
-            yield from self._flush()
+            self._judge()
+        while self._judged and (len(self._judged) > 1 or self._judged[0].done()):
+            yield from self._on(self._judged.popleft().result())
 
     def finish_bundle(self) -> Iterator[Any]:
         """Gives on what is left."""
-        for value in self._flush():
-            at = Timestamp.of(self._stamp)
-            if isinstance(value, TaggedOutput):
-                yield TaggedOutput(value.tag, stamped(value.value, at))
-            else:
-                yield stamped(value, at)
+        if self._held:
+            self._judge()
+        while self._judged:
+            for value in self._on(self._judged.popleft().result()):
+                at = Timestamp.of(self._stamp)
+                if isinstance(value, TaggedOutput):
+                    yield TaggedOutput(value.tag, stamped(value.value, at))
+                else:
+                    yield stamped(value, at)
 
-    def _flush(self) -> Iterator[Any]:
-        held, self._held, self._rows = self._held, [], 0
-        if not held:
-            return
-        counted = which_count(held)
+    def _judge(self) -> None:
+        assert self._numbering is not None
+        self._judged.append(self._numbering.submit(_judged, self._held))
+        self._held, self._rows = [], 0
+
+    def _on(self, judged: _Judged) -> Iterator[Any]:
+        held, counted = judged
         at = 0
         for one in held:
             kept = counted[at : at + len(one.fresh)]
             at += len(one.fresh)
             if kept.all():
-                yield self._given(one.events, one.hashes)
+                yield self._given(one.events, one.hashes if self._keep_hash else None)
                 continue
             if kept.any():
                 events = one.events.filter(pa.array(kept))
-                yield self._given(events, None if one.hashes is None else one.hashes[kept])
+                yield self._given(events, one.hashes[kept] if self._keep_hash else None)
             letters = _duplicates(one.events, ~kept)
             count_dead(letters)
             yield TaggedOutput(DEAD, letters)
@@ -178,6 +213,8 @@ def which_count(held: Sequence[_Held]) -> NDArray[np.bool_]:
     begins = np.cumsum([0, *(len(one.fresh) for one in held)])
     again = np.concatenate([one.again + at for one, at in zip(held, begins, strict=False)])
     numbers = np.concatenate([one.numbers for one in held])
+    in_these = numbers >= held[0].base
+    again, numbers = again[in_these], numbers[in_these]
     named, leaders = _leaders(held, begins, numbers)
     place = np.searchsorted(named, numbers)
     mine = named[np.minimum(place, max(len(named) - 1, 0))] == numbers if len(named) else place < 0
