@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,7 +143,10 @@ def _opened(file: Any, schema: EventSchema, source: str) -> Any:
     Where Arrow wrote them as lists of one length, its reader fails a whole row group at a list that
     is null: how they were in memory is hidden from it.
     """
-    parquet = pq.ParquetFile(file, read_dictionary=_dictionaries(schema))
+    # What lies near is not read ahead: it would only be held twice.
+    ahead = not isinstance(file, pa.NativeFile)
+    read = partial(pq.ParquetFile, file, read_dictionary=_dictionaries(schema), pre_buffer=ahead)
+    parquet = read()
     lists = () if schema.listed is None else schema.listed.columns
     kinds = [type_of(parquet.schema_arrow, name) for name in lists]
     if not any(pa.types.is_fixed_size_list(kind) for kind in kinds):
@@ -155,7 +159,7 @@ def _opened(file: Any, schema: EventSchema, source: str) -> Any:
     hidden = sink.getvalue().replace(b"ARROW:schema", b"arrow-hidden")
     metadata = pq.read_metadata(pa.BufferReader(hidden))
     parquet.close()
-    return pq.ParquetFile(file, metadata=metadata, read_dictionary=_dictionaries(schema))
+    return read(metadata=metadata)
 
 
 def _rows_of(schema: EventSchema) -> int:
