@@ -6,9 +6,9 @@
 Statistics: Parquet of d float columns and a target, 24 ticks of one key, through the whole pipeline
 in one process (files, decoding, bounding, exact sums, noise, models, files), turn about with two
 peers over the same rows: numpy that reads the same file, times too, and adds up [x y]' [x y] batch
-by batch (``file and GEMM``: no ticks, no bounds, nothing exact, no noise), and that product alone on rows
-that lie in memory (``GEMM``), in the order that suits it. ``--millions`` is the number of values in
-a file, so that wide events are fewer; of a small file the fixed cost of a run (0.4 s,
+by batch (``file and GEMM``: no ticks, no bounds, nothing exact, no noise), and that product alone
+on rows that lie in memory (``GEMM``), in the order that suits it. ``--millions`` is the number of
+values in a file, so that wide events are fewer; of a small file the fixed cost of a run (0.2 s,
 docs/performance.md) is most. ``statistics`` is what the program itself needs: bounding and
 exact sums of rows in memory. Medians of the rounds, events a second on the clock; ratios are of
 processor time (all threads) and of the clock, medians of the ratios of neighbours. The two differ:
@@ -134,7 +134,9 @@ def file_and_gemm(file: Path, d: int) -> Floats:
     """Reads the file and multiplies."""
     names = [*(f"x{i}" for i in range(d)), "y"]
     total = np.zeros((d + 1, d + 1))
-    room = np.empty((d + 1, ROW_GROUP))  # made once: new memory in each turn costs more than the rest
+    room = np.empty(
+        (d + 1, ROW_GROUP)
+    )  # made once: new memory in each turn costs more than the rest
     # Or Arrow keeps all that it has read of the file.
     groups = pq.ParquetFile(file, pre_buffer=False)
     for batch in groups.iter_batches(ROW_GROUP, columns=["t", *names]):
