@@ -10,9 +10,12 @@ from __future__ import annotations
 import gc
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from dpcore.native import kernels
 
 SLOW_FOLDERS = ("audit", "runners", "statistical")
 SLOW_TESTS = frozenset(Path(__file__).with_name("slow.txt").read_text().split())
@@ -22,6 +25,16 @@ gc.disable()  # until all is collected: it goes through what only grows, again a
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+@pytest.fixture
+def compiled() -> Any:
+    """The kernels. Fails in continuous integration where they are missing: what is tested is that
+    they do what numpy does."""
+    if kernels is None and not os.environ.get("CI"):
+        pytest.skip("no compiler was at hand when Weir was installed")
+    assert kernels is not None, "install Weir with a C compiler: dpcore.native._kernels is missing"
+    return kernels
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

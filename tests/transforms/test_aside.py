@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
@@ -47,11 +49,11 @@ def test_names_are_numbers_aside() -> None:
         assert np.array_equal(names.hashes_of(numbers), own[column.indices.to_numpy()])
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("by_kernel", [True, False])
 def test_many_names_find_their_numbers_whatever_their_slots(
-    compiled: bool, monkeypatch: pytest.MonkeyPatch
+    by_kernel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not compiled:
+    if not by_kernel:
         monkeypatch.setattr(names_module, "kernels", None)
     names, texts = Names(), [f"name {i}" for i in range(800)]
     rng = np.random.default_rng(3)
@@ -71,17 +73,14 @@ def test_many_names_find_their_numbers_whatever_their_slots(
     assert names.decoded(names.coded(twice, hashes)).to_pylist() == ["new", "new", "other"]
 
 
-def test_a_table_that_is_none_is_refused() -> None:
-    kernels = names_module.kernels
-    if kernels is None:
-        pytest.skip("no compiler was at hand when Weir was installed")
+def test_a_table_that_is_none_is_refused(compiled: Any) -> None:
     slots, known = np.array([0, -1, 1, -1], dtype=np.int32), np.array([[1, 0], [2, 2]], np.uint64)
     asked, out = np.array([[2, 2], [3, 0], [4, 3]], np.uint64), np.zeros(3, dtype=np.int32)
-    kernels.lookup(slots, known, asked, out)
+    compiled.lookup(slots, known, asked, out)
     assert out.tolist() == [1, -1, -1]
     for bad in (slots[:3], slots + np.int32(1), np.zeros(4, dtype=np.int32), slots[:0]):
         with pytest.raises(ValueError, match="power of two"):
-            kernels.lookup(bad, known, asked, out)
+            compiled.lookup(bad, known, asked, out)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pytest
 
 from dpcore.native import kernels
-from tests.compiled import needs_kernels
 from transforms.decode import cast, formats
 from transforms.decode.cast import to_number, to_numbers
 from transforms.decode.columnar import decode_batches
@@ -59,7 +58,7 @@ def test_numbers_are_the_same_to_the_bit(name: str, monkeypatch: pytest.MonkeyPa
     assert bits(to_number(given)[0]) == bits(fast.values)
 
 
-@needs_kernels
+@pytest.mark.usefixtures("compiled")
 def test_a_column_without_negative_zeros_stays_where_it_is() -> None:
     assert kernels is not None
     given = COLUMNS["plain"]

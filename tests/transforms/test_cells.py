@@ -11,14 +11,13 @@ import pytest
 import transforms.decode.csv as decoder
 import transforms.decode.time as times
 from dpcore.native import kernels
-from tests.compiled import needs_kernels
 from transforms.decode.cells import plain_cells
 from transforms.decode.csv import decode_csv
 from transforms.decode.iso import ABSOLUTE, LOCAL, OTHER, common_times
 from transforms.decode.lines import Chunk, of_bytes
 from transforms.decode.schema import EventSchema, Stamp
 
-pytestmark = needs_kernels
+pytestmark = pytest.mark.usefixtures("compiled")
 
 HEADER = ("t", "s", "x", "other", "i")
 TYPES = {0: pa.string(), 2: pa.float64(), 4: pa.string()}

@@ -12,7 +12,6 @@ import pytest
 
 import transforms.decode.ndjson as decoder
 from dpcore.native import kernels
-from tests.compiled import needs_kernels
 from transforms.decode.fields import plain
 from transforms.decode.formats import decode_bytes
 from transforms.decode.lines import of_bytes
@@ -21,7 +20,7 @@ from transforms.decode.schema import EventSchema, Stamp
 TYPES = {"s": pa.string(), "x": pa.float64(), "i": pa.int64(), "b": pa.bool_()}
 GOOD = b'{"s":"a","x":1.5,"i":7,"b":true}'
 
-pytestmark = needs_kernels
+pytestmark = pytest.mark.usefixtures("compiled")
 
 
 def read(lines: list[bytes], types: dict[str, pa.DataType] = TYPES) -> tuple[list[bool], list[Any]]:

@@ -13,12 +13,11 @@ import pytest
 
 from dpcore.config.list_column import ListColumn
 from dpcore.native import kernels
-from tests.compiled import needs_kernels
 from transforms.decode import lifted
 from transforms.decode.formats import decode_bytes
 from transforms.decode.schema import EventSchema, Stamp
 
-pytestmark = needs_kernels
+pytestmark = pytest.mark.usefixtures("compiled")
 
 SIZE = 1000
 SCHEMA = EventSchema.build(

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 import pytest
-
-from dpcore.native import kernels
-
-
-@pytest.fixture
-def compiled() -> Any:
-    """Fails in continuous integration where the module is missing: what is tested is the pair."""
-    if kernels is None and not os.environ.get("CI"):
-        pytest.skip("no compiler was at hand when Weir was installed")
-    assert kernels is not None, "install Weir with a C compiler: dpcore.native._kernels is missing"
-    return kernels
 
 
 @pytest.fixture(scope="session")

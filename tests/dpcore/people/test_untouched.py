@@ -90,9 +90,7 @@ def cases() -> Any:
         yield high, low, keys, ticks, periods, caps
 
 
-def test_the_kernel_says_what_numpy_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    if module.kernels is None:
-        pytest.skip("no compiler was at hand when Weir was installed")
+def test_the_kernel_says_what_numpy_does(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = np.zeros(3, dtype=np.int64)
     for case in cases():
         fast = untouched(*case)
@@ -116,14 +114,12 @@ def test_many_events_of_one_user_and_far_ticks_are_asked() -> None:
     assert not len(untouched(one[:0], one[:0], key[:0], ticks[:0], None, roomy))
 
 
-def test_columns_that_do_not_fit_are_refused() -> None:
-    if module.kernels is None:
-        pytest.skip("no compiler was at hand when Weir was installed")
+def test_columns_that_do_not_fit_are_refused(compiled: Any) -> None:
     words, keys = np.zeros(2, dtype=np.uint64), np.zeros(2, dtype=np.int32)
     ticks, caps, out = np.zeros(2, dtype=np.int64), np.full(7, 2), bytearray(2)
     fine = [words, words, words, keys, ticks, ticks[:0], caps, out]
-    module.kernels.untouched(*fine)
+    compiled.untouched(*fine)
     bad = {0: words + np.uint64(2), 1: words[:1], 3: keys - np.int32(1), 4: ticks - 1, 6: caps[:6]}
     for place, column in bad.items():
         with pytest.raises(ValueError):
-            module.kernels.untouched(*fine[:place], column, *fine[place + 1 :])
+            compiled.untouched(*fine[:place], column, *fine[place + 1 :])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from typing import Any
 
@@ -15,22 +16,16 @@ from dpcore.models.online import ball_step
 from dpcore.models.online.ball_step import BallStep
 from dpcore.models.online.conditional_gradient import ConditionalGradient
 from dpcore.models.online.oracle_step import OracleStep
-from dpcore.native import kernels
 
 SIZES = (1, 2, 3, 7, 8, 9, 16, 17, 20, 63, 64, 65, 100, 127, 128, 129, 200, 257, 1000, 4099)
 RADII = (5.0, 0.3, 1e6)
 
 
-@pytest.fixture
-def compiled() -> None:
-    if kernels is None:
-        pytest.skip("no compiler was at hand when Weir was installed")
-
-
 def kernel_of(step: OracleStep) -> BallStep:
     found = step.kernel()
-    if found is None:
+    if found is None and not os.environ.get("CI"):
         pytest.skip("numpy adds up in another order on this machine")
+    assert found is not None, "numpy adds up in another order here, so that no kernel is tested"
     return found
 
 
@@ -57,7 +52,7 @@ def points(step: OracleStep, n: int, kind: int, seed: int) -> tuple[Any, Any, An
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_step_is_the_same_to_the_bit(size: int, compiled: None) -> None:
+def test_a_step_is_the_same_to_the_bit(size: int, compiled: Any) -> None:
     for radius in RADII:
         step = OracleStep(L1Ball(radius, size))
         kernel = kernel_of(step)
@@ -84,7 +79,7 @@ def run(rule: ConditionalGradient, n: int, ticks: int, noise: float) -> Any:
 @pytest.mark.parametrize("size", [1, 5, 20, 70, 300])
 @pytest.mark.parametrize("noise", [0.0, 2.0, 500.0])
 def test_learning_is_the_same_to_the_bit(
-    size: int, noise: float, compiled: None, monkeypatch: pytest.MonkeyPatch
+    size: int, noise: float, compiled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ball = L1Ball(2.0, size)
     off_centre = (0.01, *(0.0,) * (size - 1))
@@ -107,7 +102,7 @@ def test_learning_is_the_same_to_the_bit(
                     assert mine.tobytes() == theirs.tobytes(), name
 
 
-def test_other_bits_are_not_taken(compiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_bits_are_not_taken(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     step = OracleStep(L1Ball(1.0, 6))
     monkeypatch.setattr(ball_step, "_agrees", {})
     real = step._in_numpy
@@ -127,7 +122,7 @@ def test_other_bits_are_not_taken(compiled: None, monkeypatch: pytest.MonkeyPatc
     assert step.kernel() is None
 
 
-def test_each_process_asks_anew(compiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_asks_anew(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     step = OracleStep(L1Ball(1.0, 6))
     kernel_of(step)
     again = pickle.loads(pickle.dumps(step))
@@ -140,15 +135,15 @@ def test_only_balls_and_line_search_have_one() -> None:
     assert OracleStep(L1Ball(1.0, 6), "constant").kernel() is None
 
 
-def test_no_keys(compiled: None) -> None:
+def test_no_keys(compiled: Any) -> None:
     step = OracleStep(L1Ball(1.0, 6))
     nothing = np.zeros((0, 6))
     fresh, gap = kernel_of(step)(nothing, np.zeros(0), nothing)
     assert fresh.shape == (0, 6) and gap.shape == (0,)
 
 
-def test_buffers_that_do_not_fit_are_refused(compiled: None) -> None:
-    kernel: Any = kernels
+def test_buffers_that_do_not_fit_are_refused(compiled: Any) -> None:
+    kernel = compiled
     x, row, numbers, scratch = np.zeros((2, 3)), np.zeros(2), np.zeros(7), np.zeros((6, 3))
     kernel.ball_step(x, x, row, numbers, scratch, x.copy(), row.copy())
     for place in range(7):
