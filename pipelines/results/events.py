@@ -73,7 +73,7 @@ def tables(
             table = _avro(path)
         else:
             table = pyarrow.csv.read_csv(path) if ending == ".csv" else _json(path, objects)
-    except (pa.ArrowInvalid, ValueError, OSError) as error:
+    except (pa.ArrowException, ValueError, OSError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(option, str(path), f"cannot be read ({type(error).__name__}).") from None

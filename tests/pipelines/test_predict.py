@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from dpcore.errors import ConfigError
 from pipelines.predict.models import models_at
 from pipelines.report.data import gather
 from pipelines.report.score import score
+from pipelines.results.events import tables
 from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
 
@@ -149,6 +152,19 @@ def test_an_empty_parquet_file_keeps_its_columns(tmp_path: Path, weir: Weir) -> 
     assert told.exit_code == 0, told.output
     names = pq.read_table(tmp_path / "none.predicted.parquet").schema.names
     assert names[3:] == ["predicted.label", "share.no", "share.yes", "predicted.tick"]
+
+
+def test_files_that_no_table_can_hold_are_refused_by_name(tmp_path: Path) -> None:
+    kind = {"name": "age", "type": ["string", "long"]}
+    with (tmp_path / "mixed.avro").open("wb") as file:
+        record = fastavro.parse_schema({"type": "record", "name": "r", "fields": [kind]})
+        fastavro.writer(file, record, [{"age": "old"}, {"age": 7}])
+    for name in ("broken.avro", "broken.arrow", "broken.parquet"):
+        (tmp_path / name).write_bytes(b"none of these")
+    for path in tmp_path.iterdir():
+        with pytest.raises(ConfigError, match="DATA = .*cannot be read") as refused:
+            list(tables(path, ["age"], "DATA"))
+        assert "old" not in str(refused.value)
 
 
 def test_what_cannot_be_predicted_is_refused_by_name(tmp_path: Path, weir: Weir) -> None:
