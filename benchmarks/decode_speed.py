@@ -203,7 +203,7 @@ def seconds(run: Callable[[], Any], times: int = 3) -> Took:
 def decode(form: str, data: bytes, assign: Assign | None = None) -> int:
     """Decodes, and filters where asked; how many events and dead letters came out."""
     count = 0
-    for events, dead in decode_bytes(data, form, SCHEMA, "benchmark"):
+    for events, dead, _ in decode_bytes(data, form, SCHEMA, "benchmark"):
         count += 0 if dead is None else dead.num_rows
         if events is not None:
             count += events.num_rows

@@ -58,7 +58,7 @@ def looked_up(data: bytes, form: str, columns: tuple[str, ...], keys: list[str])
     known = Keys.make(columns, keys, False, None)
     plan = PublicPlan(Clock(start, DAY, start + 100 * DAY), known, None)
     assign, index, count = Assign(plan, ("dollars",)), KeyIndex(known), 0
-    for events, _ in decode_bytes(data, form, schema, "benchmark"):
+    for events, _, _ in decode_bytes(data, form, schema, "benchmark"):
         assert events is not None
         rows = index.of(assign(events).events)
         assert rows is not None

@@ -77,7 +77,7 @@ class Case:
 def _by_place(decoded: Iterable[Decoded]) -> dict[tuple[str, int], Outcome]:
     cells: dict[tuple[str, int], Any] = {}
     letters: dict[tuple[str, int], list[tuple[str, str]]] = {}
-    for events, dead in decoded:
+    for events, dead, _ in decoded:
         if events is not None:
             names = [name for name in events.schema.names if name not in ("@position", "@source")]
             columns = [_bits(events.column(name)) for name in names]

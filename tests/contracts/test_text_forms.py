@@ -42,7 +42,7 @@ def outcomes(data: bytes, form: TextForm, chunk_bytes: int) -> dict[int, Outcome
     pieces = text.chunks(1, True, chunk_bytes=chunk_bytes)
     found: dict[int, Outcome] = {}
     decoded = decode_csv(pieces, NAMES, SCHEMA, "f", form.delimiter, form.quoted_newlines)
-    for events, dead in decoded:
+    for events, dead, _ in decoded:
         for event in [] if events is None else events.to_pylist():
             found.setdefault(event.pop("@position"), ([], []))[0].append(repr(event))
         for _, position, *reason in [] if dead is None else rows(dead):

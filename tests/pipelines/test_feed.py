@@ -232,8 +232,8 @@ def test_topics_take_what_a_job_can_read(payload: str) -> None:
     schema = EventSchema.from_config(job, ("amount",))
     messages = [Message(str(i), data, 0) for i, data in enumerate(client.messages)]
     found = MessageDecoder(payload, schema, "s").decode(messages)
-    events = sum(batch.num_rows for batch, _ in found if batch is not None)
-    dead = sum(letters.num_rows for _, letters in found if letters is not None)
+    events = sum(batch.num_rows for batch, _, _ in found if batch is not None)
+    dead = sum(letters.num_rows for _, letters, _ in found if letters is not None)
     assert events + dead == 50 and 0 < dead < 15
 
 
@@ -372,7 +372,7 @@ def test_csv_is_written_and_read_back_as_the_config_says(
         (events.num_rows, letters)
         for file in read._files
         for split in read._source.splits(file)
-        for events, letters in read._source.decode(split, read._schema)
+        for events, letters, _ in read._source.decode(split, read._schema)
     ] == [(200, None)]
 
 

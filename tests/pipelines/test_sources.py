@@ -37,7 +37,7 @@ def read(source: FileSource, schema: EventSchema = SCHEMA) -> tuple[list[Any], i
     for file in source.match():
         for split in source.splits(file):
             count += 1
-            for events, letters in source.decode(split, schema):
+            for events, letters, _ in source.decode(split, schema):
                 dead += 0 if letters is None else letters.num_rows
                 if events is not None:
                     values += zip(
@@ -141,7 +141,7 @@ def test_encodings(
             key
             for file in source.match()
             for split in source.splits(file)
-            for events, _ in source.decode(split, SCHEMA)
+            for events, _, _ in source.decode(split, SCHEMA)
             for key in events["@key"].to_pylist()
         ]
         assert keys.count("süd") == 167

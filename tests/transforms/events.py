@@ -29,7 +29,7 @@ def collect(decoded: Iterable[Decoded]) -> Rows:
     """Events in order of position, and (position, "field: reason") of dead letters."""
     events: list[dict[str, Any]] = []
     dead: list[tuple[int, str]] = []
-    for batch, letters in decoded:
+    for batch, letters, _ in decoded:
         if batch is not None:
             assert batch.num_rows
             batch.validate(full=True)

@@ -108,7 +108,7 @@ def test_leaves_other_lines_and_reads_those_beside_them_the_same() -> None:
 def events(lines: list[bytes], schema: EventSchema, quoted: bool = False) -> tuple[list[Any], ...]:
     rows, dead = [], []
     chunk = chunk_of(lines)
-    for found, letters in decode_csv([chunk], HEADER, schema, "f", quoted_newlines=quoted):
+    for found, letters, _ in decode_csv([chunk], HEADER, schema, "f", quoted_newlines=quoted):
         rows += [] if found is None else found.to_pylist()
         dead += [] if letters is None else letters.to_pylist()
     rows.sort(key=lambda row: row["@position"])

@@ -52,7 +52,7 @@ def decode(form: str, payloads: list[bytes], schema: EventSchema = SCHEMA, **opt
     messages = [Message(f"m{i}", data, T0 + i) for i, data in enumerate(payloads)]
     found = MessageDecoder(form, schema, SUB, **options).decode(messages)
     events, dead = [], []
-    for batch, letters in found:
+    for batch, letters, _ in found:
         if batch is not None:
             batch.validate(full=True)
             events += batch.to_pylist()

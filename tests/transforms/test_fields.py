@@ -141,7 +141,7 @@ def test_the_same_events_with_and_without_the_kernel(
 
     def events() -> tuple[list[Any], list[Any]]:
         rows, dead = [], []
-        for found, letters in decode_bytes(b"\n".join(lines), "ndjson", schema, "f"):
+        for found, letters, _ in decode_bytes(b"\n".join(lines), "ndjson", schema, "f"):
             rows += [] if found is None else found.to_pylist()
             dead += [] if letters is None else letters.to_pylist()
         rows.sort(key=lambda row: row["@position"])

@@ -180,7 +180,7 @@ def test_every_format_gives_the_same_keys(form: str) -> None:
     names = ("city", "n", "day")
     schema = EventSchema.build(Stamp("t"), key=names)
     found = []
-    for events, dead in decode_bytes(WRITERS[form](), form, schema, "f"):
+    for events, dead, _ in decode_bytes(WRITERS[form](), form, schema, "f"):
         assert dead is None and events is not None
         keys = keys_of(events, names).keys.to_pylist()
         found += zip(events.column("@position").to_pylist(), keys, strict=True)
@@ -191,7 +191,7 @@ def test_an_unreadable_value_names_its_column() -> None:
     schema = EventSchema.build(Stamp("t"), key=("city", "n"))
     data = b'{"t":"2025-01-01","city":"a","n":[]}\n{"t":"2025-01-01","city":1.5,"n":2}\n'
     letters = []
-    for events, dead in decode_bytes(data, "ndjson", schema, "f"):
+    for events, dead, _ in decode_bytes(data, "ndjson", schema, "f"):
         assert events is None and dead is not None
         letters += [letter[1:] for letter in rows(dead)]
     assert letters == [(1, "n", "unreadable_key"), (2, "city", "unreadable_key")]

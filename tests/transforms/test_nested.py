@@ -108,7 +108,7 @@ def told(decoded: Any) -> tuple[list[Any], list[Any]]:
     """Events by city, number and flag; reasons of what was refused or is missing."""
     events: list[Any] = []
     dead: list[Any] = []
-    for batch, letters in decoded:
+    for batch, letters, _ in decoded:
         if batch is not None:
             names = [name for name in batch.schema.names if name.startswith("@key")]
             for row in batch.to_pylist():

@@ -50,18 +50,15 @@ _VALUES: dict[Kind, tuple[str, pa.DataType]] = {
 NONE_SPOILT: Spoilt = {}
 
 
-class _Pair(NamedTuple):
-    events: pa.RecordBatch | None
-    dead: pa.RecordBatch | None
-
-
-class Decoded(_Pair):
+class Decoded(NamedTuple):
     """Events and dead letters of one batch; either may be None.
 
     Attributes:
       absent: of some columns of the events, how many values they lack: where that was seen.
     """
 
+    events: pa.RecordBatch | None
+    dead: pa.RecordBatch | None
     absent: Mapping[str, int] = MappingProxyType({})
 
 
@@ -191,9 +188,8 @@ def assemble(
     )
     if refused.gone.any():
         batch, absent = batch.filter(pa.array(~refused.gone)), {}
-    found = Decoded(batch if batch.num_rows else None, refused.letters(source, positions))
-    found.absent = absent
-    return found
+    kept = batch if batch.num_rows else None
+    return Decoded(kept, refused.letters(source, positions), absent)
 
 
 def _rows(values: Any) -> Bad:

@@ -225,7 +225,7 @@ class FirstLook:
             if form == time.format:
                 continue
             bare = EventSchema(replace(time, format=form, strict=False))
-            for events, dead in islice(read(bare), _AGAIN):
+            for events, dead, _ in islice(read(bare), _AGAIN):
                 counts["of", form] += 0 if dead is None else dead.num_rows
                 if events is not None:
                     counts["of", form] += events.num_rows
@@ -244,7 +244,7 @@ class FirstLook:
                 continue
             time = replace(self.schema.time, strict=False)
             bare = replace(EventSchema(time), columns={column: kind}).lenient()
-            for events, _ in islice(read(bare), _AGAIN):
+            for events, _, _ in islice(read(bare), _AGAIN):
                 if events is not None:
                     counts["is", column, kind] += _there(events.column(column))
         return Evidence(counts)

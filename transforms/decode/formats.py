@@ -104,10 +104,9 @@ ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 def emit(decoded: Iterator[Decoded]) -> Iterator[Any]:
     """Decoded batches as outputs of a DoFn, counted: events, missing values, dead letters."""
     missing: Counter[str] = Counter()
-    for found in decoded:
-        events, dead = found
+    for events, dead, absent in decoded:
         if events is not None:
-            missing.update(_absent(events, found.absent))
+            missing.update(_absent(events, absent))
         if dead is not None:
             for (field, reason), count in count_by_field(dead).items():
                 missing[field] -= count if reason in _SPOILT else 0

@@ -106,7 +106,7 @@ class MessageDecoder:
           decoded: positions counted through all messages, from 1.
           counts: how many each message holds. first: at which position a message begins.
         """
-        events, dead = decoded
+        events, dead, _ = decoded
         ends = np.cumsum(counts)
         starts = ends - counts + 1 - first
         if dead is not None:
@@ -139,7 +139,7 @@ class MessageDecoder:
                 # Types that cannot play their role, columns that are not there, and whatever a
                 # parser is led to: its text may quote the message, so nothing of it is kept.
                 parts = [self._lost(message)]
-            for events, dead in parts:
+            for events, dead, _ in parts:
                 if dead is not None:
                     found.append(Decoded(None, dead))
                 if events is not None:
@@ -154,7 +154,7 @@ class MessageDecoder:
 
     def _one(self, message: Message) -> Iterator[Decoded]:
         source = self._name(message)
-        for events, dead in decode_payload(
+        for events, dead, _ in decode_payload(
             message.data, self._form, self._schema, self._source, self._line_bytes
         ):
             if dead is not None:
@@ -205,7 +205,7 @@ def earliest(decoded: Sequence[Decoded], messages: Sequence[Message]) -> int | N
     """
     found = [
         pc.min(events.column("@arrival")).cast(pa.int64()).as_py()
-        for events, _ in decoded
+        for events, _, _ in decoded
         if events is not None and events.num_rows
     ]
     return min(found or [message.arrival for message in messages], default=None)
