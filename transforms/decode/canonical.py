@@ -144,10 +144,9 @@ def assemble(
     columns: dict[str, Any] = {}
     name = schema.time.column
     given = TIME if TIME in raw else name
-    times, present = _times(raw[given], schema.time, source)
-    bad = refused.spoilt(given, _rows(pc.and_(present, times.is_null())))
-    refused.records("unreadable_time", name, bad)
-    refused.records("missing_time", name, _rows(times.is_null()))
+    times, bad = _times(raw[given], schema.time, source)
+    refused.records("unreadable_time", name, refused.spoilt(given, bad))
+    refused.records("missing_time", name, _rows(times.is_null()) if times.null_count else None)
     columns["@time"] = times
     for role, column, reason in (
         *((role, column, "unreadable_key") for role, column in key_roles(schema.keys).items()),
@@ -167,10 +166,8 @@ def assemble(
     if schema.arrival is not None:
         name = schema.arrival.column
         given = ARRIVAL if ARRIVAL in raw else name
-        arrivals, present = _times(raw[given], schema.arrival, source)
-        columns["@arrival"] = arrivals
-        bad = refused.spoilt(given, _rows(pc.and_(present, arrivals.is_null())))
-        refused.values("not_a_time", name, bad)
+        columns["@arrival"], bad = _times(raw[given], schema.arrival, source)
+        refused.values("not_a_time", name, refused.spoilt(given, bad))
     columns["@position"] = pa.array(positions)
     absent: dict[str, int] = {}
     for name, kind in schema.columns.items():
@@ -200,11 +197,13 @@ def _rows(values: Any) -> Bad:
     return rows
 
 
-def _times(values: Any, stamp: Stamp, source: str) -> tuple[pa.TimestampArray, Any]:
-    """Times, null where there is none that can be read; and where there is any value."""
+def _times(values: Any, stamp: Stamp, source: str) -> tuple[pa.TimestampArray, Bad]:
+    """Times, null where there is none that can be read; and where that was of a value."""
     given = plain(values)
-    present = to_presence(given)[0].is_valid()
-    return to_time(given, stamp, source), present
+    times = to_time(given, stamp, source)
+    if not times.null_count:
+        return times, None
+    return times, _rows(pc.and_(to_presence(given)[0].is_valid(), times.is_null()))
 
 
 def _leniently(

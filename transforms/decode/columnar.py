@@ -45,10 +45,12 @@ class Groups(NamedTuple):
     Attributes:
       schema: of the columns.
       rows: number of rows of each group.
+      footer: as Arrow read it.
     """
 
     schema: pa.Schema
     rows: tuple[int, ...]
+    footer: pq.FileMetaData
 
 
 def is_broken(error: Exception) -> bool:
@@ -74,9 +76,9 @@ def parquet_groups(file: Any) -> Groups | None:
     """Row groups of a Parquet file; None if its footer cannot be read."""
     try:
         with pq.ParquetFile(file) as parquet:
-            meta = parquet.metadata
-            rows = tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
-            return Groups(parquet.schema_arrow, rows)
+            footer = parquet.metadata
+            rows = tuple(footer.row_group(i).num_rows for i in range(footer.num_row_groups))
+            return Groups(parquet.schema_arrow, rows, footer)
     except _UNREADABLE as error:
         if not is_broken(error):
             raise
@@ -117,7 +119,7 @@ def decode_parquet(
     firsts = np.concatenate([[0], np.cumsum(found.rows)]).tolist()
     asked = range(len(found.rows)) if groups is None else groups
     total = sum(found.rows[group] for group in asked)
-    with _opened(file, schema, source) as parquet:
+    with _opened(file, found, schema, source) as parquet:
         for group in asked:
             at, end = firsts[group], firsts[group + 1]
             try:
@@ -137,8 +139,8 @@ def decode_parquet(
                 yield lost_rows(source, at, end - at)
 
 
-def _opened(file: Any, schema: EventSchema, source: str) -> Any:
-    """A Parquet file, its columns of lists as lists of any length.
+def _opened(file: Any, groups: Groups, schema: EventSchema, source: str) -> Any:
+    """A Parquet file whose footer was read, its columns of lists as lists of any length.
 
     Where Arrow wrote them as lists of one length, its reader fails a whole row group at a list that
     is null: how they were in memory is hidden from it.
@@ -146,20 +148,17 @@ def _opened(file: Any, schema: EventSchema, source: str) -> Any:
     # What lies near is not read ahead: it would only be held twice.
     ahead = not isinstance(file, pa.NativeFile)
     read = partial(pq.ParquetFile, file, read_dictionary=_dictionaries(schema), pre_buffer=ahead)
-    parquet = read()
     lists = () if schema.listed is None else schema.listed.columns
-    kinds = [type_of(parquet.schema_arrow, name) for name in lists]
+    kinds = [type_of(groups.schema, name) for name in lists]
     if not any(pa.types.is_fixed_size_list(kind) for kind in kinds):
-        return parquet
+        return read(metadata=groups.footer)
     if schema.listed is not None and schema.listed.column is not None and schema.time.strict:
         nothing = pa.nulls(0, kinds[0])
         to_lists(nothing, None, schema.listed, schema.field_of(schema.listed.name), source)
     sink = io.BytesIO()
-    parquet.metadata.write_metadata_file(sink)
+    groups.footer.write_metadata_file(sink)
     hidden = sink.getvalue().replace(b"ARROW:schema", b"arrow-hidden")
-    metadata = pq.read_metadata(pa.BufferReader(hidden))
-    parquet.close()
-    return read(metadata=metadata)
+    return read(metadata=pq.read_metadata(pa.BufferReader(hidden)))
 
 
 def _rows_of(schema: EventSchema) -> int:

@@ -139,10 +139,16 @@ class Assign:
 
     def _ticks(self, batch: pa.RecordBatch) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
         times = batch.column("@time").view(pa.int64()).to_numpy()
-        ticks = self._clock.tick_of(times)
         reasons = np.full(len(times), _KEPT, dtype=np.int8)
-        reasons[ticks < 0] = BEFORE_START
-        if self._clock.ticks is not None:
+        if not len(times):
+            return reasons, times
+        ends = self._clock.tick_of(np.array([times.min(), times.max()]))
+        first, last = int(ends[0]), int(ends[1])
+        # Ticks follow times, and those of a batch are often all in one.
+        ticks = self._clock.tick_of(times) if first < last else np.full(len(times), first)
+        if first < 0:
+            reasons[ticks < 0] = BEFORE_START
+        if self._clock.ticks is not None and last >= self._clock.ticks:
             reasons[ticks >= self._clock.ticks] = AFTER_END
         if "@arrival" in batch.schema.names:
             arrivals = batch.column("@arrival").view(pa.int64())
