@@ -238,7 +238,7 @@ def ratios(short: bool) -> None:
 
             def ours(source: FileSource = source, file: Any = file) -> None:
                 for split in source.splits(file):
-                    for _ in ahead(source.decode(split, SCHEMA)):
+                    for _ in source.decode(split, SCHEMA, ahead):
                         pass
 
             ratio, _, _ = beside(ours, lambda: bare("csv", clean), 3 if short else 5)

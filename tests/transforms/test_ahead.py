@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -9,11 +11,17 @@ from collections.abc import Iterator
 import pytest
 
 from transforms.runtime import counters
-from transforms.runtime.ahead import THREADS, ahead, in_turn
+from transforms.runtime.ahead import THREADS, _idle, ahead, in_turn
 
 
 def _ours() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith(("ahead", "in-turn"))]
+    """Threads that work, or that nobody can give work to."""
+    deadline = time.monotonic() + 5  # one is free a little later than its last value is here
+    while True:
+        found = [t.name for t in threading.enumerate() if t.name.startswith(("ahead", "in-turn"))]
+        if len(found) == len(_idle) or time.monotonic() > deadline:
+            return found[len(_idle) :]
+        time.sleep(0.001)
 
 
 def test_gives_what_it_was_given_in_order() -> None:
@@ -52,7 +60,7 @@ def test_raises_behind_the_items_before() -> None:
     assert _ours() == []
 
 
-def test_leaves_no_thread_where_the_user_stops_and_closes_the_source() -> None:
+def test_leaves_no_work_where_the_user_stops_and_closes_the_source() -> None:
     closed: list[bool] = []
 
     def source() -> Iterator[int]:
@@ -65,6 +73,33 @@ def test_leaves_no_thread_where_the_user_stops_and_closes_the_source() -> None:
     assert next(found) == 0
     found.close()  # type: ignore[attr-defined]
     assert _ours() == [] and closed == [True]
+
+
+def test_uses_the_threads_that_are_there() -> None:
+    names = set()
+
+    def source() -> Iterator[int]:
+        names.add(threading.get_ident())
+        yield from range(3)
+
+    for _ in range(20):
+        assert list(ahead(source())) == [0, 1, 2]
+        assert _ours() == []
+    at_once = [ahead(source()) for _ in range(5)]
+    assert [next(found) for found in at_once] == [0] * 5
+    assert [list(found) for found in at_once] == [[1, 2]] * 5
+    assert _ours() == [] and len(names) <= len(_idle)
+
+
+def test_a_child_process_has_threads_of_its_own() -> None:
+    program = (
+        "import os; from transforms.runtime.ahead import ahead\n"
+        "assert list(ahead(range(3))) == [0, 1, 2]\n"
+        "child = os.fork()\n"
+        "if not child: os._exit(list(ahead(range(3))) != [0, 1, 2])\n"
+        "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_counts_where_it_is_used() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,6 +31,12 @@ LIST_NUMBERS = 2**22
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, IndexError, OverflowError)
 """What readers raise on broken files, beside failures of the system. Never shown: it may quote."""
 
+
+Piece = tuple[int, int, pa.RecordBatch | None]
+"""First row, number of rows, and a batch of them, or None where they cannot be read."""
+
+Ahead = Callable[[Iterator[Any]], Iterator[Any]]
+"""Gives what it is given, and may make it in a thread."""
 
 Lost = Callable[[float], None]
 """Is told the share, in (0, 1], of what a decoder was given that could not be read."""
@@ -93,6 +100,7 @@ def decode_parquet(
     batch_rows: int = BATCH_ROWS,
     lost: Lost = unweighed,
     numbers: bool = False,
+    ahead: Ahead = iter,
 ) -> Iterator[Decoded]:
     """Row groups -> canonical batches.
 
@@ -104,6 +112,7 @@ def decode_parquet(
       batch_rows: rows a batch.
       lost: is told the share of the rows that were in what could not be read.
       numbers: ids and users may stay whole numbers (``assemble``).
+      ahead: of columns as they are in the file.
 
     Raises:
       ConfigError: a needed column is not there, or its type cannot play its role.
@@ -114,29 +123,39 @@ def decode_parquet(
         yield whole_file(source)
         return
     schema.require(names_of(found.schema, schema.needed), source)
-    columns = list(schema.needed)
     batch_rows = min(batch_rows, _rows_of(schema))
     firsts = np.concatenate([[0], np.cumsum(found.rows)]).tolist()
     asked = range(len(found.rows)) if groups is None else groups
     total = sum(found.rows[group] for group in asked)
     with _opened(file, found, schema, source) as parquet:
-        for group in asked:
-            at, end = firsts[group], firsts[group + 1]
-            try:
-                batches = parquet.iter_batches(
-                    batch_rows, row_groups=[group], columns=columns, use_threads=False
-                )
-                for batch in _guarded(batches):
-                    decoded = _decode(batch, at, schema, source, numbers)
-                    if decoded is None:
-                        lost(batch.num_rows / total)
-                    yield decoded or lost_rows(source, at, batch.num_rows)
-                    at += batch.num_rows
-            except _Broken:
-                pass
-            if at < end:
-                lost((end - at) / total)
-                yield lost_rows(source, at, end - at)
+        pieces = _pieces(parquet, asked, firsts, batch_rows, list(schema.needed))
+        read: Any = ahead(pieces)
+        with closing(read):  # before the file is
+            for at, rows, batch in read:
+                decoded = None if batch is None else _decode(batch, at, schema, source, numbers)
+                del batch  # or it would live while the next is waited for
+                if decoded is None:
+                    lost(rows / total)
+                yield decoded or lost_rows(source, at, rows)
+
+
+def _pieces(
+    parquet: Any, groups: Iterable[int], firsts: Sequence[int], rows: int, columns: list[str]
+) -> Iterator[Piece]:
+    """Batches of so many rows, and for each group what could not be read of it."""
+    for group in groups:
+        at, end = firsts[group], firsts[group + 1]
+        try:
+            batches = parquet.iter_batches(
+                rows, row_groups=[group], columns=columns, use_threads=False
+            )
+            for batch in _guarded(batches):
+                yield at, batch.num_rows, batch
+                at += batch.num_rows
+        except _Broken:
+            pass
+        if at < end:
+            yield at, end - at, None
 
 
 def _opened(file: Any, groups: Groups, schema: EventSchema, source: str) -> Any:

@@ -7,11 +7,12 @@ counted where it is used: a runner knows the metrics of its own threads only.
 
 from __future__ import annotations
 
-import queue
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import NamedTuple, TypeVar
 
 from transforms.runtime import counters
@@ -21,6 +22,15 @@ R = TypeVar("R")
 
 THREADS = 2
 """Values that ``in_turn`` makes at a time."""
+HELD = 2
+"""Values that ``ahead`` holds, beside the one that is used."""
+
+_Work = Callable[[], None]
+_idle: list[SimpleQueue[_Work]] = []
+"""Where threads of ``ahead`` that have nothing to do wait for some. A thread that ends gives memory
+back that the system has to clear for the next one: a part of a file is read in 50 ms."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)
 
 
 class _Made(NamedTuple):
@@ -33,52 +43,74 @@ class _Made(NamedTuple):
 def ahead(items: Iterable[T]) -> Iterator[T]:
     """The items, each made by a thread while the one before is used; two are held at most.
 
-    What raises there raises here, behind the items before it. Who stops early leaves no thread.
+    What raises there raises here, behind the items before it. Who stops early leaves no work.
     """
-    made: queue.Queue[_Made] = queue.Queue(maxsize=1)
-    stop = threading.Event()
-    thread = threading.Thread(target=_make, args=(items, made, stop), daemon=True, name="ahead")
-    thread.start()
+    made: SimpleQueue[_Made] = SimpleQueue()
+    room: SimpleQueue[None] = SimpleQueue()  # one for each that may be made
+    for _ in range(HELD):
+        room.put(None)
+    stop, over = threading.Event(), False
+    _in_thread(lambda: _make(items, made, room, stop))
     try:
         while True:
             found = made.get()
+            over = found.over
             for name, count in found.counts.items():
                 counters.add(name, count)
             if found.error is not None:
                 raise found.error
-            if found.over:
+            if over:
                 return
+            room.put(None)
             yield from found.values  # type: ignore[misc]
             del found  # or it would live while the next is waited for
     finally:
         stop.set()
-        while thread.is_alive():
-            try:
-                made.get(timeout=0.01)
-            except queue.Empty:
-                continue
-        thread.join()
+        room.put(None)
+        while not over:
+            over = made.get().over
 
 
-def _make(items: Iterable[object], made: queue.Queue[_Made], stop: threading.Event) -> None:
+def _in_thread(work: _Work) -> None:
+    try:
+        waiting = _idle.pop()
+    except IndexError:
+        waiting = SimpleQueue()
+        threading.Thread(target=_serve, args=(waiting,), daemon=True, name="ahead").start()
+    waiting.put(work)
+
+
+def _serve(waiting: SimpleQueue[_Work]) -> None:
+    while True:
+        waiting.get()()
+        _idle.append(waiting)
+
+
+def _make(
+    items: Iterable[object],
+    made: SimpleQueue[_Made],
+    room: SimpleQueue[None],
+    stop: threading.Event,
+) -> None:
+    error: BaseException | None = None
     with counters.aside() as counts:
-        source = iter(items)
-        while not stop.is_set():
-            values: tuple[object, ...] = ()
-            error, over = None, False
+        try:
+            source = iter(items)
             try:
-                values = (next(source),)
+                while not (room.get() or stop.is_set()):
+                    values = (next(source),)
+                    made.put(_Made(values, dict(counts), None, False))
+                    del values
+                    counts.clear()
             except StopIteration:
-                over = True
-            except BaseException as found:
-                error = found
-            made.put(_Made(values, dict(counts), error, over))
-            counts.clear()
-            if error is not None or over:
-                return
-        close = getattr(source, "close", None)
-        if close is not None:
-            close()
+                pass
+            finally:
+                close = getattr(source, "close", None)
+                if close is not None:
+                    close()
+        except BaseException as found:
+            error = found
+        made.put(_Made((), dict(counts), error, True))
 
 
 def in_turn(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

@@ -18,6 +18,7 @@ from dpcore.errors import ConfigError
 from transforms.decode.avro import decode_avro, wire_of
 from transforms.decode.canonical import Decoded, assemble
 from transforms.decode.columnar import (
+    Ahead,
     Lost,
     decode_arrow,
     decode_parquet,
@@ -204,15 +205,29 @@ class FileSource:
                 if begin is not None:
                     yield Split(file.path, begin, ALL, _SOMEWHERE, 0)
 
-    def decode(self, split: Split, schema: EventSchema) -> Iterator[Decoded]:
-        """A split -> canonical batches; counts its bytes, and those that could not be read."""
+    def decode(self, split: Split, schema: EventSchema, ahead: Ahead = iter) -> Iterator[Decoded]:
+        """A split -> canonical batches; counts its bytes, and those that could not be read.
+
+        Args:
+          split: of a file. schema: the roles of columns.
+          ahead: of columns as they are in a Parquet file, which take as long to read as all that
+            follows; of other formats it is of what is decoded.
+        """
+        if self.form == "parquet":
+            yield from self._counted(split, schema, ahead)
+        else:
+            yield from ahead(self._counted(split, schema, iter))
+
+    def _counted(self, split: Split, schema: EventSchema, ahead: Ahead) -> Iterator[Decoded]:
         lost = _Lost(split)
-        for decoded in self._decode(split, schema, lost.add):
+        for decoded in self._decode(split, schema, lost.add, ahead):
             lost.fruitful |= decoded.events is not None
             yield decoded
         lost.end()
 
-    def _decode(self, split: Split, schema: EventSchema, lost: Lost) -> Iterator[Decoded]:
+    def _decode(
+        self, split: Split, schema: EventSchema, lost: Lost, ahead: Ahead
+    ) -> Iterator[Decoded]:
         path = split.path
         if self.form in _TEXT:
             yield from self._decode_text(split, schema, lost)
@@ -220,7 +235,9 @@ class FileSource:
         if self.form == "parquet":
             groups = None if split.end == ALL else range(split.start, split.end)
             with _open_parquet(path) as file:
-                yield from decode_parquet(file, schema, path, groups, lost=lost, numbers=True)
+                yield from decode_parquet(
+                    file, schema, path, groups, lost=lost, numbers=True, ahead=ahead
+                )
         elif self.form == "arrow":
             with _open_arrow(path) as file:
                 yield from decode_arrow(file, schema, path, lost)

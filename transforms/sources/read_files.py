@@ -41,7 +41,7 @@ class DecodeSplits(beam.DoFn):
 
     def process(self, element: tuple[str, int, int, int, int]) -> Iterator[Any]:
         """One split."""
-        return emit(ahead(self._source.decode(Split(*element), self._schema)))
+        return emit(self._source.decode(Split(*element), self._schema, ahead))
 
 
 class Read(NamedTuple):
