@@ -6,13 +6,15 @@
 #include "rows.h"
 #include <float.h>
 
-/* Where every value is inside; how many are not. */
-WEIR_WIDE static int64_t scaled(const double *raw, weir_ends e, double *out, Py_ssize_t n) {
+/* Where every value is inside, and its square is added; how many are not. */
+WEIR_WIDE static int64_t scaled(const double *restrict raw, weir_ends e, double *restrict out,
+                                double *restrict squares, Py_ssize_t n) {
   int64_t outside = 0;
   for (Py_ssize_t k = 0; k < n; k++) {
-    double v = raw[k];
+    double v = raw[k], whole = rint((v - e.middle) * e.unit);
     outside += !(v >= e.low && v <= e.high);
-    out[k] = rint((v - e.middle) * e.unit);
+    out[k] = whole;
+    squares[k] += whole * whole;
   }
   return outside;
 }
@@ -121,29 +123,42 @@ static void fit(weir_rows *rows, weir_block b, Py_ssize_t n) {
   rows->clipped += long_x + long_y;
 }
 
-void weir_bound(weir_rows *rows, weir_block b, Py_ssize_t first, Py_ssize_t n) {
-  const Py_ssize_t d = rows->features, count = rows->width - rows->constant;
-  const Py_ssize_t end = (n + WEIR_GROUP - 1) / WEIR_GROUP * WEIR_GROUP;
-  int64_t wrong = rows->non_finite;
-  memset(b.bad, 0, (size_t)n);
-  for (Py_ssize_t j = 0; j < count; j++) {
-    weir_ends e = rows->ends[j];
-    const double *raw = rows->columns[j] + first;
-    double *out = b.table + (j < d - rows->constant ? j : j + rows->constant) * WEIR_STRIDE;
-    if (j + 1 < count) fetch(rows->columns[j + 1] + first, n);
-    if (scaled(raw, e, out, n)) moved(raw, e, out, b.bad, n, rows);
-    if (e.most < DBL_MAX) held(out, e.most, n);
-  }
-  if (rows->constant)
-    for (Py_ssize_t k = 0; k < n; k++) b.table[(d - 1) * WEIR_STRIDE + k] = rows->one;
-  wrong = rows->non_finite - wrong;
+/* Squared lengths of x and y anew, zeros in void rows. */
+static void measured(const weir_rows *rows, weir_block b, int wrong, Py_ssize_t n, Py_ssize_t end) {
   memset(b.x, 0, 8 * (size_t)end);
   memset(b.y, 0, 8 * (size_t)end);
   for (Py_ssize_t j = 0; j < rows->width; j++) {
     double *column = b.table + j * WEIR_STRIDE;
     for (Py_ssize_t k = 0; wrong && k < n; k++) column[k] = b.bad[k] ? 0.0 : column[k];
-    for (Py_ssize_t k = n; k < end; k++) column[k] = 0.0;
-    square(column, j < d ? b.x : b.y, end);
+    square(column, j < rows->features ? b.x : b.y, end);
   }
+}
+
+void weir_bound(weir_rows *rows, weir_block b, Py_ssize_t first, Py_ssize_t n) {
+  const Py_ssize_t d = rows->features, count = rows->width - rows->constant, given = d - rows->constant;
+  const Py_ssize_t end = (n + WEIR_GROUP - 1) / WEIR_GROUP * WEIR_GROUP;
+  const int64_t void_before = rows->non_finite;
+  int changed = 0;
+  memset(b.bad, 0, (size_t)n);
+  memset(b.x, 0, 8 * (size_t)end);
+  memset(b.y, 0, 8 * (size_t)end);
+  for (Py_ssize_t j = 0; j < count; j++) {
+    weir_ends e = rows->ends[j];
+    const double *raw = rows->columns[j] + first;
+    double *out = b.table + (j < given ? j : j + rows->constant) * WEIR_STRIDE;
+    if (j + 1 < count) fetch(rows->columns[j + 1] + first, n);
+    int outside = scaled(raw, e, out, j < given ? b.x : b.y, n) != 0;
+    if (outside) moved(raw, e, out, b.bad, n, rows);
+    if (e.most < DBL_MAX) held(out, e.most, n);
+    changed |= outside || e.most < DBL_MAX;
+  }
+  double *constant = b.table + given * WEIR_STRIDE;
+  for (Py_ssize_t k = 0; rows->constant && k < n; k++) {
+    constant[k] = rows->one;
+    b.x[k] += rows->one * rows->one;
+  }
+  for (Py_ssize_t j = 0; j < rows->width; j++)
+    for (Py_ssize_t k = n; k < end; k++) b.table[j * WEIR_STRIDE + k] = 0.0;
+  if (changed) measured(rows, b, rows->non_finite != void_before, n, end);
   fit(rows, b, end);
 }

@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ from tests.pipelines.conftest import Weir
 from tests.transforms.avro_files import container, encoded, record_of
 from transforms.decode.schema import EventSchema, Stamp
 from transforms.runtime import counters
+from transforms.runtime.ahead import ahead
 from transforms.sources.files import FileSource
 
 HEAD = "at,id,store,amount\n"
@@ -105,6 +107,7 @@ def half(data: bytes) -> bytes:
     return data[: len(data) // 2]
 
 
+@pytest.mark.parametrize("made", [iter, ahead])
 @pytest.mark.parametrize(
     ("form", "write", "harm", "least", "most", "files"),
     [
@@ -132,6 +135,7 @@ def test_what_is_lost_of_a_file(
     least: float,
     most: float,
     files: int,
+    made: Callable[[Any], Any],
 ) -> None:
     path = tmp_path / ("events.ndjson.gz" if form == "ndjson" else "events")
     write(path)
@@ -140,7 +144,7 @@ def test_what_is_lost_of_a_file(
     counters.reset()
     for file in source.match():
         for split in source.splits(file):
-            list(source.decode(split, SCHEMA))
+            list(source.decode(split, SCHEMA, made))
     counted = counters.snapshot()
     assert counted["bytes"] == size
     assert least * size <= counted.get("lost_bytes", 0) <= most * size + 1

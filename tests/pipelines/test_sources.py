@@ -20,6 +20,7 @@ from pipelines.graph.build import in_process_runner
 from pipelines.init.header import sniff
 from transforms.decode.schema import EventSchema, Stamp
 from transforms.runtime import counters
+from transforms.runtime.ahead import ahead
 from transforms.runtime.dead_letters import rows
 from transforms.sources import files
 from transforms.sources.files import FileSource
@@ -145,6 +146,43 @@ def test_encodings(
             for key in events["@key"].to_pylist()
         ]
         assert keys.count("süd") == 167
+
+
+@pytest.mark.parametrize("made", [iter, ahead])
+def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path, made: Any) -> None:
+    source = FileSource("parquet", str(tmp_path / "a.parquet"))
+
+    def written(count: int, group: int) -> list[Any]:
+        table = {"date": ["2024-01-01"] * count, "store": ["s"] * count, "dollars": range(count)}
+        new = tmp_path / "new.parquet"
+        pq.write_table(pa.table(table), new, row_group_size=group)
+        new.replace(tmp_path / "a.parquet")
+        (file,) = source.match()
+        found = [d for s in source.splits(file) for d in source.decode(s, SCHEMA, made)]
+        assert all(dead is None for _, dead, _ in found)
+        return [v for events, _, _ in found for v in events["@position"].to_pylist()]  # type: ignore[index]
+
+    assert written(10, 3) == list(range(10))
+    assert written(20, 7) == list(range(20))
+    assert written(10, 10) == list(range(10))
+
+
+def test_who_stops_early_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Any] = []
+    monkeypatch.setattr(
+        files, "_open_parquet", lambda path: opened.append(pa.OSFile(path)) or opened[-1]
+    )
+    path = tmp_path / "a.parquet"
+    table = {"date": ["2024-01-01"] * 100, "store": ["s"] * 100, "dollars": range(100)}
+    pq.write_table(pa.table(table), path, row_group_size=1)
+    source = FileSource("parquet", str(path))
+    (split,) = [split for file in source.match() for split in source.splits(file)]
+    found: Any = source.decode(split, SCHEMA, ahead)
+    assert next(found).events.num_rows == 1
+    found.close()
+    assert len(opened) >= 1 and all(file.closed for file in opened)
 
 
 def test_quoted_newlines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,7 @@ def decode_parquet(
     lost: Lost = unweighed,
     numbers: bool = False,
     ahead: Ahead = iter,
+    known: Groups | None = None,
 ) -> Iterator[Decoded]:
     """Row groups -> canonical batches.
 
@@ -113,11 +114,12 @@ def decode_parquet(
       lost: is told the share of the rows that were in what could not be read.
       numbers: ids and users may stay whole numbers (``assemble``).
       ahead: of columns as they are in the file.
+      known: what its footer says, where somebody has read it.
 
     Raises:
       ConfigError: a needed column is not there, or its type cannot play its role.
     """
-    found = parquet_groups(file)
+    found = parquet_groups(file) if known is None else known
     if found is None:
         lost(1.0)
         yield whole_file(source)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ from transforms.decode.avro import decode_avro, wire_of
 from transforms.decode.canonical import Decoded, assemble
 from transforms.decode.columnar import (
     Ahead,
+    Groups,
     Lost,
     decode_arrow,
     decode_parquet,
@@ -194,8 +197,7 @@ class FileSource:
         """
         places = range(count - 1, 0, -1)
         if self.form == "parquet":
-            with _open_arrow(file.path) as opened:
-                groups = parquet_groups(opened)
+            groups = _footer(file.path)
             n = len(groups.rows) if groups is not None else 0
             for group in sorted({n * place // count for place in places} - {0}, reverse=True):
                 yield Split(file.path, group, group + 1, 0, 0)
@@ -235,8 +237,9 @@ class FileSource:
         if self.form == "parquet":
             groups = None if split.end == ALL else range(split.start, split.end)
             with _open_parquet(path) as file:
+                known = _footer(path) if matching.is_local(path) else None
                 yield from decode_parquet(
-                    file, schema, path, groups, lost=lost, numbers=True, ahead=ahead
+                    file, schema, path, groups, lost=lost, numbers=True, ahead=ahead, known=known
                 )
         elif self.form == "arrow":
             with _open_arrow(path) as file:
@@ -339,9 +342,23 @@ def _open_arrow(path: str) -> Any:
     return pa.memory_map(path) if matching.is_local(path) else matching.open_raw(path)
 
 
+def _footer(path: str) -> Groups | None:
+    """What the footer of a Parquet file says. All parts of a local one ask for it, in turn."""
+    if matching.is_local(path):
+        found = Path(path).stat()
+        return _footer_as_of(path, found.st_ino, found.st_size, found.st_mtime_ns)
+    with matching.open_raw(path) as opened:
+        return parquet_groups(opened)
+
+
+@lru_cache(maxsize=2)
+def _footer_as_of(path: str, *version: int) -> Groups | None:
+    with _open_parquet(path) as opened:
+        return parquet_groups(opened)
+
+
 def _row_groups(file: matching.File) -> Iterator[Split]:
-    with _open_arrow(file.path) as opened:
-        groups = parquet_groups(opened)
+    groups = _footer(file.path)
     if groups is None or not groups.rows:
         yield Split(file.path, 0, ALL, 0, file.size)
         return

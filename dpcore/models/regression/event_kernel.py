@@ -111,10 +111,7 @@ class EventKernel(NamedTuple):
     def _given(
         self, columns: Mapping[str, NDArray[Any]], n_events: int
     ) -> tuple[NDArray[np.float64], ...]:
-        given = tuple(
-            np.require(columns[name], dtype=np.float64, requirements=["C", "A"])
-            for name in self.names
-        )
+        given = tuple(_in_one_piece(columns[name]) for name in self.names)
         if any(column.shape != (n_events,) for column in given):
             raise ValueError(f"columns are not of {n_events} events each.")
         return given
