@@ -141,19 +141,23 @@ class _Parser:
             return
         # What is odd comes first: a first look at a file ends with what shows that events fit.
         if not plain.lines.all():
-            yield from self._by_arrow(chunk.only(~plain.lines), source)
+            yield from self._by_arrow(chunk.only(~plain.lines), source, odd=True)
         raw = {name: plain.columns[at] for name, at in self._wanted.items()}
         numbers = chunk.numbers[plain.lines]
         yield assemble(raw, numbers, self._schema, source, empty_is_null=True)
 
-    def _by_arrow(self, chunk: Chunk, source: str) -> Iterator[Decoded]:
+    def _by_arrow(self, chunk: Chunk, source: str, odd: bool = False) -> Iterator[Decoded]:
+        """odd: what is amiss in most of its lines is looked for in front of the parse, not behind
+        one that has failed; what is found is the same."""
         bad = _stray_returns(chunk, self._quoted_newlines) | _stray_marks(chunk)
+        if odd:
+            bad |= [not self.is_closed(line) for line in chunk.lines()]
         for i in range(len(chunk) - 1, -1, -1):
             # What follows tells that a quote was left open. Nothing follows the last line.
             if not bad[i] and self.is_closed(chunk.line(i)):
                 break
             bad[i] = True
-        raw = self.columns(chunk, bad)
+        raw = self.columns(chunk, bad, {} if odd else self._types)
         if bad.any():
             dead = dead_letters(source, chunk.numbers[bad], "malformed")
             yield Decoded(None, dead)
@@ -164,13 +168,16 @@ class _Parser:
         """Whether a record leaves no quote open."""
         return b'"' not in line or self._closed.fullmatch(line) is not None
 
-    def columns(self, chunk: Chunk, bad: NDArray[np.bool_]) -> dict[str, Any]:
-        """Columns of the lines that are not bad; marks further bad lines in ``bad``."""
+    def columns(
+        self, chunk: Chunk, bad: NDArray[np.bool_], types: dict[str, pa.DataType]
+    ) -> dict[str, Any]:
+        """Columns of the lines that are not bad, text where one is not of its type; marks further
+        bad lines in ``bad``."""
         if chunk.not_utf8().any():
             # Arrow cannot name a line to be skipped that is not UTF-8: find those without it.
             self._read(replace(chunk, data=chunk.data.translate(_ASCII)), bad, {})
         try:
-            table = self._read(chunk, bad, self._types)
+            table = self._read(chunk, bad, types)
         except pa.ArrowInvalid:
             table = self._read(chunk, bad, {})
         return {name: table.column(at) for name, at in self._wanted.items()}

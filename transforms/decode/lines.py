@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpcore.native import kernels
 
-CHUNK_BYTES = 16 * 2**20
+CHUNK_BYTES = 8 * 2**20
 LINE_BYTES = 2**20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -163,8 +163,10 @@ def _index(data: bytes, first: int, line_bytes: int) -> tuple[Chunk, int]:
     starts = np.concatenate([np.zeros(min(len(ends), 1), np.int64), ends[:-1] + 1])
     count = len(ends)
     numbers = np.arange(first, first + count, dtype=np.int64)
-    long = ends - starts > line_bytes
-    full = ends > starts
+    sizes = ends - starts
+    if _RETURN not in data and count and sizes.min() > 0 and sizes.max() <= line_bytes:
+        return Chunk(data, starts, ends, numbers, numbers[:0]), count
+    long, full = sizes > line_bytes, sizes > 0
     returned = np.zeros(count, dtype=bool)
     returned[full] = buffer[ends[full] - 1] == _RETURN
     ends = ends - returned
@@ -177,6 +179,10 @@ def _index(data: bytes, first: int, line_bytes: int) -> tuple[Chunk, int]:
 def _newlines(data: bytes, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
     if kernels is None:
         return np.flatnonzero(buffer == _NEWLINE)
-    found = np.empty(kernels.newlines(data, np.empty(0, dtype=np.int64)), dtype=np.int64)
-    kernels.newlines(data, found)
-    return found
+    # Room for lines of 32 bytes: shorter ones are counted first, and looked for again.
+    found = np.empty(len(data) // 32 + 1, dtype=np.int64)
+    count = kernels.newlines(data, found)
+    if count > len(found):
+        found = np.empty(count, dtype=np.int64)
+        kernels.newlines(data, found)
+    return found[:count]
