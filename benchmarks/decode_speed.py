@@ -41,6 +41,7 @@ from dpcore.leaves.keys import Keys
 from transforms.decode.formats import decode_bytes
 from transforms.decode.schema import EventSchema, Stamp
 from transforms.runtime.ahead import ahead
+from transforms.runtime.allocation import keep_freed
 from transforms.select.filter import Assign
 from transforms.sources.files import FileSource
 
@@ -226,6 +227,7 @@ def lines_of_csv(events: pa.Table) -> tuple[bytes, bytes]:
 
 def ratios(short: bool) -> None:
     """CSV as a run reads it, beside the bare reader."""
+    keep_freed()  # as `weir run` does
     count = 300_000 if short else EVENTS
     clean, bad = lines_of_csv(table(count))
     rows = []

@@ -31,6 +31,7 @@ from benchmarks.decode_speed import BAD, STORES, ndjson, table
 from benchmarks.pipeline_speed import weir
 from pipelines.config.job import loads
 from transforms.runtime import counters
+from transforms.runtime.allocation import keep_freed
 
 AT_A_TIME = 200_000
 ENDS = ("events", "malformed", "missing_time", "unreadable_time", "unreadable_key")
@@ -95,6 +96,7 @@ def main() -> None:
     parser.add_argument("--short", action="store_true")
     args = parser.parse_args()
     events = args.events or (300_000 if args.short else 2_000_000)
+    keep_freed()  # as `weir run` does
     folder = Path(tempfile.mkdtemp(prefix="weir-ndjson-"))
     ratios: list[Ratio] = []
     found: list[list[Any]] = []

@@ -35,6 +35,7 @@ from dpcore.leaves.id_hash import id_hashes
 from pipelines.config.job import JobConfig, loads
 from pipelines.graph import build
 from pipelines.graph.parts import parts_of
+from transforms.runtime.allocation import keep_freed
 
 KEYS, TICKS, MINUTE = 64, 1_000, 60_000_000
 START = 1_704_067_200_000_000
@@ -191,6 +192,7 @@ def main() -> None:
         print(WITHOUT, flush=True)
     count = args.events or (1_000_000 if args.short else 10_000_000)
     rounds = min(args.rounds, 3) if args.short else args.rounds
+    keep_freed()  # as `weir run` does
     folder = Path(tempfile.mkdtemp(prefix="weir-speed-"))
     found: list[tuple[str, str, float, float]] = []
     ratios: list[Ratio] = []

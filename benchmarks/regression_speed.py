@@ -43,6 +43,7 @@ from dpcore.plan import Plan
 from pipelines.config.job import JobConfig, loads
 from pipelines.graph import build
 from pipelines.graph.parts import parts_of
+from transforms.runtime.allocation import keep_freed
 
 Floats = NDArray[np.float64]
 
@@ -303,6 +304,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--short", action="store_true", help="statistics of few events alone")
     args = parser.parse_args()
+    keep_freed()  # as `weir run` does
     if args.short:
         tell(statistics_speed(SHORT, 1), True)
         return

@@ -311,12 +311,14 @@ def _execute(pipeline: Any, watch: Watch) -> Any:
     import pyarrow as pa
     from apache_beam.runners.runner import PipelineState
 
+    from transforms.runtime.allocation import keep_freed
     from transforms.runtime.aside import in_one_process
 
     if in_one_process(pipeline):
         # A pool that gives memory back at once makes the system clear the same pages again and
         # again: a tenth of the time of a large run.
         pa.set_memory_pool(pa.system_memory_pool())
+        keep_freed()
     try:
         result = pipeline.run()
         watch.follow(result)

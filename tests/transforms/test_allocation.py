@@ -1,0 +1,49 @@
+"""Memory that is freed is kept for what is asked for next."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from transforms.runtime.allocation import keep_freed
+
+GNU = platform.libc_ver()[0] == "glibc"
+PROGRAM = """
+import resource, sys
+import numpy as np
+from transforms.runtime.allocation import keep_freed
+if sys.argv[1] == "keep":
+    assert keep_freed()
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for turn in range(10):
+    if turn == 2:
+        before = faults()
+    held = [np.ones(3 << 20) for _ in range(4)]
+    del held
+print(faults() - before)
+"""
+
+
+def _faults(word: str) -> int:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, word], env=ours, check=True, capture_output=True, text=True
+    )
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(not GNU, reason="another C library has no such settings")
+def test_pages_are_cleared_once() -> None:
+    assert 10 * _faults("keep") < _faults("")
+
+
+def test_other_c_libraries_and_the_users_own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
+    assert keep_freed() is False
+    monkeypatch.delenv("MALLOC_ARENA_MAX")
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())
+    assert keep_freed() is False
