@@ -24,8 +24,8 @@ def by_chunks() -> Any:
 @twin("a block that fails as one", CSV, "bytes", "do not belong to")
 def blocks_fail() -> Iterator[None]:
     def columns(right: Any) -> Any:
-        def all_or_none(self: Any, chunk: Any, bad: Any) -> Any:
-            found = right(self, chunk, bad)
+        def all_or_none(self: Any, chunk: Any, bad: Any, *given: Any) -> Any:
+            found = right(self, chunk, bad, *given)
             bad |= bad.any()
             return found
 
@@ -38,8 +38,8 @@ def blocks_fail() -> Iterator[None]:
 @twin("a chunk of numbers read as floats when one has a fraction", CSV, "bytes", "do not belong to")
 def one_fraction_for_all() -> Iterator[None]:
     def columns(right: Any) -> Any:
-        def typed_together(self: Any, chunk: Any, bad: Any) -> Any:
-            found = right(self, chunk, bad)
+        def typed_together(self: Any, chunk: Any, bad: Any, *given: Any) -> Any:
+            found = right(self, chunk, bad, *given)
             keys = found["k"].combine_chunks().view(pa.binary()).to_pylist()
             whole = [one.isdigit() for one in keys]
             if b"0.5" in keys:
