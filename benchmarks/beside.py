@@ -30,7 +30,7 @@ class Ratio(NamedTuple):
 
     Attributes:
       what: what was timed. bound: what it stands beside. ratio: speed over the bound's. goal: what
-        it should reach.
+        it should reach; 0: none was set.
     """
 
     what: str

@@ -81,9 +81,9 @@ def page(rows: Sequence[tuple[str, Ratio]]) -> str:
         "|---|---|---|---|---|",
     ]  # fmt: skip
     for benchmark, one in rows:
-        met = "" if one.ratio >= one.goal else "short"
+        goal, met = f"{one.goal:g}" if one.goal else "", "" if one.ratio >= one.goal else "short"
         lines.append(
-            f"| {one.what} (`{benchmark}`) | {one.bound} | {one.ratio:.2f} | {one.goal:g} | {met} |"
+            f"| {one.what} (`{benchmark}`) | {one.bound} | {one.ratio:.2f} | {goal} | {met} |"
         )
     return "\n".join(lines) + "\n"
 
