@@ -8,11 +8,12 @@ in one process (files, decoding, bounding, exact sums, noise, models, files), tu
 peers over the same rows: numpy that reads the same file, times too, and adds up [x y]' [x y] batch
 by batch (``file and GEMM``: no ticks, no bounds, nothing exact, no noise), and that product alone
 on rows that lie in memory (``GEMM``), in the order that suits it. ``--millions`` is the number of
-values in a file, so that wide events are fewer; of a small file the fixed cost of a run (0.08 s in
+values in a file, so that wide events are fewer; of a small file the fixed cost of a run (0.07 s in
 a process that has run before, docs/performance.md) is half, so it has no goal. ``statistics`` is
-what the program itself needs: bounding and exact sums of rows in memory. Medians of the rounds, events a second on the clock; ratios are of
-processor time (all threads) and of the clock, medians of the ratios of neighbours. The two differ:
-the pipeline reads in one thread and adds up in another, and the peer has Arrow's threads.
+what the program itself needs: bounding and exact sums of rows in memory. Medians of the rounds,
+events a second on the clock; ratios are of processor time (all threads) and of the clock, medians
+of the ratios of neighbours. The two differ: the pipeline reads in one thread and adds up in
+another, and the peer has Arrow's threads.
 
 Solves: models a second on one core, from noisy moments to coefficients with their bands (``solve``
 of the program), over the l2 and l1 balls, one key and 1,000 keys, and the bytes of state that a key

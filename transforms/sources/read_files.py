@@ -13,6 +13,7 @@ from transforms.decode.formats import emit
 from transforms.decode.schema import EventSchema
 from transforms.runtime import counters
 from transforms.runtime.ahead import ahead
+from transforms.runtime.aside import in_one_process
 from transforms.runtime.dead_letters import DEAD
 from transforms.sources import matching
 from transforms.sources.files import FileSource, Split
@@ -81,18 +82,21 @@ class ReadFiles(beam.PTransform[Any, Any]):
         return sum(file.size for file in self._files)
 
     def expand(self, pipeline: Any) -> Read:
-        """Files, Split, Spread, Decode."""
+        """Files, Split, Spread (but in one process), Decode."""
+        here = in_one_process(pipeline.pipeline)  # where nobody else could take some
+        files = [tuple(file) for file in self._files]
         splits = (
             pipeline
-            | "Files" >> beam.Create([tuple(file) for file in self._files])
+            | "Files" >> beam.Create(files, reshuffle=not here)
             | "Split"
             >> beam.ParDo(SplitFiles(self._source)).with_output_types(
                 tuple[str, int, int, int, int]
             )
         )
+        if not here:
+            splits |= "Spread" >> beam.Reshuffle()
         decoded = (
             splits
-            | "Spread" >> beam.Reshuffle()
             | "Decode"
             >> beam.ParDo(DecodeSplits(self._source, self._schema))
             .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
