@@ -57,7 +57,7 @@ MANY = 1_000
 SECONDS = 2.0
 SHORT = 5.0
 LARGE = 100.0
-"""Millions of values from which on the fixed cost of a run does not count, so that there is a goal."""
+"""Millions of values from which on the fixed cost of a run hardly counts: there is a goal."""
 MECHANISMS = ("blt", "tree", "hybrid", "toeplitz")
 
 CONFIG = """

@@ -17,10 +17,12 @@ from transforms.leaves.columns import CELL, NEW
 from transforms.leaves.lists import is_list, to_rows
 from transforms.runtime import counters
 
+_DOUBLE = pa.float64()
+
 
 def numbers(column: pa.Array) -> NDArray[np.float64]:
     """A numeric or bool column as (n,) float64, NaN where it is missing; a view when it can be."""
-    if not pa.types.is_float64(column.type):
+    if column.type != _DOUBLE:
         if pa.types.is_boolean(column.type):
             column = column.cast(pa.int8())
         column = column.cast(pa.float64(), safe=False)
@@ -33,14 +35,11 @@ def columns_of(batch: pa.RecordBatch, program: Program) -> Mapping[str, NDArray[
     """The columns that the program reads, each (n,) float64, declared texts as their places; and
     the cells of users, where they are known."""
     texts = texts_of(program)
-    there = set(batch.schema.names)
-    given = [name for name in program.columns if name in there]
+    there = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns = {
-        name: places(batch.column(name), texts[name])
-        if name in texts
-        else numbers(batch.column(name))
-        for name in given
-        if not is_list(batch.schema.field(name).type)
+        name: places(there[name], texts[name]) if name in texts else numbers(there[name])
+        for name in program.columns
+        if name in there and not is_list(there[name].type)
     }
     if len(columns) < len(program.columns):
         columns = _with_lists(columns, batch, program)

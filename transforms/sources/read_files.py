@@ -95,13 +95,9 @@ class ReadFiles(beam.PTransform[Any, Any]):
         )
         if not here:
             splits |= "Spread" >> beam.Reshuffle()
-        decoded = (
-            splits
-            | "Decode"
-            >> beam.ParDo(DecodeSplits(self._source, self._schema))
-            .with_output_types(pa.RecordBatch, dead=pa.RecordBatch)
-            .with_outputs(DEAD, main="events")
-        )
+        decoded = splits | "Decode" >> beam.ParDo(
+            DecodeSplits(self._source, self._schema)
+        ).with_output_types(pa.RecordBatch, dead=pa.RecordBatch).with_outputs(DEAD, main="events")
         return Read(decoded.events, decoded[DEAD])
 
 
