@@ -7,10 +7,9 @@ one split. Only splits are ever redistributed; batches stay where they are decod
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -197,7 +196,8 @@ class FileSource:
         """
         places = range(count - 1, 0, -1)
         if self.form == "parquet":
-            groups = _footer(file.path)
+            with _open_parquet(file.path) as opened:
+                groups = _footer(file.path, opened)
             n = len(groups.rows) if groups is not None else 0
             for group in sorted({n * place // count for place in places} - {0}, reverse=True):
                 yield Split(file.path, group, group + 1, 0, 0)
@@ -237,7 +237,7 @@ class FileSource:
         if self.form == "parquet":
             groups = None if split.end == ALL else range(split.start, split.end)
             with _open_parquet(path) as file:
-                known = _footer(path) if matching.is_local(path) else None
+                known = _footer(path, file)
                 yield from decode_parquet(
                     file, schema, path, groups, lost=lost, numbers=True, ahead=ahead, known=known
                 )
@@ -342,23 +342,28 @@ def _open_arrow(path: str) -> Any:
     return pa.memory_map(path) if matching.is_local(path) else matching.open_raw(path)
 
 
-def _footer(path: str) -> Groups | None:
-    """What the footer of a Parquet file says. All parts of a local one ask for it, in turn."""
-    if matching.is_local(path):
-        found = Path(path).stat()
-        return _footer_as_of(path, found.st_ino, found.st_size, found.st_mtime_ns)
-    with matching.open_raw(path) as opened:
-        return parquet_groups(opened)
+def _footer(path: str, file: Any) -> Groups | None:
+    """What the footer of a Parquet file says that is open. All parts of a local one ask for it, in
+    turn; one that was put in its place has its own."""
+    if not matching.is_local(path):
+        return parquet_groups(file)
+    at = os.fstat(file.fileno())
+    version = (path, at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns)
+    if version not in _footers:
+        groups = parquet_groups(file)
+        _footers.clear()
+        _footers[version] = groups
+        return groups
+    return _footers.get(version) or parquet_groups(file)
 
 
-@lru_cache(maxsize=2)
-def _footer_as_of(path: str, *version: int) -> Groups | None:
-    with _open_parquet(path) as opened:
-        return parquet_groups(opened)
+_footers: dict[tuple[str, int, int, int, int], Groups | None] = {}
+"""The last one."""
 
 
 def _row_groups(file: matching.File) -> Iterator[Split]:
-    groups = _footer(file.path)
+    with _open_parquet(file.path) as opened:
+        groups = _footer(file.path, opened)
     if groups is None or not groups.rows:
         yield Split(file.path, 0, ALL, 0, file.size)
         return
