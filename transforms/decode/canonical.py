@@ -39,7 +39,6 @@ Rows = NDArray[np.bool_]
 Spoilt = Mapping[str, Rows]
 """Column -> (n,) bool: where a reader met a value that cannot be read, and left a null."""
 
-_DOUBLE = pa.float64()
 _VALUES: dict[Kind, tuple[str, pa.DataType]] = {
     "number": ("not_a_number", pa.float64()),
     "text": ("not_text", pa.string()),
@@ -147,7 +146,7 @@ def assemble(
     given = TIME if TIME in raw else name
     times, bad = _times(raw[given], schema.time, source)
     refused.records("unreadable_time", name, refused.spoilt(given, bad))
-    refused.records("missing_time", name, _rows(times.is_null()) if times.null_count else None)
+    refused.records("missing_time", name, _rows(times.is_null()))
     columns["@time"] = times
     for role, column, reason in (
         *((role, column, "unreadable_key") for role, column in key_roles(schema.keys).items()),
@@ -178,12 +177,8 @@ def assemble(
             lists = [refused.spoilt(column) for column in schema.listed.columns]
             refused.values(reason, name, _either([bad, *lists]))
             continue
-        values = raw[name]
-        if kind == "number" and values.type == _DOUBLE:  # what most of many columns are
-            columns[name], bad = _user(values, kind, schema, name, source, empty_is_null, absent)
-        else:
-            read = partial(_user, values, kind, schema, name, source, empty_is_null, absent)
-            columns[name], bad = _leniently(read, values, canonical, schema)
+        with_values = partial(_user, raw[name], kind, schema, name, source, empty_is_null, absent)
+        columns[name], bad = _leniently(with_values, raw[name], canonical, schema)
         refused.values(reason, name, refused.spoilt(name, bad))
     batch = pa.RecordBatch.from_arrays(
         list(columns.values()), names=list(columns), metadata={"source": source}

@@ -219,12 +219,9 @@ def _decode(
     """None if the framing of a column is broken. numbers: see ``assemble``."""
     raw: dict[str, Any] = {}
     spoilt: dict[str, Any] = {}
-    there = dict(zip(batch.schema.names, batch.columns, strict=True))
-    if len(there) < batch.num_columns:  # a name twice
-        there = {}
     for name in schema.needed:
         try:
-            column = there[name] if name in there else column_of(batch, name)
+            column = column_of(batch, name)
         except pa.ArrowInvalid:
             return None
         found = sound(pa.nulls(batch.num_rows) if column is None else column)

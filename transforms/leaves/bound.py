@@ -17,12 +17,10 @@ from transforms.leaves.columns import CELL, NEW
 from transforms.leaves.lists import is_list, to_rows
 from transforms.runtime import counters
 
-_DOUBLE = pa.float64()
-
 
 def numbers(column: pa.Array) -> NDArray[np.float64]:
     """A numeric or bool column as (n,) float64, NaN where it is missing; a view when it can be."""
-    if column.type != _DOUBLE:
+    if not pa.types.is_float64(column.type):
         if pa.types.is_boolean(column.type):
             column = column.cast(pa.int8())
         column = column.cast(pa.float64(), safe=False)
