@@ -34,10 +34,11 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Made(NamedTuple):
+    """A value; none behind the last one."""
+
     values: tuple[object, ...]
     counts: dict[str, int]
-    error: BaseException | None
-    over: bool
+    error: BaseException | None = None
 
 
 def ahead(items: Iterable[T]) -> Iterator[T]:
@@ -54,7 +55,7 @@ def ahead(items: Iterable[T]) -> Iterator[T]:
     try:
         while True:
             found = made.get()
-            over = found.over
+            over = not found.values
             for name, count in found.counts.items():
                 counters.add(name, count)
             if found.error is not None:
@@ -68,7 +69,7 @@ def ahead(items: Iterable[T]) -> Iterator[T]:
         stop.set()
         room.put(None)
         while not over:
-            over = made.get().over
+            over = not made.get().values
 
 
 def _in_thread(work: _Work) -> None:
@@ -99,7 +100,7 @@ def _make(
             try:
                 while not (room.get() or stop.is_set()):
                     values = (next(source),)
-                    made.put(_Made(values, dict(counts), None, False))
+                    made.put(_Made(values, dict(counts)))
                     del values
                     counts.clear()
             except StopIteration:
@@ -110,7 +111,7 @@ def _make(
                     close()
         except BaseException as found:
             error = found
-        made.put(_Made((), dict(counts), error, True))
+        made.put(_Made((), dict(counts), error))
 
 
 def in_turn(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
