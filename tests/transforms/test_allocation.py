@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from transforms.runtime.allocation import keep_freed
+from transforms.runtime.allocation import _OWN, keep_freed
 
 GNU = platform.libc_ver()[0] == "glibc"
 PROGRAM = """
 import resource, sys
 import numpy as np
-from transforms.runtime.allocation import keep_freed
+from transforms.runtime.allocation import _OWN, keep_freed
 if sys.argv[1] == "keep":
     assert keep_freed()
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -29,15 +29,17 @@ print(faults() - before)
 
 
 def _faults(word: str) -> int:
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, word], env=ours, check=True, capture_output=True, text=True
     )
     return int(done.stdout)
 
 
-@pytest.mark.skipif(not GNU, reason="another C library has no such settings")
 def test_pages_are_cleared_once() -> None:
+    if not GNU and not os.environ.get("CI"):
+        pytest.skip("the C library of this machine is not that of GNU and has no such settings")
+    assert GNU, "continuous integration needs the C library of GNU: nothing else is tested here"
     assert 10 * _faults("keep") < _faults("")
 
 
