@@ -21,7 +21,7 @@ from pipelines.engines.pubsub import PubSubServer
 from pipelines.sources import pubsub
 from tests.pipelines.conftest import SMALL
 from tests.runners.messages import Post
-from tests.transforms.test_sinks import PLAN, batch
+from tests.transforms.releases import PLAN, batch
 from transforms.runtime.coders import batch_from_bytes
 from transforms.runtime.dead_letters import dead_letters
 from transforms.sinks.dead_letters import PublishDead

@@ -1,7 +1,8 @@
+"""Folders, tables and records of releases: each file once, whole, and of one plan."""
+
 from __future__ import annotations
 
 import csv
-import io
 import json
 import threading
 from dataclasses import replace
@@ -19,9 +20,9 @@ from apache_beam.utils.timestamp import Timestamp
 from dpcore.errors import CodecError, ConfigError, WeirError
 from dpcore.leaves.keys import Keys
 from dpcore.program import Released
-from pipelines.results.files import read_file, result_files
 from tests.transforms.cells import Bag, One
 from tests.transforms.doubles import FakePlan, Silent, events, random_events
+from tests.transforms.releases import PLAN, batch
 from tests.transforms.running import KEPT, cut, keep
 from transforms.private_releases import PrivateReleases
 from transforms.release.few import shape_for
@@ -34,7 +35,7 @@ from transforms.release.table import (
 )
 from transforms.runtime import counters
 from transforms.runtime.coders import unpack
-from transforms.sinks import formats, place
+from transforms.sinks import place
 from transforms.sinks.folder import KIND, RangeDoFn, ToRange
 from transforms.sinks.here import WriteHere, waiting_of
 from transforms.sinks.pubsub import PublishReleases, to_messages
@@ -47,24 +48,7 @@ from transforms.sinks.transforms import (
     ranges_of,
     to_records,
 )
-from transforms.sinks.writer import FolderWriter, differences
-
-PLAN = FakePlan()
-
-
-def batch(
-    first: int, ticks: int, keys: list[bytes], block: int = 0, add: float = 0.0
-) -> pa.RecordBatch:
-    """Releases whose values say where they belong."""
-    shape = (ticks, len(keys), 1)
-    values = np.arange(ticks * len(keys), dtype=float).reshape(shape) + 1000 * first + add
-    pair = np.concatenate([values, -values], axis=2)
-    released = (
-        Released("sum", 7, values / 8, None),
-        Released("sum", None, values, np.full(shape, 0.5)),
-        Released("hist", None, pair, np.ones((ticks, 1, 2))),
-    )
-    return ReleaseWriter(PLAN).batch(block, first, ticks, keys, released if keys else ())
+from transforms.sinks.writer import FolderWriter
 
 
 def write(batches: list[pa.RecordBatch], folder: Path, form: str = "parquet", **kw: Any) -> Any:
@@ -133,118 +117,11 @@ def test_the_three_formats_say_the_same(tmp_path: Path) -> None:
         assert json.loads(text["value"]) == row["value"] and float(text["delta"]) == row["delta"]
 
 
-def test_odd_text_and_numbers_survive() -> None:
-    keys = ['say "hi", you', "zwei\nZeilen", "\u00fc\u2028", "", "back\\slash", "=1+1"]
-    plan = replace(PLAN, keys=Keys.make("k", keys, False, None))
-    ordered = sorted(key.encode() for key in keys)
-    values = np.array([np.inf, -np.inf, np.nan, 1e-300, 0.1, -0.0]).reshape(1, 6, 1)
-    one = ReleaseWriter(plan).batch(0, 0, 1, ordered, [Released("a,b", None, values, None)])
-    table = sorted_table([one]).table
-    lines = [json.loads(x) for x in formats.ndjson(table).decode().split("\n") if x]
-    assert [row["key"].encode() for row in lines] == ordered
-    assert [row["value"][0] for row in lines] == [None, None, None, 1e-300, 0.1, -0.0]
-    texts = list(csv.DictReader(io.StringIO(formats.csv(table).decode(), newline="")))
-    assert [row["key"].removeprefix("'").encode() for row in texts] == ordered
-    back = pq.read_table(pa.BufferReader(formats.parquet(table))).to_pylist()
-    assert [row["key"].encode() for row in back] == ordered
-    assert back[0]["value"] == [np.inf] and back[2]["value"] == [None]
-
-
-FORMULAS = ["=1+1", "+49", "-5", "@x", "\tx", "\rx", "'=1", "''-", "=", "'"]
-NO_FORMULAS = ["", "a=b", "'s-Hertogenbosch", "5", "''", "\nx", '"=', " =1"]
-
-
-def test_text_that_a_spreadsheet_would_run_is_guarded_in_csv_and_given_back(tmp_path: Path) -> None:
-    keys = [*FORMULAS, *NO_FORMULAS]
-    plan = replace(PLAN, keys=Keys.make("k", keys, False, None))
-    ordered = sorted(key.encode() for key in keys)
-    values = -np.arange(len(keys), dtype=float).reshape(1, -1, 1)
-    one = ReleaseWriter(plan).batch(0, 0, 1, ordered, [Released("=x", None, values, None)])
-    content = formats.csv(sorted_table([one]).table)
-    shown = list(csv.DictReader(io.StringIO(content.decode(), newline="")))
-    assert not [row for row in shown if row["key"][:1] in tuple("=+-@\t\r")]
-    assert {row["name"] for row in shown} == {"'=x"}
-    assert [json.loads(row["value"])[0] for row in shown] == values.ravel().tolist()
-    plain = {row["key"] for row in shown} & set(NO_FORMULAS)
-    assert plain == set(NO_FORMULAS)
-    path = tmp_path / "ticks-000000000000-000000000000.csv"
-    path.write_bytes(content)
-    (file,) = result_files(tmp_path)
-    (back,) = read_file(file, ["key", "name", "value"])
-    assert [key.encode() for key in back["key"].to_pylist()] == ordered
-    assert set(back["name"].to_pylist()) == {"=x"}
-
-
-def test_a_file_without_guards_says_the_same_as_one_with_them(tmp_path: Path) -> None:
-    """An earlier version wrote none: what it left half-written goes on."""
-    plan = replace(PLAN, keys=Keys.make("k", ["=1+1", "b"], False, None))
-    values = np.ones((1, 2, 1))
-    one = ReleaseWriter(plan).batch(0, 0, 1, [b"=1+1", b"b"], [Released("n", None, values, None)])
-    now = formats.csv(sorted_table([one]).table)
-    before = now.replace(b"'=1+1", b"=1+1")
-    assert now != before and differences(before, now, "csv", whole=True) == 0
-
-
-def test_many_blocks_become_one_sorted_table() -> None:
-    parts = [batch(2, 2, [b"b", b"d"], 1), batch(0, 4, [b"a", b"c"]), batch(0, 2, [b"b", b"d"], 1)]
-    table = sorted_table(parts).table
-    found = [(r["tick"], r["key"], r["name"], r["over"]) for r in table.to_pylist()]
-    assert found == [
-        (t, k, n, o)
-        for t in range(4)
-        for k in "abcd"
-        for n, o in (("hist", None), ("sum", None), ("sum", 7))
-    ]
-    cells = {(r["tick"], r["key"]): r["value"] for r in table.to_pylist() if r["name"] == "hist"}
-    assert cells[3, "d"] == [2003.0, -2003.0] and cells[3, "c"] == [7.0, -7.0]
-
-
-def test_a_repeat_is_dropped_and_a_contradiction_is_an_alarm() -> None:
-    first, same, other = (
-        batch(0, 2, [b"a"]),
-        batch(0, 2, [b"a"]),
-        batch(1, 1, [b"a"], add=5),
-    )
-    alone = formats.parquet(sorted_table([first]).table)
-    table, divergent = sorted_table([first, same])
-    assert divergent == 0 and formats.parquet(table) == alone
-    table, divergent = sorted_table([first, same, other])
-    assert divergent == 3 and formats.parquet(table) == alone
-
-
-def test_the_same_rows_are_the_same_bytes_however_they_came() -> None:
-    parts = [batch(0, 2, [b"b"], 1), batch(0, 2, [b"a", b"c"])]
-    for write_form in formats.FORMATS.values():
-        assert write_form(sorted_table(parts).table) == write_form(sorted_table(parts[::-1]).table)
-
-
 TWO = replace(
     PLAN,
     keys=Keys.make("k", ("a", "b"), False, 16),
     clock=replace(PLAN.clock, end=PLAN.clock.start + 6 * PLAN.clock.period),
 )
-
-
-def test_a_file_shows_the_keys_of_its_rows_and_no_others() -> None:
-    one = batch(0, 2, [b"a", b"b", b"c"])
-    key = one.column("key").to_pylist()
-    some = one.filter(pa.array([name != "b" for name in key]))
-    assert some.column("key").dictionary.to_pylist() == ["a", "b", "c"]
-    table = sorted_table([some]).table
-    assert table["key"].chunk(0).dictionary.to_pylist() == ["a", "c"]
-    content = formats.encode(table, "parquet", None)
-    read = pq.read_table(io.BytesIO(content), read_dictionary=["key"])
-    assert read["key"].chunk(0).dictionary.to_pylist() == ["a", "c"]
-
-
-@pytest.mark.parametrize("layout", ["flat", "packed"])
-def test_noise_is_not_compressed_and_what_repeats_is(layout: str) -> None:
-    noise = np.random.default_rng(1).normal(size=9999)
-    for numbers, kept in ((noise, "UNCOMPRESSED"), (np.repeat(noise[:99], 101), "SNAPPY")):
-        value = pa.array(numbers) if layout == "flat" else pa.array(numbers[:, None].tolist())
-        content = formats.parquet(pa.table({"tick": np.zeros(9999, int), "value": value}))
-        group = pq.read_metadata(io.BytesIO(content)).row_group(0)
-        assert [group.column(i).compression for i in range(2)] == ["SNAPPY", kept]
 
 
 def whole(add: float = 0.0) -> list[pa.RecordBatch]:

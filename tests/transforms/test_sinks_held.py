@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.transforms.bucket import Bucket
-from tests.transforms.test_sinks import PLAN, batch
+from tests.transforms.releases import PLAN, batch
 from transforms.release.few import shape_for
 from transforms.sinks import held
 from transforms.sinks import place as sinks_place

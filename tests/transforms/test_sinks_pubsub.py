@@ -11,7 +11,7 @@ import pytest
 
 from dpcore.errors import WeirError
 from dpcore.program import Released
-from tests.transforms.test_sinks import PLAN, batch
+from tests.transforms.releases import PLAN, batch
 from transforms.release.few import Shape, shape_for
 from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, ReleaseWriter
 from transforms.runtime.coders import batch_from_bytes

@@ -1,0 +1,57 @@
+"""Many batches become one sorted table, the same however they came."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.transforms.releases import batch
+from transforms.sinks import formats
+from transforms.sinks.sorted_table import sorted_table
+
+
+def test_many_blocks_become_one_sorted_table() -> None:
+    parts = [batch(2, 2, [b"b", b"d"], 1), batch(0, 4, [b"a", b"c"]), batch(0, 2, [b"b", b"d"], 1)]
+    table = sorted_table(parts).table
+    found = [(r["tick"], r["key"], r["name"], r["over"]) for r in table.to_pylist()]
+    assert found == [
+        (t, k, n, o)
+        for t in range(4)
+        for k in "abcd"
+        for n, o in (("hist", None), ("sum", None), ("sum", 7))
+    ]
+    cells = {(r["tick"], r["key"]): r["value"] for r in table.to_pylist() if r["name"] == "hist"}
+    assert cells[3, "d"] == [2003.0, -2003.0] and cells[3, "c"] == [7.0, -7.0]
+
+
+def test_a_repeat_is_dropped_and_a_contradiction_is_an_alarm() -> None:
+    first, same, other = (
+        batch(0, 2, [b"a"]),
+        batch(0, 2, [b"a"]),
+        batch(1, 1, [b"a"], add=5),
+    )
+    alone = formats.parquet(sorted_table([first]).table)
+    table, divergent = sorted_table([first, same])
+    assert divergent == 0 and formats.parquet(table) == alone
+    table, divergent = sorted_table([first, same, other])
+    assert divergent == 3 and formats.parquet(table) == alone
+
+
+def test_the_same_rows_are_the_same_bytes_however_they_came() -> None:
+    parts = [batch(0, 2, [b"b"], 1), batch(0, 2, [b"a", b"c"])]
+    for write_form in formats.FORMATS.values():
+        assert write_form(sorted_table(parts).table) == write_form(sorted_table(parts[::-1]).table)
+
+
+def test_a_file_shows_the_keys_of_its_rows_and_no_others() -> None:
+    one = batch(0, 2, [b"a", b"b", b"c"])
+    key = one.column("key").to_pylist()
+    some = one.filter(pa.array([name != "b" for name in key]))
+    assert some.column("key").dictionary.to_pylist() == ["a", "b", "c"]
+    table = sorted_table([some]).table
+    assert table["key"].chunk(0).dictionary.to_pylist() == ["a", "c"]
+    content = formats.encode(table, "parquet", None)
+    read = pq.read_table(io.BytesIO(content), read_dictionary=["key"])
+    assert read["key"].chunk(0).dictionary.to_pylist() == ["a", "c"]
