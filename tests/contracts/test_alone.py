@@ -27,12 +27,13 @@ from dpcore.errors import ConfigError
 from tests.contracts import alone_avro, alone_cells, alone_columns
 from tests.transforms.avro_files import container
 from transforms.decode.canonical import Decoded
-from transforms.decode.columnar import decode_arrow, decode_parquet
+from transforms.decode.columnar import decode_arrow
 from transforms.decode.csv import decode_csv
 from transforms.decode.formats import FORMATS, PAYLOADS, decode_bytes
 from transforms.decode.lines import chunks
 from transforms.decode.messages import Message, MessageDecoder
 from transforms.decode.ndjson import decode_ndjson
+from transforms.decode.parquet import decode_parquet
 from transforms.decode.schema import EventSchema
 from transforms.decode.tables import TABLE, decode_table
 from transforms.leaves.lists import is_list

@@ -23,12 +23,13 @@ from tests.contracts import alone_columns
 from tests.contracts.test_alone import BORDERS, Case, _check, _messages
 from tests.transforms.avro_files import container, record_of
 from transforms.decode.canonical import Decoded
-from transforms.decode.columnar import decode_arrow, decode_parquet
+from transforms.decode.columnar import decode_arrow
 from transforms.decode.csv import decode_csv
 from transforms.decode.formats import FORMATS, decode_bytes
 from transforms.decode.lines import chunks
 from transforms.decode.messages import Message, MessageDecoder
 from transforms.decode.ndjson import decode_ndjson
+from transforms.decode.parquet import decode_parquet
 from transforms.decode.schema import EventSchema, Stamp
 from transforms.leaves.lists import to_rows
 from transforms.runtime.dead_letters import rows

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from dpcore.errors import ConfigError
 from transforms.decode.avro import decode_avro
 from transforms.decode.canonical import Decoded
-from transforms.decode.columnar import decode_arrow, decode_parquet
+from transforms.decode.columnar import decode_arrow
 from transforms.decode.csv import decode_csv, parse_header
 from transforms.decode.lines import BYTE_ORDER_MARK, LINE_BYTES, chunks
 from transforms.decode.ndjson import decode_ndjson
+from transforms.decode.parquet import decode_parquet
 from transforms.decode.schema import EventSchema
 from transforms.runtime import counters
 from transforms.runtime.dead_letters import DEAD, count_by_field, count_dead

@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.decode.cast import of_runs
+
 Fields = Callable[[Any], Mapping[str, Any] | None]
 """A value as a mapping of its fields; None: it has none."""
 
@@ -97,7 +99,11 @@ def column_of(batch: pa.RecordBatch, name: str) -> Any:
     values = batch.column(first)
     for step in rest:
         values.validate()
-        values = pc.struct_field(values, [step])
+        inner = values.field(step)
+        if pa.types.is_run_end_encoded(inner.type):  # of which no row can be null by itself
+            values = of_runs(inner, values.is_null().to_numpy(zero_copy_only=False))
+        else:
+            values = pc.struct_field(values, [step])
     return values
 
 

@@ -118,6 +118,17 @@ class EventSchema:
         named = (name for name in roles if name is not None)
         return tuple(dict.fromkeys([*named, *self.columns, *lists]))
 
+    @cached_property
+    def texts(self) -> frozenset[str]:
+        """Columns that are read as text and as nothing else, of which every digit counts."""
+        times = {self.time.column, self.arrival.column if self.arrival else None}
+        named = {*self.keys, self.id, self.unit, *self.columns}
+        return frozenset(
+            name
+            for name in named - times
+            if name is not None and self.columns.get(name, "text") == "text"
+        )
+
     def lenient(self) -> EventSchema:
         """The same columns for a stream: what a message holds is never an error of the config."""
         arrival = None if self.arrival is None else replace(self.arrival, strict=False)

@@ -16,39 +16,29 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.errors import ConfigError
-from transforms.decode.avro import decode_avro, wire_of
-from transforms.decode.canonical import Decoded, assemble
-from transforms.decode.columnar import (
-    Ahead,
-    Groups,
-    Lost,
-    decode_arrow,
-    decode_parquet,
-    parquet_groups,
-    whole_file,
-)
+from transforms.decode.avro import decode_avro
+from transforms.decode.canonical import Decoded
+from transforms.decode.columnar import Lost, decode_arrow, whole_file
 from transforms.decode.csv import check_delimiter, decode_csv
 from transforms.decode.encoding import UTF_8, check_encoding, width_of
 from transforms.decode.formats import FORMATS
 from transforms.decode.lines import CHUNK_BYTES, LINE_BYTES
 from transforms.decode.ndjson import decode_ndjson
-from transforms.decode.nested import names_of, type_of
+from transforms.decode.parquet import Ahead, Groups, decode_parquet, parquet_groups
 from transforms.decode.schema import EventSchema
 from transforms.decode.text_form import TextForm
 from transforms.runtime import counters
 from transforms.runtime.ahead import in_turn
 from transforms.sources import matching
-from transforms.sources.csv_head import Head, check_head, csv_head
-from transforms.sources.text_file import TextFile, behind, first_lines
-from transforms.sources.wrong_format import kind_of, kind_of_text
+from transforms.sources.csv_head import Head, csv_head
+from transforms.sources.text_file import TextFile, behind
 
 SPLIT_BYTES = 64 * 2**20
 SPLIT_ROWS = 2**21
 ALL = -1
 """End of a split that goes to the end of its file."""
 
-_TEXT = ("csv", "ndjson")
-_CHECKED_FILES = 8
+TEXT = ("csv", "ndjson")
 _BLOCK = 4 * 2**20
 _SOMEWHERE = 1 << 40
 """A number of a line that is behind every header."""
@@ -123,55 +113,6 @@ class FileSource:
         """The files, in order of their paths. Raises ConfigError if there is none."""
         return matching.match(self.path, self.field)
 
-    def check(self, matched: tuple[matching.File, ...], schema: EventSchema) -> None:
-        """Holds names and types of columns of a file against the schema. Reads no event.
-
-        Looks at the first file that can be read; the others are checked as they are decoded.
-
-        Raises:
-          ConfigError: a column is missing or of a wrong type, or the files are of another format.
-        """
-        full = [file for file in matched if file.size][:_CHECKED_FILES]
-        for file in full:
-            if self._check_one(file.path, schema):
-                return
-        if full:
-            raise ConfigError(
-                self.field, full[0].path, f"cannot be read as {self.form}; is it another format?"
-            )
-
-    def _check_one(self, path: str, schema: EventSchema) -> bool:
-        if not (self.form in _TEXT and matching.is_compressed(path)):
-            start = matching.first_bytes(path, 16)
-            self._refuse(path, kind_of(start, self.form, self.text.encoding))
-        if self.form in _TEXT:
-            first = first_lines(path, self.text).lines
-            self._refuse(path, kind_of_text(first[0][:256], self.form) if first else None)
-        if self.form == "ndjson":
-            return True
-        if self.form == "csv":
-            try:
-                check_head(path, self.field, self.text, schema)
-            except matching.Unreadable:
-                return False
-            return True
-        if self.form == "avro":
-            header = matching.avro_header(path)
-            if header is not None:
-                wire_of(header, schema, path)
-            return header is not None
-        found = matching.arrow_schema(self.form, path)
-        if found is None:
-            return False
-        schema.require(names_of(found, schema.needed), path)
-        empty = {name: pa.nulls(0, type_of(found, name)) for name in schema.needed}
-        assemble(empty, np.zeros(0, dtype=np.int64), schema, path)
-        return True
-
-    def _refuse(self, path: str, other: str | None) -> None:
-        if other is not None:
-            raise ConfigError(self.field, path, f"holds {other}.")
-
     def splits(self, file: matching.File) -> Iterator[Split]:
         """Cuts a file into parts that can be decoded apart."""
         if not file.size:
@@ -185,7 +126,7 @@ class FileSource:
 
     def _can_be_cut(self, path: str) -> bool:
         """Whether every byte of a newline ends a record, wherever one begins to read."""
-        if self.form not in _TEXT or matching.is_compressed(path):
+        if self.form not in TEXT or matching.is_compressed(path):
             return False
         return not self.text.quoted_newlines and width_of(self.text.encoding) == 1
 
@@ -231,7 +172,7 @@ class FileSource:
         self, split: Split, schema: EventSchema, lost: Lost, ahead: Ahead
     ) -> Iterator[Decoded]:
         path = split.path
-        if self.form in _TEXT:
+        if self.form in TEXT:
             yield from self._decode_text(split, schema, lost)
             return
         if self.form == "parquet":

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from dpcore.errors import ConfigError
 from transforms.decode.avro import Header, read_header
 from transforms.decode.columnar import is_broken
+from transforms.decode.parquet import parquet_groups
 
 MAGICS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"Obj\x01": "avro"}
 COMPRESSED: dict[str, Callable[[BinaryIO], Any]] = {
@@ -121,15 +121,15 @@ def avro_header(path: str) -> Header | None:
 def arrow_schema(form: str, path: str) -> pa.Schema | None:
     """The schema of a Parquet or Arrow file; None if it cannot be read."""
     with open_raw(path) as raw:
+        if form == "parquet":
+            groups = parquet_groups(raw)
+            return None if groups is None else groups.schema
         try:
-            if form == "parquet":
-                found = pq.read_schema(raw)
-            else:
-                try:
-                    found = pa.ipc.open_file(raw).schema
-                except pa.ArrowInvalid:
-                    raw.seek(0)
-                    found = pa.ipc.open_stream(raw).schema
+            try:
+                found = pa.ipc.open_file(raw).schema
+            except pa.ArrowInvalid:
+                raw.seek(0)
+                found = pa.ipc.open_stream(raw).schema
             _ = found.names  # names that are not UTF-8 fail here, and not where they are used
             return found
         except Exception as error:

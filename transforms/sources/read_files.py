@@ -16,6 +16,7 @@ from transforms.runtime.ahead import ahead
 from transforms.runtime.aside import in_one_process
 from transforms.runtime.dead_letters import DEAD
 from transforms.sources import matching
+from transforms.sources.check_files import check_files
 from transforms.sources.files import FileSource, Split
 from transforms.sources.first_files import look_at_files
 
@@ -72,7 +73,7 @@ class ReadFiles(beam.PTransform[Any, Any]):
         self._source = source
         self._schema = schema
         self._files = source.match()
-        source.check(self._files, schema)
+        check_files(source, self._files, schema)
         if look is not None:
             look_at_files(source, self._files, look)
 
