@@ -11,7 +11,6 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
@@ -20,7 +19,8 @@ from pipelines.feed.targets import SUFFIXES
 from pipelines.results.events import arrow_batches
 from transforms.decode.csv import parse_header
 from transforms.decode.encoding import UTF_8, Recoded
-from transforms.decode.lines import chunks
+from transforms.decode.lines import chunks, without_marks
+from transforms.decode.parquet import parquet_groups, whole_batches
 from transforms.decode.schema import Stamp
 from transforms.decode.text_form import TextForm
 from transforms.decode.time import to_time
@@ -91,13 +91,17 @@ def _recoded(handle: BinaryIO, text: TextForm) -> Callable[[int], bytes]:
 def _ndjson(path: Path) -> Iterator[pa.RecordBatch]:
     with path.open("rb") as handle:
         while lines := list(islice(handle, ROWS)):
-            rows = [orjson.loads(line) for line in lines if line.strip()]
+            rows = [orjson.loads(line) for line in map(without_marks, lines) if line.strip()]
             if rows:
                 yield pa.RecordBatch.from_pylist(rows)
 
 
 def _parquet(path: Path) -> Iterator[pa.RecordBatch]:
-    yield from pq.ParquetFile(path).iter_batches(ROWS)
+    with pa.OSFile(str(path)) as file:
+        groups = parquet_groups(file)
+        if groups is None:
+            raise ValueError
+        yield from whole_batches(file, groups, ROWS)
 
 
 def _arrow(path: Path) -> Iterator[pa.RecordBatch]:

@@ -13,16 +13,17 @@ from typing import Any
 import fastavro
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dpcore.errors import ConfigError
-from transforms.decode.cast import MISSING, is_text
+from transforms.decode.cast import MISSING, is_text, plain_type
 from transforms.decode.columnar import is_broken
 from transforms.decode.lists import holds_numbers
+from transforms.decode.parquet import parquet_groups, whole_batches
 from transforms.decode.text_form import TextForm
 from transforms.sources import matching
 from transforms.sources.csv_head import csv_head
 from transforms.sources.text_file import first_lines
+from transforms.sources.wrong_format import OVER_LINES, begins_over_lines
 
 ROWS = 200
 """Records that are looked at."""
@@ -86,7 +87,10 @@ def _kind_of_texts(values: Sequence[str]) -> str:
 
 def _read_ndjson(path: str) -> _Found:
     samples: dict[str, list[Any]] = {}
-    for line in first_lines(path, TextForm(), ROWS).lines:
+    lines = first_lines(path, TextForm(), ROWS).lines
+    if begins_over_lines(lines):
+        raise ConfigError("FILE", path, f"holds {OVER_LINES}.")
+    for line in lines:
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError:
@@ -138,7 +142,8 @@ def list_size(kind: str) -> int:
 
 def _first_batch(form: str, raw: Any) -> Any:
     if form == "parquet":
-        return next(pq.ParquetFile(raw).iter_batches(ROWS), None)
+        groups = parquet_groups(raw)
+        return None if groups is None else next(whole_batches(raw, groups, ROWS), None)
     try:
         reader = pa.ipc.open_file(raw)
         return reader.get_batch(0).slice(0, ROWS) if reader.num_record_batches else None
@@ -148,8 +153,7 @@ def _first_batch(form: str, raw: Any) -> Any:
 
 
 def _kind_of_type(kind: pa.DataType) -> str:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = plain_type(kind)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return "time"
     if pa.types.is_integer(kind):

@@ -12,7 +12,6 @@ import orjson
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dpcore.arrays import Floats
@@ -53,12 +52,7 @@ def tables(
         raise ConfigError(option, str(path), "is no file.")
     try:
         if ending == ".parquet":
-            with pq.ParquetFile(path) as reader:
-                _check(reader.schema_arrow.names, wanted, path, option)
-                if not reader.metadata.num_rows:
-                    yield reader.schema_arrow.empty_table()
-                for batch in reader.iter_batches(ROWS):
-                    yield pa.Table.from_batches([batch])
+            yield from _parquet(path, wanted, option)
             return
         if ending in ARROW:
             schema, batches = arrow_batches(path)
@@ -81,19 +75,35 @@ def tables(
     yield table
 
 
+def _parquet(path: Path, wanted: Sequence[str], option: str) -> Iterator[pa.Table]:
+    from transforms.decode.parquet import parquet_groups, whole_batches
+
+    with pa.OSFile(str(path)) as file:
+        groups = parquet_groups(file)
+        if groups is None:
+            raise ValueError
+        _check(groups.schema.names, wanted, path, option)
+        if not sum(groups.rows):
+            yield groups.schema.empty_table()
+        for batch in whole_batches(file, groups, ROWS):
+            yield pa.Table.from_batches([batch])
+
+
 def _json(path: Path, objects: str | None) -> pa.Table:
     """NDJSON; where the values of a column are objects, as maps: Arrow would make a field of each
     place, and could not tell a null from a place that is not there."""
+    from transforms.decode.lines import without_marks
+
     with path.open("rb") as file:
-        head = next((line for line in file if line.strip()), b"{}")
+        head = next((line for line in map(without_marks, file) if line.strip()), b"{}")
     first = {} if objects is None else orjson.loads(head)
     if not isinstance(first, dict) or not isinstance(first.get(objects), dict):
-        return pyarrow.json.read_json(path)
+        return pyarrow.json.read_json(pa.py_buffer(without_marks(path.read_bytes())))
     assert objects is not None
     lines: list[bytes] = []
     maps: list[Any] = []
     with path.open("rb") as file:
-        for line in file:
+        for line in map(without_marks, file):
             if line.strip():
                 record = orjson.loads(line)
                 found = record.pop(objects, None)

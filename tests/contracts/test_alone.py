@@ -153,16 +153,18 @@ def _ndjson(draw: Any, schema: EventSchema, nest: bool) -> Case:
     return Case(lines, read, lambda at, _: ("f", at + 1))
 
 
-def _batches(table: alone_columns.Table, records: Sequence[Any], border: int) -> Any:
+def _batches(
+    table: alone_columns.Table, records: Sequence[Any], border: int, alike: bool = False
+) -> Any:
     some = [records[at : at + border] for at in range(0, len(records), border)]
-    return [table.batch(part) for part in some] or [table.batch([])]
+    return [table.batch(part, alike) for part in some] or [table.batch([], alike)]
 
 
 def _parquet(draw: Any, schema: EventSchema, nest: bool) -> Case:
     table = draw(alone_columns.tables(schema, loose=False, nest=nest))
 
     def read(records: Sequence[Any], border: int) -> Iterable[Decoded]:
-        data = alone_columns.parquet([table.batch(records)], border)
+        data = alone_columns.parquet(_batches(table, records, 1), border, table.stored)
         return list(
             decode_parquet(pa.BufferReader(data), read_as(schema, nest), "f", batch_rows=border)
         )
@@ -174,7 +176,8 @@ def _arrow(draw: Any, schema: EventSchema, nest: bool) -> Case:
     table = draw(alone_columns.tables(schema, loose=True, nest=nest))
 
     def read(records: Sequence[Any], border: int) -> Iterable[Decoded]:
-        data = alone_columns.arrow(_batches(table, records, border), border % 2 == 0)
+        stream = border % 2 == 0
+        data = alone_columns.arrow(_batches(table, records, border, not stream), stream)
         return list(decode_arrow(pa.BufferReader(data), read_as(schema, nest), "f"))
 
     return Case(table.records, read, lambda at, _: ("f", at))
@@ -264,7 +267,9 @@ def _arrow_messages(draw: Any, schema: EventSchema, nest: bool) -> Case:
         "arrow",
         read_as(schema, nest),
         table.records,
-        lambda part: alone_columns.arrow(_batches(table, part, 2), len(part) % 2 == 0),
+        lambda part: alone_columns.arrow(
+            _batches(table, part, 2, len(part) % 2 != 0), len(part) % 2 == 0
+        ),
         0,
     )
 

@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.decode.canonical import Decoded, assemble
+from transforms.decode.cast import plain_type
 from transforms.decode.columnar_sound import sound
-from transforms.decode.nested import column_of, names_of, steps
+from transforms.decode.lists import is_arrow_list
+from transforms.decode.nested import column_of, names_of, type_of
 from transforms.decode.schema import EventSchema
 from transforms.runtime.dead_letters import WHOLE_FILE, dead_letters
 
@@ -76,10 +78,17 @@ def check_columns(found: pa.Schema, schema: EventSchema, source: str) -> None:
     schema.require(names_of(found, schema.needed), source)
     if not schema.time.strict:
         return
-    held = {top for name in schema.needed for top in (name, *steps(name)[:1])}
-    fields = [field for field in found if field.name in held]
-    nothing = [pa.nulls(0, field.type) for field in fields]
-    decode_batch(pa.RecordBatch.from_arrays(nothing, schema=pa.schema(fields)), 0, schema, source)
+    raw = {name: _nothing(plain_type(type_of(found, name))) for name in schema.needed}
+    assemble(raw, np.zeros(0, dtype=np.int64), schema, source)
+
+
+def _nothing(kind: pa.DataType) -> pa.Array:
+    """No value of a type."""
+    try:
+        return pa.nulls(0, kind)
+    except pa.ArrowException:  # Arrow makes no dictionary of nested values, in nested values
+        inner = pa.struct([])
+        return pa.nulls(0, pa.list_(inner) if is_arrow_list(kind) else inner)
 
 
 def decode_batch(

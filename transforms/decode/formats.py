@@ -16,7 +16,7 @@ from transforms.decode.avro import decode_avro
 from transforms.decode.canonical import Decoded
 from transforms.decode.columnar import decode_arrow
 from transforms.decode.csv import decode_csv, parse_header
-from transforms.decode.lines import BYTE_ORDER_MARK, LINE_BYTES, chunks
+from transforms.decode.lines import LINE_BYTES, chunks
 from transforms.decode.ndjson import decode_ndjson
 from transforms.decode.parquet import decode_parquet
 from transforms.decode.schema import EventSchema
@@ -62,7 +62,7 @@ def decode_bytes(
     elif form == "avro":
         yield from decode_avro(io.BytesIO(data), schema, source)
     elif form == "ndjson":
-        file = io.BytesIO(data.removeprefix(BYTE_ORDER_MARK))
+        file = io.BytesIO(data)
         yield from decode_ndjson(chunks(file.read, line_bytes=line_bytes), schema, source)
     elif form == "csv":
         file = io.BytesIO(data)

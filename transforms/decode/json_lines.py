@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -31,7 +31,8 @@ _TOKEN = re.compile(
 _UNUSUAL = re.compile(rb"[\x80-\xff]|\\u|NaN|Inf|[eE]\+?\d{3}|\d{200}")
 """Without one of these a line holds no token that orjson refuses though others read it: texts are
 ASCII and have no surrogates, numbers are doubles."""
-_MARK, _NUMBER, _SPOILT = "\0", "n", "x"
+_LONG = re.compile(rb"-?\d{19,}")
+_MARK, _NUMBER, _WHOLE, _SPOILT = "\0", "n", "i", "x"
 
 
 class NotText:
@@ -54,13 +55,15 @@ def read_arrow(data: bytes, types: dict[str, pa.DataType]) -> pa.Table:
 
 
 def read_objects(
-    lines: Sequence[bytes], names: Sequence[str]
+    lines: Sequence[bytes], names: Sequence[str], texts: Collection[str] = ()
 ) -> tuple[list[tuple[Any, ...]], list[int]]:
     """Some fields of objects, None where one is missing.
 
     Args:
       lines: (n,) each beginning and ending like an object, white space aside.
       names: (k,) of the fields.
+      texts: those of which every digit counts, as of an id. orjson makes a double of a whole number
+        that 64 bits do not hold.
 
     Returns:
       the values of the m objects that can be read, (m, k); which lines are no JSON, (n - m,).
@@ -90,7 +93,30 @@ def read_objects(
             missing += 1
             if missing > 64 + len(values) // 16:
                 found = map(pick, rows)
+    places = [at for at, name in enumerate(names) if name in texts]
+    if any(float in set(map(type, map(itemgetter(at), values))) for at in places):
+        gone = set(lost)
+        left = [line for at, line in enumerate(lines) if at not in gone]
+        for at, picked in enumerate(values):
+            if any(type(picked[place]) is float for place in places):
+                values[at] = _with_digits(left[at], names, picked)
     return values, lost
+
+
+def _with_digits(line: bytes, names: Sequence[str], picked: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Fields of an object, its whole numbers to their last digit; as they are where it has too many
+    digits, or is too deep, to be read so."""
+    try:
+        row = orjson.loads(_TOKEN.sub(_marked_whole, line))
+        return tuple(map(_unmarked, taker(names)(row)))
+    except ValueError:
+        return picked
+
+
+def _marked_whole(match: re.Match[bytes]) -> bytes:
+    """As ``_marked``, and whole numbers of many digits with a mark."""
+    found = match[0]
+    return b'"\\u0000i%b"' % found if _LONG.fullmatch(found) else _marked(match)
 
 
 def _patiently(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
@@ -137,6 +163,8 @@ def _unmarked(value: Any) -> Any:
         return value
     if value[1] == _NUMBER:
         return float(value[2:])
+    if value[1] == _WHOLE:
+        return int(value[2:])
     return NotText() if value[1] == _SPOILT else value[2:]
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from transforms.decode.arrow_together import read_together
 from transforms.decode.canonical import Decoded
 from transforms.decode.formats import ONE_LINE, concatenate, decode_payload
-from transforms.decode.lines import BYTE_ORDER_MARK, LINE_BYTES, chunks
+from transforms.decode.lines import LINE_BYTES, chunks
 from transforms.decode.ndjson import decode_ndjson
 from transforms.decode.schema import EventSchema
 from transforms.decode.time import UTC_MICROSECONDS
@@ -84,7 +84,7 @@ class MessageDecoder:
             return []
         pieces, counts = [], []
         for message in messages:
-            data = message.data.removeprefix(BYTE_ORDER_MARK)
+            data = message.data
             if self._form == "json":
                 data = data.translate(ONE_LINE)
             if not data.endswith(b"\n"):

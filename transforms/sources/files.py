@@ -208,7 +208,7 @@ class FileSource:
                 raw.seek(split.start)
             size = None if split.end == ALL else split.end - split.start
             moved = _Moved(raw, split)
-            text = TextFile(raw, split.path, self.text, not split.start, size, moved.tell)
+            text = TextFile(raw, split.path, self.text, size, moved.tell)
             whole = text.chunks(split.first, self.form == "csv", chunk_bytes=self.chunk_bytes)
             pieces = behind(whole, head.number)
             if self.form == "csv":

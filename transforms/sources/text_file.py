@@ -1,4 +1,4 @@
-"""The text of a file: unpacked, as UTF-8, without its byte order mark, whatever it is stored as."""
+"""The text of a file: unpacked, as UTF-8, whatever it is stored as."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from transforms.decode.encoding import UTF_8, Recoded
-from transforms.decode.lines import BYTE_ORDER_MARK, Chunk, chunks
+from transforms.decode.lines import Chunk, chunks
 from transforms.decode.quoted_text import quoted_chunks
 from transforms.decode.text_form import TextForm
 from transforms.sources import matching
@@ -25,7 +25,6 @@ class TextFile:
     Args:
       raw: as stored, at the part's beginning. path: says how it is compressed.
       form: how it is written.
-      whole: whether this is the file's beginning, where a mark may stand.
       size: stored bytes of the part; None goes to the end.
       moved: called after each read.
 
@@ -39,7 +38,6 @@ class TextFile:
         raw: BinaryIO,
         path: str,
         form: TextForm,
-        whole: bool = True,
         size: int | None = None,
         moved: Callable[[], None] = lambda: None,
     ) -> None:
@@ -52,10 +50,9 @@ class TextFile:
         self._left = size
         self._moved = moved
         self._form = form
-        self._begins = whole
-        self._text: Callable[[int], bytes] = self._stored
+        self._read: Callable[[int], bytes] = self._stored
         if form.encoding != UTF_8:
-            self._text = Recoded(self._stored, form.encoding, form.line_bytes).read
+            self._read = Recoded(self._stored, form.encoding, form.line_bytes).read
 
     def chunks(self, first: int, quoted: bool, **sizes: int) -> Iterator[Chunk]:
         """Chunks of lines, or of records where quoted fields may hold newlines.
@@ -66,9 +63,9 @@ class TextFile:
         """
         cap = self._form.line_bytes
         if quoted and self._form.quoted_newlines:
-            found = quoted_chunks(self.read, self._form.delimiter, first, line_bytes=cap, **sizes)
+            found = quoted_chunks(self._read, self._form.delimiter, first, line_bytes=cap, **sizes)
         else:
-            found = chunks(self.read, first, line_bytes=cap, **sizes)
+            found = chunks(self._read, first, line_bytes=cap, **sizes)
         for chunk in found:
             yield _without_cut_line(chunk) if self.broken else chunk
 
@@ -77,16 +74,6 @@ class TextFile:
         """Stored bytes in front of the block that the last text came from: of a damaged file, those
         that are known to be whole. Where in the block the damage lies nobody can say."""
         return self._before
-
-    def read(self, n: int) -> bytes:
-        """About n bytes; none at the end."""
-        data = self._text(n)
-        if self._begins:
-            self._begins = False
-            while data and len(data) < len(BYTE_ORDER_MARK) and (more := self._text(n)):
-                data += more
-            data = data.removeprefix(BYTE_ORDER_MARK) or self._text(n)
-        return data
 
     def _stored(self, n: int) -> bytes:
         if self._packed:

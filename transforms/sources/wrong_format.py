@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import json
+from collections.abc import Sequence
 
 from transforms.decode.encoding import UTF_8
 from transforms.sources import matching
@@ -28,6 +30,7 @@ _MARKS: tuple[tuple[bytes, str], ...] = (
 )
 _XML = "XML or HTML; save it as NDJSON or CSV"
 _ARRAY = "one JSON array; save it as NDJSON, one object a line"
+OVER_LINES = "JSON objects over several lines; write one object a line, like `jq -c . FILE`"
 
 
 def kind_of(start: bytes, form: str, encoding: str = UTF_8) -> str | None:
@@ -60,4 +63,21 @@ def kind_of_text(start: bytes, form: str) -> str | None:
     return None
 
 
-__all__ = ["kind_of", "kind_of_text"]
+def begins_over_lines(lines: Sequence[bytes]) -> bool:
+    """Whether a text begins with a JSON object of several lines.
+
+    Args:
+      lines: the first ones that are not blank.
+    """
+    first = lines[0].strip() if lines else b""
+    if first == b"{" or not first.startswith(b"{"):
+        return first == b"{"
+    try:
+        text = b"\n".join(lines).decode(errors="replace")
+        _, end = json.JSONDecoder().raw_decode(text.lstrip())
+    except (ValueError, RecursionError):
+        return False
+    return "\n" in text.lstrip()[:end]
+
+
+__all__ = ["OVER_LINES", "begins_over_lines", "kind_of", "kind_of_text"]
