@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -181,12 +182,26 @@ def arrow(batches: Sequence[pa.RecordBatch], stream: bool) -> bytes:
 
 def parquet(batches: Sequence[pa.RecordBatch], border: int, stored: bool = True) -> bytes:
     """A Parquet file; row groups of ``border`` records. stored: with Arrow's own schema."""
+    return parquet_of(pa.Table.from_batches(batches), stored, border)
+
+
+def parquet_of(table: pa.Table, stored: bool = True, border: int = 1 << 24) -> bytes:
+    """As ``parquet``, of a table."""
     sink = io.BytesIO()
     pq.write_table(
-        pa.Table.from_batches(batches),
+        table,
         sink,
         row_group_size=border,
         use_dictionary=border % 2 == 0,
         store_schema=stored,
     )
     return sink.getvalue()
+
+
+def write_to(path: Path, table: pa.Table, stored: bool = True) -> None:
+    """A file named .parquet or .arrow."""
+    if path.suffix == ".arrow":
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+    else:
+        path.write_bytes(parquet_of(table, stored))

@@ -99,12 +99,23 @@ def column_of(batch: pa.RecordBatch, name: str) -> Any:
     values = batch.column(first)
     for step in rest:
         values.validate()
-        inner = values.field(step)
-        if pa.types.is_run_end_encoded(inner.type):  # of which no row can be null by itself
-            values = of_runs(inner, values.is_null().to_numpy(zero_copy_only=False))
-        else:
-            values = pc.struct_field(values, [step])
+        values = _field(values, step)
     return values
+
+
+def _field(records: pa.StructArray, step: str) -> Any:
+    """A field of records, null where these are."""
+    inner = records.field(step)
+    while isinstance(inner.type, pa.BaseExtensionType):
+        inner = inner.storage
+    # Runs and unions mark no row as null: Arrow breaks the former, and is ended by the latter.
+    if pa.types.is_run_end_encoded(inner.type):
+        return of_runs(inner, records.is_null().to_numpy(zero_copy_only=False))
+    if pa.types.is_union(inner.type):  # which plays no role but to be there
+        there = records.is_valid().to_pylist()
+        return pa.array([{} if one else None for one in there], pa.struct([]))
+    bare = pa.StructArray.from_arrays([inner], [step], mask=records.is_null())
+    return pc.struct_field(bare, [step])
 
 
 __all__ = ["any_nested", "column_of", "names_of", "steps", "take", "taker", "type_of"]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.decode.canonical import Decoded, assemble
-from transforms.decode.cast import to_number
+from transforms.decode.cast import plain, to_number
 from transforms.decode.columnar import BATCH_ROWS, decode_batches
 from transforms.decode.mappings import strings, typed_columns
 from transforms.decode.nested import names_of, steps, take
@@ -128,9 +128,7 @@ def _array(column: Any) -> Any:
         array = pa.array(column, from_pandas=True)
     except (pa.ArrowNotImplementedError, TypeError):  # a type that Arrow does not have
         return None
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    return array.storage if isinstance(array, pa.ExtensionArray) else array
+    return plain(array) if isinstance(array, pa.ChunkedArray | pa.ExtensionArray) else array
 
 
 def _holds_objects(kind: Any) -> bool:
