@@ -98,6 +98,12 @@ def plain(values: Any) -> Any:
     return values.cast(pa.binary()) if pa.types.is_binary_view(kind) else values
 
 
+def hollow(there: pa.BooleanArray) -> pa.StructArray:
+    """Records of no fields, null where there is none: all that is read of what is nested."""
+    buffers = [there.buffers()[1]]
+    return pa.Array.from_buffers(pa.struct([]), len(there), buffers, offset=there.offset)
+
+
 def of_runs(values: pa.RunEndEncodedArray, gone: Bad = None) -> pa.DictionaryArray:
     """Runs -> the values of runs as a dictionary, and the run of each row.
 

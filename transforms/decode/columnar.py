@@ -18,7 +18,7 @@ from transforms.decode.canonical import Decoded, assemble
 from transforms.decode.cast import plain_type
 from transforms.decode.columnar_sound import sound
 from transforms.decode.lists import is_arrow_list
-from transforms.decode.nested import column_of, names_of, type_of
+from transforms.decode.nested import check_names, column_of, names_of, type_of
 from transforms.decode.schema import EventSchema
 from transforms.runtime.dead_letters import WHOLE_FILE, dead_letters
 
@@ -163,9 +163,9 @@ def decode_arrow(
 
 
 def _named(reader: Any) -> pa.Schema:
-    """Its schema; names that are not UTF-8 fail here, and not where they are used."""
-    _ = reader.schema.names
+    """Its schema, of names that can be read."""
     found: pa.Schema = reader.schema
+    check_names(found)
     return found
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.decode.cast import Bad, is_bytes, is_text, of_runs
+from transforms.decode.cast import Bad, hollow, is_bytes, is_text, of_runs
 from transforms.decode.lists import holds_numbers, is_list_view
 
 _VIEW = np.dtype([("size", "<i4"), ("prefix", "<i4"), ("buffer", "<i4"), ("offset", "<i4")])
@@ -94,6 +94,9 @@ def _of_dictionary(values: pa.DictionaryArray) -> Sound | None:
     dictionary = sound(given)
     if dictionary is None:
         return None
+    if pa.types.is_nested(dictionary.values.type) and not holds_numbers(dictionary.values.type):
+        # It would be copied, and what frames its fields is not known.
+        dictionary = Sound(hollow(dictionary.values.is_valid()), None)
     if dictionary.values is not given:
         values = pa.DictionaryArray.from_arrays(indices, dictionary.values, safe=False)
     if dictionary.lost is None and _all_inside(indices, len(dictionary.values)):

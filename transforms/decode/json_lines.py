@@ -31,8 +31,7 @@ _TOKEN = re.compile(
 _UNUSUAL = re.compile(rb"[\x80-\xff]|\\u|NaN|Inf|[eE]\+?\d{3}|\d{200}")
 """Without one of these a line holds no token that orjson refuses though others read it: texts are
 ASCII and have no surrogates, numbers are doubles."""
-_LONG = re.compile(rb"-?\d{19,}")
-_MARK, _NUMBER, _WHOLE, _SPOILT = "\0", "n", "i", "x"
+_MARK, _NUMBER, _SPOILT = "\0", "n", "x"
 
 
 class NotText:
@@ -99,24 +98,23 @@ def read_objects(
         left = [line for at, line in enumerate(lines) if at not in gone]
         for at, picked in enumerate(values):
             if any(type(picked[place]) is float for place in places):
-                values[at] = _with_digits(left[at], names, picked)
+                values[at] = _with_digits(left[at], names, picked, places)
     return values, lost
 
 
-def _with_digits(line: bytes, names: Sequence[str], picked: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Fields of an object, its whole numbers to their last digit; as they are where it has too many
-    digits, or is too deep, to be read so."""
+def _with_digits(
+    line: bytes, names: Sequence[str], picked: tuple[Any, ...], places: Sequence[int]
+) -> tuple[Any, ...]:
+    """Fields of an object, with whole numbers to their last digit at some places.
+
+    A number stays as it is where it has more digits than Python reads, or its line is too deep.
+    """
     try:
-        row = orjson.loads(_TOKEN.sub(_marked_whole, line))
-        return tuple(map(_unmarked, taker(names)(row)))
-    except ValueError:
+        row = taker(names)(json.loads(line.decode(errors="replace")))
+    except (ValueError, RecursionError):
         return picked
-
-
-def _marked_whole(match: re.Match[bytes]) -> bytes:
-    """As ``_marked``, and whole numbers of many digits with a mark."""
-    found = match[0]
-    return b'"\\u0000i%b"' % found if _LONG.fullmatch(found) else _marked(match)
+    whole = {at for at in places if type(row[at]) is int}
+    return tuple(row[at] if at in whole else value for at, value in enumerate(picked))
 
 
 def _patiently(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
@@ -163,8 +161,6 @@ def _unmarked(value: Any) -> Any:
         return value
     if value[1] == _NUMBER:
         return float(value[2:])
-    if value[1] == _WHOLE:
-        return int(value[2:])
     return NotText() if value[1] == _SPOILT else value[2:]
 
 

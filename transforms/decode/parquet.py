@@ -33,7 +33,7 @@ from transforms.decode.columnar import (
     whole_file,
 )
 from transforms.decode.lists import is_arrow_list
-from transforms.decode.nested import type_of
+from transforms.decode.nested import check_names, type_of
 from transforms.decode.schema import EventSchema
 
 Piece = tuple[int, int, pa.RecordBatch | None]
@@ -42,7 +42,9 @@ Piece = tuple[int, int, pa.RecordBatch | None]
 Ahead = Callable[[Iterator[Any]], Iterator[Any]]
 """Gives what it is given, and may make it in a thread."""
 
+_MAGIC, _LENGTH = b"PAR1", 4
 _STORED, _HIDDEN = b"ARROW:schema", b"arrow-hidden"
+_TRIED = 16
 
 
 class Groups(NamedTuple):
@@ -62,39 +64,57 @@ class Groups(NamedTuple):
 def parquet_groups(file: Any) -> Groups | None:
     """Row groups of a Parquet file; None if its footer cannot be read."""
     try:
-        with pq.ParquetFile(file) as parquet:
-            stored = parquet.metadata
-        rows = tuple(stored.row_group(i).num_rows for i in range(stored.num_row_groups))
-        footer = _without_schema(stored)
+        footer = _without_schema(_footer(file))
+        rows = tuple(footer.row_group(i).num_rows for i in range(footer.num_row_groups))
         schema = footer.schema.to_arrow_schema()
-        _ = schema.names  # names that are not UTF-8 fail here, and not where they are used
-        return Groups(_with_meanings(schema, _stored_schema(stored)), rows, footer)
+        check_names(schema)
+        return Groups(_with_meanings(schema, _stored_schema(footer)), rows, footer)
     except UNREADABLE as error:
         if not is_broken(error):
             raise
         return None
 
 
-def _without_schema(footer: pq.FileMetaData) -> pq.FileMetaData:
-    """A footer whose stored schema has another name, so that no reader finds it."""
-    at = None
-    sink = io.BytesIO()
-    found = footer
-    while _STORED in (found.metadata or {}):
-        if at is None:
-            footer.write_metadata_file(sink)
-        data = sink.getvalue()
-        # Text of that name may stand for something else; entries of the footer come last in it.
+def _footer(file: Any) -> bytes:
+    """The footer of a file, as a file of its own.
+
+    Raises:
+      ValueError: there is none.
+    """
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - len(_MAGIC) - _LENGTH))
+    end = file.read(len(_MAGIC) + _LENGTH)
+    length = int.from_bytes(end[:_LENGTH], "little") + len(end)
+    if end[_LENGTH:] != _MAGIC or length + len(_MAGIC) > size:
+        raise ValueError
+    file.seek(size - length)
+    return _MAGIC + bytes(file.read(length))
+
+
+def _without_schema(data: bytes) -> pq.FileMetaData:
+    """A footer whose stored schema has another name, so that no reader finds it.
+
+    Raises:
+      ValueError: it cannot be found in it.
+    """
+    at = len(data)
+    # Columns and texts may have that name, too. What is stored with a name comes last in a footer.
+    for _ in range(_TRIED):
         at = data.rfind(_STORED, 0, at)
         if at < 0:
-            raise ValueError(_STORED)
+            break
         renamed = data[:at] + _HIDDEN + data[at + len(_HIDDEN) :]
         found = pq.read_metadata(pa.BufferReader(renamed))
+        if _HIDDEN in (found.metadata or {}):
+            return found
+    found = pq.read_metadata(pa.BufferReader(data))
+    if _STORED in (found.metadata or {}):
+        raise ValueError
     return found
 
 
 def _stored_schema(footer: pq.FileMetaData) -> pa.Schema | None:
-    text = (footer.metadata or {}).get(_STORED)
+    text = (footer.metadata or {}).get(_HIDDEN)
     try:
         return None if text is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
     except UNREADABLE:
@@ -183,7 +203,7 @@ def decode_parquet(
     """Row groups -> canonical batches.
 
     Args:
-      file: path, file object or Arrow buffer.
+      file: file object, or one of Arrow's.
       schema: the roles of columns.
       source: path, for positions and messages.
       groups: which row groups; None reads all.

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from transforms.decode.canonical import Decoded, assemble
 from transforms.decode.cast import plain, to_number
-from transforms.decode.columnar import BATCH_ROWS, decode_batches
+from transforms.decode.columnar import BATCH_ROWS, check_columns, decode_batches
 from transforms.decode.mappings import strings, typed_columns
-from transforms.decode.nested import names_of, steps, take
+from transforms.decode.nested import steps, take
 from transforms.decode.python_events import native
 from transforms.decode.schema import EventSchema
 
@@ -54,7 +54,7 @@ def decode_table(
         yield from _decode_frame(given, schema, first, batch_rows)
         return
     table = pa.Table.from_batches([given]) if isinstance(given, pa.RecordBatch) else given
-    schema.require(names_of(table.schema, schema.needed), TABLE)
+    check_columns(table.schema, schema, TABLE)
     there = table.schema.names
     held = dict.fromkeys((one if one in there else (*steps(one), one)[0]) for one in schema.needed)
     some = [name for name in held if name in there]  # on a stream a table may lack a column

@@ -17,6 +17,7 @@ from apache_beam.io.filesystems import FileSystems
 from dpcore.errors import ConfigError
 from transforms.decode.avro import Header, read_header
 from transforms.decode.columnar import is_broken
+from transforms.decode.nested import check_names
 from transforms.decode.parquet import parquet_groups
 
 MAGICS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"Obj\x01": "avro"}
@@ -130,7 +131,7 @@ def arrow_schema(form: str, path: str) -> pa.Schema | None:
             except pa.ArrowInvalid:
                 raw.seek(0)
                 found = pa.ipc.open_stream(raw).schema
-            _ = found.names  # names that are not UTF-8 fail here, and not where they are used
+            check_names(found)
             return found
         except Exception as error:
             if not is_broken(error):
