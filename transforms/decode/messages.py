@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from transforms.decode.arrow_together import read_together
 from transforms.decode.canonical import Decoded
 from transforms.decode.formats import ONE_LINE, concatenate, decode_payload
-from transforms.decode.lines import LINE_BYTES, chunks
+from transforms.decode.lines import LINE_BYTES, chunks, without_marks
 from transforms.decode.ndjson import decode_ndjson
 from transforms.decode.schema import EventSchema
 from transforms.decode.time import UTC_MICROSECONDS
@@ -195,7 +195,8 @@ class MessageDecoder:
 
 
 def _is_blank(data: bytes) -> bool:
-    return not data or data.isspace()
+    rest = without_marks(data)
+    return not rest or rest.isspace()
 
 
 def earliest(decoded: Sequence[Decoded], messages: Sequence[Message]) -> int | None:
