@@ -241,7 +241,8 @@ def _read(
 ) -> tuple[dict[str, list[Any]], list[int]]:
     """Columns of the objects at some lines, and which of the lines are no JSON."""
     data, lost, names = chunk.data, [], schema.needed
-    texts = {*schema.keys, schema.id, schema.unit, *schema.texts}
+    roles = (*schema.keys, schema.id, schema.unit, *schema.texts)
+    texts = {name for name in roles if name is not None}
     columns: list[list[Any]] = [[] for _ in names]
     starts, ends = chunk.starts[places].tolist(), chunk.ends[places].tolist()
     for begin in range(0, len(starts), _ROWS):
