@@ -164,7 +164,8 @@ def _kind_of_type(kind: pa.DataType) -> str:
         return "boolean"
     if pa.types.is_fixed_size_list(kind) and holds_numbers(kind):
         return list_word(kind.list_size)
-    return "text" if is_text(kind) else "other"
+    # Of a column without a single value, as of one of CSV.
+    return "text" if is_text(kind) or pa.types.is_null(kind) else "other"
 
 
 def _read_avro(path: str) -> _Found:

@@ -156,3 +156,17 @@ def test_nanoseconds_of_older_writers_end_at_no_year(tmp_path: Path) -> None:
     events, dead = collect(decode_bytes(sink.getvalue(), "parquet", EventSchema(Stamp("t")), "f"))
     assert not dead
     assert [event["@time"].year for event in events] == [2001, 3237, 1938]
+
+
+def test_init_joins_no_column_that_some_file_cannot_give(weir: Weir, tmp_path: Path) -> None:
+    plain = events_of(["north"] * 3, ["a", "b", "c"])
+    for name, store in (("nothing", pa.nulls(3)), ("struct", pa.array([{"z": "north"}] * 3))):
+        folder = tmp_path / name
+        folder.mkdir()
+        pq.write_table(plain, folder / "1.parquet")
+        pq.write_table(plain.set_column(2, "store", store), folder / "2.parquet")
+        result = weir("init", folder)
+        told = " ".join(result.stderr.split())
+        assert (result.exit_code == 0) == (name == "nothing"), told
+        if name == "struct":
+            assert "2.parquet" in told and "holds values of another type in store than" in told
