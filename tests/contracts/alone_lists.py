@@ -55,7 +55,9 @@ def _encoded(values: Any, form: str) -> Any:
 
 @cache
 def _held(kind: pa.DataType, form: str, parquet: bool) -> bool:
-    """Whether Arrow can make such a column, and write it."""
+    """Whether Arrow can make such a column, and write and read it."""
+    if isinstance(kind, pa.BaseExtensionType) and form == "dictionary":
+        return False
     try:
         made = _encoded(_values([None, [1] * SIZE], kind), form)
         batch = pa.RecordBatch.from_arrays([made], names=["x"])
