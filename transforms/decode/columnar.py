@@ -86,7 +86,7 @@ def _nothing(kind: pa.DataType) -> pa.Array:
     """No value of a type."""
     try:
         return pa.nulls(0, kind)
-    except pa.ArrowException:  # Arrow makes no dictionary of nested values, in nested values
+    except (pa.ArrowException, KeyError):  # a type that Arrow cannot make, or Python not hold
         inner = pa.struct([])
         return pa.nulls(0, pa.list_(inner) if is_arrow_list(kind) else inner)
 
@@ -115,7 +115,7 @@ def decode_batch(
     for name in schema.needed:
         try:
             column = column_of(batch, name)
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, KeyError):
             return None
         if name in types and column is not None:
             column = column.cast(types[name])
