@@ -177,9 +177,10 @@ def to_numbers(values: Any, field: str = "", column: str = "", source: str = "")
     elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
     else:
-        raise fault(
-            field, column, f"is of type {type_word(kind)} in {source}, which holds no numbers."
-        )
+        lasts = pa.types.is_duration(kind)
+        remedy = "Store its counts as whole numbers" if lasts else "Name a column of numbers"
+        what = f"is of type {type_word(kind)} in {source}, which holds no numbers. {remedy}."
+        raise fault(field, column, what)
     if values.null_count:
         values = pc.fill_null(values, float("nan"))
     return _settled(values, bad)
@@ -278,7 +279,8 @@ def to_boolean(values: Any, field: str = "", column: str = "", source: str = "")
         raise fault(
             field,
             column,
-            f"is of type {type_word(kind)} in {source}, which holds no true or false.",
+            f"is of type {type_word(kind)} in {source}, which holds no true or false. Name a "
+            "column of these or of text, or compare it, like `column == 1`.",
         )
     text, spoilt = _checked(values)
     text = pc.utf8_lower(pc.ascii_trim(text, " \t"))
