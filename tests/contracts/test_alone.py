@@ -232,7 +232,7 @@ def _messages(
 
 def _full(lines: list[bytes]) -> list[bytes]:
     """A message of nothing is refused as a message: that is not what a record says."""
-    return [line if line.strip() else b"{}" for line in lines]
+    return [line if line.removeprefix(alone_cells.MARK).strip() else b"{}" for line in lines]
 
 
 def _json_messages(draw: Any, schema: EventSchema, nest: bool) -> Case:
