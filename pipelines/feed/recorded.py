@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig
-from pipelines.feed.targets import SUFFIXES
-from pipelines.results.events import arrow_batches
-from transforms.decode.csv import parse_header
-from transforms.decode.encoding import UTF_8, Recoded
-from transforms.decode.lines import chunks, without_marks
-from transforms.decode.parquet import parquet_groups, whole_batches
-from transforms.decode.schema import Stamp
-from transforms.decode.text_form import TextForm
-from transforms.decode.time import to_time
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.feed.targets import SUFFIXES
+from weir.pipelines.results.events import arrow_batches
+from weir.transforms.decode.csv import parse_header
+from weir.transforms.decode.encoding import UTF_8, Recoded
+from weir.transforms.decode.lines import chunks, without_marks
+from weir.transforms.decode.parquet import parquet_groups, whole_batches
+from weir.transforms.decode.schema import Stamp
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.decode.time import to_time
 
 ROWS = 1 << 14
 

@@ -14,16 +14,16 @@ import fastavro
 import orjson
 import pyarrow as pa
 
-from dpcore.errors import ConfigError
-from transforms.decode.cast import MISSING, is_text, plain_type
-from transforms.decode.columnar import is_broken
-from transforms.decode.lists import holds_numbers
-from transforms.decode.parquet import parquet_groups, whole_batches
-from transforms.decode.text_form import TextForm
-from transforms.sources import matching
-from transforms.sources.csv_head import csv_head
-from transforms.sources.text_file import first_lines
-from transforms.sources.wrong_format import OVER_LINES, begins_over_lines
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.cast import MISSING, is_text, plain_type
+from weir.transforms.decode.columnar import is_broken
+from weir.transforms.decode.lists import holds_numbers
+from weir.transforms.decode.parquet import parquet_groups, whole_batches
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.sources import matching
+from weir.transforms.sources.csv_head import csv_head
+from weir.transforms.sources.text_file import first_lines
+from weir.transforms.sources.wrong_format import OVER_LINES, begins_over_lines
 
 ROWS = 200
 """Records that are looked at."""

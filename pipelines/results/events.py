@@ -14,14 +14,14 @@ import pyarrow.csv
 import pyarrow.json
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.config.list_column import ListColumn
-from dpcore.config.section import nearest
-from dpcore.errors import ConfigError
-from dpcore.leaves.keys import key_text
-from dpcore.leaves.list_columns import Expanded
-from dpcore.leaves.sparse_rows import MOST_DENSE, SparseRows
-from dpcore.models.predictor import Predictor
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.config.section import nearest
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.keys import key_text
+from weir.dpcore.leaves.list_columns import Expanded
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE, SparseRows
+from weir.dpcore.models.predictor import Predictor
 
 ARROW = (".arrow", ".arrows", ".ipc", ".feather")
 ENDINGS = (".csv", ".parquet", ".ndjson", ".jsonl", *ARROW, ".avro")
@@ -76,7 +76,7 @@ def tables(
 
 
 def _parquet(path: Path, wanted: Sequence[str], option: str) -> Iterator[pa.Table]:
-    from transforms.decode.parquet import parquet_groups, whole_batches
+    from weir.transforms.decode.parquet import parquet_groups, whole_batches
 
     with pa.OSFile(str(path)) as file:
         groups = parquet_groups(file)
@@ -92,7 +92,7 @@ def _parquet(path: Path, wanted: Sequence[str], option: str) -> Iterator[pa.Tabl
 def _json(path: Path, objects: str | None) -> pa.Table:
     """NDJSON; where the values of a column are objects, as maps: Arrow would make a field of each
     place, and could not tell a null from a place that is not there."""
-    from transforms.decode.lines import without_marks
+    from weir.transforms.decode.lines import without_marks
 
     with path.open("rb") as file:
         head = next((line for line in map(without_marks, file) if line.strip()), b"{}")
@@ -192,8 +192,8 @@ def lists_of(table: pa.Table, listed: ListColumn, option: str) -> SparseRows:
     Raises:
       ConfigError: a column holds anything else.
     """
-    from transforms.decode.lists import from_python, to_lists
-    from transforms.leaves.lists import to_rows
+    from weir.transforms.decode.lists import from_python, to_lists
+    from weir.transforms.leaves.lists import to_rows
 
     columns = [table[name] for name in listed.columns]
     if pa.types.is_map(columns[0].type):

@@ -24,7 +24,7 @@ from tests.contracts.alone_cells import (
     fitting,
 )
 from tests.contracts.alone_encodings import BYTES, FORMS, KINDS, PLAIN, STRINGS, Cell
-from transforms.decode.schema import EventSchema
+from weir.transforms.decode.schema import EventSchema
 
 Record = tuple[Cell, ...]
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from dpcore.config.list_column import ListColumn
 from tests.contracts import alone_columns
-from transforms.decode.cast import plain_type
+from weir.dpcore.config.list_column import ListColumn
+from weir.transforms.decode.cast import plain_type
 
 SIZE = 4
 TIME = 1_700_000_000_000_000

@@ -21,19 +21,19 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dpcore.errors import ConfigError
-from pipelines.init.header import sniff
 from tests.contracts import alone_columns
 from tests.contracts import alone_encodings as enc
 from tests.contracts.test_alone import Outcome, _by_place
 from tests.transforms.events import collect
-from transforms.decode.canonical import Decoded
-from transforms.decode.formats import decode_bytes
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.decode.tables import decode_table
-from transforms.sources.check_files import check_files
-from transforms.sources.files import FileSource
-from transforms.sources.matching import match
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.init.header import sniff
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.tables import decode_table
+from weir.transforms.sources.check_files import check_files
+from weir.transforms.sources.files import FileSource
+from weir.transforms.sources.matching import match
 
 T = Stamp("t", "epoch_s")
 ROLES: dict[str, EventSchema] = {

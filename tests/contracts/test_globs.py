@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpcore.errors import ConfigError
 from tests.contracts import alone_columns
 from tests.contracts import alone_encodings as enc
 from tests.contracts.test_alone import Outcome, _by_place
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.sources.check_files import check_files
-from transforms.sources.files import FileSource
-from transforms.sources.matching import match
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.sources.check_files import check_files
+from weir.transforms.sources.files import FileSource
+from weir.transforms.sources.matching import match
 
 T = Stamp("t", "epoch_s")
 GLOB = EventSchema(T, ("k",), "i", "u", columns={"x": "number", "w": "text"})

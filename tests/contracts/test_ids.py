@@ -21,13 +21,13 @@ import pytest
 from tests.contracts import alone_columns
 from tests.transforms.avro_files import record_of
 from tests.transforms.events import collect
-from transforms.decode.canonical import Decoded
-from transforms.decode.formats import decode_bytes
-from transforms.decode.from_dicts import decode_rows
-from transforms.decode.messages import Message, MessageDecoder
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.decode.tables import decode_table
-from transforms.sources.files import ALL, FileSource, Split
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode.from_dicts import decode_rows
+from weir.transforms.decode.messages import Message, MessageDecoder
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.tables import decode_table
+from weir.transforms.sources.files import ALL, FileSource, Split
 
 IDS = [0, 7, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**64 + 1, 10**30, -(2**64) - 1]
 SCHEMA = EventSchema(
@@ -164,7 +164,7 @@ def test_what_is_no_id_is_its_own_record(odd: str) -> None:
 
 def test_numbers_that_stay_such_are_those_that_are_spelled(tmp_path: Any) -> None:
     """A file's whole numbers are hashed as their digits; decimals of as many are spelled."""
-    from dpcore.leaves.id_hash import id_hashes
+    from weir.dpcore.leaves.id_hash import id_hashes
 
     found = []
     for kind in (pa.uint64(), pa.decimal128(20), pa.string()):

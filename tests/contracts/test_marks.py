@@ -17,19 +17,19 @@ import pytest
 
 from tests.contracts.test_alone import Outcome, _by_place
 from tests.transforms.events import collect
-from transforms.decode.canonical import Decoded
-from transforms.decode.csv import decode_csv
-from transforms.decode.encoding import UTF_8
-from transforms.decode.formats import decode_bytes
-from transforms.decode.lines import LINE_BYTES, chunks
-from transforms.decode.messages import Message, MessageDecoder
-from transforms.decode.ndjson import decode_ndjson
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.decode.text_form import TextForm
-from transforms.sources import files
-from transforms.sources.files import FileSource
-from transforms.sources.matching import match
-from transforms.sources.text_file import TextFile
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.csv import decode_csv
+from weir.transforms.decode.encoding import UTF_8
+from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode.lines import LINE_BYTES, chunks
+from weir.transforms.decode.messages import Message, MessageDecoder
+from weir.transforms.decode.ndjson import decode_ndjson
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.sources import files
+from weir.transforms.sources.files import FileSource
+from weir.transforms.sources.matching import match
+from weir.transforms.sources.text_file import TextFile
 
 MARK = "\ufeff"
 NAMES = ("t", "k", "i", "x")

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig
-from pipelines.feed.recorded import read_batches
-from pipelines.results.events import numbers, tables
 from tests.contracts import alone_columns
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.result_rows import result_rows
 from tests.transforms.avro_files import record_of
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.feed.recorded import read_batches
+from weir.pipelines.results.events import numbers, tables
 
 HOURS = [f"2024-01-01T{at % 24:02d}:00:00Z" for at in range(3_001)]
 
@@ -147,8 +147,8 @@ def test_a_mark_is_none_of_a_files_words(tmp_path: Path) -> None:
 def test_nanoseconds_of_older_writers_end_at_no_year(tmp_path: Path) -> None:
     """Times of 96 bits: read as nanoseconds of 64, the year 3237 was one of 2068."""
     from tests.transforms.events import collect
-    from transforms.decode.formats import decode_bytes
-    from transforms.decode.schema import EventSchema, Stamp
+    from weir.transforms.decode.formats import decode_bytes
+    from weir.transforms.decode.schema import EventSchema, Stamp
 
     times = pa.array([10**12, 4 * 10**13, -(10**12)], pa.timestamp("ms"))
     sink = io.BytesIO()

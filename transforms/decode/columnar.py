@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms.decode.canonical import Decoded, assemble
-from transforms.decode.cast import plain_type
-from transforms.decode.columnar_sound import sound
-from transforms.decode.lists import is_arrow_list
-from transforms.decode.nested import check_names, column_of, names_of, type_of
-from transforms.decode.schema import EventSchema
-from transforms.runtime.dead_letters import WHOLE_FILE, dead_letters
+from weir.transforms.decode.canonical import Decoded, assemble
+from weir.transforms.decode.cast import plain_type
+from weir.transforms.decode.columnar_sound import sound
+from weir.transforms.decode.lists import is_arrow_list
+from weir.transforms.decode.nested import check_names, column_of, names_of, type_of
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.runtime.dead_letters import WHOLE_FILE, dead_letters
 
 BATCH_ROWS = 2**18
 LIST_ROWS = 2**15

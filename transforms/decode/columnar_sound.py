@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.decode.cast import Bad, hollow, is_bytes, is_text, of_runs
-from transforms.decode.lists import holds_numbers, is_list_view
+from weir.transforms.decode.cast import Bad, hollow, is_bytes, is_text, of_runs
+from weir.transforms.decode.lists import holds_numbers, is_list_view
 
 _VIEW = np.dtype([("size", "<i4"), ("prefix", "<i4"), ("buffer", "<i4"), ("offset", "<i4")])
 _INLINE = 12

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.decode.cast import hollow, of_runs, plain_type
+from weir.transforms.decode.cast import hollow, of_runs, plain_type
 
 Fields = Callable[[Any], Mapping[str, Any] | None]
 """A value as a mapping of its fields; None: it has none."""

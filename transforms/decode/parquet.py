@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.decode.canonical import Decoded
-from transforms.decode.cast import is_text, plain_type
-from transforms.decode.columnar import (
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.cast import is_text, plain_type
+from weir.transforms.decode.columnar import (
     BATCH_ROWS,
     UNREADABLE,
     Lost,
@@ -32,9 +32,9 @@ from transforms.decode.columnar import (
     unweighed,
     whole_file,
 )
-from transforms.decode.lists import is_arrow_list
-from transforms.decode.nested import check_names, type_of
-from transforms.decode.schema import EventSchema
+from weir.transforms.decode.lists import is_arrow_list
+from weir.transforms.decode.nested import check_names, type_of
+from weir.transforms.decode.schema import EventSchema
 
 Piece = tuple[int, int, pa.RecordBatch | None]
 """First row, number of rows, and a batch of them, or None where they cannot be read."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transforms.decode.lines import CHUNK_BYTES, LINE_BYTES, Chunk, without_marks
+from weir.transforms.decode.lines import CHUNK_BYTES, LINE_BYTES, Chunk, without_marks
 
 _QUOTE, _NEWLINE, _RETURN = 34, 10, 13
 

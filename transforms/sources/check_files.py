@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from dpcore.errors import ConfigError
-from transforms.decode.avro import wire_of
-from transforms.decode.columnar import check_columns
-from transforms.decode.schema import EventSchema
-from transforms.sources import matching
-from transforms.sources.csv_head import check_head
-from transforms.sources.files import TEXT, FileSource
-from transforms.sources.text_file import first_lines
-from transforms.sources.wrong_format import kind_of, kind_of_text
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.avro import wire_of
+from weir.transforms.decode.columnar import check_columns
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.sources import matching
+from weir.transforms.sources.csv_head import check_head
+from weir.transforms.sources.files import TEXT, FileSource
+from weir.transforms.sources.text_file import first_lines
+from weir.transforms.sources.wrong_format import kind_of, kind_of_text
 
 _AT_ONCE = 8
 """Files that are looked at together: of a bucket each takes a while to answer."""

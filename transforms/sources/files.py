@@ -15,23 +15,23 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpcore.errors import ConfigError
-from transforms.decode.avro import decode_avro
-from transforms.decode.canonical import Decoded
-from transforms.decode.columnar import Lost, decode_arrow, whole_file
-from transforms.decode.csv import check_delimiter, decode_csv
-from transforms.decode.encoding import UTF_8, check_encoding, width_of
-from transforms.decode.formats import FORMATS
-from transforms.decode.lines import CHUNK_BYTES, LINE_BYTES
-from transforms.decode.ndjson import decode_ndjson
-from transforms.decode.parquet import Ahead, Groups, decode_parquet, parquet_groups
-from transforms.decode.schema import EventSchema
-from transforms.decode.text_form import TextForm
-from transforms.runtime import counters
-from transforms.runtime.ahead import in_turn
-from transforms.sources import matching
-from transforms.sources.csv_head import Head, csv_head
-from transforms.sources.text_file import TextFile, behind
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.avro import decode_avro
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.columnar import Lost, decode_arrow, whole_file
+from weir.transforms.decode.csv import check_delimiter, decode_csv
+from weir.transforms.decode.encoding import UTF_8, check_encoding, width_of
+from weir.transforms.decode.formats import FORMATS
+from weir.transforms.decode.lines import CHUNK_BYTES, LINE_BYTES
+from weir.transforms.decode.ndjson import decode_ndjson
+from weir.transforms.decode.parquet import Ahead, Groups, decode_parquet, parquet_groups
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.ahead import in_turn
+from weir.transforms.sources import matching
+from weir.transforms.sources.csv_head import Head, csv_head
+from weir.transforms.sources.text_file import TextFile, behind
 
 SPLIT_BYTES = 64 * 2**20
 SPLIT_ROWS = 2**21
