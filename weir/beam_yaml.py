@@ -98,7 +98,7 @@ class PrivateReleases(beam.PTransform[Any, Any]):
             plan,
             references[0][1] if references else None,
             rotate=references[1:],
-            stream=PRESENT if source is None else source.stream,
+            stream=PRESENT if source is None else source.arrivals(plan),
             first_look=self._job.limits.first_look,
         )
         rows = found.releases | "Rows" >> ReleaseRows(plan)

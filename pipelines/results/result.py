@@ -43,6 +43,10 @@ COUNTERS = {
     "clipped": "values moved by a clip",
     "non_finite": "values missing or not finite, counted as 0 (a model leaves their events out)",
     "out_of_range": "values outside a histogram, or events outside model.inputs",
+    "stamps_behind": "of an arrival stamp before source.pubsub.stamps_behind, which was bounded",
+    "stamps_ahead": "of an arrival stamp after source.pubsub.stamps_ahead, which was bounded",
+    "source_errors": "calls to the source that failed",
+    "leases_given_up": "messages that waited too long for a checkpoint, and come again",
     "divergent": "releases that came twice and differ (ALARM)",
 }
 

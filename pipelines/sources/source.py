@@ -66,6 +66,10 @@ class Source(Door):
         """What wall time stands for: the present, or a moment of a stream that is replayed."""
         return PRESENT
 
+    def arrivals(self, plan: Plan) -> StreamTime:
+        """Wall time -> the earliest arrival that an event which comes then may bear."""
+        return self.stream
+
     def text_form(self, line_bytes: int = LINE_BYTES) -> TextForm:
         """How its texts are written."""
         return TextForm(line_bytes=line_bytes)

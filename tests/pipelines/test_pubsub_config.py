@@ -58,7 +58,7 @@ def test_what_a_subscription_is_read_by(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:1")
     job = stream("source.pubsub.timestamp=sent", "source.pubsub.ack_deadline=2m")
     assert isinstance(job.source, PubSubSource)
-    found = job.source.subscription()
+    found = job.source.subscription(Plan.from_config(job.plan_config()))
     assert (found.name, found.ack_seconds, found.slack) == (SUB, 120, 500_000)
     assert (found.timestamp, found.host, found.stream) == ("sent", "localhost:1", PRESENT)
     plain = loads(SMALL).source

@@ -17,8 +17,8 @@ from tests.transforms.running import KEPT, keep
 from transforms.decode.messages import MessageDecoder
 from transforms.decode.schema import EventSchema, Stamp
 from transforms.runtime.dead_letters import rows
-from transforms.sources.pubsub.reader import Subscription
 from transforms.sources.pubsub.source import ReadSubscription
+from transforms.sources.pubsub.stamps import Subscription
 
 SCHEMA = EventSchema.build(Stamp("at", "epoch_us"), id="id", numbers=["x"])
 SECOND = 1_000_000

@@ -25,7 +25,8 @@ from transforms.sinks.ranges import Ranges
 from transforms.sinks.sorted_table import Sorted
 from transforms.sinks.writer import Writer
 from transforms.sources.pubsub.acked import FOLDER, Acknowledged, Outdated
-from transforms.sources.pubsub.reader import Reader, Subscription
+from transforms.sources.pubsub.reader import Reader
+from transforms.sources.pubsub.stamps import Subscription
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from transforms.runtime.stream_time import PRESENT
-from transforms.sources.pubsub.reader import Reader, Subscription
+from transforms.sources.pubsub.reader import Reader
+from transforms.sources.pubsub.stamps import Subscription
 from transforms.sources.pubsub.steady import CATCH_UP, SteadyTime
 from transforms.sources.pubsub.watermark import Frontier
 

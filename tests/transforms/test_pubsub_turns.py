@@ -13,8 +13,8 @@ from transforms.decode.messages import MessageDecoder
 from transforms.decode.schema import EventSchema, Stamp
 from transforms.sources.pubsub import source
 from transforms.sources.pubsub.acks import Confirmations
-from transforms.sources.pubsub.reader import Subscription
 from transforms.sources.pubsub.source import BEYOND, LONG_TURN, STEP, TURN, WAIT, PullDoFn
+from transforms.sources.pubsub.stamps import Subscription
 from transforms.sources.pubsub.watermark import BACKLOG
 
 S = 1_000_000

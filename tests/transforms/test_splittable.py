@@ -9,8 +9,8 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from dpcore.leaves.clock import Clock
 from transforms.decode.messages import MessageDecoder
 from transforms.decode.schema import EventSchema, Stamp
-from transforms.sources.pubsub.reader import Subscription
 from transforms.sources.pubsub.source import ReadSubscription
+from transforms.sources.pubsub.stamps import Subscription
 from transforms.tick.heartbeats import Heartbeats
 
 

@@ -10,8 +10,8 @@ from apache_beam.options.pipeline_options import StandardOptions
 from dpcore.leaves.clock import Clock
 from transforms.decode.messages import MessageDecoder
 from transforms.sources.pubsub.dataflow import ReadNative
-from transforms.sources.pubsub.reader import Subscription
 from transforms.sources.pubsub.source import ReadSubscription
+from transforms.sources.pubsub.stamps import Subscription
 
 
 class ReadPubSub(beam.PTransform[Any, Any]):

@@ -15,17 +15,16 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from transforms.decode.messages import Message
 from transforms.runtime import counters, kept_counts
 from transforms.runtime.fence import OPEN, Fence, Fenced
 from transforms.runtime.pubsub_client import subscriber
-from transforms.runtime.stream_time import PRESENT, StreamTime
 from transforms.sources.pubsub.acked import Acknowledged
 from transforms.sources.pubsub.acks import Confirmations
 from transforms.sources.pubsub.leases import Leases
+from transforms.sources.pubsub.stamps import Subscription
 from transforms.sources.pubsub.steady import SteadyTime
 from transforms.sources.pubsub.watermark import Frontier
 
@@ -43,27 +42,6 @@ LONGEST_PAUSE = 5.0
 """Seconds between questions while the server is away, at most."""
 
 _log = logging.getLogger("weir.pubsub")
-
-
-@dataclass(frozen=True)
-class Subscription:
-    """What to read, and how.
-
-    Attributes:
-      name: projects/P/subscriptions/S.
-      ack_seconds: its ack deadline.
-      slack: microseconds until a published message can be pulled, at most.
-      timestamp: attribute that says when a message arrived, in place of its publish time: RFC 3339,
-        or milliseconds since 1970.
-      stream: what wall time stands for. host: an emulator; None is Google's.
-    """
-
-    name: str
-    ack_seconds: int = 10
-    slack: int = 500_000
-    timestamp: str | None = None
-    stream: StreamTime = PRESENT
-    host: str | None = None
 
 
 class Pulled(NamedTuple):
@@ -132,7 +110,7 @@ class Reader:
 
     def _new_frontier(self) -> Frontier:
         hold = self._from.ack_seconds * 1_000_000
-        return Frontier(self._from.stream, self._from.slack, hold, self.wall())
+        return Frontier(self._from.earliest, self._from.slack, hold, self.wall())
 
     def wall(self) -> int:
         """Microseconds since 1970."""
@@ -198,7 +176,7 @@ class Reader:
         """The frontier, but not past what a short question may be bringing."""
         cap, probe = None, self._probe
         if probe is not None and not _brought_nothing(probe.call):
-            cap = self._from.stream.at(probe.asked - self._from.slack)
+            cap = self._from.earliest.at(probe.asked - self._from.slack)
         return self.frontier.at(self.wall(), cap)
 
     def _answer(self, question: Question, wait: float, says_silence: bool = True) -> Pulled | None:
@@ -281,14 +259,10 @@ class Reader:
             _log.warning("%s cannot be read (%s); trying on", self._from.name, name)
 
     def _message(self, message: Any) -> Message:
-        stamp, published = None, message.publish_time
+        published = message.publish_time
         wall = published.seconds * 1_000_000 + published.nanos // 1000
         self._steady.prove(wall / 1e6)
-        if self._from.timestamp is not None:
-            stamp = read_stamp(message.attributes.get(self._from.timestamp))
-        if stamp is None:
-            stamp = self._from.stream.at(wall)
-        return Message(message.message_id, message.data, stamp)
+        return self._from.message(message.message_id, message.data, message.attributes, wall)
 
 
 def _brought_nothing(call: Any) -> bool:
@@ -296,22 +270,6 @@ def _brought_nothing(call: Any) -> bool:
     if not call.done() or call.cancelled() or call.exception() is not None:
         return False
     return not call.result().received_messages
-
-
-def read_stamp(text: str | None) -> int | None:
-    """RFC 3339, or milliseconds since 1970 -> microseconds since 1970; None if it is neither."""
-    if not text:
-        return None
-    found: int | None
-    try:
-        if text.lstrip("-").isdigit():
-            found = int(text) * 1000
-        else:
-            moment = datetime.fromisoformat(text)
-            found = None if moment.tzinfo is None else int(moment.timestamp() * 1e6)
-    except (ValueError, OverflowError):
-        return None
-    return found if found is not None and abs(found) < 1 << 58 else None
 
 
 def pull_call(client: Any) -> Callable[[str, int, bool], Any]:
