@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from dpcore.errors import WeirError
 from transforms.runtime import files
@@ -23,12 +23,18 @@ from transforms.runtime import files
 FOLDER = "_epochs"
 DRAINED = "_drained"
 """Folder of a file for each job that was drained: a number, and when."""
+FAILED = "_failed"
+"""Folder of a file for each job that ended by a fatal error: its number, when, and why."""
 LOOK = 1.0
 """Seconds between two looks of one worker that nothing hangs on."""
 _log = logging.getLogger("weir.fence")
 
 
-class Fenced(WeirError):
+class Fatal(WeirError):
+    """What no restart of a job repairs: the job has to end. Its text holds nothing of an event."""
+
+
+class Fenced(Fatal):
     """A newer job has taken over."""
 
 
@@ -70,6 +76,12 @@ def note_drain(of: Claim) -> bool:
     """
     inside = files.join(of.folder, DRAINED)
     return files.put(files.join(inside, f"{of.epoch:06d}"), f"{time.time()}\n".encode())
+
+
+def failure(of: Claim) -> str | None:
+    """Why a job ended, if it ended by a fatal error."""
+    noted = files.read(files.join(files.join(of.folder, FAILED), f"{of.epoch:06d}"))
+    return None if noted is None else noted.decode().partition(" ")[2].strip()
 
 
 def forget_drain(of: Claim) -> None:
@@ -141,6 +153,16 @@ class Fence:
                     self.state.folder,
                 )
         return self.state.folder if _seen[self.state] else None
+
+    def fail(self, error: Fatal) -> NoReturn:
+        """Ends the job: a runner would only restart it. The cause is noted, and then raised."""
+        if self.state is not None and self.reachable is not None:
+            inside = files.join(self.state.folder, FAILED)
+            noted = f"{time.time()} {error}\n".encode()
+            files.put(files.join(inside, f"{self.state.epoch:06d}"), noted)
+            if self.stop is not None:
+                self.stop()
+        raise error
 
     def drains(self) -> None:
         """The job is being drained."""

@@ -15,13 +15,13 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from transforms.decode.messages import Message
 from transforms.runtime import counters, kept_counts
 from transforms.runtime.fence import OPEN, Fence, Fenced
-from transforms.runtime.pubsub_client import subscriber
-from transforms.sources.pubsub.acked import Acknowledged
+from transforms.runtime.pubsub_client import REFUSALS, Gone, gone, replaced, subscriber
+from transforms.sources.pubsub.acked import Acknowledged, Outdated
 from transforms.sources.pubsub.acks import Confirmations
 from transforms.sources.pubsub.leases import Leases
 from transforms.sources.pubsub.stamps import Subscription
@@ -106,6 +106,9 @@ class Reader:
         self._next_turn: int | None = None
         self._mean = BYTES / FIRST
         self._failures = 0
+        self._refused_since: int | None = None
+        self._was_there = False
+        self._vanished_at: int | None = None
         self._closed = threading.Event()
 
     def _new_frontier(self) -> Frontier:
@@ -129,7 +132,10 @@ class Reader:
             raise
         if turn != self._next_turn:
             if self._noted is not None:
-                self._noted.check(turn)
+                try:
+                    self._noted.check(turn)
+                except Outdated as outdated:
+                    self._fence.fail(outdated)
                 self._fence.goes_on()
             self.confirmations.restart()
             self.leases.give_back()
@@ -149,7 +155,11 @@ class Reader:
         self.leases.acknowledge(ids)
 
     def take(self, wait: float) -> Pulled | None:
-        """The next answer, or None if there was none within ``wait`` seconds, or it is closed."""
+        """The next answer, or None if there was none within ``wait`` seconds, or it is closed.
+
+        Raises:
+          Gone: the server refuses, and has done so for as long as that is doubted.
+        """
         if self._closed.is_set():
             return None
         question, probe = self._open, self._probe
@@ -192,7 +202,10 @@ class Reader:
             if not self._closed.is_set():
                 self._note_failure(error)
             return None
-        question.done, self._failures = True, 0
+        question.done, self._failures, self._refused_since = True, 0, None
+        self._was_there = True
+        if self._vanished_at is not None and question.asked > self._vanished_at:
+            self._fail(replaced(self._from.name))
         found = answer.received_messages
         if not found:
             if says_silence:
@@ -257,6 +270,22 @@ class Reader:
         name = "UNKNOWN" if code is None else code.name
         if self._failures & (self._failures - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
             _log.warning("%s cannot be read (%s); trying on", self._from.name, name)
+        if name in REFUSALS:
+            self._refuse(name)
+
+    def _refuse(self, code: str) -> None:
+        """An answer that no other try will change, if it stands for long enough."""
+        if self._was_there and code == "NOT_FOUND":
+            self._vanished_at = self.wall()
+        if self._refused_since is None:
+            self._refused_since = self.wall()
+        if self.wall() - self._refused_since >= REFUSALS[code] * 1e6:
+            self._fail(gone(self._from.name, code))
+
+    def _fail(self, error: Gone) -> NoReturn:
+        self.leases.give_back()
+        kept_counts.flush(self._fence)
+        self._fence.fail(error)
 
     def _message(self, message: Any) -> Message:
         published = message.publish_time
