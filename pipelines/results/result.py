@@ -49,6 +49,8 @@ COUNTERS = {
     "leases_given_up": "messages that waited too long for a checkpoint, and come again",
     "divergent": "releases that came twice and differ (ALARM)",
 }
+DIVERGENT = "divergent"
+"""Counter of releases that were computed twice, with different content."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,14 @@ class Result:
     ledger: Mapping[str, Any] | None = None
 
     @property
+    def divergent(self) -> int:
+        """Releases that came twice and differ."""
+        return self.counters.get(DIVERGENT, 0)
+
+    @property
     def fails(self) -> bool:
-        """Whether more was refused than ``limits.refused`` allows."""
-        return self.verdict is not None and not self.verdict.passes
+        """Whether more was refused than ``limits.refused`` allows, or two releases differ."""
+        return self.divergent > 0 or (self.verdict is not None and not self.verdict.passes)
 
     def to_json(self) -> dict[str, Any]:
         """For ``weir run --json``."""

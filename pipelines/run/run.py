@@ -15,12 +15,13 @@ from dpcore.errors import ConfigError, WeirError
 from dpcore.plan import Plan
 from pipelines.graph.budget import Spent, entered
 from pipelines.graph.parts import Parts
-from pipelines.results.result import Result
+from pipelines.results.result import DIVERGENT, Result
 from pipelines.results.verdict import judge
 from pipelines.run.owed import owed
 from pipelines.run.progress import Progress, Total
 from pipelines.run.watch import Watch, added, counters
 from pipelines.runners.flink_target import DONE, HELD, RUNNING, STOPPED, Ended, FlinkTarget
+from pipelines.runners.single_job import alone, refuse_restart
 from pipelines.sinks.sink import Sink
 from pipelines.sources.source import Source
 from pipelines.terminal import console
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pipelines.runners.flink import FlinkRun
     from pipelines.runners.flink_cause import Unreadable
     from pipelines.runners.state_folder import StateFolder
+    from transforms.runtime.fence import Fence
 
 FRESH = (
     "no secret is given, so this run draws a fresh one; running it again on the same "
@@ -84,8 +86,8 @@ def run(
             reference.refuse_readers()
     if runner == "direct":
         parts.secret.resolve()  # one that cannot be read is refused before anything starts
-    with entered(parts, rehearsal) as spent:
-        return _started(parts, runner, flags, flink, rehearsal, said, spent)
+    with alone(parts, runner, flags) as around, entered(parts, rehearsal) as spent:
+        return _started(parts, runner, flags, flink, rehearsal, said, spent, around)
 
 
 def _started(
@@ -96,8 +98,9 @@ def _started(
     rehearsal: bool,
     said: list[str],
     spent: Spent,
+    around: Fence,
 ) -> Result:
-    """As ``run``, of a run that has its budget."""
+    """As ``run``, of a run that has its budget. around: where it is not on Flink."""
     plan, source, sink, streaming = parts.plan, parts.source, parts.sink, parts.streaming
     from pipelines.runners.flink_cause import Unreadable
     from pipelines.runners.pipeline import pipeline_for
@@ -118,7 +121,7 @@ def _started(
     if runner != "dataflow":
         for note in source.check():
             _log.warning(note)
-    around, given = fence.OPEN, flags
+    given = flags
     if on_flink is not None:
         on_flink.take_over(
             plan.clock.ticks,
@@ -161,7 +164,7 @@ def _started(
     holds = sink.holds(runner == "direct")
     if verdict is not None and not verdict.passes and holds:
         how = HELD
-    elif how == DONE and is_complete(source, sink, plan):
+    elif how == DONE and not counts.get(DIVERGENT) and is_complete(source, sink, plan):
         sink.finish(plan, not streaming)
     if how in (DONE, HELD):
         spent.over()
@@ -197,29 +200,6 @@ def refuse_short(sink: Sink, plan: Plan, counts: Mapping[str, int], bounded: boo
             f"the job has ended and {short}: {drained}its runner has lost something. What is there "
             f"is right{remedy}."
         )
-
-
-def refuse_restart(sink: Sink, state: StateFolder, resumed: str | None) -> None:
-    """Refuses a stream that would begin anew where an earlier run has released something.
-
-    Raises:
-      ConfigError: names ``--resume``.
-    """
-    if resumed is not None:
-        return
-    if state.latest() is not None:
-        where = f"there are checkpoints in {state.path}"
-    elif sink.has_results():
-        where = f"there are releases in {sink.named}"
-    else:
-        return
-    raise ConfigError(
-        "--resume",
-        None,
-        f"is missing: {where}, and a stream that begins anew would forget what it has summed up. "
-        "Add --resume, or give engine.checkpoints and the sink new places (which spends budget "
-        "again).",
-    )
 
 
 def state_before(state: StateFolder, target: FlinkTarget, broken: Unreadable) -> str:

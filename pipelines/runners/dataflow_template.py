@@ -72,13 +72,14 @@ def main(arguments: Sequence[str], image: str) -> int:
     from pipelines.graph.budget import entered
     from pipelines.graph.parts import parts_of
     from pipelines.runners.pipeline import pipeline_for
+    from pipelines.runners.single_job import alone
 
     known, flags = parameters(arguments)
     try:
         parts = parts_of(fetch(known.config, known.sets), "dataflow")
         flags.append(f"--sdk_container_image={image}")
         refuse_here(parts.ledger)
-        with entered(parts) as spent:
+        with alone(parts, "dataflow", flags), entered(parts) as spent:
             pipeline = pipeline_for(parts, "dataflow", flags)
             parts.sink.prepare(parts.plan, parts.secrets, not parts.streaming)
             spent.start(parts)

@@ -152,7 +152,14 @@ def held_back(result: Result, out: Console) -> None:
 
 
 def failure(result: Result) -> WeirError:
-    """What the operator must know of a run that refused too much."""
+    """What the operator must know of a run that refused too much, or whose releases differ."""
+    if result.divergent:
+        differ = count(result.divergent, "release")
+        return WeirError(
+            f"{differ} came twice and differ: two jobs, or two versions of events or code, were at "
+            f"work on {result.sink}. What was there first stays; find the cause before you use "
+            "what came later (docs/operations.md, When releases diverge)."
+        )
     why = str(result.verdict)
     if result.state != HELD:
         return WeirError(f"{why}. {result.sink} publishes as it goes, so the releases are out.")

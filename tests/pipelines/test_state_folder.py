@@ -16,9 +16,10 @@ from dpcore.errors import ConfigError, WeirError
 from pipelines.config.job import JobConfig, load
 from pipelines.graph.checks import plan_of
 from pipelines.graph.parts import parts_of
-from pipelines.run.run import refuse_restart, state_before
+from pipelines.run.run import state_before
 from pipelines.runners.flink_cause import Unreadable
 from pipelines.runners.flink_target import FlinkTarget
+from pipelines.runners.single_job import refuse_restart
 from pipelines.runners.state_folder import LATEST, StateFolder
 from transforms.runtime import fence
 from transforms.sources.pubsub import acked

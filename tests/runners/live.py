@@ -63,6 +63,10 @@ class Live:
     def out(self) -> Path:
         return self.folder / "out"
 
+    @property
+    def state(self) -> Path:
+        return self.folder / "state"
+
     def files(self) -> int:
         """Files of releases by now: one a tick."""
         return len(list(self.out.glob("ticks-*.parquet")))

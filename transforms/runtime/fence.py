@@ -58,6 +58,19 @@ def claim(folder: str, name: str) -> Claim:
     return Claim(folder, epoch)
 
 
+def claim_first(folder: str, name: str) -> Claim | None:
+    """Takes a folder for a job that nothing can go on from; None where another job has it."""
+    mine = Claim(folder, 1)
+    taken = any(one.isdigit() for one in files.names(files.join(folder, FOLDER)))
+    noted = f"{time.time()} {name}\n".encode()
+    return mine if not taken and files.put(_file(*mine), noted) else None
+
+
+def release(of: Claim) -> None:
+    """The job of a claim is over, and nothing goes on from it."""
+    files.remove(_file(*of))
+
+
 def moments(folder: str, kind: str) -> dict[int, float]:
     """When each job of a folder was started (FOLDER) or drained (DRAINED), by its number."""
     inside, found = files.join(folder, kind), {}
