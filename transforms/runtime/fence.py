@@ -38,6 +38,17 @@ class Fenced(Fatal):
     """A newer job has taken over."""
 
 
+class Removed(Fatal):
+    """A folder of the job was removed, or emptied, while it runs."""
+
+    def __init__(self, folder: str, lost: str) -> None:
+        super().__init__(
+            f"{folder} has lost {lost}: it was removed or emptied while its job runs, and nothing "
+            "could go on from what would be written there. Bring it back from a copy and go on "
+            "from there, or begin again in another folder."
+        )
+
+
 class Claim(NamedTuple):
     """A job's number in a folder."""
 
@@ -131,9 +142,10 @@ class Fence:
         """Looks now.
 
         Raises:
-          Fenced: another job was started since.
+          Fenced: another job was started since. Removed: what was claimed is not there any more.
         """
-        for folder, epoch in self.claims:
+        for claim in self.claims:
+            folder, epoch = claim
             if files.exists(_file(folder, epoch + 1)):
                 if self.stop is not None:
                     self.stop()
@@ -141,6 +153,9 @@ class Fence:
                     f"a newer job goes on with this stream (start {epoch + 1} noted in {folder}, "
                     f"this one is start {epoch}): this one acknowledges and writes nothing more."
                 )
+            known = claim != self.state or self.reachable is not None
+            if known and not files.exists(_file(folder, epoch)):
+                self.fail(Removed(folder, f"{FOLDER}/{epoch:06d}"))
         _looked[self.claims] = time.monotonic()
 
     def look(self) -> None:
@@ -170,9 +185,10 @@ class Fence:
     def fail(self, error: Fatal) -> NoReturn:
         """Ends the job: a runner would only restart it. The cause is noted, and then raised."""
         if self.state is not None and self.reachable is not None:
-            inside = files.join(self.state.folder, FAILED)
-            noted = f"{time.time()} {error}\n".encode()
-            files.put(files.join(inside, f"{self.state.epoch:06d}"), noted)
+            if files.exists(_file(*self.state)):
+                inside = files.join(self.state.folder, FAILED)
+                noted = f"{time.time()} {error}\n".encode()
+                files.put(files.join(inside, f"{self.state.epoch:06d}"), noted)
             if self.stop is not None:
                 self.stop()
         raise error

@@ -79,6 +79,10 @@ class HeldWriter(Writer):
         """See Writer."""
         return replace(self, part=part)
 
+    def mark(self) -> tuple[str, str]:
+        """See Writer."""
+        return self.folder, place.PLAN_FILE
+
     def encode(self, table: pa.Table) -> bytes:
         """See Writer."""
         return formats.encode(table, self.form, self.shape)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from transforms.decode.messages import Message
 from transforms.runtime import counters, kept_counts
-from transforms.runtime.fence import OPEN, Fence, Fenced
+from transforms.runtime.fence import OPEN, Fatal, Fence
 from transforms.runtime.pubsub_client import REFUSALS, Gone, gone, replaced, subscriber
 from transforms.sources.pubsub.acked import Acknowledged, Outdated
 from transforms.sources.pubsub.acks import Confirmations
@@ -124,10 +124,11 @@ class Reader:
 
         Raises:
           Outdated: the job went back further than it may. Fenced: a newer job has taken over.
+          Removed: the folder of the state or of the releases is gone.
         """
         try:
             self._fence.look()
-        except Fenced:
+        except Fatal:
             self.leases.give_back()
             raise
         if turn != self._next_turn:
@@ -149,8 +150,8 @@ class Reader:
             self._noted.note(turn)
         try:
             self._fence.check()
-        except Fenced:
-            return  # the next turn says so; the messages come again, to the newer job
+        except Fatal:
+            return  # the next turn says so; the messages come again, to whoever goes on
         kept_counts.flush(self._fence)
         self.leases.acknowledge(ids)
 
