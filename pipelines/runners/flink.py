@@ -15,6 +15,7 @@ from typing import Any
 
 from dpcore.config import durations
 from dpcore.errors import ConfigError
+from pipelines.doors.paths import local
 from pipelines.engines import job_server
 from pipelines.engines.flink_rest import FlinkRest
 from pipelines.engines.processes import EngineFailed, free_ports
@@ -242,6 +243,7 @@ class FlinkRun:
             self._job.limits.refused,
             self._parallelism,
             0 if self.fence.state is None else self.fence.state.epoch,
+            None if self._job.sink.place is None else local(self._job.sink.place),
         )
 
     def _stop(self, job: str, tell: Callable[[str], None], waiter: Waiter) -> Ended:

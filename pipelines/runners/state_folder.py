@@ -120,8 +120,13 @@ class StateFolder:
 
         The savepoint of a drain is none of them: its stream is over.
         """
-        found = self._metadata()
-        return _uri(max(found)[1]) if found else None
+        found = self.newest()
+        return None if found is None else found[1]
+
+    def newest(self) -> tuple[float, str] | None:
+        """The same with the time at which it was written, seconds since 1970."""
+        at, path = max(self._metadata(), default=(0.0, ""))
+        return (at, _uri(path)) if path else None
 
     def before(self, place: str) -> str | None:
         """URI of the newest one that is older than another, which is there or is not any more."""
@@ -215,10 +220,17 @@ class StateFolder:
         return kept_counts.kept(self.path, before)
 
     def remember(
-        self, url: str, job: str, name: str, refused: float, parallelism: int, epoch: int
+        self,
+        url: str,
+        job: str,
+        name: str,
+        refused: float,
+        parallelism: int,
+        epoch: int,
+        sink: str | None = None,
     ) -> None:
-        """Notes where the job runs, its limits.refused and its number, for ``weir status``, and how
-        many work at it, for a resume."""
+        """Notes where the job runs, its limits.refused, its number and the folder of its releases,
+        for ``weir status``, and how many work at it, for a resume."""
         noted = {
             "url": url,
             "job": job,
@@ -226,12 +238,17 @@ class StateFolder:
             "refused": refused,
             "parallelism": parallelism,
             "epoch": epoch,
+            "sink": sink,
         }
         self._write(JOB_FILE, noted, replace=True)
 
     def running(self) -> Mapping[str, Any] | None:
         """What was last noted; None where nothing was."""
         return self._read(JOB_FILE)
+
+    def failure(self, epoch: int) -> str | None:
+        """Why the job of a number has ended, where a worker noted it."""
+        return fence.failure(fence.Claim(self.path, epoch))
 
     def is_begun(self) -> bool:
         """Whether a job has made this folder."""
