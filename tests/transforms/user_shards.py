@@ -21,6 +21,7 @@ from tests.transforms.cells import Bag, One
 from tests.transforms.doubles import CountSum
 from transforms.leaves.columns import UNIT_HIGH, UNIT_LOW
 from transforms.runtime import heartbeat
+from transforms.select import closed_rows
 from transforms.select.cap import CloseTicks
 from transforms.select.spread import hashed
 from transforms.select.user_state import BAGS, Shelves
@@ -85,10 +86,12 @@ class Shard:
         self.closed, self.users, self.pairs = One(), One(), One()
         self.users_log, self.pairs_log = Bag(), Bag()
         self.waiting = [Bag() for _ in range(BAGS)]
+        self.gone = [Bag() for _ in range(closed_rows.BAGS)]
         self.timer = Timer()
 
     def waits(self) -> dict[str, Any]:
         bags = {f"waiting_{place}": bag for place, bag in enumerate(self.waiting)}
+        bags |= {f"gone_{place}": bag for place, bag in enumerate(self.gone)}
         return {"closed": self.closed, **bags, "timer": self.timer}
 
     def cells(self) -> dict[str, Any]:
