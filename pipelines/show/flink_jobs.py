@@ -128,15 +128,15 @@ def of_state(state: StateFolder, noted: Mapping[str, Any]) -> dict[str, Any]:
     as the folders of its state and of its releases do."""
     job, url, epoch = str(noted["job"]), str(noted["url"]), int(noted.get("epoch", 0))
     limit = Limits().refused if noted.get("refused") is None else float(noted["refused"])
-    found, why = list[dict[str, Any]](), f"Flink at {url} knows no job {job}"
+    found, why = list[dict[str, Any]](), f"No job runs: Flink at {url} knows no job {job}"
     try:
         found = jobs_on(url, job, limit)
     except EngineFailed:
-        why = f"Flink at {url} does not answer"
+        why = f"No job is known to run: Flink at {url} does not answer"
     if found:
         (entry,) = found
         counts = added(entry["operator"], state.counted(epoch))
-        why = f"it is {entry['state']}"
+        why = f"No job runs: it is {entry['state']}"
     else:
         counts = state.counted()
         entry = {
@@ -159,7 +159,7 @@ def of_state(state: StateFolder, noted: Mapping[str, Any]) -> dict[str, Any]:
         cause = state.failure(epoch)
         told = [] if cause is None else [f"It was ended: {cause}"]
         remedy = "Start it again with --resume latest." if cause is None else ""
-        entry["alarms"] = [f"No job runs: {why}. {remedy}".strip(), *told, *entry["alarms"]]
+        entry["alarms"] = [f"{why}. {remedy}".strip(), *told, *entry["alarms"]]
     return entry
 
 

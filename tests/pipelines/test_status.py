@@ -148,12 +148,12 @@ def test_without_its_flink_the_folders_tell_and_that_no_job_runs(
     assert job["checkpoints"]["last"] == "2023-11-14T22:13:20+00:00"
     assert job["acknowledged"] == "2023-11-14T22:13:19+00:00"
     assert job["operator"] == {"events": 40, "source_errors": 2}
-    why = "knows no job gone" if answers else "does not answer"
-    assert job["alarms"][0] == (
-        f"No job runs: Flink at {url} {why}. Start it again with --resume latest."
-    )
+    why = f"No job is known to run: Flink at {url} does not answer"
+    if answers:
+        why = f"No job runs: Flink at {url} knows no job gone"
+    assert job["alarms"][0] == f"{why}. Start it again with --resume latest."
     words = " ".join(weir("status", tmp_path / "state").stdout.split())
-    for said in ("No job runs", "last tick released 7", "chk-7", "40 events read"):
+    for said in (why, "last tick released 7", "chk-7", "40 events read"):
         assert said in words
 
 
