@@ -201,10 +201,11 @@ class MessageDecoder:
             np.array(bounds, dtype=np.int64)[rows]
             for bounds in zip(*((one.first, one.last) for one in messages), strict=True)
         )
-        given = pc.coalesce(claimed.view(pa.int64()), pa.array(stamps)).to_numpy()
+        given: Ints = pc.coalesce(claimed.view(pa.int64()), pa.array(stamps)).to_numpy()
         self._outside[STAMPS_BEHIND] += int((given < first).sum())
         self._outside[STAMPS_AHEAD] += int((given > last).sum())
-        return np.clip(given, first, last)
+        bounded: Ints = np.clip(given, first, last)
+        return bounded
 
     def _sources(self, messages: Sequence[Message], rows: Ints) -> pa.DictionaryArray:
         used, places = np.unique(rows, return_inverse=True)
