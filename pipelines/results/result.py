@@ -68,6 +68,7 @@ class Result:
         a cluster, by itself).
       verdict: what a run over files refused, and how much it may; None where nobody asks.
       ledger: how the budget stands with this run; None where no ledger was asked.
+      divergent: releases of this job that came twice and differ; counters are of all jobs.
     """
 
     plan: Plan
@@ -81,11 +82,7 @@ class Result:
     state: str = "done"
     verdict: Verdict | None = None
     ledger: Mapping[str, Any] | None = None
-
-    @property
-    def divergent(self) -> int:
-        """Releases that came twice and differ."""
-        return self.counters.get(DIVERGENT, 0)
+    divergent: int = 0
 
     @property
     def fails(self) -> bool:

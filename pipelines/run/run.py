@@ -156,7 +156,9 @@ def _started(
         else:
             ended = Ended(DONE, "", "", result=_execute(pipeline, watch))
     counts, how = counters(ended.result, process_counts.snapshot()), ended.how
+    divergent = counts.get(DIVERGENT, 0)
     if around.state is not None:  # of the jobs before, and of this one where it cannot be asked
+        divergent = divergent or state.divergent(around.state.epoch)
         counts = added(counts, state.counted(around.state.epoch if counts else None))
     if how == DONE:
         refuse_short(sink, plan, {} if on_flink is not None else counts, source.bounded)
@@ -164,7 +166,7 @@ def _started(
     holds = sink.holds(runner == "direct")
     if verdict is not None and not verdict.passes and holds:
         how = HELD
-    elif how == DONE and not counts.get(DIVERGENT) and is_complete(source, sink, plan):
+    elif how == DONE and not divergent and is_complete(source, sink, plan):
         sink.finish(plan, not streaming)
     if how in (DONE, HELD):
         spent.over()
@@ -180,6 +182,7 @@ def _started(
         state=how,
         verdict=verdict,
         ledger=spent.facts,
+        divergent=divergent,
     )
 
 

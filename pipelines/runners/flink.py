@@ -135,6 +135,7 @@ class FlinkRun:
                 written,
                 finish,
                 partial(fence.note_drain, claims[0]),
+                partial(_differs, self._state, claims[0].epoch),
             )
             stop = partial(cancel, self.rest.url, self.name)
             self.fence = fence.Fence(claims[0], tuple(claims[1:]), stop, warden.watch)
@@ -264,3 +265,8 @@ class FlinkRun:
             raise
         waiter.join(60.0)
         return Ended(STOPPED, job, self.rest.url, place)
+
+
+def _differs(state: StateFolder, epoch: int) -> bool:
+    """Whether releases of a job came twice and differ."""
+    return state.divergent(epoch) > 0

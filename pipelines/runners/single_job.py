@@ -68,7 +68,7 @@ def alone(parts: Parts, runner: str, flags: Sequence[str]) -> Iterator[Fence]:
 def refuse_restart(
     sink: Sink, state: StateFolder, resumed: str | None, runner: str = "flink"
 ) -> None:
-    """Refuses a stream that would begin anew where an earlier run has released something.
+    """Refuses a stream that would start again where an earlier run has released something.
 
     Raises:
       ConfigError: names ``--resume`` where that is possible, else the sink.
@@ -81,7 +81,7 @@ def refuse_restart(
         where = f"there are releases in {sink.named}"
     else:
         return
-    forgets = f"{where}, and a stream that begins anew would forget what it has summed up"
+    forgets = f"{where}, and a stream that starts again would forget what it has summed up"
     if runner == "flink":
         raise ConfigError(
             "--resume",

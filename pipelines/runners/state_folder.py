@@ -219,6 +219,11 @@ class StateFolder:
         """Counts of the jobs on this stream; before: the number of the first that is left out."""
         return kept_counts.kept(self.path, before)
 
+    def divergent(self, epoch: int) -> int:
+        """Releases that came twice and differ, of the job of a number and those after it."""
+        every, before = (self.counted(until).get("divergent", 0) for until in (None, epoch))
+        return every - before
+
     def remember(
         self,
         url: str,

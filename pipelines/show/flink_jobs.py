@@ -1,4 +1,4 @@
-"""Jobs on Flink, as its REST interface tells of them; and, where it does not, their folders."""
+"""Jobs on Flink, as its REST interface shows them, and as their folders do where it does not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GONE: dict[str, Any] = {
     "last_tick": None,
     "watermark_lag_seconds": None,
 }
-"""What Flink would tell of a job."""
+"""An entry of a job without what Flink adds."""
 
 
 def of_flink(
@@ -124,8 +124,8 @@ def moment(milliseconds: int | None) -> str | None:
 
 
 def of_state(state: StateFolder, noted: Mapping[str, Any]) -> dict[str, Any]:
-    """The job that was last noted beside the state: as Flink tells of it, and where Flink does not,
-    as the folders of its state and of its releases do."""
+    """The job that was last noted with the state: as Flink shows it, else as the folders of its
+    state and of its releases do."""
     job, url, epoch = str(noted["job"]), str(noted["url"]), int(noted.get("epoch", 0))
     limit = Limits().refused if noted.get("refused") is None else float(noted["refused"])
     found, why = list[dict[str, Any]](), f"No job runs: Flink at {url} knows no job {job}"
@@ -157,9 +157,8 @@ def of_state(state: StateFolder, noted: Mapping[str, Any]) -> dict[str, Any]:
         entry["acknowledged"] = acknowledged.isoformat(timespec="seconds")
     if entry["state"] not in (*LIVE, "FINISHED"):
         cause = state.failure(epoch)
-        told = [] if cause is None else [f"It was ended: {cause}"]
-        remedy = "Start it again with --resume latest." if cause is None else ""
-        entry["alarms"] = [f"{why}. {remedy}".strip(), *told, *entry["alarms"]]
+        more = "Start it again with --resume latest." if cause is None else f"It ended: {cause}"
+        entry["alarms"] = [f"{why}. {more}", *entry["alarms"]]
     return entry
 
 

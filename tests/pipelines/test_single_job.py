@@ -17,8 +17,9 @@ from pipelines.results.result import Result
 from pipelines.run import run as command
 from pipelines.run.run import run
 from pipelines.runners.single_job import alone
+from pipelines.runners.state_folder import StateFolder
 from tests.pipelines.conftest import SMALL, Weir
-from transforms.runtime import fence
+from transforms.runtime import fence, kept_counts
 from transforms.sinks import place
 
 SOURCE = "source: {pubsub: {subscription: projects/acme-shop/subscriptions/purchases}}"
@@ -153,19 +154,20 @@ def test_a_run_takes_its_fence_to_its_steps(config: Path, monkeypatch: pytest.Mo
         pass
 
 
-def result_of(job: Parts, **counters: int) -> Result:
-    return Result(job.plan, None, "out", counters, 1.0, False)
+def result_of(job: Parts, divergent: int) -> Result:
+    counted = {"divergent": divergent, "events": 9}
+    return Result(job.plan, None, "out", counted, 1.0, False, divergent=divergent)
 
 
 def test_releases_that_differ_make_the_exit_code(
     config: Path, weir: Weir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = parts(config)
-    monkeypatch.setattr(command, "run", lambda *_, **__: result_of(job, divergent=3, events=9))
+    monkeypatch.setattr(command, "run", lambda *_, **__: result_of(job, 3))
     ended = weir("run", config, "--runner", "prism", "--json")
     assert ended.exit_code == 1 and "3 releases came twice and differ" in ended.output
     assert json.loads(ended.stdout[: ended.stdout.rindex("}") + 1])["operator"]["divergent"] == 3
-    monkeypatch.setattr(command, "run", lambda *_, **__: result_of(job, divergent=0, events=9))
+    monkeypatch.setattr(command, "run", lambda *_, **__: result_of(job, 0))
     assert weir("run", config, "--runner", "prism", "--json").exit_code == 0
 
 
@@ -186,3 +188,12 @@ def test_a_stream_whose_releases_differ_is_not_marked_as_complete(
     del counted["divergent"]
     assert not run(job, "prism").fails
     assert place.exists(place.join(job.sink.place, place.COMPLETE_FILE))
+
+
+def test_releases_that_differed_in_an_earlier_job_are_its_own(config: Path) -> None:
+    state = StateFolder.of(parts(config).state)
+    for number, content in ((1, {"divergent": 2}), (2, {"events": 5}), (3, {"divergent": 1})):
+        inside = Path(state.path) / kept_counts.FOLDER
+        inside.mkdir(parents=True, exist_ok=True)
+        (inside / f"{number:06d}-host-1.json").write_text(json.dumps(content))
+    assert [state.divergent(epoch) for epoch in (1, 2, 3, 4)] == [3, 1, 1, 0]

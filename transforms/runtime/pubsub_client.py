@@ -46,7 +46,7 @@ def gone(name: str, code: str) -> Gone:
     """
     answers = f"{name} answers {code}, for {REFUSALS[code]:.0f} s by now"
     if code == "NOT_FOUND":
-        return Gone(f"{answers}: it was deleted. {_MADE_AGAIN}")
+        return Gone(f"{answers}: it was deleted. {_again(name)}")
     if code in ("PERMISSION_DENIED", "UNAUTHENTICATED"):
         return Gone(
             f"{answers}: the workers may not use it. Grant them the right (deploy/pubsub), and "
@@ -59,13 +59,17 @@ def gone(name: str, code: str) -> Gone:
 
 def replaced(name: str) -> Gone:
     """The error for a subscription that was not there for a moment, and is there again."""
-    return Gone(f"{name} answered NOT_FOUND, and is there again: it was replaced. {_MADE_AGAIN}")
+    return Gone(f"{name} answered NOT_FOUND, and is there again: it was replaced. {_again(name)}")
 
 
-_MADE_AGAIN = (
-    "A new subscription lacks all messages that the old one held: begin a new stream with it, in "
-    "new folders. A topic that is made again serves: start again from where this ended."
-)
+def _again(name: str) -> str:
+    """How to go on after a name was deleted."""
+    if "/topics/" in name:
+        return "Create it, and start again from where this ended."
+    return (
+        "A new subscription lacks the messages that the old one held: start a new stream with it, "
+        "in new folders."
+    )
 
 
 def emulator() -> str | None:
