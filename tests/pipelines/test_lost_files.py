@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.results.verdict import judge
+from pipelines.run import run as command
 from tests.pipelines.conftest import Weir
 from tests.transforms.avro_files import container, encoded, record_of
 from transforms.decode.schema import EventSchema, Stamp
@@ -159,3 +160,44 @@ def test_bytes_of_a_jobs_metrics_are_held_against_the_limit(lost: int, passes: b
     if not passes:
         assert f"{lost} % of the bytes of 3 files could not be read" in str(found)
     assert judge({**counts, "lost_bytes": 100, "lost_files": 3}, 1.0).passes
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson", "parquet", "arrow", "avro"])
+def test_a_file_that_is_removed_under_a_run_ends_it(
+    weir: Weir, small: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is published without it: the run fails, as a stream does whose source is gone."""
+    rows = [
+        {"at": "2024-01-01T01:00:00Z", "id": f"e{i}", "store": "north", "amount": 2.0}
+        for i in range(3)
+    ]
+    for i, row in enumerate(rows):
+        written(small.parent / f"e{i}.{form}", row)
+    small.write_text(small.read_text().replace("csv: events.csv", f"{form}: 'e*.{form}'"))
+    execute = command._execute
+
+    def gone(pipeline: Any, watch: Any) -> Any:
+        (small.parent / f"e1.{form}").unlink()
+        return execute(pipeline, watch)
+
+    monkeypatch.setattr(command, "_execute", gone)
+    result = weir("run", small)
+    assert result.exit_code == 1 and "failed: " in result.output
+    assert not list((small.parent / "out").glob("ticks-*"))
+
+
+def written(path: Path, row: dict[str, Any]) -> None:
+    """A file of one event."""
+    table = pa.Table.from_pylist([row])
+    if path.suffix == ".csv":
+        path.write_text(",".join(row) + "\n" + ",".join(map(str, row.values())) + "\n")
+    elif path.suffix == ".ndjson":
+        path.write_text(json.dumps(row) + "\n")
+    elif path.suffix == ".parquet":
+        pq.write_table(table, path)
+    elif path.suffix == ".arrow":
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    else:
+        wire = record_of({"at": "string", "id": "string", "store": "string", "amount": "double"})
+        path.write_bytes(container(wire, [encoded(row, wire)]))
