@@ -70,6 +70,30 @@ def test_what_a_subscription_is_read_by(monkeypatch: pytest.MonkeyPatch) -> None
     assert replayed.at(replayed.started + 1_000_000) == replayed.origin + 24_000_000
 
 
+def test_stamps_are_bounded_where_senders_say_when_events_arrived() -> None:
+    """And only there do releases wait for them; heartbeats wait as long as the reader does."""
+    replay = "{origin: 2024-01-01T00:00:00Z, started: 2026-01-01T00:00:00Z, speed: 24}"
+    second, moment = 1_000_000, 1_800_000_000_000_000
+    plain = ["source.pubsub.stamps_behind=5s", "source.pubsub.stamps_ahead=2m"]
+    for sets, behind, ahead in (
+        ([], 0, 0),
+        (plain, 0, 0),
+        (["schema.arrival=seen"], 2, 3600),
+        (["source.pubsub.timestamp=sent"], 2, 3600),
+        ([*plain, "schema.arrival=seen"], 5, 120),
+        ([*plain, "source.pubsub.timestamp=sent", f"source.pubsub.replay={replay}"], 5, 120),
+    ):
+        job = stream(*sets)
+        plan = Plan.from_config(job.plan_config())
+        assert isinstance(job.source, PubSubSource)
+        found = job.source.subscription(plan)
+        assert (found.behind, found.ahead) == (behind * second, ahead * second)
+        before = job.source.stream.at(moment - behind * second)
+        assert job.source.arrivals(plan).at(moment) == before
+    files = loads(SMALL).source
+    assert files is not None and files.arrivals(plan) == PRESENT
+
+
 @pytest.mark.parametrize("runner", ["", "DataflowRunner"])
 def test_dataflow_gets_its_own_connector(runner: str) -> None:
     job = stream(*(["source.pubsub.id=copy"] if runner else []))
