@@ -84,7 +84,7 @@ class SubscriptionConfig(Section):
         default="2s",
         description="How long before its message was published an arrival stamp (schema.arrival, "
         "timestamp) may lie; an earlier one counts as this long before. Where stamps are declared, "
-        "releases wait so much longer.",
+        "releases wait so much longer. A replay takes stamps as they are.",
         examples=["30s"],
     )
     stamps_ahead: Duration = Field(

@@ -49,11 +49,13 @@ class Pulled(NamedTuple):
 
     Attributes:
       messages: what it holds. ids: their ack ids. full: as many as were asked for.
+      first: the earliest arrival that one of them may bear, microseconds in stream time.
     """
 
     messages: list[Message]
     ids: list[str]
     full: bool
+    first: int
 
 
 @dataclass
@@ -217,7 +219,9 @@ class Reader:
         self._mean = max(1.0, (self._mean + size / len(messages)) / 2)
         counters.add("messages", len(messages))
         counters.add("bytes", size)
-        return Pulled(messages, [one.ack_id for one in found], len(found) >= question.count)
+        ids, full = [one.ack_id for one in found], len(found) >= question.count
+        first = min(_published(one.message) for one in found)
+        return Pulled(messages, ids, full, self._from.earliest.at(first))
 
     def is_well(self) -> bool:
         """Whether the last answer was one, and more are asked for."""
@@ -289,10 +293,15 @@ class Reader:
         self._fence.fail(error)
 
     def _message(self, message: Any) -> Message:
-        published = message.publish_time
-        wall = published.seconds * 1_000_000 + published.nanos // 1000
+        wall = _published(message)
         self._steady.prove(wall / 1e6)
         return self._from.message(message.message_id, message.data, message.attributes, wall)
+
+
+def _published(message: Any) -> int:
+    """When, by the server's clock, microseconds since 1970."""
+    at = message.publish_time
+    return int(at.seconds) * 1_000_000 + int(at.nanos) // 1000
 
 
 def _brought_nothing(call: Any) -> bool:

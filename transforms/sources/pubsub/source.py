@@ -120,8 +120,7 @@ class PullDoFn(beam.DoFn):
             ids += pulled.ids
             for found in emit(iter(self._decoder.decode(pulled.messages))):
                 yield stamped(found, stamp)
-            first = min(message.first for message in pulled.messages)
-            reader.frontier.answered(reader.wall(), first, pulled.full)
+            reader.frontier.answered(reader.wall(), pulled.first, pulled.full)
             if time.monotonic() >= until or self._ends_a_tick(reader, stamp):
                 break
         finalizer.register(partial(reader.confirmations.safe, began, ids, turn))

@@ -3,8 +3,10 @@
 A sender may say in an attribute, or in a column of its events, when they arrived. Its clock may be
 wrong. So every such stamp is bounded by the publish time, which the server set: at most ``behind``
 before it and at most ``ahead`` after it, else the nearest moment inside counts. That is a public
-rule on one record alone: every reader, runner and repeat decides alike. The watermark follows
-publish times less ``behind``, so that no stamp can hold it or move it on.
+rule on one record alone: every reader, runner and repeat decides alike. In a replay messages are
+published again, at other times than when the events arrived: there stamps are taken as they are, as
+a run over files does. The watermark follows publish times less ``behind`` everywhere, so that no
+stamp can hold it or move it on.
 """
 
 from __future__ import annotations
@@ -50,22 +52,22 @@ class Subscription:
 
     def message(self, id: str, data: bytes, attributes: Mapping[str, str], wall: int) -> Message:
         """A message as the decoder takes it. wall: microseconds since 1970 of its publication."""
-        published, first, last = (
-            min(max(moment, FIRST), LAST)
-            for moment in (
-                self.stream.at(wall),
-                self.earliest.at(wall),
-                self.stream.at(wall + self.ahead),
-            )
-        )
+        first, last = FIRST, LAST
+        if self.stream == PRESENT:
+            first, last = _time(wall - self.behind), _time(wall + self.ahead)
         claimed = None
         if self.timestamp is not None:
             claimed = read_stamp(attributes.get(self.timestamp))
         if claimed is None:
-            return Message(id, data, published, first, last)
+            return Message(id, data, _time(self.stream.at(wall)), first, last)
         counters.add(STAMPS_BEHIND, int(claimed < first))
         counters.add(STAMPS_AHEAD, int(claimed > last))
         return Message(id, data, min(max(claimed, first), last), first, last)
+
+
+def _time(moment: int) -> int:
+    """The nearest moment that is a time."""
+    return min(max(moment, FIRST), LAST)
 
 
 def read_stamp(text: str | None) -> int | None:
