@@ -41,7 +41,7 @@ class Live:
     folder: Path
     post: Post
     ticks: int
-    lead: float = 10.0
+    lead: float = 5.0
     start: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from tests.runners.live import Device, Live
 from tests.runners.messages import Post
 from transforms.runtime.fence import FOLDER
 
-TICKS = 8
+TICKS = 6
 
 
 def refused(job: Live, why: str) -> None:

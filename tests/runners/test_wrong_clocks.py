@@ -13,7 +13,7 @@ from tests.runners.live import Device, Live, now
 from tests.runners.messages import Post
 from transforms.decode.messages import STAMPS_AHEAD, STAMPS_BEHIND
 
-TICKS = 8
+TICKS = 6
 PAST, FUTURE = "1970-01-01T00:00:00Z", "9999-12-31T00:00:00Z"
 WRONG: list[tuple[Any, str | None]] = [
     (PAST, None),
