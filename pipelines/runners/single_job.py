@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from dpcore.errors import ConfigError
-from pipelines.graph.parts import Parts
-from pipelines.sinks.sink import Sink
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.graph.parts import Parts
+from weir.pipelines.sinks.sink import Sink
 
 if TYPE_CHECKING:  # they import Beam, which a config that is refused need not wait for
-    from pipelines.runners.state_folder import StateFolder
-    from transforms.runtime.fence import Fence
+    from weir.pipelines.runners.state_folder import StateFolder
+    from weir.transforms.runtime.fence import Fence
 
 UPDATE = "--update"
 """Dataflow's option for a job that takes the place of the one that runs, with its state."""
@@ -36,8 +36,8 @@ def alone(parts: Parts, runner: str, flags: Sequence[str]) -> Iterator[Fence]:
     Raises:
       ConfigError: a job has it, or an earlier one has released something there.
     """
-    from pipelines.runners.state_folder import StateFolder
-    from transforms.runtime import fence
+    from weir.pipelines.runners.state_folder import StateFolder
+    from weir.transforms.runtime import fence
 
     if not parts.streaming or runner == "flink" or UPDATE in flags:
         yield fence.OPEN

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from dpcore.errors import ConfigError
-from pipelines.engines.flink_rest import LIVE, FlinkRest
-from pipelines.engines.processes import EngineFailed
-from pipelines.run.watch import added
-from pipelines.runners.flink_counters import counters_of, metrics_of
-from pipelines.runners.state_folder import StateFolder
-from pipelines.show.alarms import alarms_of
-from pipelines.sources.limits import Limits
-from transforms.sinks import place as sinks_place
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.engines.flink_rest import LIVE, FlinkRest
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.run.watch import added
+from weir.pipelines.runners.flink_counters import counters_of, metrics_of
+from weir.pipelines.runners.state_folder import StateFolder
+from weir.pipelines.show.alarms import alarms_of
+from weir.pipelines.sources.limits import Limits
+from weir.transforms.sinks import place as sinks_place
 
 OURS = "weir-"
 """How the jobs are named that ``weir run`` submits."""

@@ -15,18 +15,18 @@ from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
-from dpcore.errors import ConfigError
-from pipelines.doors.paths import local
-from pipelines.engines.processes import EngineFailed
-from pipelines.ledger.places import plan_in
-from pipelines.results.files import HELD_FOLDER, result_files
-from pipelines.results.result import COUNTERS
-from pipelines.results.run import Run
-from pipelines.runners.state_folder import StateFolder
-from pipelines.show.flink_jobs import moment, of_flink, of_state
-from pipelines.terminal import bytes_text, console, count, heading, table
-from transforms.runtime import fence
-from transforms.runtime.reasons import by_field, words
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.doors.paths import local
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.ledger.places import plan_in
+from weir.pipelines.results.files import HELD_FOLDER, result_files
+from weir.pipelines.results.result import COUNTERS
+from weir.pipelines.results.run import Run
+from weir.pipelines.runners.state_folder import StateFolder
+from weir.pipelines.show.flink_jobs import moment, of_flink, of_state
+from weir.pipelines.terminal import bytes_text, console, count, heading, table
+from weir.transforms.runtime import fence
+from weir.transforms.runtime.reasons import by_field, words
 
 
 def of_folder(folder: Path) -> dict[str, Any]:

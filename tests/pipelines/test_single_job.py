@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.graph.parts import Parts, parts_of
-from pipelines.results.result import Result
-from pipelines.run import run as command
-from pipelines.run.run import run
-from pipelines.runners.single_job import alone
-from pipelines.runners.state_folder import StateFolder
 from tests.pipelines.conftest import SMALL, Weir
-from transforms.runtime import fence, kept_counts
-from transforms.sinks import place
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.parts import Parts, parts_of
+from weir.pipelines.results.result import Result
+from weir.pipelines.run import run as command
+from weir.pipelines.run.run import run
+from weir.pipelines.runners.single_job import alone
+from weir.pipelines.runners.state_folder import StateFolder
+from weir.transforms.runtime import fence, kept_counts
+from weir.transforms.sinks import place
 
 SOURCE = "source: {pubsub: {subscription: projects/acme-shop/subscriptions/purchases}}"
 CONFIG = SMALL.replace("source: {csv: events.csv}", SOURCE) + "engine: {checkpoints: state}\n"
@@ -144,8 +144,8 @@ def test_a_run_takes_its_fence_to_its_steps(config: Path, monkeypatch: pytest.Mo
         seen.append(fence.current().claims)
         raise ConfigError("x", None, "is far enough.")
 
-    monkeypatch.setattr("pipelines.runners.pipeline.pipeline_for", stop)
-    monkeypatch.setattr("pipelines.sources.pubsub.PubSubSource.check", lambda _: iter(()))
+    monkeypatch.setattr("weir.pipelines.runners.pipeline.pipeline_for", stop)
+    monkeypatch.setattr("weir.pipelines.sources.pubsub.PubSubSource.check", lambda _: iter(()))
     job = parts(config)
     with pytest.raises(ConfigError, match="far enough"):
         run(job, "prism")
@@ -175,8 +175,8 @@ def test_a_stream_whose_releases_differ_is_not_marked_as_complete(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, counted = parts(config), {"events": 1}
-    monkeypatch.setattr("pipelines.runners.pipeline.pipeline_for", lambda *_, **__: None)
-    monkeypatch.setattr("pipelines.sources.pubsub.PubSubSource.check", lambda _: iter(()))
+    monkeypatch.setattr("weir.pipelines.runners.pipeline.pipeline_for", lambda *_, **__: None)
+    monkeypatch.setattr("weir.pipelines.sources.pubsub.PubSubSource.check", lambda _: iter(()))
     monkeypatch.setattr(command, "_execute", lambda *_: None)
     monkeypatch.setattr(command, "counters", lambda *_: dict(counted))
     monkeypatch.setattr(command, "refuse_short", lambda *_: None)

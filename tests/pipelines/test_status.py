@@ -14,17 +14,17 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from dpcore.errors import ConfigError
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.runners.state_folder import METADATA, StateFolder
-from pipelines.show import flink_jobs, status
-from pipelines.show.alarms import alarms_of
 from tests.pipelines.conftest import Weir
-from transforms.runtime import fence, kept_counts
-from transforms.runtime.pubsub_client import Gone, gone
-from transforms.runtime.reasons import counter_of
-from transforms.sinks import place
-from transforms.sources.pubsub import acked
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.runners.state_folder import METADATA, StateFolder
+from weir.pipelines.show import flink_jobs, status
+from weir.pipelines.show.alarms import alarms_of
+from weir.transforms.runtime import fence, kept_counts
+from weir.transforms.runtime.pubsub_client import Gone, gone
+from weir.transforms.runtime.reasons import counter_of
+from weir.transforms.sinks import place
+from weir.transforms.sources.pubsub import acked
 
 NOT_A_NUMBER = "not_a_number_in_price___2eeur"
 STEP = "0.[3]Tick.weir_"

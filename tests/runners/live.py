@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpcore.config.durations import show_timestamp
 from tests.runners.jobs import Running, launch
 from tests.runners.messages import Post
 from tests.runners.recording import SECRET
+from weir.dpcore.config.durations import show_timestamp
 
 CONFIG = """\
 name: live

@@ -6,10 +6,10 @@ import itertools
 import json
 from pathlib import Path
 
-from pipelines.engines.pubsub import PubSubServer
 from tests.runners.live import Device, Live
 from tests.runners.messages import Post
-from transforms.runtime.fence import FOLDER
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.transforms.runtime.fence import FOLDER
 
 TICKS = 6
 

@@ -6,11 +6,11 @@ import itertools
 import time
 from pathlib import Path
 
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.pubsub import PubSubServer
 from tests.runners.jobs import on
 from tests.runners.live import Device, Live
 from tests.runners.messages import Post
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.pubsub import PubSubServer
 
 TICKS = 300
 

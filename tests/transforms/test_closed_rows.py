@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from dpcore.leaves.clock import Clock
-from dpcore.people.caps import Caps
 from tests.dpcore.people.cap_rule import Case, Event, case_of, vectorised
 from tests.transforms.user_shards import UserShards, without_ids
-from transforms.runtime import counters
-from transforms.runtime.stream_time import PRESENT, StreamTime
-from transforms.select import cap
-from transforms.select.closed_rows import width_of
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.people.caps import Caps
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
+from weir.transforms.select import cap
+from weir.transforms.select.closed_rows import width_of
 
 S = 1_000_000
 

@@ -9,15 +9,15 @@ import grpc
 import pytest
 from google.api_core import exceptions
 
-from dpcore.errors import WeirError
-from pipelines.runners.flink_cause import refusal_in
 from tests.transforms.pulls import Failure, reader, wire
-from transforms.runtime import counters, fence
-from transforms.runtime.fence import Fence
-from transforms.runtime.pubsub_client import REFUSALS, Gone
-from transforms.sinks import pubsub
-from transforms.sinks.pubsub import Outgoing, Publish, publish
-from transforms.sources.pubsub.reader import Reader
+from weir.dpcore.errors import WeirError
+from weir.pipelines.runners.flink_cause import refusal_in
+from weir.transforms.runtime import counters, fence
+from weir.transforms.runtime.fence import Fence
+from weir.transforms.runtime.pubsub_client import REFUSALS, Gone
+from weir.transforms.sinks import pubsub
+from weir.transforms.sinks.pubsub import Outgoing, Publish, publish
+from weir.transforms.sources.pubsub.reader import Reader
 
 CODES = {code: grpc.StatusCode[code] for code in REFUSALS}
 PASSING = ("UNAVAILABLE", "INTERNAL", "UNKNOWN", "ABORTED", "CANCELLED", "RESOURCE_EXHAUSTED")

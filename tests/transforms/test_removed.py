@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from apache_beam.utils.timestamp import Timestamp
 
-from pipelines.runners.flink_cause import refusal_in
 from tests.transforms.pulls import reader, wire
 from tests.transforms.releases import batch
-from transforms.runtime import fence
-from transforms.runtime.fence import OPEN, Fatal, Fence, Removed
-from transforms.sinks import folder as sinks_folder
-from transforms.sinks import place
-from transforms.sinks.folder import RangeDoFn
-from transforms.sinks.held import HeldWriter
-from transforms.sinks.here import WriteHere
-from transforms.sinks.ranges import Ranges
-from transforms.sinks.sorted_table import sorted_table
-from transforms.sinks.writer import FolderWriter, Writer
+from weir.pipelines.runners.flink_cause import refusal_in
+from weir.transforms.runtime import fence
+from weir.transforms.runtime.fence import OPEN, Fatal, Fence, Removed
+from weir.transforms.sinks import folder as sinks_folder
+from weir.transforms.sinks import place
+from weir.transforms.sinks.folder import RangeDoFn
+from weir.transforms.sinks.held import HeldWriter
+from weir.transforms.sinks.here import WriteHere
+from weir.transforms.sinks.ranges import Ranges
+from weir.transforms.sinks.sorted_table import sorted_table
+from weir.transforms.sinks.writer import FolderWriter, Writer
 
 RANGES = Ranges(1, 4, (0,))
 Write = Callable[[int], None]
@@ -81,7 +81,7 @@ def test_nothing_is_written_into_a_folder_that_has_lost_its_plan(
     with pytest.raises(Removed, match=r"out has lost _plan\.json: it was removed") as failed:
         write(1)
     assert sorted(tmp_path.rglob("*")) == before
-    text = f"transforms.runtime.fence.Removed: {failed.value} [while running 'Write']"
+    text = f"weir.transforms.runtime.fence.Removed: {failed.value} [while running 'Write']"
     assert refusal_in(text) == str(failed.value)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from dpcore.errors import ConfigError
-from transforms.runtime.fence import Fatal
+from weir.dpcore.errors import ConfigError
+from weir.transforms.runtime.fence import Fatal
 
 EMULATOR = "PUBSUB_EMULATOR_HOST"
 """Environment variable that names a server without TLS and credentials, as in every client."""

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcore.leaves.clock import Clock
-from transforms.leaves.columns import HIGH, LOW
-from transforms.runtime.coders import pack, unpack
-from transforms.runtime.stream_time import StreamTime
-from transforms.select.timed_cells import Bag
-from transforms.select.users import HAS_ID, PAIR_HIGH, PAIR_LOW, words
+from weir.dpcore.leaves.clock import Clock
+from weir.transforms.leaves.columns import HIGH, LOW
+from weir.transforms.runtime.coders import pack, unpack
+from weir.transforms.runtime.stream_time import StreamTime
+from weir.transforms.select.timed_cells import Bag
+from weir.transforms.select.users import HAS_ID, PAIR_HIGH, PAIR_LOW, words
 
 ROWS = b"R"
 """Kind of bytes."""

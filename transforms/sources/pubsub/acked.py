@@ -12,8 +12,8 @@ import hashlib
 import json
 from datetime import UTC, datetime
 
-from transforms.runtime import files
-from transforms.runtime.fence import Fatal
+from weir.transforms.runtime import files
+from weir.transforms.runtime.fence import Fatal
 
 FOLDER = "_acknowledged"
 

@@ -17,16 +17,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
-from transforms.decode.messages import Message
-from transforms.runtime import counters, kept_counts
-from transforms.runtime.fence import OPEN, Fatal, Fence
-from transforms.runtime.pubsub_client import REFUSALS, Gone, gone, replaced, subscriber
-from transforms.sources.pubsub.acked import Acknowledged, Outdated
-from transforms.sources.pubsub.acks import Confirmations
-from transforms.sources.pubsub.leases import Leases
-from transforms.sources.pubsub.stamps import Subscription
-from transforms.sources.pubsub.steady import SteadyTime
-from transforms.sources.pubsub.watermark import Frontier
+from weir.transforms.decode.messages import Message
+from weir.transforms.runtime import counters, kept_counts
+from weir.transforms.runtime.fence import OPEN, Fatal, Fence
+from weir.transforms.runtime.pubsub_client import REFUSALS, Gone, gone, replaced, subscriber
+from weir.transforms.sources.pubsub.acked import Acknowledged, Outdated
+from weir.transforms.sources.pubsub.acks import Confirmations
+from weir.transforms.sources.pubsub.leases import Leases
+from weir.transforms.sources.pubsub.stamps import Subscription
+from weir.transforms.sources.pubsub.steady import SteadyTime
+from weir.transforms.sources.pubsub.watermark import Frontier
 
 MESSAGES = 1_000
 """Messages of one answer, at most: what the server allows."""

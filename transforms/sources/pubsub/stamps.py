@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from transforms.decode.epoch import FIRST, LAST
-from transforms.decode.messages import STAMPS_AHEAD, STAMPS_BEHIND, Message
-from transforms.runtime import counters
-from transforms.runtime.stream_time import PRESENT, StreamTime
+from weir.transforms.decode.epoch import FIRST, LAST
+from weir.transforms.decode.messages import STAMPS_AHEAD, STAMPS_BEHIND, Message
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
 
 @dataclass(frozen=True)
