@@ -22,6 +22,7 @@ from dpcore.models.blocks.objective import Scored
 from dpcore.models.blocks.presence import ALONE, Presence
 from dpcore.models.blocks.schedule import Schedule
 from dpcore.models.blocks.training import BlockTraining
+from dpcore.models.blocks.waits import Waits
 from dpcore.models.blocks.wide_inputs import WideInputs
 from dpcore.program import CAPACITY, Bounded, NoiseOf, Released
 from dpcore.training import Whole, whole_init, whole_step
@@ -118,6 +119,11 @@ class KeptBlocks(ABC):
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
         """Rows are kept, not summed."""
         raise TypeError(f"{self.algorithm} takes rows, not sums.")
+
+    @property
+    def waits(self) -> Waits:
+        """What a key must have before its first model."""
+        return Waits.of_blocks(self.schedule, self.cut, self.cap)
 
     @property
     def training(self) -> BlockTraining:

@@ -13,6 +13,7 @@ from dpcore.accounting.guarantee import PrivacyLoss
 from dpcore.arrays import Digests, Floats, Ints, State, arrays_of
 from dpcore.leaves.rows import RowLeaf
 from dpcore.models.blocks.cut import by_hash
+from dpcore.models.blocks.waits import Waits
 from dpcore.models.erm.prefix import row_digests
 from dpcore.models.optimize.course import Course, Drawn
 from dpcore.models.optimize.glm import shortened
@@ -102,6 +103,11 @@ class OnePass:
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
         """Rows are read in order, not summed."""
         raise TypeError(f"{self.algorithm} takes rows, not sums.")
+
+    @property
+    def waits(self) -> Waits:
+        """What a key must have before its first model."""
+        return Waits.of_records(self.course.read_first, self.cap)
 
     def init(self, n_keys: int) -> OnePassState:
         """Before the first record."""
