@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,15 @@ def test_variables_come_from_the_environment() -> None:
     text = SMALL.replace("epsilon: 1.0", "epsilon: ${EPS}")
     assert loads(text, (), {"EPS": "0.25"}).privacy.epsilon == 0.25
     assert "variable EPS" in str(refusal(text))
+
+
+def test_aliases_that_stand_for_too_much_are_refused_before_they_are_walked() -> None:
+    lines = ["a0: &a0 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    started = time.monotonic()
+    error = refusal(SMALL + "\n".join(lines))
+    assert time.monotonic() - started < 10, "ten billion values were walked over"
+    assert "repeats more than" in error.remedy
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
