@@ -40,7 +40,7 @@ class ConfigError(WeirError):
     def __init__(self, field: str, value: Any, remedy: str) -> None:
         self.field = field
         self.value = _without_secrets(value) if isinstance(value, str) else value
-        self.remedy = remedy
+        self.remedy = _without_secrets(remedy)
         given = " " if value is None else f" = {shown(value)}: "
         super().__init__(_without_secrets(f"{field}{given}{remedy}"))
 

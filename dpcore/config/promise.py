@@ -235,7 +235,16 @@ class Privacy(Section):
     protect_for: Lasting = Field(
         description="How long an event is protected: ticks, a duration, or all.", examples=["365d"]
     )
-    unit: Literal["event", "user"] | None = Field(
+    unit: (
+        Annotated[
+            Literal["event", "user"],
+            Says(
+                "must be 'event' or 'user': what is protected. Name the column of users in "
+                "schema.unit."
+            ),
+        ]
+        | None
+    ) = Field(
         default=None,
         description="What a neighbour changes; event if absent. user: all events of a user in one "
         "period, within the caps of contributions.",

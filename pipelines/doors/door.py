@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from dpcore.config.section import Section, refusal
@@ -20,6 +21,11 @@ class Door(Section):
     """Name in the config and in the registry, and of the field that must be there."""
     paths: ClassVar[tuple[str, ...]] = ()
     """Fields that hold paths: relative ones are relative to the config."""
+
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        """The section that a bare text in its place is probably meant as; None: of another kind."""
+        return None
 
     @property
     def value(self) -> Any:

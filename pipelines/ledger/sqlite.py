@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -49,6 +49,10 @@ class SqliteLedger(Ledger):
         "Keep copies: who loses it has lost what is spent.",
         examples=["ledger.db"],
     )
+
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return None if "://" in text else {"sqlite": text}
 
     def store(self, create: bool) -> Store | None:
         return open_file(Path(self.sqlite), create)

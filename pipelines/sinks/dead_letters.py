@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from pipelines.doors.door import Door, check_name
+from pipelines.doors.paths import FolderText, meant_folder
 
 
 class DeadLetters(Door):
@@ -28,6 +30,10 @@ class DeadLetters(Door):
 class DeadFolder(DeadLetters):
     """A folder of files of one format."""
 
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return meant_folder(cls.kind, text)
+
     @property
     def place(self) -> str:
         return str(self.value)
@@ -44,7 +50,7 @@ class DeadParquet(DeadFolder):
     kind: ClassVar[str] = "parquet"
     paths: ClassVar[tuple[str, ...]] = ("parquet",)
 
-    parquet: str = Field(description="Folder of Parquet files.", examples=["dead/"])
+    parquet: FolderText = Field(description="Folder of Parquet files.", examples=["dead/"])
 
 
 class DeadCsv(DeadFolder):
@@ -53,7 +59,7 @@ class DeadCsv(DeadFolder):
     kind: ClassVar[str] = "csv"
     paths: ClassVar[tuple[str, ...]] = ("csv",)
 
-    csv: str = Field(description="Folder of CSV files.", examples=["dead/"])
+    csv: FolderText = Field(description="Folder of CSV files.", examples=["dead/"])
 
 
 class DeadNdjson(DeadFolder):
@@ -62,7 +68,7 @@ class DeadNdjson(DeadFolder):
     kind: ClassVar[str] = "ndjson"
     paths: ClassVar[tuple[str, ...]] = ("ndjson",)
 
-    ndjson: str = Field(description="Folder of JSON-lines files.", examples=["dead/"])
+    ndjson: FolderText = Field(description="Folder of JSON-lines files.", examples=["dead/"])
 
 
 class DeadTopic(DeadLetters):
@@ -76,6 +82,10 @@ class DeadTopic(DeadLetters):
     def _check(self) -> Self:
         check_name("pubsub", self.pubsub, "topics")
         return self
+
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return {"pubsub": text} if "/topics/" in text else None
 
     def open(self) -> Any:
         from transforms.sinks.dead_letters import PublishDead

@@ -8,11 +8,16 @@ from typing import Any
 
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
+from pipelines.doors.paths import meant_folder
 from pipelines.sinks.sink import Secrets, Sink
 
 
 class Folder(Sink):
     """A folder, or a bucket that Beam's FileSystems know, of files of one format."""
+
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return meant_folder(cls.kind, text)
 
     @property
     def place(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -27,6 +28,10 @@ class PubSubSink(Sink):
     def _check(self) -> Self:
         check_name("pubsub", self.pubsub, "topics")
         return self
+
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return {"pubsub": text} if "/topics/" in text else None
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
         from transforms.sinks.pubsub import PublishReleases

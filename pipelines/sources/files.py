@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from dpcore.plan import Plan
+from pipelines.doors.paths import ending
 from pipelines.sources.limits import Limits
 from pipelines.sources.source import Source, schema_of
 
@@ -16,6 +18,10 @@ class Files(Source):
     bounded: ClassVar[bool] = True
     named_columns: ClassVar[bool] = True
     """Whether headers name the columns; where records do, names are only known by reading."""
+
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return {cls.kind: text} if ending(text) in cls.endings else None
 
     @property
     def form(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -127,6 +127,10 @@ class PubSubSource(Source):
         description="A Pub/Sub subscription.",
         examples=["{subscription: projects/acme/subscriptions/purchases}"],
     )
+
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return {"pubsub": {"subscription": text}} if "/subscriptions/" in text else None
 
     @property
     def form(self) -> str:
