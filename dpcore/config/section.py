@@ -355,4 +355,7 @@ def _unwrap(annotation: Any) -> Any:
     if isinstance(annotation, type) or getattr(annotation, "__origin__", None) is dict:
         return annotation
     sections = [a for a in get_args(annotation) if a is not type(None)]
-    return sections[0] if len(sections) >= 1 else annotation
+    if not sections:
+        return annotation
+    # Optional[Annotated[Section, ...]] has its section two levels deep.
+    return _unwrap(sections[0]) if hasattr(sections[0], "__metadata__") else sections[0]
