@@ -39,7 +39,7 @@ from transforms.runtime import counters
 from transforms.runtime.ahead import in_turn
 from transforms.sources import matching
 from transforms.sources.csv_head import Head, check_head, csv_head
-from transforms.sources.text_file import TextFile, behind, first_lines
+from transforms.sources.text_file import TextFile, behind, first_line
 from transforms.sources.wrong_format import kind_of, kind_of_text
 
 SPLIT_BYTES = 64 * 2**20
@@ -145,8 +145,8 @@ class FileSource:
             start = matching.first_bytes(path, 16)
             self._refuse(path, kind_of(start, self.form, self.text.encoding))
         if self.form in _TEXT:
-            first = first_lines(path, self.text).lines
-            self._refuse(path, kind_of_text(first[0][:256], self.form) if first else None)
+            first = first_line(path, self.text)
+            self._refuse(path, kind_of_text(first, self.form, self.columns is None))
         if self.form == "ndjson":
             return True
         if self.form == "csv":

@@ -51,8 +51,8 @@ def look_at_files(source: FileSource, matched: Sequence[matching.File], look: Fi
                 yield from source.decode(_whole(file), schema)
 
         seen += look.tried(doubts, again)
-        shape = [signs.shape] if signs is not None and signs.shape else []
-        raise refusal(look, seen, doubts, _place(source, full), shape)
+        hints = [] if signs is None else [signs.returns, signs.shape]
+        raise refusal(look, seen, doubts, _place(source, full), list(filter(None, hints)))
     notes = [
         doubtful_predicate(look, seen, _place(source, full)),
         None if signs is None else signs.note(seen),

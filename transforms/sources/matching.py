@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import glob
 import gzip
 import lzma
 import os
@@ -64,12 +65,20 @@ def match(path: str, field: str) -> tuple[File, ...]:
         if file.path == path or not file.path.rpartition("/")[2].startswith((".", "_"))
     )
     if not files:
+        below = f"{path.rstrip('/').removesuffix('/*')}/**/*.{field.rpartition('.')[2]}"
         raise ConfigError(
             field,
             path,
-            "matches no file; check the path. A glob needs its pattern, like events/*.",
+            f"matches folders and no file. Write a glob that goes into them, like {below}."
+            if is_local(path) and any(map(os.path.isdir, glob.glob(_inside(path))))
+            else "matches no file; check the path. A glob needs its pattern, like events/*.",
         )
     return tuple(files)
+
+
+def _inside(path: str) -> str:
+    """A glob of what a path names: of a folder, what is in it."""
+    return os.path.join(path, "*") if path.endswith("/") else path
 
 
 def is_local(path: str) -> bool:
