@@ -65,20 +65,18 @@ def match(path: str, field: str) -> tuple[File, ...]:
         if file.path == path or not file.path.rpartition("/")[2].startswith((".", "_"))
     )
     if not files:
-        below = f"{path.rstrip('/').removesuffix('/*')}/**/*.{field.rpartition('.')[2]}"
-        raise ConfigError(
-            field,
-            path,
-            f"matches folders and no file. Write a glob that goes into them, like {below}."
-            if is_local(path) and any(map(os.path.isdir, glob.glob(_inside(path))))
-            else "matches no file; check the path. A glob needs its pattern, like events/*.",
-        )
+        raise ConfigError(field, path, _no_file(path, field.rpartition(".")[2]))
     return tuple(files)
 
 
-def _inside(path: str) -> str:
-    """A glob of what a path names: of a folder, what is in it."""
-    return os.path.join(path, "*") if path.endswith("/") else path
+def _no_file(path: str, form: str) -> str:
+    """What to do about a path that no file matches."""
+    inside = f"{path}*" if path.endswith("/") else path
+    if not is_local(path) or not any(map(os.path.isdir, glob.glob(inside))):
+        return "matches no file; check the path. A glob needs its pattern, like events/*."
+    near, deep = f"{inside}/*.{form}", f"{inside}/**/*.{form}"
+    below = near if glob.glob(near) else deep
+    return f"matches folders and no file. Write a glob that goes into them, like {below}."
 
 
 def is_local(path: str) -> bool:
