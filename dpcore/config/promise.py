@@ -107,7 +107,8 @@ class ClockConfig(Section):
     """The public release clock."""
 
     start: Moment = Field(
-        description="Start of tick 0: ISO 8601 with an offset or Z, or without one in the zone.",
+        description="Start of tick 0: ISO 8601 with an offset or Z, or without one in the zone; a "
+        "day alone is one of the zone, of UTC where there is none.",
         examples=["1997-01-01T00:00:00Z"],
     )
     period: Period = Field(

@@ -17,6 +17,7 @@ from dpcore.config.promise import ClockConfig
 from dpcore.config.section import validate
 from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
+from dpcore.plan import Plan
 
 ZONES = (None, "UTC", "Europe/Berlin", "America/Havana", "Pacific/Apia", "Australia/Lord_Howe")
 HOUR = 3_600_000_000
@@ -123,6 +124,30 @@ def test_ticks_of_a_fixed_length_end_at_their_multiples(
         show_timestamp(end - late),
         show_timestamp(end - late + period),
     ]
+
+
+@pytest.mark.parametrize(
+    ("protect_for", "period", "says"),
+    [
+        (30, "15m", "privacy.protect_for: 30 has no unit, so it counts ticks: protection lasts for "
+         "7h30m. If another time is meant, write its unit, like 30d."),
+        (3, "1 month", "protection lasts for 3 months"),
+        ("30d", "15m", ""),
+        ("all", "15m", ""),
+    ],
+)  # fmt: skip
+def test_a_horizon_without_a_unit_is_told_in_time(
+    protect_for: int | str, period: str, says: str
+) -> None:
+    plan = Plan.from_yaml(f"""
+        name: visits
+        schema: {{time: at, id: id}}
+        clock: {{start: 2025-01-01, period: {period}, end: 2026-01-01}}
+        privacy: {{epsilon: 1, delta: 1e-6, protect_for: {protect_for}}}
+        aggregates: {{visits: {{count: events}}}}
+    """)
+    told = [one for one in plan.warnings if "protect_for" in one]
+    assert len(told) == bool(says) and all(says in one for one in told)
 
 
 BERLIN = "Europe/Berlin"
