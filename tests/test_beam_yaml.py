@@ -112,7 +112,9 @@ def test_the_extra_installs_what_beam_yaml_needs() -> None:
     pandas = [
         one.specifier
         for one in asked
-        if one.name == "pandas" and one.marker is not None and one.marker.evaluate({"extra": "yaml"})
+        if one.name == "pandas"
+        and one.marker is not None
+        and one.marker.evaluate({"extra": "yaml"})
     ]
     assert pandas and not any("3.0.0" in one for one in pandas)
 

@@ -77,7 +77,9 @@ def _on_disk(value: Any, instead: str) -> Any:
         return value
     scheme = value.partition("://")[0].lower() if "://" in value else ""
     if scheme in _WEB:
-        raise ValueError(f"is an address on the web, which is not read from or written to. {instead}.")
+        raise ValueError(
+            f"is an address on the web, which is not read from or written to. {instead}."
+        )
     if value[:5].lower() != "file:":
         return value
     parts = urlsplit(value)

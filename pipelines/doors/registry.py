@@ -24,9 +24,7 @@ class Doors(Mapping[str, type[Door]]):
       instead: what to do where none is of the kind that is asked for; a sentence.
     """
 
-    def __init__(
-        self, role: str, files: Mapping[str, str], group: str, instead: str = ""
-    ) -> None:
+    def __init__(self, role: str, files: Mapping[str, str], group: str, instead: str = "") -> None:
         self.role, self.instead = role, instead
         self._registry = Registry(files, group)
 

@@ -32,7 +32,9 @@ class CsvSource(Files):
     paths: ClassVar[tuple[str, ...]] = ("csv",)
     endings: ClassVar[tuple[str, ...]] = ("csv", "tsv", "txt")
 
-    csv: FilesText = Field(description="CSV, with a header line or columns.", examples=["purchases.csv"])
+    csv: FilesText = Field(
+        description="CSV, with a header line or columns.", examples=["purchases.csv"]
+    )
     delimiter: str = Field(
         default=",", description="What stands between the fields of CSV.", examples=[";"]
     )

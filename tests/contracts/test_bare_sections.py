@@ -1,4 +1,4 @@
-"""Wherever a config has sections, a bare value in the place of one is answered with what to write."""
+"""A bare value wherever a config has a section is answered with what to write."""
 
 from __future__ import annotations
 
@@ -182,12 +182,12 @@ def test_a_secret_in_the_place_of_its_section_is_not_repeated() -> None:
         ("name", 5, 'must be text; put it in quotes, like "5".'),
         ("name", True, 'must be text; put it in quotes, like "true".'),
         ("name", ["a"], "must be text. Write something like `name: shop`."),
-        ("secret", {"file": "a", "rotate": "b"}, "must be a list. Write something like `rotate: [{"),
+        ("secret", {"file": "a", "rotate": "b"}, "must be a list. Write something like `rotate: ["),
         ("key", {"column": "a", "declared": "CH"}, "like `declared: [north, south]`."),
-        ("privacy", {**BASE["privacy"], "unit": "customer"}, "Name the column of users in schema.unit"),
-        ("source", {"csv": ["a/x.csv", "a/y.csv"]}, "Write a glob that all of the files match, like a/*.csv."),
+        ("privacy", {**BASE["privacy"], "unit": "customer"}, "Name the column of users"),
+        ("source", {"csv": ["a/x.csv", "a/y.csv"]}, "all of the files match, like a/*.csv."),
         ("source", {"csv:f.csv": None}, "write a space after the colon, like csv: f.csv."),
-        ("source", {"duckdb": "x.db"}, "Export what lies in a database to Parquet, or give weir.release"),
+        ("source", {"duckdb": "x.db"}, "Export what lies in a database to Parquet"),
         ("source", {"csv": "http://x.org/a.csv"}, "is an address on the web"),
         ("source", {"csv": "file://host/a.csv"}, "Write its path alone"),
         ("sink", {"parquet": "https://x.org/out"}, "Give a folder on this machine or in a bucket"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dpcore.config import yaml
 from dpcore.errors import ConfigError
 from dpcore.plan_config import PlanConfig
 from pipelines.config.job import JobConfig, load, loads
@@ -186,3 +188,24 @@ def test_columns_are_held_against_the_schema_before_any_data(weir: Weir, small: 
         refused.stderr
     )
     assert weir("plan", small, "--set", source.replace("stores", "store")).exit_code == 0
+
+
+def test_moments_that_python_holds_are_moments() -> None:
+    """Of a config that is a dictionary, as readers of YAML 1.1 give it."""
+    moment = datetime(2024, 1, 2, tzinfo=UTC)
+    job = JobConfig.from_dict(
+        {
+            **yaml.parse_mapping(SMALL, {}),
+            "clock": {"start": date(2024, 1, 1), "period": "1d", "end": moment},
+            "secret": {"file": "a", "rotate": [{"from": moment, "file": "b"}]},
+            "source": {
+                "pubsub": {
+                    "subscription": "projects/p/subscriptions/s",
+                    "replay": {"origin": moment, "started": date(2026, 1, 1)},
+                }
+            },
+        }
+    )
+    assert job.clock.to_clock().ticks == 1 and job.secret is not None
+    assert [one.start for one in job.secret.rotate] == ["2024-01-02T00:00:00+00:00"]
+    assert job.to_dict()["clock"]["start"] == "2024-01-01"

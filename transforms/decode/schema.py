@@ -180,7 +180,8 @@ class EventSchema:
         """Where a column that is not there may be instead; a sentence, or nothing."""
         if f"/{column}=" in f"/{source}":
             return (
-                f" {column} is in the names of folders, which are not read: write it into the files."
+                f" {column} is in the names of folders, which are not read: write it into the "
+                "files."
             )
         if self.fields.get(column) == "where":
             return f" If it is a text, put it in quotes: '{column}'."

@@ -15,7 +15,6 @@ from dpcore.errors import ConfigError
 from transforms.select.predicate_compiler import Compiler, Evaluate, Kind
 from transforms.select.sql_words import has_pattern, translated
 
-
 _MOST = 1_000
 """Characters of a predicate that is looked at as SQL."""
 

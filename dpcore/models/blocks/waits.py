@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dpcore.errors import ConfigError
-from dpcore.models.blocks.cut import Blocks, ByCount
+from dpcore.models.blocks.cut import Blocks, ByCount, ByTicks
+from dpcore.models.blocks.cut_users import ByUsers
 from dpcore.models.blocks.schedule import Schedule
 from dpcore.pricing.terms import Terms
 
@@ -32,6 +33,7 @@ class Waits:
             blocks += 1
         if isinstance(cut, ByCount):
             return cls.of_records(blocks * cut.records, cap)
+        assert isinstance(cut, ByTicks | ByUsers)
         return cls(blocks * cut.ticks)
 
     @classmethod

@@ -166,7 +166,9 @@ BERLIN = "Europe/Berlin"
         ("2025-01-01", BERLIN, "2025-01-01T00:00:00"),
     ],
 )
-def test_times_that_a_reader_of_yaml_made_are_times(moment: Any, zone: str | None, same: str) -> None:
+def test_times_that_a_reader_of_yaml_made_are_times(
+    moment: Any, zone: str | None, same: str
+) -> None:
     """PyYAML reads an unquoted time as a datetime, and a day as a date."""
     more = {"period": "1d", "zone": zone, "end": "2025-02-01" if zone else None}
     made = clock(start=moment, **more)

@@ -103,9 +103,7 @@ def test_a_day_that_a_zone_skipped_is_no_tick() -> None:
 
 
 @pytest.mark.parametrize("zone", [*ZONES, "UTC"])
-@pytest.mark.parametrize(
-    ("end", "ticks"), [("2025-04-01T00:00:00", 3), ("2025-02-01", 1)]
-)
+@pytest.mark.parametrize(("end", "ticks"), [("2025-04-01T00:00:00", 3), ("2025-02-01", 1)])
 def test_the_last_month_ends_with_the_clock(zone: str, end: str, ticks: int) -> None:
     made = clock("2025-01-01T00:00:00", "1 month", zone, end)
     assert made.ticks == ticks and made.end is not None
