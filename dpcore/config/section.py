@@ -85,7 +85,7 @@ def no_section(
 def unknown(
     field: str, value: Any, allowed: Sequence[str], instead: str = ""
 ) -> PydanticCustomError:
-    """What a validator raises for a name that is no field: told before everything else.
+    """What a validator raises for a name that is no field; it comes before other errors.
 
     instead: what to do, where no name that is allowed is near; a sentence.
     """

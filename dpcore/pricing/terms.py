@@ -66,7 +66,7 @@ class Terms:
     groupings: int = 1
 
     def written(self, error: ConfigError) -> ConfigError:
-        """An error with the value that the config has of the promise: what finds that it leaves too
+        """An error with the value of epsilon or delta in the config: what finds that it leaves too
         little knows only the budget that it became."""
         delta = float(f"{self.delta + self.delta_sel:.12g}")
         values = {"privacy.epsilon": self.epsilon, "privacy.delta": delta}

@@ -21,7 +21,7 @@ from dpcore.models.blocks.objective import Objective
 from dpcore.pricing.price import round_up
 
 LARGE = 500.0
-"""From here on e^eps is too near the largest double, and 1 is nothing beside it."""
+"""From here on e^eps is too near the largest double, and 1 is lost in it."""
 TOO_LARGE = "leave the regulariser no room in double precision; take smaller blocks"
 
 
