@@ -295,10 +295,12 @@ def test_every_room_is_on_the_map() -> None:
 
 
 def test_a_climbing_import_is_seen() -> None:
-    code = ast.parse("from transforms.tick.tick import Tick")
-    assert room_faults("transforms.decode.csv", code)
-    assert not room_faults("transforms.sinks.folder", code)
-    assert room_faults("transforms.attic.box", code) == ["transforms.attic.box lies in no room"]
+    code = ast.parse("from weir.transforms.tick.tick import Tick")
+    assert room_faults("weir.transforms.decode.csv", code)
+    assert not room_faults("weir.transforms.sinks.folder", code)
+    assert room_faults("weir.transforms.attic.box", code) == [
+        "weir.transforms.attic.box lies in no room"
+    ]
 
 
 def test_a_circle_is_seen() -> None:
@@ -330,9 +332,9 @@ def test_nothing_leans_on_pandas(path: Path) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import transforms.tick.tick",
-        "from pipelines.cli import main as cli",
-        "def f():\n    from transforms.tick.tick import Tick",
+        "import weir.transforms.tick.tick",
+        "from weir.pipelines.cli import main as cli",
+        "def f():\n    from weir.transforms.tick.tick import Tick",
     ],
 )
 def test_a_backward_import_is_seen(code: str) -> None:

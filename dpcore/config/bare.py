@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dpcore.config import yaml
+from weir.dpcore.config import yaml
 
 _PLAIN = re.compile(r"[\w./~][\w./~:+*?-]*(?<!:)\Z")
 

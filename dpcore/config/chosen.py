@@ -11,9 +11,9 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from dpcore.config.bare import skeleton
-from dpcore.config.section import Section, no_section, refusal, validate
-from dpcore.errors import ConfigError, UnknownField
+from weir.dpcore.config.bare import skeleton
+from weir.dpcore.config.section import Section, no_section, refusal, validate
+from weir.dpcore.errors import ConfigError, UnknownField
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
-from dpcore.config import bare
-from dpcore.errors import ConfigError, UnknownField
+from weir.dpcore.config import bare
+from weir.dpcore.errors import ConfigError, UnknownField
 
 _KINDS = {
     "float_type": "must be a number",

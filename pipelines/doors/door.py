@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from dpcore.config.section import Section, refusal
+from weir.dpcore.config.section import Section, refusal
 
 
 class Door(Section):

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic_core import core_schema
 
-from dpcore.config.bare import skeleton
-from dpcore.config.section import field_names, nested, no_section, refusal, unknown
-from dpcore.errors import WeirError
-from dpcore.registry import Registry
-from pipelines.doors.door import Door
+from weir.dpcore.config.bare import skeleton
+from weir.dpcore.config.section import field_names, nested, no_section, refusal, unknown
+from weir.dpcore.errors import WeirError
+from weir.dpcore.registry import Registry
+from weir.pipelines.doors.door import Door
 
 
 class Doors(Mapping[str, type[Door]]):

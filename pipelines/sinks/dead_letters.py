@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from pipelines.doors.door import Door, check_name
-from pipelines.doors.paths import FolderText, meant_folder
+from weir.pipelines.doors.door import Door, check_name
+from weir.pipelines.doors.paths import FolderText, meant_folder
 
 
 class DeadLetters(Door):
@@ -39,7 +39,7 @@ class DeadFolder(DeadLetters):
         return str(self.value)
 
     def open(self) -> Any:
-        from transforms.sinks.dead_letters import WriteDead
+        from weir.transforms.sinks.dead_letters import WriteDead
 
         return WriteDead(self.place, self.kind)
 
@@ -88,6 +88,6 @@ class DeadTopic(DeadLetters):
         return {"pubsub": text} if "/topics/" in text else None
 
     def open(self) -> Any:
-        from transforms.sinks.dead_letters import PublishDead
+        from weir.transforms.sinks.dead_letters import PublishDead
 
         return PublishDead(self.pubsub)

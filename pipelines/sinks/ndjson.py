@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from pipelines.doors.paths import FolderText
-from pipelines.sinks.folder import Folder
+from weir.pipelines.doors.paths import FolderText
+from weir.pipelines.sinks.folder import Folder
 
 
 class NdjsonSink(Folder):

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from pipelines.doors.paths import FilesText
-from pipelines.sources.files import Files
+from weir.pipelines.doors.paths import FilesText
+from weir.pipelines.sources.files import Files
 
 
 class AvroSource(Files):

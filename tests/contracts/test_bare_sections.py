@@ -8,14 +8,14 @@ from typing import Any, get_args
 
 import pytest
 
-from dpcore.aggregates.config import AnyAggregate
-from dpcore.config import yaml
-from dpcore.config.bare import parsed, skeleton
-from dpcore.config.chosen import Chosen
-from dpcore.config.section import Section
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig
-from pipelines.doors.registry import OneKind
+from weir.dpcore.aggregates.config import AnyAggregate
+from weir.dpcore.config import yaml
+from weir.dpcore.config.bare import parsed, skeleton
+from weir.dpcore.config.chosen import Chosen
+from weir.dpcore.config.section import Section
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.doors.registry import OneKind
 
 Path = tuple[str, ...]
 BASE: dict[str, Any] = yaml.parse("""

@@ -8,12 +8,12 @@ from itertools import product
 
 import pytest
 
-from dpcore.config.section import field_names
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
 from tests.contracts import versions
+from weir.dpcore.config.section import field_names
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
 
 CONFIGS = {
     name: text

@@ -7,11 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.waits import Waits
-from dpcore.plan import Plan
-from dpcore.registry import MODELS
-from dpcore.simulate import Events, simulate
 from tests.contracts.test_models import (
     BLOCKS,
     FORMS,
@@ -24,6 +19,11 @@ from tests.contracts.test_models import (
     config_of,
     with_rows,
 )
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.waits import Waits
+from weir.dpcore.plan import Plan
+from weir.dpcore.registry import MODELS
+from weir.dpcore.simulate import Events, simulate
 
 WAITING = tuple(name for name in NAMES if name in (*BLOCKS, *PLACED, *ONE_PASS, *FORMS))
 """Models that are fitted to blocks or runs of records."""

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engines.processes import EngineFailed, Process, free_ports
+from weir.pipelines.engines.processes import EngineFailed, Process, free_ports
 
 PARENT = """
 import sys, time
 from pathlib import Path
-from pipelines.engines.processes import Process
+from weir.pipelines.engines.processes import Process
 log = Path(sys.argv[1])
 Process("a sleeper", ["sh", "-c", "sleep 1000 & echo $! $$; wait"], log)
 time.sleep(1000)
@@ -114,7 +114,7 @@ def test_nothing_is_started_by_a_parent_that_dies_before_the_guard_knows(tmp_pat
     log = tmp_path / "log"
     script = PARENT.replace(
         "log = ",
-        "import os\nfrom pipelines.engines import processes\n"
+        "import os\nfrom weir.pipelines.engines import processes\n"
         "processes.GUARD.watch = lambda group: os.kill(os.getpid(), 9)\nlog = ",
     )
     subprocess.run([sys.executable, "-c", script, str(log)], timeout=60)

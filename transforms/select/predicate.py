@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.errors import ConfigError
-from transforms.select.predicate_compiler import Compiler, Evaluate, Kind
-from transforms.select.sql_words import has_pattern, translated
+from weir.dpcore.errors import ConfigError
+from weir.transforms.select.predicate_compiler import Compiler, Evaluate, Kind
+from weir.transforms.select.sql_words import has_pattern, translated
 
 _MOST = 1_000
 """Characters of a predicate that is looked at as SQL."""

@@ -10,8 +10,8 @@ from typing import Any, Literal, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.errors import ConfigError
-from transforms.select.sql_words import has_neighbours
+from weir.dpcore.errors import ConfigError
+from weir.transforms.select.sql_words import has_neighbours
 
 Kind = Literal["number", "text", "boolean", "any", "list"]
 """How a column is read. number: float64, NaN where missing; text: string; boolean: bool; any:

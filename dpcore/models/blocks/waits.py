@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.cut import Blocks, ByCount, ByTicks
-from dpcore.models.blocks.cut_users import ByUsers
-from dpcore.models.blocks.schedule import Schedule
-from dpcore.pricing.terms import Terms
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.cut import Blocks, ByCount, ByTicks
+from weir.dpcore.models.blocks.cut_users import ByUsers
+from weir.dpcore.models.blocks.schedule import Schedule
+from weir.dpcore.pricing.terms import Terms
 
 
 @dataclass(frozen=True)

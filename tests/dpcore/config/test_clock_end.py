@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.config import yaml
-from dpcore.config.durations import show_timestamp
-from dpcore.config.promise import ClockConfig
-from dpcore.config.section import validate
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
-from dpcore.plan import Plan
+from weir.dpcore.config import yaml
+from weir.dpcore.config.durations import show_timestamp
+from weir.dpcore.config.promise import ClockConfig
+from weir.dpcore.config.section import validate
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.plan import Plan
 
 ZONES = (None, "UTC", "Europe/Berlin", "America/Havana", "Pacific/Apia", "Australia/Lord_Howe")
 HOUR = 3_600_000_000

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import WeirError
-from pipelines.config.job import load
-from pipelines.graph.budget import Spent
-from pipelines.ledger.book import Book, Entry, book_of
-from pipelines.show.status import of_folder
 from tests.pipelines.conftest import Weir
 from tests.pipelines.ledger.conftest import ROWS, job_of, section
+from weir.dpcore.errors import WeirError
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.budget import Spent
+from weir.pipelines.ledger.book import Book, Entry, book_of
+from weir.pipelines.show.status import of_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -48,7 +48,7 @@ def bytes_in(folder: Path) -> dict[str, bytes]:
 
 def process(job: Path, *words: str, before: str = "") -> subprocess.Popen[str]:
     """``weir run`` in a process of its own, after some code."""
-    code = f"import sys\n{before}\nfrom pipelines.cli.main import main\nmain()"
+    code = f"import sys\n{before}\nfrom weir.pipelines.cli.main import main\nmain()"
     return subprocess.Popen(
         [sys.executable, "-c", code, "run", str(job), *words],
         stdout=subprocess.PIPE,
@@ -215,7 +215,7 @@ def test_one_that_fails_after_it_started_stays_spent(
     def fails(*words: object) -> None:
         raise WeirError("the machine is on fire.")
 
-    monkeypatch.setattr("pipelines.run.run._execute", fails)
+    monkeypatch.setattr("weir.pipelines.run.run._execute", fails)
     assert weir("run", job).exit_code == 1
     (entry,) = entries(job)
     assert entry.state == "running"
@@ -230,7 +230,7 @@ def test_killed_between_entering_and_starting_it_stays_spent_and_goes_on(
 ) -> None:
     kill = (
         "import os, signal\n"
-        "from pipelines.graph.budget import Spent\n"
+        "from weir.pipelines.graph.budget import Spent\n"
         "Spent.start = lambda self, parts: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     dying = process(job, before=kill)
@@ -265,11 +265,11 @@ def test_an_entry_that_another_run_took_over_does_not_start(weir: Weir, job: Pat
     """Two runs of one plan and secret that see different files, one after the other."""
     code = (
         "import pathlib, subprocess, sys\n"
-        "from pipelines.graph import budget\n"
+        "from weir.pipelines.graph import budget\n"
         "start = budget.Spent.start\n"
         "def late(self, parts):\n"
         f"    pathlib.Path({str(job.parent / 'events.csv')!r}).write_text({ROWS[0]!r} + chr(10))\n"
-        "    from pipelines.ledger.desk import reserve\n"
+        "    from weir.pipelines.ledger.desk import reserve\n"
         "    import dataclasses\n"
         "    asking = dataclasses.replace(self.spending.asking, source='other')\n"
         "    reserve(parts.ledger, asking)\n"
@@ -288,7 +288,7 @@ def test_a_ledger_that_lost_its_end_is_found(weir: Weir, job: Path, tmp_path: Pa
     assert weir("run", job, "--set", "privacy.epsilon=0.1", "--set", out(job, "a")).exit_code == 0
     copy = stored.read_bytes()
     begun = process(job, before=(
-        "import pipelines.run.run as command\n"
+        "import weir.pipelines.run.run as command\n"
         "def stop(*words): raise KeyboardInterrupt\n"
         "command._execute = stop\n"
     ))  # fmt: skip
@@ -334,9 +334,9 @@ def test_a_secret_that_cannot_be_read_is_refused(weir: Weir, job: Path) -> None:
 
 
 def test_a_clock_without_end_has_an_open_range(tmp_path: Path) -> None:
-    from pipelines.graph.checks import plan_of
-    from pipelines.ledger.desk import Asking, reserve
-    from pipelines.ledger.places import Place
+    from weir.pipelines.graph.checks import plan_of
+    from weir.pipelines.ledger.desk import Asking, reserve
+    from weir.pipelines.ledger.places import Place
 
     job = job_of(tmp_path / "job", section(("sqlite", str(tmp_path / "ledger.db"))))
     stream = load(job, ["clock.end=null", "source=null", "mechanism=null"])
