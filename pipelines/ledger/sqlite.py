@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,11 +16,13 @@ from dpcore.errors import ConfigError
 from pipelines.ledger.chain import Row, next_row
 from pipelines.ledger.disks import remote_type
 from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.store import VERSION, Change, Store, refuse_newer
+from pipelines.ledger.store import KEY_BYTES, VERSION, Change, Store, refuse_newer
 
 FIELD: Final = "ledger.sqlite"
 APPLICATION: Final = 0x57454952
 """``WEIR``: says in the file's header whose it is."""
+KEY_ENDING: Final = ".key"
+"""Behind the name of a ledger's file: that of its key."""
 PATIENCE: Final = 60.0
 """Seconds to wait for others who write."""
 
@@ -128,6 +131,25 @@ class SqliteStore(Store):
             )
             return [Row(*row) for row in found]
 
+    def chains(self) -> dict[str, list[Row]]:
+        return {scope: self.rows(scope) for scope in self.scopes()}
+
+    @property
+    def key_name(self) -> str:
+        return f"{self.name}{KEY_ENDING}"
+
+    def key(self, create: bool) -> bytes | None:
+        path = Path(self.key_name)
+        with _told(path):
+            if create and not path.exists():
+                _make_key(path)
+            found = path.read_bytes() if path.exists() else None
+        if found is not None and len(found) != KEY_BYTES:
+            raise ConfigError(
+                FIELD, str(path), f"must hold {KEY_BYTES} bytes: bring it back from a copy."
+            )
+        return found
+
     def change(self, scope: str, work: Callable[[Sequence[Row]], Change]) -> Any:
         with _told(self._path), self._writing():
             rows = self.rows(scope)
@@ -157,6 +179,20 @@ class SqliteStore(Store):
 
     def _value(self, question: str) -> int:
         return int(self._base.execute(question).fetchone()[0])
+
+
+def _make_key(path: Path) -> None:
+    """Makes a key for its owner only, unless another process is faster."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    file = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        os.write(file, secrets.token_bytes(KEY_BYTES))
+        os.fsync(file)
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        os.close(file)
+        temporary.unlink()
 
 
 @contextlib.contextmanager

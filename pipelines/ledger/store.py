@@ -11,6 +11,7 @@ from pipelines.ledger.chain import Row
 
 T = TypeVar("T")
 
+KEY_BYTES: Final = 32
 VERSION: Final = 1
 """Of the stored layout; raised when an older Weir could no longer read it."""
 
@@ -35,6 +36,27 @@ class Store(ABC):
     @abstractmethod
     def rows(self, scope: str) -> list[Row]:
         """Records of a scope in order, not yet verified. Writes nothing."""
+
+    @abstractmethod
+    def chains(self) -> dict[str, list[Row]]:
+        """Records of all scopes, each in order, not yet verified. Writes nothing. Within ``work``
+        of ``change``, what it answers is part of the transaction."""
+
+    @abstractmethod
+    def key(self, create: bool) -> bytes | None:
+        """32 random bytes beside the records, not in them: what digests of events are keyed with.
+
+        Args:
+          create: whether to make them where there are none.
+
+        Returns:
+          None where there are none, and none are to be made.
+        """
+
+    @property
+    def key_name(self) -> str:
+        """Where the key is, in words."""
+        return f"the key of {self.name}"
 
     @abstractmethod
     def change(self, scope: str, work: Callable[[Sequence[Row]], Change]) -> Any:
@@ -63,4 +85,4 @@ def refuse_newer(name: str, version: int) -> None:
         )
 
 
-__all__ = ["VERSION", "Change", "Store", "refuse_newer"]
+__all__ = ["KEY_BYTES", "VERSION", "Change", "Store", "refuse_newer"]

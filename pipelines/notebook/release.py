@@ -20,6 +20,7 @@ from pipelines.results.flat import flat_table
 from pipelines.results.run import Run
 from pipelines.run.run import FRESH, RunFailed, run
 from pipelines.runners.flink_target import HELD
+from pipelines.show.summary import spent_of
 from pipelines.sinks.parquet import ParquetSink
 from pipelines.sinks.sink import Sink
 from pipelines.sources.memory import MemorySource
@@ -83,9 +84,10 @@ def release(
         result = run(parts_of(job, "direct", secret), "direct")
         if result.state == HELD:
             assert result.verdict is not None
+            counted = spent_of(result)
             raise RunFailed(
-                f"{result.verdict}: nothing is given back. Correct the events or the "
-                "config, or allow more with limits.refused."
+                f"{result.verdict}: nothing is given back{f', {counted}' if counted else ''}. "
+                "Correct the events or the config, or allow more with limits.refused."
             )
         assert result.folder is not None
         table = flat_table(Run.open(result.folder))

@@ -69,7 +69,7 @@ def refuse_here(ledger: Ledger | None) -> None:
 
 def main(arguments: Sequence[str], image: str) -> int:
     """Describes the job for the service. Exit 0, 2 for what is refused, 1 for what failed."""
-    from pipelines.graph.budget import entered
+    from pipelines.graph.budget import entered, resumes
     from pipelines.graph.parts import parts_of
     from pipelines.runners.pipeline import pipeline_for
 
@@ -78,10 +78,11 @@ def main(arguments: Sequence[str], image: str) -> int:
         parts = parts_of(fetch(known.config, known.sets), "dataflow")
         flags.append(f"--sdk_container_image={image}")
         refuse_here(parts.ledger)
-        with entered(parts) as spent:
+        with entered(parts, False, "dataflow", resumes("dataflow", flags, None)) as spent:
+            parts = spent.parts
             pipeline = pipeline_for(parts, "dataflow", flags)
             parts.sink.prepare(parts.plan, parts.secrets, not parts.streaming)
-            spent.start(parts)
+            spent.start()
             pipeline.run()
     except ConfigError as error:
         print(f"weir: refused: {error}", file=sys.stderr)

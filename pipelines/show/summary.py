@@ -61,7 +61,8 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
     if named and result.state != HELD:
         out.print(Padding(refused_table(named), (1, 0, 0, 2), expand=False))
     out.print(heading("Cost"))
-    unseen = "nothing as long as nobody sees it; published: " if result.state == HELD else ""
+    free = result.state == HELD and result.ledger is None
+    unseen = "nothing as long as nobody sees it; published: " if free else ""
     out.print(Text(f"  {unseen}{one_line(result.plan)}"))
     out.print(
         Text(
@@ -156,17 +157,29 @@ def failure(result: Result) -> WeirError:
     why = str(result.verdict)
     if result.state != HELD:
         return WeirError(f"{why}. {result.sink} publishes as it goes, so the releases are out.")
+    counted = spent_of(result)
     if result.folder is None:
+        cost = counted or "but no budget is spent, because nobody has seen it"
         return WeirError(
-            f"nothing is shown: {why}. Noise was drawn, but no budget is spent, because nobody has "
-            "seen it. Mend the events or the config; or show it with --set limits.refused=1."
+            f"nothing is shown: {why}. Noise was drawn, {cost}. Correct the events or the config; "
+            "or show it with --set limits.refused=1."
         )
     private = f"{result.sink.rstrip('/')}/{HELD_FOLDER}"
+    cost = counted or f"but no budget is spent as long as nobody sees {private}"
+    again = "take a new secret and a new folder" if counted else "remove that folder"
     return WeirError(
-        f"nothing is published: {why}. Noise was drawn, but no budget is spent as long as nobody "
-        f"sees {private}. Mend the events or the config and remove that folder; or publish what is "
-        "in it: the same command with --publish, which reads no data."
+        f"nothing is published: {why}. Noise was drawn, {cost}. Correct the events or the config "
+        f"and {again}; or publish what is in it: the same command with --publish, which reads no "
+        "data."
     )
+
+
+def spent_of(result: Result) -> str:
+    """What the ledger counts of a run that is held back, in words; "" where none was asked."""
+    if result.ledger is None:
+        return ""
+    entry = result.ledger["entry"]
+    return f"and the run is counted in the ledger as spent (entry {entry}), published or not"
 
 
 def last_rows(run: Run, ticks: int, keys: int = KEYS) -> list[dict[str, Any]]:

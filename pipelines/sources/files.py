@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import PrivateAttr
+
 from dpcore.plan import Plan
 from pipelines.sources.limits import Limits
 from pipelines.sources.source import Source, schema_of
@@ -16,6 +18,7 @@ class Files(Source):
     bounded: ClassVar[bool] = True
     named_columns: ClassVar[bool] = True
     """Whether headers name the columns; where records do, names are only known by reading."""
+    _sealed: Any = PrivateAttr(default=None)
 
     @property
     def form(self) -> str:
@@ -36,10 +39,18 @@ class Files(Source):
     def amount(self) -> tuple[int | None, int | None]:
         return None, sum(path.stat().st_size for path in self.local())
 
-    def seal(self, key: bytes) -> str | None:
+    def seal(self, key: bytes) -> tuple[str | None, Source]:
         from transforms.sources.seal import seal
 
-        return seal(self.path, self.field, key)
+        found = seal(self.path, self.field, key)
+        if found is None:
+            return None, self
+        sealed = self.model_copy()
+        sealed._sealed = found.files
+        return found.digest, sealed
+
+    def reading(self, limits: Limits) -> dict[str, Any]:
+        return {**super().reading(limits), "line_bytes": limits.line_bytes}
 
     def open(self, plan: Plan, limits: Limits) -> Any:
         """See transforms.sources.read_files.ReadFiles."""
@@ -50,4 +61,4 @@ class Files(Source):
         source = FileSource(self.form, self.path, *self.text_form(limits.line_bytes))
         schema = schema_of(plan)
         look = FirstLook(plan, schema, named=self.named_columns) if limits.first_look else None
-        return ReadFiles(source, schema, look)
+        return ReadFiles(source, schema, look, self._sealed)

@@ -200,6 +200,9 @@ class PubSubSource(Source):
                 f"is shorter than the subscription's: write {found.ack_deadline_seconds}s.",
             )
 
+    def seal(self, key: bytes) -> tuple[str | None, Source]:
+        return self.pubsub.subscription, self
+
     def rewind(self, snapshot: str) -> None:
         """Takes the subscription back: it gives again what it had not acknowledged then.
 

@@ -39,6 +39,7 @@ from transforms.runtime import counters
 from transforms.runtime.ahead import in_turn
 from transforms.sources import matching
 from transforms.sources.csv_head import Head, check_head, csv_head
+from transforms.sources.seal import refuse_changed
 from transforms.sources.text_file import TextFile, behind, first_lines
 from transforms.sources.wrong_format import kind_of, kind_of_text
 
@@ -63,6 +64,7 @@ class Split(NamedTuple):
       end: behind the last one; ALL goes to the end of the file.
       first: number of the first line, for text.
       size: bytes that this split stands for in the progress.
+      version: of the file, where somebody noted it (see seal).
     """
 
     path: str
@@ -70,6 +72,7 @@ class Split(NamedTuple):
     end: int
     first: int
     size: int
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,10 @@ class FileSource:
 
     def splits(self, file: matching.File) -> Iterator[Split]:
         """Cuts a file into parts that can be decoded apart."""
+        for split in self._splits(file):
+            yield split._replace(version=file.version)
+
+    def _splits(self, file: matching.File) -> Iterator[Split]:
         if not file.size:
             return
         if self.form == "parquet":
@@ -214,11 +221,16 @@ class FileSource:
           split: of a file. schema: the roles of columns.
           ahead: of columns as they are in a Parquet file, which take as long to read as all that
             follows; of other formats it is of what is decoded.
+
+        Raises:
+          SourceChanged: the file is not the version that the split names.
         """
+        refuse_changed(split.path, split.version, "since this run began")
         if self.form == "parquet":
             yield from self._counted(split, schema, ahead)
         else:
             yield from ahead(self._counted(split, schema, iter))
+        refuse_changed(split.path, split.version, "while it was read")
 
     def _counted(self, split: Split, schema: EventSchema, ahead: Ahead) -> Iterator[Decoded]:
         lost = _Lost(split)

@@ -29,10 +29,11 @@ _BROKEN_ARCHIVE = (EOFError, zlib.error, lzma.LZMAError, OSError)
 
 
 class File(NamedTuple):
-    """A matched file and its size in bytes."""
+    """A matched file, its size in bytes, and its version where somebody noted it (see seal)."""
 
     path: str
     size: int
+    version: str = ""
 
 
 def match(path: str, field: str) -> tuple[File, ...]:

@@ -18,15 +18,15 @@ import pytest
 from dpcore.errors import ConfigError
 from pipelines.config.job import load
 from pipelines.graph.checks import plan_of
+from pipelines.ledger import hand
 from pipelines.ledger.book import Book, book_of
 from pipelines.ledger.chain import Row
-from pipelines.ledger.desk import Asking, reserve
+from pipelines.ledger.desk import reserve
 from pipelines.ledger.disks import remote_type
 from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.places import Place
 from pipelines.ledger.sqlite import open_file
 from pipelines.ledger.store import Change, Store
-from tests.pipelines.ledger.conftest import job_of, section
+from tests.pipelines.ledger.conftest import asking, job_of, section
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -57,8 +57,8 @@ def ask(job: Path, first: int, count: int, gate: Any, told: Any) -> None:
     gate.wait()
     for number in range(first, first + count):
         try:
-            asking = Asking(plan, f"mark {number}", Place(f"place {number}", False))
-            heard.append(reserve(ledger, asking).entry)
+            wanted = asking(plan, f"mark {number}", f"place {number}")
+            heard.append(reserve(ledger, wanted).entry)
         except ConfigError as error:
             heard.append("" if "is not enough" in str(error) else str(error))
     told.put(heard)
@@ -102,11 +102,12 @@ def test_two_scopes_of_one_ledger_have_budgets_of_their_own(
     job = job_of(tmp_path / "job", section(where))
     plan = plan_of(load(job))
     for scope in ("customers", "staff"):
-        asking = Asking(plan, "mark", Place("out", False))
         ledger = ledger_of(job).model_copy(update={"scope": scope})
-        reserve(ledger, asking)
+        if scope == "staff":
+            hand.open_scope(ledger, plan)
+        reserve(ledger, asking(plan, "mark"))
         with pytest.raises(ConfigError, match="is not enough"):
-            reserve(ledger, Asking(plan, "other mark", Place("out", False)))
+            reserve(ledger, asking(plan, "other mark"))
     store = opened(job, create=False)
     assert store.scopes() == ["customers", "staff"]
     store.close()
@@ -152,14 +153,13 @@ def test_a_process_that_dies_in_a_transaction_holds_nobody_back(
     assert dying.stdout is not None and dying.stdout.readline() == "inside\n"
     dying.send_signal(signal.SIGKILL)
     dying.wait()
-    asking = Asking(plan_of(load(job)), "mark", Place("out", False))
-    reserve(ledger_of(job), asking)
+    reserve(ledger_of(job), asking(plan_of(load(job)), "mark"))
     assert len(book(job).entries) == 1
 
 
 def test_records_are_only_ever_added(where: tuple[str, str], tmp_path: Path) -> None:
     job = job_of(tmp_path / "job", section(where))
-    reserve(ledger_of(job), Asking(plan_of(load(job)), "mark", Place("out", False)))
+    reserve(ledger_of(job), asking(plan_of(load(job)), "mark"))
     for change in ("DELETE FROM {}", "UPDATE {} SET body = '{{}}'"):
         with pytest.raises(Exception, match="only ever added to"):
             tamper(where, change, force=False)
@@ -195,11 +195,11 @@ def tamper(where: tuple[str, str], change: str, force: bool = True) -> None:
 )
 def test_a_changed_record_is_found(where: tuple[str, str], tmp_path: Path, change: str) -> None:
     job = job_of(tmp_path / "job", section(where))
-    asking = Asking(plan_of(load(job)), "mark", Place("out", False))
-    reserve(ledger_of(job), asking)
+    wanted = asking(plan_of(load(job)), "mark")
+    reserve(ledger_of(job), wanted)
     assert len(book(job).entries) == 1
     tamper(where, change)
-    for again in (lambda: book(job), lambda: reserve(ledger_of(job), asking)):
+    for again in (lambda: book(job), lambda: reserve(ledger_of(job), wanted)):
         with pytest.raises(ConfigError, match="has been changed: record"):
             again()
 
