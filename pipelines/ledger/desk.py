@@ -85,8 +85,8 @@ class Spending:
             if not entry.counts:
                 raise self._lost("was given back")
             books = books_of(store)
-            refuse_exposing(books, plan, run, _goes_on(book, plan, run))
             refuse_elsewhere(books, book.name, run)
+            refuse_exposing(books, plan, run, _goes_on(book, plan, run))
             own = entry_of(book, plan, run)
             # Of two jobs of one stream only one may go on, so they take turns.
             stale = not run.bounded and len(entry.began) != self.began
@@ -188,8 +188,8 @@ def reserve(ledger: Ledger, asking: Asking) -> Spending:
         scope = _scope_of(book, list(books), ledger, plan)
         if book.scope is None:
             bodies.append(open_body(scope))
-        refuse_exposing(books, plan, run, _goes_on(book, plan, run))
         refuse_elsewhere(books, book.name, run)
+        refuse_exposing(books, plan, run, _goes_on(book, plan, run))
         own = entry_of(book, plan, run)
         found = _stands(book, scope, own, plan)
         _refuse_no_room(book, scope, found)

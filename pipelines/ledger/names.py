@@ -47,9 +47,10 @@ def refuse_unknown(name: str, known: Sequence[str]) -> None:
     what = f"looks like {shown} and is not the same name" if alike else f"the nearest is {shown}"
     raise ConfigError(
         "ledger.scope",
-        name if name.isascii() else ascii(name)[1:-1],
-        f"is not open in this ledger, and would have a budget of its own; {what}. Write the scope "
-        "that these people have; for other people, weir ledger open CONFIG opens one.",
+        name,
+        f"{_spelt(name)}is not open in this ledger, and would have a budget of its own; {what}. "
+        "Write the scope that these people have; for other people, weir ledger open CONFIG opens "
+        "one.",
     )
 
 
@@ -62,10 +63,15 @@ def refuse_alike(name: str, known: Iterable[str]) -> None:
     for other in look_alikes(name, known):
         raise ConfigError(
             "ledger.scope",
-            name if name.isascii() else ascii(name)[1:-1],
-            f"looks like the scope {other!r}, which is open. Write that name, or a name that "
-            "differs from it in more than case, punctuation and look-alike letters.",
+            name,
+            f"{_spelt(name)}looks like the scope {other!r}, which is open. Write that name, or one "
+            "that differs from it in more than case, punctuation and look-alike letters.",
         )
+
+
+def _spelt(name: str) -> str:
+    """A name by its letters' numbers, where it could be read as another."""
+    return "" if name.isascii() else f"({ascii(name)}) "
 
 
 __all__ = ["look_alikes", "refuse_alike", "refuse_unknown", "skeleton"]

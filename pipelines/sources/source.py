@@ -134,7 +134,8 @@ class Source(Door):
     def reading(self, limits: Limits) -> dict[str, Any]:
         """The settings by which bytes become events, JSON-able: the same bytes read otherwise are
         other events."""
-        fields = self.model_dump(mode="json", exclude={*self.paths, self.kind})
+        apart = {*self.paths, self.kind}
+        fields = self.model_dump(mode="json", exclude=apart, exclude_defaults=True)
         return {"kind": self.kind, **fields}
 
     def rewind(self, snapshot: str) -> None:

@@ -200,6 +200,9 @@ def test_a_rotation_elsewhere_is_an_entry_of_its_own(
     told = weir("run", job, *rotated)
     assert told.exit_code == 0, told.output
     assert len(entries(job)) == 2 and 1.4 < spent(job) < 1.6
+    same = ("--set", FRESH.format(first), "--set", out(job, "same"))
+    assert weir("run", job, *same).exit_code == 0  # the same bits
+    assert bytes_in(job.parent / "same") == bytes_in(job.parent / "b") and len(entries(job)) == 2
     (job.parent / "other.key").write_text("ef" * 32)  # the same name, another secret
     again = weir("run", job, "--set", FRESH.format(first), "--set", out(job, "c"))
     assert again.exit_code == 2 and "is not enough" in again.stderr
