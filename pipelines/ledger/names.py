@@ -44,7 +44,7 @@ def refuse_unknown(name: str, known: Sequence[str]) -> None:
     alike = look_alikes(name, known)
     near = alike or difflib.get_close_matches(name, known, n=3, cutoff=0.5) or list(known)[:3]
     shown = ", ".join(map(repr, near))
-    what = f"looks like {shown} and is not the same name" if alike else f"the nearest is {shown}"
+    what = f"looks like {shown} and is not the same name" if alike else f"nearest: {shown}"
     raise ConfigError(
         "ledger.scope",
         name,

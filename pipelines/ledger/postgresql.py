@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Final
@@ -17,7 +16,8 @@ from dpcore.config.section import refusal
 from dpcore.errors import ConfigError
 from pipelines.ledger.chain import Row, next_row
 from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.store import KEY_BYTES, VERSION, Change, Store, refuse_newer
+from pipelines.ledger.store import VERSION, Change, Store, refuse_newer
+from transforms.runtime.secret import drawn
 
 FIELD: Final = "ledger.postgresql"
 AGAIN: Final = frozenset({"40001", "40P01", "23505"})
@@ -159,8 +159,7 @@ class PostgresqlStore(Store):
                 with self._turn("layout"), self._base.transaction():
                     if not self._value(_HAS_KEY):
                         self._base.execute(f"CREATE TABLE {KEY_TABLE} (value bytea NOT NULL)")
-                        made = secrets.token_bytes(KEY_BYTES)
-                        self._base.execute(f"INSERT INTO {KEY_TABLE} VALUES (%s)", (made,))
+                        self._base.execute(f"INSERT INTO {KEY_TABLE} VALUES (%s)", (drawn(),))
             if not self._value(_HAS_KEY):
                 return None
             found = self._value(f"SELECT value FROM {KEY_TABLE} ORDER BY value LIMIT 1")

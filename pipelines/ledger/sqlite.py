@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -16,7 +16,8 @@ from dpcore.errors import ConfigError
 from pipelines.ledger.chain import Row, next_row
 from pipelines.ledger.disks import remote_type
 from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.store import KEY_BYTES, VERSION, Change, Store, refuse_newer
+from pipelines.ledger.store import VERSION, Change, Store, refuse_newer
+from transforms.runtime.secret import BYTES, drawn
 
 FIELD: Final = "ledger.sqlite"
 APPLICATION: Final = 0x57454952
@@ -144,9 +145,9 @@ class SqliteStore(Store):
             if create and not path.exists():
                 _make_key(path)
             found = path.read_bytes() if path.exists() else None
-        if found is not None and len(found) != KEY_BYTES:
+        if found is not None and len(found) != BYTES:
             raise ConfigError(
-                FIELD, str(path), f"must hold {KEY_BYTES} bytes: bring it back from a copy."
+                FIELD, str(path), f"must hold {BYTES} bytes: bring it back from a copy."
             )
         return found
 
@@ -183,16 +184,15 @@ class SqliteStore(Store):
 
 def _make_key(path: Path) -> None:
     """Makes a key for its owner only, unless another process is faster."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    file = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    file, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        os.write(file, secrets.token_bytes(KEY_BYTES))
+        os.write(file, drawn())
         os.fsync(file)
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)
     finally:
         os.close(file)
-        temporary.unlink()
+        os.unlink(temporary)
 
 
 @contextlib.contextmanager

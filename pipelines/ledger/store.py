@@ -11,7 +11,6 @@ from pipelines.ledger.chain import Row
 
 T = TypeVar("T")
 
-KEY_BYTES: Final = 32
 VERSION: Final = 1
 """Of the stored layout; raised when an older Weir could no longer read it."""
 
@@ -85,4 +84,4 @@ def refuse_newer(name: str, version: int) -> None:
         )
 
 
-__all__ = ["KEY_BYTES", "VERSION", "Change", "Store", "refuse_newer"]
+__all__ = ["VERSION", "Change", "Store", "refuse_newer"]

@@ -82,7 +82,7 @@ class SecretRef:
     def fresh(cls) -> SecretRef:
         """Draws a secret that dies with this process: a restart spends budget again."""
         handle = f"{os.getpid()}-{secrets.token_hex(8)}"
-        _fresh[handle] = secrets.token_bytes(BYTES)
+        _fresh[handle] = drawn()
         return cls(held=handle)
 
     @property
@@ -161,6 +161,11 @@ class SecretRef:
             return _parse("secret.env", self.env, text.encode())
         assert self.gcp is not None
         return _parse("secret.gcp", self.gcp, _read_gcp(self.gcp))
+
+
+def drawn() -> bytes:
+    """32 random bytes."""
+    return secrets.token_bytes(BYTES)
 
 
 def mark_of(secret: bytes) -> str:
