@@ -14,7 +14,7 @@ import os
 import platform
 import time
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -79,12 +79,12 @@ def refuse_changed(path: str, version: str, when: str) -> None:
     """Ends a run whose file is not the version that it began with.
 
     Args:
-      version: as ``seal`` noted it; "": nobody noted any. when: for the message.
+      path: of the file. version: as ``seal`` noted it; "": nobody did. when: for the message.
 
     Raises:
       SourceChanged: says so, and nothing of the content.
     """
-    if version and not _is_same(version, version_of(path)):
+    if version and not _is_same(path, version):
         raise SourceChanged(
             f"{path} changed {when}, and the ledger has entered it as it was. Put it back and run "
             "again, which goes on under the same entry; other events need a new secret, which is "
@@ -93,8 +93,8 @@ def refuse_changed(path: str, version: str, when: str) -> None:
 
 
 def version_of(path: str) -> str:
-    """What changes whenever a file does: for local files size, number, and times of the last
-    change of content and of the file itself, which nobody can set."""
+    """What changes whenever a file does: of a local one its size, times of the last change of
+    content and of the file itself (which nobody can set), its number, and this machine."""
     if not is_local(path):
         (found,) = FileSystems.match([path])[0].metadata_list
         checksum = FileSystems.checksum(path)
@@ -106,15 +106,23 @@ def version_of(path: str) -> str:
     return f"{at.st_size} {at.st_mtime_ns} {at.st_ctime_ns} {at.st_ino} {_machine()}"
 
 
-def _is_same(before: str, now: str) -> bool:
-    """Whether a version is the same. A worker on another machine sees other numbers of the same
-    file, so there the size alone must agree."""
-    if before == now:
+def _is_same(path: str, sealed: str) -> bool:
+    """Whether a file is a version. A worker on another machine sees other times of the same file,
+    or has a copy: there the content must agree."""
+    before, content = sealed.rsplit(" ", 1)
+    now = version_of(path)
+    if now == before:
         return True
-    one, other = before.split(), now.split()
-    if len(one) != 5 or len(other) != 5 or one[-1] == other[-1]:
+    machines = [one.rsplit(" ", 1)[-1] for one in (before, now)]
+    if not is_local(path) or now == "none" or machines[0] == machines[1]:
         return False
-    return one[0] == other[0]
+    return _content_at(path, now) == content
+
+
+@lru_cache(maxsize=1024)
+def _content_at(path: str, version: str) -> str:
+    """Digest of a file as it is at a version, once a process."""
+    return _content(path).hex()
 
 
 @cache
@@ -126,26 +134,32 @@ def _machine() -> str:
 
 
 def _one(file: File, field: str, key: bytes) -> tuple[bytes, File]:
-    """Digest and version of one file."""
+    """Keyed digest and version of one file."""
     for _ in range(TRIES):
         if is_local(file.path):
             _wait_until_settled(file.path)
         before = version_of(file.path)
-        content = _content(file, before, key)
+        if is_local(file.path) or not before.split()[2:]:
+            content = _content(file.path)
+        else:
+            content = _digest(f"{file.path} {before}".encode())
         if version_of(file.path) == before:
             ending = next((end for end in COMPRESSED if file.path.endswith(end)), "")
-            return content + ending.encode(), file._replace(version=before)
+            keyed = hashlib.blake2b(content + ending.encode(), key=key, digest_size=16).digest()
+            return keyed, file._replace(version=f"{before} {content.hex()}")
     raise ConfigError(
         field, file.path, "changes while it is looked at: wait until it is written, and run again."
     )
 
 
-def _content(file: File, version: str, key: bytes) -> bytes:
-    if not is_local(file.path) and version.split()[2:]:
-        return hashlib.blake2b(f"{file.path} {version}".encode(), key=key).digest()
-    with open_raw(file.path) as raw:
+def _content(path: str) -> bytes:
+    with open_raw(path) as raw:
         read = cast(Any, raw)
-        return hashlib.file_digest(read, lambda: hashlib.blake2b(key=key)).digest()
+        return hashlib.file_digest(read, lambda: hashlib.blake2b(digest_size=32)).digest()
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=32).digest()
 
 
 def _wait_until_settled(path: str) -> None:

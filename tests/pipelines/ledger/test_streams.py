@@ -6,6 +6,7 @@ import dataclasses
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,15 @@ from dpcore.errors import ConfigError
 from pipelines.config.job import load
 from pipelines.graph.budget import entered, resumes
 from pipelines.graph.parts import Parts, parts_of
+from pipelines.ledger import hand
 from pipelines.ledger.places import plan_in
+from pipelines.run.run import run
+from pipelines.runners.flink_target import FlinkTarget
 from pipelines.runners.state_folder import StateFolder
 from pipelines.show.status import budget_in, budget_of
 from tests.pipelines.ledger.conftest import job_of, section
 from tests.pipelines.ledger.test_run import entries
+from transforms.runtime.secret import SecretRef
 
 STREAM = "source={pubsub: {subscription: projects/p/subscriptions/s, payload: ndjson}}"
 HOUR = 3_600_000_000
@@ -179,6 +184,36 @@ def test_of_two_resumes_at_once_one_begins(tmp_path: Path, where: tuple[str, str
             second.start()
     (entry,) = entries(tmp_path / "job" / "shop.yaml")
     assert len(entry.began) == 2
+
+
+def test_a_run_says_whether_it_goes_on(stream: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the command line starts it."""
+    began: list[str] = []
+
+    def started(runner: str, *words: Any) -> None:
+        words[-1].start()
+        began.append(runner)
+
+    monkeypatch.setattr("pipelines.run.run._started", started)
+    run(stream, "prism")
+    with pytest.raises(ConfigError, match="a stream that begins again"):
+        run(stream, "prism")
+    with pytest.raises(ConfigError, match="a stream that begins again"):
+        run(stream, "flink", flink=FlinkTarget())
+    run(stream, "flink", flink=FlinkTarget(resume="latest"))
+    assert began == ["prism", "flink"]
+
+
+def test_a_subscription_belongs_to_one_scope(stream: Parts, tmp_path: Path) -> None:
+    begin(stream)
+    assert stream.ledger is not None
+    staff = stream.ledger.model_copy(update={"scope": "staff"})
+    hand.open_scope(staff, stream.plan)
+    other = dataclasses.replace(
+        stream, ledger=staff, secrets=((0, SecretRef(file=str(tmp_path / "job" / "other.key"))),)
+    )
+    with pytest.raises(ConfigError, match="under the scope 'customers'"):
+        begin(other)
 
 
 def test_an_update_on_dataflow_goes_on() -> None:
