@@ -96,9 +96,11 @@ def version_of(path: str) -> str:
     """What changes whenever a file does: of a local one its size, times of the last change of
     content and of the file itself (which nobody can set), its number, and this machine."""
     if not is_local(path):
-        (found,) = FileSystems.match([path])[0].metadata_list
-        checksum = FileSystems.checksum(path)
-        return f"{found.size_in_bytes} {checksum} {found.last_updated_in_seconds or ''}"
+        found = FileSystems.match([path])[0].metadata_list
+        if len(found) != 1:
+            return "none"
+        written = found[0].last_updated_in_seconds or ""
+        return f"{found[0].size_in_bytes} {FileSystems.checksum(path)} {written}"
     try:
         at = os.stat(path)
     except FileNotFoundError:

@@ -309,10 +309,17 @@ def test_which_keys_are_declared_decides_which_events_of_a_user_count(
 
 
 def test_a_key_more_is_no_second_look_at_single_events(weir: Weir, job: Path) -> None:
-    assert weir("run", job).exit_code == 0
-    more = ("--set", "key.declared=[north, south, west]", "--set", out(job, "b"))
-    assert weir("run", job, *more).exit_code == 0
+    """But where they have ids: of two copies the one of an undeclared key does not count."""
+    plain = ("--set", "schema.id=null")
+    assert weir("run", job, *plain).exit_code == 0
+    more = ("--set", "key.declared=[north, south, west]")
+    assert weir("run", job, *plain, *more, "--set", out(job, "b")).exit_code == 0
     assert len(entries(job)) == 1
+    assert weir("ledger", "add", job, "--budget", 9, 1e-6).exit_code == 0
+    wide = ("--set", "ledger.budget.epsilon=9")
+    assert weir("run", job, *wide, "--set", out(job, "c")).exit_code == 0
+    told = weir("run", job, *wide, *more, "--set", out(job, "d"))
+    assert told.exit_code == 2 and "over other events" in told.stderr
 
 
 @pytest.mark.parametrize("how", ["written", "written, its time put back", "replaced", "joined"])
