@@ -132,15 +132,15 @@ def _looked_at(parts: Parts, asking: Asking, mark: str, key: bytes) -> tuple[Ask
 
 
 def _reading(parts: Parts) -> str:
-    """Digest of how the events are read, as far as the plan does not tell it.
+    """Digest of how the events are read, as far as the plan does not say it.
 
     Which keys are declared decides which events of a user the caps keep, and which copy of an id
     counts. Elsewhere a key more changes nothing of the others.
     """
-    told = parts.source.reading(parts.limits)
+    settings = parts.source.reading(parts.limits)
     if parts.plan.person is not None or parts.plan.config.schema_.id is not None:
-        told["keys"] = [key.hex() for key in parts.plan.keys.ordered]
-    text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+        settings["keys"] = [key.hex() for key in parts.plan.keys.ordered]
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

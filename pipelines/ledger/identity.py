@@ -22,7 +22,7 @@ SKEW: Final = 60_000_000
 
 @dataclass(frozen=True)
 class Identity:
-    """A run, beside its plan.
+    """A run of a plan.
 
     Attributes:
       secrets: first tick -> mark of the secret that keys the noise from there on.
@@ -90,25 +90,25 @@ class Identity:
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able, without where releases go."""
-        told = {**vars(self), "secrets": {str(tick): mark for tick, mark in self.secrets.items()}}
-        del told["output"]
-        return told
+        secrets = {str(tick): mark for tick, mark in self.secrets.items()}
+        fields = {name: value for name, value in vars(self).items() if name != "output"}
+        return {**fields, "secrets": secrets}
 
     @classmethod
     def from_json(
-        cls, told: Mapping[str, Any] | None, place: Mapping[str, Any], mark: str
+        cls, stored: Mapping[str, Any] | None, place: Mapping[str, Any], mark: str
     ) -> Identity:
         """As ``to_json`` wrote it.
 
         Args:
-          told: None: an earlier version wrote nothing but the place. place: where releases went.
+          stored: None: an earlier version wrote nothing but the place. place: where releases went.
           mark: of its first secret.
         """
         output = Place(str(place["place"]), bool(place["folder"]))
-        if told is None:
+        if stored is None:
             return cls({0: mark}, output)
-        secrets = {int(tick): str(one) for tick, one in told["secrets"].items()}
-        return cls(**{**told, "secrets": secrets, "output": output})
+        secrets = {int(tick): str(one) for tick, one in stored["secrets"].items()}
+        return cls(**{**stored, "secrets": secrets, "output": output})
 
 
 __all__ = ["SKEW", "Identity"]

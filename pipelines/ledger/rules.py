@@ -161,8 +161,8 @@ def refuse_uncounted(
         if store is not None:
             store.close()
     refuse_shorter(book, noted, where, ledger.shown)
-    told = noted or {}
-    named = told.get("entry") if told.get("scope") == book.name else None
+    notes = noted or {}
+    named = notes.get("entry") if notes.get("scope") == book.name else None
     counted = (
         entry.id == named or where in entry.places
         for entry in book.entries.values()

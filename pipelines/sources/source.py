@@ -119,7 +119,7 @@ class Source(Door):
         """Looks at all that there is to read, for a ledger.
 
         Args:
-          key: what the digest is keyed with; it tells nothing to who has not the key.
+          key: of the digest, which says nothing without it.
 
         Returns:
           What tells one input from another: of files a keyed digest of their content, the same

@@ -157,7 +157,7 @@ class Bucket:
 
 
 def test_of_an_object_in_a_bucket_its_writing_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checksum can be met on purpose: another object of the same one is another."""
+    """A checksum can be forged: an object that was written again is another one."""
     bucket = Bucket()
     monkeypatch.setattr(module, "FileSystems", bucket)
     monkeypatch.setattr(module, "is_local", lambda path: False)

@@ -1,9 +1,9 @@
 """A keyed digest of files, and whether they are still what it was made of when they are read.
 
-The digest tells who has the key whether two inputs hold the same bytes; without the key it tells
-nothing, not even to who knows every record but one. Local files are read whole, once. Of an object
-in a bucket its identity counts: path, size, the store's checksum, and when it was written. A
-checksum alone would not do, since CRCs can be met on purpose.
+With the key, two digests show whether two inputs hold the same bytes. Without it they show nothing,
+not even to somebody who knows every record but one. Local files are read whole, once. Of an object
+in a bucket the identity counts: path, size, the store's checksum, and when it was written. A
+checksum alone is not enough, because a CRC can be forged.
 """
 
 from __future__ import annotations
