@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcore.errors import ConfigError
-from pipelines.doors.paths import resolved
-from pipelines.graph.parts import Parts
-from pipelines.ledger.desk import Asking, Spending, key_of, refuse_full, reserve
-from pipelines.ledger.identity import Identity
-from pipelines.ledger.places import Place, noted_in, plan_in
-from transforms.runtime.secret import SecretRef, mark_of
-from transforms.runtime.stream_time import PRESENT
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.doors.paths import resolved
+from weir.pipelines.graph.parts import Parts
+from weir.pipelines.ledger.desk import Asking, Spending, key_of, refuse_full, reserve
+from weir.pipelines.ledger.identity import Identity
+from weir.pipelines.ledger.places import Place, noted_in, plan_in
+from weir.transforms.runtime.secret import SecretRef, mark_of
+from weir.transforms.runtime.stream_time import PRESENT
 
 _log = logging.getLogger(__name__)
 DATAFLOW = "dataflow"
@@ -49,7 +49,7 @@ class Spent:
         """
         if self.spending is not None:
             self.parts.sink.note("ledger", self.spending.facts())
-            from pipelines.results import plan_file
+            from weir.pipelines.results import plan_file
 
             if self.parts.streaming and plan_in(self.parts.state) is not None:
                 plan_file.note(self.parts.state, "ledger", self.spending.facts())

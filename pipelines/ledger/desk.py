@@ -13,20 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcore.accounting.price import Price
-from dpcore.accounting.scope import Scope
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.ledger.asking import opened, price_of, refuse_other
-from pipelines.ledger.book import CLOSED, RELEASED, RESERVED, Book, Entry, book_of, books_of
-from pipelines.ledger.identity import Identity
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.names import refuse_unknown
-from pipelines.ledger.records import begun, enter, entry_id, move, open_body, with_book
-from pipelines.ledger.rules import entry_of, refuse_elsewhere, refuse_exposing, refuse_shorter
-from pipelines.ledger.standing import Standing, standing_with
-from pipelines.ledger.store import Store
-from transforms.runtime.secret import mark_of
+from weir.dpcore.accounting.price import Price
+from weir.dpcore.accounting.scope import Scope
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.ledger.asking import opened, price_of, refuse_other
+from weir.pipelines.ledger.book import CLOSED, RELEASED, RESERVED, Book, Entry, book_of, books_of
+from weir.pipelines.ledger.identity import Identity
+from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.ledger.names import refuse_unknown
+from weir.pipelines.ledger.records import begun, enter, entry_id, move, open_body, with_book
+from weir.pipelines.ledger.rules import entry_of, refuse_elsewhere, refuse_exposing, refuse_shorter
+from weir.pipelines.ledger.standing import Standing, standing_with
+from weir.pipelines.ledger.store import Store
+from weir.transforms.runtime.secret import mark_of
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from dpcore.accounting.price import Point, Price, known_bound
-from dpcore.accounting.scope import Scope
-from dpcore.config import durations
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.ledger.asking import opened
-from pipelines.ledger.book import CLOSED, RELEASED, Book, book_of, books_of
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.names import refuse_alike
-from pipelines.ledger.records import change, enter, entry_id, move, open_body, with_book
-from pipelines.ledger.standing import Standing, standing
-from pipelines.ledger.store import Store
+from weir.dpcore.accounting.price import Point, Price, known_bound
+from weir.dpcore.accounting.scope import Scope
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.ledger.asking import opened
+from weir.pipelines.ledger.book import CLOSED, RELEASED, Book, book_of, books_of
+from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.ledger.names import refuse_alike
+from weir.pipelines.ledger.records import change, enter, entry_id, move, open_body, with_book
+from weir.pipelines.ledger.standing import Standing, standing
+from weir.pipelines.ledger.store import Store
 
 SQLITE = b"SQLite format 3\0"
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dpcore.leaves.clock import Clock
-from dpcore.noise.key_ring import first_difference
-from pipelines.ledger.places import Place
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.noise.key_ring import first_difference
+from weir.pipelines.ledger.places import Place
 
 SKEW: Final = 60_000_000
 """Microseconds that clocks of workers may be ahead of this one."""

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 _LOOK_ALIKE: Final = str.maketrans(
     # Cyrillic capitals and small letters

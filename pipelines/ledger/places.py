@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.doors.paths import resolved
-from pipelines.sinks.sink import Sink
+from weir.pipelines.doors.paths import resolved
+from weir.pipelines.sinks.sink import Sink
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Place:
 
 def plan_in(folder: str) -> Mapping[str, Any] | None:
     """What ``_plan.json`` of a folder of results holds; None where there is none."""
-    from transforms.sinks import place as folders
+    from weir.transforms.sinks import place as folders
 
     try:
         found = json.loads(folders.read(folders.join(folder, folders.PLAN_FILE)) or b"null")

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
-from dpcore.accounting.price import Price
-from dpcore.accounting.scope import Scope
-from pipelines.ledger.book import RUNNING, Book
-from pipelines.ledger.chain import Row, next_row
-from pipelines.ledger.identity import Identity
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.store import Change, Store
+from weir.dpcore.accounting.price import Price
+from weir.dpcore.accounting.scope import Scope
+from weir.pipelines.ledger.book import RUNNING, Book
+from weir.pipelines.ledger.chain import Row, next_row
+from weir.pipelines.ledger.identity import Identity
+from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.ledger.store import Change, Store
 
 
 def entry_id(scope: str, number: int, *fields: str) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from dpcore.config import durations
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.ledger.book import Book, Entry, book_of
-from pipelines.ledger.identity import Identity
-from pipelines.ledger.ledger import Ledger
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.ledger.book import Book, Entry, book_of
+from weir.pipelines.ledger.identity import Identity
+from weir.pipelines.ledger.ledger import Ledger
 
 
 def moment(book: Book) -> int:

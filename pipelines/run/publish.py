@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from dpcore.errors import ConfigError
-from pipelines.graph.parts import Parts
-from pipelines.ledger.places import Place, noted_in
-from pipelines.ledger.rules import refuse_uncounted
-from pipelines.results.result import Result
-from pipelines.terminal import count
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.graph.parts import Parts
+from weir.pipelines.ledger.places import Place, noted_in
+from weir.pipelines.ledger.rules import refuse_uncounted
+from weir.pipelines.results.result import Result
+from weir.pipelines.terminal import count
 
 
 def publish(parts: Parts) -> Result:

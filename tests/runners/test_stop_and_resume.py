@@ -6,14 +6,14 @@ import base64
 import signal
 from pathlib import Path
 
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.pubsub import PubSubServer
-from pipelines.ledger.book import book_of
-from pipelines.ledger.sqlite import open_file
 from tests.runners.besieged import besieged
 from tests.runners.jobs import Job, differences, on
 from tests.runners.recording import SECRET, Recording
 from tests.runners.secrets_search import forms_of, search, told_by
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.ledger.book import book_of
+from weir.pipelines.ledger.sqlite import open_file
 
 LINES = 20
 BUDGET = "{epsilon: 9, delta: 1e-5}"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import ConfigError
-from transforms.sources import seal as module
-from transforms.sources.matching import File
-from transforms.sources.seal import Sealed, SourceChanged, refuse_changed, seal, version_of
+from weir.dpcore.errors import ConfigError
+from weir.transforms.sources import seal as module
+from weir.transforms.sources.matching import File
+from weir.transforms.sources.seal import Sealed, SourceChanged, refuse_changed, seal, version_of
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 TEXT = b"at,amount\n2024-01-01,1\n"

@@ -21,8 +21,8 @@ from typing import Any, Final, NamedTuple, cast
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from dpcore.errors import ConfigError, WeirError
-from transforms.sources.matching import COMPRESSED, File, is_local, match, open_raw
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.transforms.sources.matching import COMPRESSED, File, is_local, match, open_raw
 
 SETTLED_NS: Final = 50_000_000
 """A file that was written less long ago may be written again without a new time of change: file

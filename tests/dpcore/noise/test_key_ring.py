@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from dpcore.noise.key_ring import first_difference
+from weir.dpcore.noise.key_ring import first_difference
 
 TICKS = 6
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.plan import Plan
-from pipelines.ledger.desk import Asking
-from pipelines.ledger.identity import Identity
-from pipelines.ledger.places import Place
 from tests.pipelines.conftest import SMALL, weir  # noqa: F401 - a fixture
 from tests.pipelines.ledger.postgres import PostgresServer
+from weir.dpcore.plan import Plan
+from weir.pipelines.ledger.desk import Asking
+from weir.pipelines.ledger.identity import Identity
+from weir.pipelines.ledger.places import Place
 
 ROWS = ["at,id,store,amount"] + [
     f"2024-01-01T{hour:02d}:{i:02d}:00Z,e{hour}-{i},{('north', 'south')[i % 2]},{i * 2}"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config.job import load
-from pipelines.ledger.book import book_of
 from tests.pipelines.conftest import Weir
 from tests.pipelines.ledger.conftest import ROWS, job_of, section
 from tests.pipelines.ledger.test_run import book, bytes_in, entries, out, process
+from weir.pipelines.config.job import load
+from weir.pipelines.ledger.book import book_of
 
 CHANGED = [*ROWS[:-1], ROWS[-1].rpartition(",")[0] + ",49"]
 FRESH = "secret={{file: secret.key, rotate: [{{from: '{}', file: other.key}}]}}"
@@ -294,7 +294,7 @@ def test_the_ledger_of_a_version_before_counts_what_ran(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its records say that a run was submitted, and nothing of its events."""
-    from pipelines.ledger import desk
+    from weir.pipelines.ledger import desk
 
     monkeypatch.setattr(
         desk, "begun", lambda name, identity: desk.move(

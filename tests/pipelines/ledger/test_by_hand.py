@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.accounting import calibrate
-from pipelines.config.job import load
-from pipelines.config.schema import json_schema
-from pipelines.graph.checks import plan_of
-from pipelines.ledger.desk import reserve
 from tests.pipelines.conftest import Weir
 from tests.pipelines.ledger.conftest import asking, job_of, section
+from weir.dpcore.accounting import calibrate
+from weir.pipelines.config.job import load
+from weir.pipelines.config.schema import json_schema
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.ledger.desk import reserve
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 import weir
-from dpcore.errors import ConfigError
-from pipelines.config.job import loads
-from pipelines.graph.checks import plan_of
-from pipelines.ledger import hand
-from pipelines.ledger.desk import Spending
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import loads
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.ledger import hand
+from weir.pipelines.ledger.desk import Spending
 
 TEXT = """\
 name: shop

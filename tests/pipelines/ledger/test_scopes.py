@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.graph.checks import plan_of
-from pipelines.ledger import hand
-from pipelines.ledger.book import books_of
-from pipelines.ledger.desk import reserve
-from pipelines.ledger.names import look_alikes
 from tests.pipelines.conftest import Weir
 from tests.pipelines.ledger.conftest import ROWS, asking, job_of, section
 from tests.pipelines.ledger.test_run import bytes_in, out
 from tests.pipelines.ledger.test_store import ledger_of
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.ledger import hand
+from weir.pipelines.ledger.book import books_of
+from weir.pipelines.ledger.desk import reserve
+from weir.pipelines.ledger.names import look_alikes
 
 OTHERS = [row.replace("e", "x", 1) for row in ROWS[1:]]
 

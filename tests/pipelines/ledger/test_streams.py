@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from dpcore.config import durations
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.graph.budget import entered, resumes
-from pipelines.graph.parts import Parts, parts_of
-from pipelines.ledger import hand
-from pipelines.ledger.places import plan_in
-from pipelines.run.run import run
-from pipelines.runners.flink_target import FlinkTarget
-from pipelines.runners.state_folder import StateFolder
-from pipelines.show.status import budget_in, budget_of
 from tests.pipelines.ledger.conftest import job_of, section
 from tests.pipelines.ledger.test_run import entries
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.budget import entered, resumes
+from weir.pipelines.graph.parts import Parts, parts_of
+from weir.pipelines.ledger import hand
+from weir.pipelines.ledger.places import plan_in
+from weir.pipelines.run.run import run
+from weir.pipelines.runners.flink_target import FlinkTarget
+from weir.pipelines.runners.state_folder import StateFolder
+from weir.pipelines.show.status import budget_in, budget_of
+from weir.transforms.runtime.secret import SecretRef
 
 STREAM = "source={pubsub: {subscription: projects/p/subscriptions/s, payload: ndjson}}"
 HOUR = 3_600_000_000
@@ -123,7 +123,9 @@ def test_a_rotation_ahead_is_the_same_entry(
     assert begin(stream_of(tmp_path), resumed=True) == first  # not drawn with yet: taken back
     assert begin(later, resumed=True) == first
     wall = time.time_ns
-    monkeypatch.setattr("pipelines.ledger.rules.time.time_ns", lambda: wall() + 5 * HOUR * 1000)
+    monkeypatch.setattr(
+        "weir.pipelines.ledger.rules.time.time_ns", lambda: wall() + 5 * HOUR * 1000
+    )
     assert begin(later, resumed=True) == first
     for other in ((), (rotated(ahead, "secret.key"),), (rotated(ahead - HOUR),)):
         with pytest.raises(ConfigError, match=r"secret\.rotate.*may be released already"):
@@ -153,7 +155,7 @@ def test_a_clock_that_is_set_back_does_not_help(
 ) -> None:
     """The ledger's own records say that it was later."""
     begin(stream_of(tmp_path))
-    monkeypatch.setattr("pipelines.ledger.rules.time.time_ns", lambda: 1_704_067_200 * 10**9)
+    monkeypatch.setattr("weir.pipelines.ledger.rules.time.time_ns", lambda: 1_704_067_200 * 10**9)
     with pytest.raises(ConfigError, match=r"secret\.rotate"):
         begin(stream_of(tmp_path, rotated(this_hour() - 10 * HOUR)), resumed=True)
 
@@ -194,7 +196,7 @@ def test_a_run_says_whether_it_goes_on(stream: Parts, monkeypatch: pytest.Monkey
         words[-1].start()
         began.append(runner)
 
-    monkeypatch.setattr("pipelines.run.run._started", started)
+    monkeypatch.setattr("weir.pipelines.run.run._started", started)
     run(stream, "prism")
     with pytest.raises(ConfigError, match="a stream that begins again"):
         run(stream, "prism")

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.accounting.grid import Grid
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.pricing.together import loss_of_periods
-from pipelines.config.job import loads
-from pipelines.graph.checks import plan_of
-from pipelines.ledger import hand
-from pipelines.ledger.asking import opened, price_of
-from pipelines.ledger.desk import look, reserve
-from pipelines.ledger.ledger import Ledger
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.ledger.conftest import asking
+from weir.dpcore.accounting.grid import Grid
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.pricing.together import loss_of_periods
+from weir.pipelines.config.job import loads
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.ledger import hand
+from weir.pipelines.ledger.asking import opened, price_of
+from weir.pipelines.ledger.desk import look, reserve
+from weir.pipelines.ledger.ledger import Ledger
 
 USERS = SMALL.replace("id: id}", "id: id, unit: who}").replace(
     "protect_for: 8}",
