@@ -24,9 +24,11 @@ from apache_beam.options.pipeline_options import (
 from google.protobuf import json_format
 
 from dpcore.errors import ConfigError, WeirError
+from pipelines.doors.door import PROJECT, PROJECT_RULE
 from pipelines.graph.parts import Parts
 from pipelines.runners import dataflow_limits
 from pipelines.runners.options import NO_LISTING
+from transforms.runtime import files
 
 BUCKETS = ("gs://",)
 EMULATOR = "PUBSUB_EMULATOR_HOST"
@@ -69,7 +71,7 @@ def check_job(parts: Parts) -> None:
                 "secret",
                 secret.kind,
                 "must be in Secret Manager for Dataflow, like "
-                "`secret: {gcp: projects/acme/secrets/weir/versions/1}`; the workers' service "
+                "`secret: {gcp: projects/acme-data/secrets/weir/versions/1}`; the workers' service "
                 "account needs roles/secretmanager.secretAccessor on it.",
             )
 
@@ -100,12 +102,24 @@ def settle(options: Any, name: str, dry: bool = False, version: int | None = Non
     ):
         if not value:
             raise ConfigError(flag, None, f"is missing for --runner dataflow; add {flag}={example}")
+    if not PROJECT.fullmatch(cloud.project):
+        raise ConfigError(
+            "--project",
+            cloud.project,
+            f"cannot be the ID of a project. Write the project's ID: {PROJECT_RULE}.",
+        )
+    # Beam would ask Google for another bucket in place of one that it takes for a mistake.
     for flag, value in (
         ("--temp_location", cloud.temp_location),
         ("--staging_location", cloud.staging_location),
     ):
-        if value and not value.startswith(BUCKETS):
-            raise ConfigError(flag, value, "must be in a bucket: gs://BUCKET/FOLDER.")
+        if not value:
+            continue
+        wrong = files.fault(value)
+        if wrong is not None:
+            raise ConfigError(flag, value, wrong)
+        if not value.startswith(BUCKETS) or not value.removeprefix("gs://").partition("/")[2]:
+            raise ConfigError(flag, value, "must be in a bucket. Write gs://BUCKET/FOLDER.")
     if dry and cloud.update:
         raise ConfigError(
             "--update", True, "asks the service for the running job; leave it out of a dry run."

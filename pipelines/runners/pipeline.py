@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pipelines.graph.parts import Parts
@@ -28,6 +29,10 @@ def pipeline_for(parts: Parts, runner: str, flags: Sequence[str], dry: bool = Fa
         from pipelines.runners import dataflow
 
         dataflow.check_job(parts)
+    if dry:
+        parts = replace(
+            parts, source=parts.source.described(), sink=parts.sink.described()
+        )
     options = options_for(runner, flags, parts.streaming)
     if runner == "dataflow":
         dataflow.settle(options, parts.name, dry, parts.plan.config.version)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import re
+from typing import Any, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from dpcore.config.section import refusal
 from dpcore.plan import Plan
+from pipelines.doors.door import PROJECT, PROJECT_RULE
 from pipelines.sinks.sink import Sink
+
+_TABLE = re.compile(rf"({PROJECT.pattern}[:.])?\w{{1,1024}}\.[\w $-]{{1,1024}}")
 
 
 class BigQuerySink(Sink):
@@ -15,7 +20,17 @@ class BigQuerySink(Sink):
 
     kind: ClassVar[str] = "bigquery"
 
-    bigquery: str = Field(description="A BigQuery table.", examples=["acme:shop.releases"])
+    bigquery: str = Field(description="A BigQuery table.", examples=["acme-data:shop.releases"])
+
+    @model_validator(mode="after")
+    def _check_table(self) -> Self:
+        if not _TABLE.fullmatch(self.bigquery):
+            raise refusal(
+                "bigquery",
+                self.bigquery,
+                f"cannot be a table. Write PROJECT:DATASET.TABLE, where PROJECT has {PROJECT_RULE}.",
+            )
+        return self
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
         from transforms.sinks.transforms import WriteBigQuery

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from pydantic import model_validator
 
 from dpcore.errors import ConfigError
 from dpcore.plan import Plan
+from pipelines.doors.door import check_place
 from pipelines.sinks.sink import Secrets, Sink
 
 
 class Folder(Sink):
-    """A folder, or a bucket that Beam's FileSystems know, of files of one format."""
+    """A folder on a disk or in a bucket, of files of one format."""
+
+    @model_validator(mode="after")
+    def _check_folder(self) -> Self:
+        check_place(self.kind, self.place)
+        return self
 
     @property
     def place(self) -> str:
@@ -159,6 +167,6 @@ class Folder(Sink):
         from transforms.sinks.transforms import parts_of
 
         needed = parts_of(plan, self.every, self.layout)
-        if needed == 1:  # then a folder that was begun has one too: nobody need connect to see
+        if needed == 1 or self._described:  # one file is one wherever a folder was begun
             return needed
         return place.parts_in(self.place) or needed

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
+
+from pydantic import model_validator
 
 from dpcore.plan import Plan
+from pipelines.doors.door import check_place
 from pipelines.sources.limits import Limits
 from pipelines.sources.source import Source, schema_of
+
+_log = logging.getLogger(__name__)
 
 
 class Files(Source):
@@ -16,6 +22,11 @@ class Files(Source):
     bounded: ClassVar[bool] = True
     named_columns: ClassVar[bool] = True
     """Whether headers name the columns; where records do, names are only known by reading."""
+
+    @model_validator(mode="after")
+    def _check_path(self) -> Self:
+        check_place(self.kind, self.path)
+        return self
 
     @property
     def form(self) -> str:
@@ -45,9 +56,18 @@ class Files(Source):
         """See transforms.sources.read_files.ReadFiles."""
         from transforms.decode.first_look import FirstLook
         from transforms.sources.files import FileSource
+        from transforms.sources.matching import File
         from transforms.sources.read_files import ReadFiles
 
         source = FileSource(self.form, self.path, *self.text_form(limits.line_bytes))
         schema = schema_of(plan)
+        if self._described:
+            _log.warning(
+                "%s = %r: a dry run looks up no file, so the request holds this path in place of "
+                "the files that a run would find.",
+                self.field,
+                self.path,
+            )
+            return ReadFiles(source, schema, found=(File(self.path, 0),))
         look = FirstLook(plan, schema, named=self.named_columns) if limits.first_look else None
         return ReadFiles(source, schema, look)

@@ -40,7 +40,7 @@ from transforms.decode.messages import Message, MessageDecoder
 from transforms.runtime.pubsub_client import EMULATOR
 
 BOM = b"\xef\xbb\xbf"
-THEIRS = "projects/acme/subscriptions/purchases"
+THEIRS = "projects/acme-data/subscriptions/purchases"
 FORMS = ("json", "ndjson", "avro", "arrow", "csv", "parquet")
 
 
@@ -133,7 +133,7 @@ def test_a_container_is_spoilt_in_a_message_of_its_own(tmp_path: Path) -> None:
 
 def test_the_job_reads_a_topic_of_the_audit_and_nothing_of_the_operators(tmp_path: Path) -> None:
     text = over("avro").replace("clock: {", "clock: {delay: 2h, ")
-    text += "dead_letters: {pubsub: projects/acme/topics/dead}\n"
+    text += "dead_letters: {pubsub: projects/acme-data/topics/dead}\n"
     text += "engine: {checkpoints: gs://acme/state, parallelism: 64, checkpoint_every: 10m}\n"
     job = loads(text)
     mine = Post("projects/p-audit/topics/a", "projects/p-audit/subscriptions/a", job)

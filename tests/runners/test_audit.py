@@ -23,7 +23,7 @@ from tests.fixed_secrets import same_secrets  # noqa: F401
 from transforms.runtime.pubsub_client import EMULATOR
 from transforms.runtime.secret import SecretRef
 
-THEIRS = "projects/acme/subscriptions/purchases"
+THEIRS = "projects/acme-data/subscriptions/purchases"
 LIVE = config().replace(
     "{ndjson: nowhere/events.ndjson}", f"{{pubsub: {{subscription: {THEIRS}, timestamp: sent}}}}"
 )

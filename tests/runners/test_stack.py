@@ -16,7 +16,7 @@ import pytest
 from pipelines.engines import flink_home, pubsub_build
 from pipelines.results.files import result_files
 from pipelines.results.run import Run
-from tests.runners.conftest import needed
+from tests.components import needed
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 400.0

@@ -12,12 +12,11 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-
 from dpcore.errors import ConfigError
 from transforms.decode.avro import Header, read_header
 from transforms.decode.columnar import is_broken
+from transforms.runtime import files
+from transforms.runtime.files import open_raw
 
 MAGICS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"Obj\x01": "avro"}
 COMPRESSED: dict[str, Callable[[BinaryIO], Any]] = {
@@ -48,39 +47,26 @@ def match(path: str, field: str) -> tuple[File, ...]:
             return (File(path, os.path.getsize(path)),)
         if os.path.isdir(path):
             path = os.path.join(path, "")
-    try:
-        found = FileSystems.match([path])[0].metadata_list
-    except (BeamIOError, ValueError):
-        raise ConfigError(
-            field,
-            path,
-            "cannot be looked up; check the spelling, the access rights, and that Beam's extra for "
-            "this file system is installed (gs:// needs apache-beam[gcp]).",
-        ) from None
-    named = (File(one.path, one.size_in_bytes) for one in found)
-    files = sorted(
-        file
-        for file in named
-        if file.path == path or not file.path.rpartition("/")[2].startswith((".", "_"))
-    )
-    if not files:
+    wrong = files.fault(path)
+    if wrong is not None:
+        raise ConfigError(field, path, wrong)
+    named = [
+        File(one.path, one.size)
+        for one in files.match(path)
+        if one.path == path or not one.path.rpartition("/")[2].startswith((".", "_"))
+    ]
+    if not named:
         raise ConfigError(
             field,
             path,
             "matches no file; check the path. A glob needs its pattern, like events/*.",
         )
-    return tuple(files)
+    return tuple(named)
 
 
 def is_local(path: str) -> bool:
     """Whether a path is on this machine's own file system."""
-    return FileSystems.get_scheme(path) is None
-
-
-def open_raw(path: str) -> BinaryIO:
-    """The bytes of a file as they are stored."""
-    file: BinaryIO = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-    return file
+    return not files.is_remote(path)
 
 
 def is_compressed(path: str) -> bool:

@@ -59,6 +59,7 @@ class ReadFiles(beam.PTransform[Any, Any]):
       source: which files.
       schema: the roles of columns.
       look: what the first records must have; None looks at none.
+      found: the files, where they are neither to be looked up nor checked.
 
     Raises:
       ConfigError: no file, a missing column, a column or a file of a wrong type, or records of
@@ -66,11 +67,18 @@ class ReadFiles(beam.PTransform[Any, Any]):
     """
 
     def __init__(
-        self, source: FileSource, schema: EventSchema, look: FirstLook | None = None
+        self,
+        source: FileSource,
+        schema: EventSchema,
+        look: FirstLook | None = None,
+        found: tuple[matching.File, ...] | None = None,
     ) -> None:
         super().__init__()
         self._source = source
         self._schema = schema
+        if found is not None:
+            self._files = found
+            return
         self._files = source.match()
         source.check(self._files, schema)
         if look is not None:

@@ -6,10 +6,8 @@ import hashlib
 import hmac
 from typing import Any, cast
 
-from apache_beam.io.filesystem import BeamIOError
-from apache_beam.io.filesystems import FileSystems
-
 from dpcore.errors import ConfigError
+from transforms.runtime import files
 from transforms.sources.matching import File, is_local, match, open_raw
 
 
@@ -22,7 +20,7 @@ def seal(path: str, field: str, key: bytes) -> str | None:
     own = hmac.new(key, b"weir ledger source", hashlib.sha256).digest()
     try:
         found = sorted(_one(file, own) for file in match(path, field))
-    except (OSError, BeamIOError, ConfigError):
+    except (OSError, ConfigError):
         return None
     digest = hashlib.blake2b(key=own, digest_size=16)
     for one in found:
@@ -32,7 +30,10 @@ def seal(path: str, field: str, key: bytes) -> str | None:
 
 def _one(file: File, key: bytes) -> bytes:
     if not is_local(file.path):
-        return f"{file.size} {FileSystems.checksum(file.path)}".encode()
+        found = files.entry(file.path)
+        if found is None:
+            raise FileNotFoundError(file.path)
+        return f"{found.size} {found.checksum}".encode()
     with open_raw(file.path) as raw:
         read = cast(Any, raw)
         return hashlib.file_digest(read, lambda: hashlib.blake2b(key=key)).digest()
