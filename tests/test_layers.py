@@ -123,7 +123,8 @@ RANDOM_MODULES = {"random", "secrets", "uuid", "numpy.random", "randomgen"}
 RANDOM_CALLS = {"urandom", "getrandom", "default_rng", "RandomState", "SeedSequence", "token_bytes"}
 EXCEPT = {
     "transforms/runtime/secret.py": {"secrets", "secrets.token_bytes", "secrets.token_hex"},
-    "transforms/runtime/files.py": {"uuid"},
+    "transforms/runtime/stores/bucket.py": {"uuid"},
+    "transforms/runtime/stores/disk.py": {"uuid"},
     "pipelines/watch/watch.py": {"secrets"},  # the token of the operator's page
     "transforms/leaves/sums.py": {"uuid"},
     "transforms/select/deduplicate.py": {"uuid"},

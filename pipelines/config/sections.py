@@ -18,7 +18,6 @@ from pipelines.doors.door import PROJECT, PROJECT_RULE, check_disk, check_place
 from pipelines.doors.paths import local
 from transforms.runtime.secret import SecretRef
 
-
 _VERSION = re.compile(
     rf"projects/({PROJECT.pattern}|\d+)(/locations/[a-z0-9-]+)?/secrets/[\w-]{{1,255}}/"
     r"versions/[\w-]+",

@@ -41,9 +41,7 @@ def _patch(go: str, build: Path) -> None:
     go_build.ask([go, "mod", "edit", f"-replace={MODULE}={copy}"], build)
 
 
-COMPONENT = Component(
-    "pubsub", "pubsub", go_build.version(VERSION, SOURCE, KEEPS), BINARY, _make
-)
+COMPONENT = Component("pubsub", "pubsub", go_build.version(VERSION, SOURCE, KEEPS), BINARY, _make)
 
 
 def binary() -> Path:

@@ -30,9 +30,7 @@ def pipeline_for(parts: Parts, runner: str, flags: Sequence[str], dry: bool = Fa
 
         dataflow.check_job(parts)
     if dry:
-        parts = replace(
-            parts, source=parts.source.described(), sink=parts.sink.described()
-        )
+        parts = replace(parts, source=parts.source.described(), sink=parts.sink.described())
     options = options_for(runner, flags, parts.streaming)
     if runner == "dataflow":
         dataflow.settle(options, parts.name, dry, parts.plan.config.version)

@@ -7,6 +7,7 @@ finds nothing, and the sources of the stream would stand still for ever, or fail
 from __future__ import annotations
 
 from collections.abc import Iterator
+
 from dpcore.errors import ConfigError
 from pipelines.doors.paths import local
 from pipelines.engines.job_server import MAP_STATE, Kept, kept_by

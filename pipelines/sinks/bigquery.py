@@ -28,7 +28,8 @@ class BigQuerySink(Sink):
             raise refusal(
                 "bigquery",
                 self.bigquery,
-                f"cannot be a table. Write PROJECT:DATASET.TABLE, where PROJECT has {PROJECT_RULE}.",
+                "cannot be a table. Write PROJECT:DATASET.TABLE, where PROJECT has "
+                f"{PROJECT_RULE}.",
             )
         return self
 

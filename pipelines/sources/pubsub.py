@@ -54,7 +54,8 @@ class SubscriptionConfig(Section):
     """
 
     subscription: str = Field(
-        description="The subscription to read.", examples=["projects/acme-data/subscriptions/purchases"]
+        description="The subscription to read.",
+        examples=["projects/acme-data/subscriptions/purchases"],
     )
     payload: Literal["json", "ndjson", "avro", "arrow"] = Field(
         default="ndjson",

@@ -77,7 +77,9 @@ def test_names_files_and_globs(folder: str) -> None:
     assert matched("[]x[]*") == ["[x].csv"] and matched("d??p/*") == ["deep/c.csv"]
     assert matched("a.csv") == ["a.csv"] and matched("none*") == [] == matched("none")
     inside = files.under(files.join(folder, "deep"))
-    assert sorted(one.path for one in inside) == [f"{folder}/deep/{n}" for n in ("c.csv", "er/d.csv")]
+    assert sorted(one.path for one in inside) == [
+        f"{folder}/deep/{n}" for n in ("c.csv", "er/d.csv")
+    ]
     files.remove(files.join(folder, "deep"))
     assert sorted(files.names(folder)) == ["[x].csv", "a.csv", "b.csv"]
 

@@ -18,7 +18,7 @@ from pipelines.terminal import number
 from tests.pipelines.conftest import Weir
 from transforms.private_releases import PrivateReleases
 
-STREAM = "source={pubsub: {subscription: projects/acme-data/subscriptions/events}}"
+STREAM = "source={pubsub: {subscription: projects/acme-1/subscriptions/all}}"
 
 
 def job_of(small: Path, *sets: str) -> JobConfig:

@@ -116,7 +116,7 @@ def test_a_missing_config(weir: Weir) -> None:
         (["--set", "source=null"], "source is missing"),
         (["--set", "sink=null"], "sink is missing"),
         (
-            ["--set", "source={pubsub: {subscription: projects/acme-data/subscriptions/events}}"],
+            ["--set", "source={pubsub: {subscription: projects/acme-1/subscriptions/all}}"],
             "--runner prism on a laptop",
         ),
         (["--resume"], "is for --runner flink"),

@@ -139,7 +139,7 @@ def test_extras_that_a_job_needs(
 
     monkeypatch.setattr(metadata, "version", without)
     assert look(small)[1]["google-cloud-pubsub"]["state"] == "absent"
-    code, found = look(small, "--set", "sink={pubsub: projects/acme-data/topics/rides}")
+    code, found = look(small, "--set", "sink={pubsub: projects/acme-1/topics/all}")
     assert code == 1 and found["google-cloud-pubsub"]["remedy"] == "pip install 'weir[pubsub]'"
     ledger = "ledger={postgresql: 'postgresql://h/d', scope: x, budget: {epsilon: 1, delta: 1e-6}}"
     code, found = look(small, "--set", ledger)

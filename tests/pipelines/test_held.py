@@ -252,7 +252,7 @@ def test_publish_has_nothing_to_do(weir: Weir, job: Path) -> None:
     before = files(job.parent / "out")
     assert "another plan (privacy.epsilon was" in refused("--set", "privacy.epsilon=2")
     assert "sink.stdout holds nothing back" in refused("--set", "sink={stdout: true}")
-    stream = "source={pubsub: {subscription: projects/acme-data/subscriptions/events}}"
+    stream = "source={pubsub: {subscription: projects/acme-1/subscriptions/all}}"
     assert "a stream publishes as it goes" in refused("--set", stream)
     assert "leave out the options of a run" in refused("--new")
     assert files(job.parent / "out") == before
@@ -269,7 +269,7 @@ def test_a_table_on_the_screen_waits_too(weir: Weir, job: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "sink", ["{bigquery: 'acme-data:shop.releases'}", "{pubsub: projects/acme-data/topics/rides}"]
+    "sink", ["{bigquery: 'acme-data:shop.releases'}", "{pubsub: projects/acme-1/topics/all}"]
 )
 def test_the_plan_warns_of_sinks_that_hold_nothing_back(weir: Weir, job: Path, sink: str) -> None:
     words = ("--set", f"sink={sink}")
@@ -277,7 +277,7 @@ def test_the_plan_warns_of_sinks_that_hold_nothing_back(weir: Weir, job: Path, s
     warned = json.loads(weir("plan", job, *words, "--json").stdout)["warnings"]
     assert sum("publishes releases as they are made" in line for line in warned) == 1
     assert "as they are made" not in weir("plan", job).stdout
-    stream = "source={pubsub: {subscription: projects/acme-data/subscriptions/events}}"
+    stream = "source={pubsub: {subscription: projects/acme-1/subscriptions/all}}"
     streamed = load(job, [f"sink={sink}", stream])
     assert as_they_go(streamed.source, streamed.sink) == ()
 

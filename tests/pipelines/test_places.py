@@ -57,7 +57,7 @@ def test_one_folder_has_one_spelling(tmp_path: Path) -> None:
 
 
 def test_a_topic_is_no_folder(small: Path) -> None:
-    job = load(small, ["dead_letters={pubsub: projects/acme-data/topics/dead}"])
+    job = load(small, ["dead_letters={pubsub: projects/acme-1/topics/dead}"])
     refuse_mixed(job.dead_letters, job.sink)
 
 

@@ -126,7 +126,10 @@ def test_a_config_may_say_so(weir: Weir, job: Path) -> None:
 
 
 def test_sinks_that_show_nothing_refuse_it(weir: Weir, job: Path) -> None:
-    for sink in ("{bigquery: 'acme-data:shop.releases'}", "{pubsub: projects/acme-data/topics/rides}"):
+    for sink in (
+        "{bigquery: 'acme-data:shop.releases'}",
+        "{pubsub: projects/acme-1/topics/all}",
+    ):
         refused = weir("run", job, "--wide", "--set", f"sink={sink}")
         assert refused.exit_code == 2, refused.output
         assert "--wide" in refused.output and "shows none" in " ".join(refused.output.split())

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from dpcore.errors import ConfigError
 from transforms.decode.avro import Header, read_header
 from transforms.decode.columnar import is_broken

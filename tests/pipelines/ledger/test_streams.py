@@ -18,13 +18,18 @@ from pipelines.show.status import budget_in, budget_of
 from tests.pipelines.ledger.conftest import job_of, section
 from tests.pipelines.ledger.test_run import entries
 
-STREAM = "source={pubsub: {subscription: projects/acme-data/subscriptions/events, payload: ndjson}}"
+STREAM = "source={pubsub: {subscription: projects/acme-1/subscriptions/all, payload: ndjson}}"
 
 
 @pytest.fixture
 def stream(tmp_path: Path) -> Parts:
     job = job_of(tmp_path / "job", section(("sqlite", str(tmp_path / "ledger.db"))))
-    sets = [STREAM, "sink={pubsub: projects/acme-data/topics/rides}", "clock.end=null", "mechanism=null"]
+    sets = [
+        STREAM,
+        "sink={pubsub: projects/acme-1/topics/all}",
+        "clock.end=null",
+        "mechanism=null",
+    ]
     return parts_of(load(job, sets), "flink")
 
 
@@ -48,7 +53,7 @@ def test_a_stream_goes_on_in_its_place_alone(stream: Parts, tmp_path: Path) -> N
             spent.start(stream)
     (entry,) = entries(tmp_path / "job" / "shop.yaml")
     assert entry.state == "running" and entry.price.last is None
-    other = stream.sink.model_copy(update={"pubsub": "projects/acme-data/topics/other"})
+    other = stream.sink.model_copy(update={"pubsub": "projects/acme-1/topics/other"})
     with (
         pytest.raises(ConfigError, match="whether these are the same events cannot be known"),
         entered(dataclasses.replace(stream, sink=other)),

@@ -158,7 +158,7 @@ def test_files_of_another_ending_are_read_as_what_they_are(tmp_path: Path) -> No
 def test_a_clock_without_end_ends_with_the_public_events(tmp_path: Path) -> None:
     text = BASIC.replace(", end: 2024-01-03T00:00:00Z", "").replace(
         "{csv: private.csv}",
-        "{pubsub: {subscription: projects/acme-data/subscriptions/events, payload: json}}",
+        "{pubsub: {subscription: projects/acme-1/subscriptions/all, payload: json}}",
     )
     public = events(tmp_path / "public.csv", [0, 5, 8], [1.0, 2.0, 3.0])
     found = rehearse(job_of(tmp_path, text), tmp_path / "out", on=str(public))
