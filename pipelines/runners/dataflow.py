@@ -141,6 +141,13 @@ def settle(options: Any, name: str, dry: bool = False, version: int | None = Non
             raise ConfigError(flag, str(value), "is not needed: the image holds all code.")
     if not cloud.job_name:
         cloud.job_name = job_name(name)
+    if not dataflow_limits.JOB_NAME.fullmatch(cloud.job_name):
+        raise ConfigError(
+            "--job_name",
+            cloud.job_name,
+            "cannot be the name of a job. Write up to 63 lower-case letters, digits and dashes, "
+            "with a letter first.",
+        )
     setup.save_main_session = False
     setup.sdk_location = "container"
     options.view_as(DebugOptions).add_experiment(NO_LISTING)

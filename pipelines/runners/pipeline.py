@@ -21,6 +21,7 @@ def pipeline_for(parts: Parts, runner: str, flags: Sequence[str], dry: bool = Fa
     """
     import apache_beam as beam
 
+    from dpcore.errors import ConfigError
     from pipelines.graph import build
     from pipelines.runners.options import options_for
 
@@ -34,6 +35,9 @@ def pipeline_for(parts: Parts, runner: str, flags: Sequence[str], dry: bool = Fa
     options = options_for(runner, flags, parts.streaming)
     if runner == "dataflow":
         dataflow.settle(options, parts.name, dry, parts.plan.config.version)
-    pipeline = beam.Pipeline(runner=build.in_process_runner() if here else None, options=options)
+    try:
+        pipeline = beam.Pipeline(build.in_process_runner() if here else None, options)
+    except ValueError as error:  # Beam's own words on options, which hold nothing of an event
+        raise ConfigError("options", None, f"are refused by Beam: {error}") from None
     build.build(pipeline, parts, here=here)
     return pipeline
