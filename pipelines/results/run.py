@@ -23,6 +23,7 @@ from dpcore.pricing.band import band_of
 from pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
 from pipelines.results.packed import Sizes
 from pipelines.results.ruler import Ruler
+from transforms.runtime.files import SERVICES
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""
@@ -103,7 +104,13 @@ class Run:
         """
         directory = Path(directory)
         if not directory.is_dir():
-            raise ConfigError("directory", str(directory), "must be a folder that a run wrote to.")
+            remedy = "must be a folder that a run wrote to."
+            if str(directory).partition(":/")[0] in SERVICES:  # pathlib has dropped a slash
+                remedy = (
+                    "lies in a bucket, and this reads folders of a disk. Copy it first: gcloud "
+                    "storage cp -r, or aws s3 cp --recursive."
+                )
+            raise ConfigError("directory", str(directory), remedy)
         found = result_files(directory)
         plan_file = directory / "_plan.json"
         held = directory if directory.name == HELD_FOLDER else directory / HELD_FOLDER

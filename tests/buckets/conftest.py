@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.engines.buckets import COMPONENT, BucketServer
 from tests.components import needed
+from tests.pipelines.conftest import small, weir  # noqa: F401 - fixtures
 from transforms.runtime import files
 
 _numbers = itertools.count()

@@ -67,7 +67,7 @@ def fault(path: str) -> str | None:
         return None
     scheme, _, rest = path.partition("://")
     service, bucket = SERVICES.get(scheme), rest.partition("/")[0]
-    if scheme == "file":
+    if scheme.lower() == "file":
         return "is a URI. Write the path without file://."
     if service is None:
         return (

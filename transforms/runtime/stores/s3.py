@@ -34,7 +34,7 @@ class S3(Bucket):
 
     def __init__(self) -> None:
         with _words("s3://"):
-            self._client: Any = boto3.client("s3", config=_CONFIG)
+            self._client: Any = boto3.Session().client("s3", config=_CONFIG)
         self._proven: set[str] = set()
 
     def _head(self, bucket: str, key: str) -> Head | None:
