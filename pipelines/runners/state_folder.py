@@ -108,8 +108,9 @@ class StateFolder:
                         "secret.rotate, from a tick that is still ahead.",
                     )
         self.make()
-        if stored is None:
-            self._write(sinks_place.PLAN_FILE, plan_json(plan))
+        if stored is None and not self._write(sinks_place.PLAN_FILE, plan_json(plan)):
+            faster = self._read(sinks_place.PLAN_FILE)
+            refuse_changed(faster or {}, plan, "engine.checkpoints", self.path)
         if marks is not None:
             self._write(SECRETS_FILE, {**(before or {}), **marks}, replace=True)
         return marks is not None
@@ -268,13 +269,14 @@ class StateFolder:
             raise ConfigError("engine.checkpoints", self.path, f"holds a {name} that is not ours.")
         return value
 
-    def _write(self, name: str, value: Mapping[str, Any], replace: bool = False) -> None:
+    def _write(self, name: str, value: Mapping[str, Any], replace: bool = False) -> bool:
+        """Returns whether it was written: a file that is there stays, unless it is replaced."""
         text = (json.dumps(value, indent=2, sort_keys=True) + "\n").encode()
         place = sinks_place.join(self.path, name)
-        if replace:
-            sinks_place.replace(place, text)
-        else:
-            sinks_place.put(place, text)
+        if not replace:
+            return sinks_place.put(place, text)
+        sinks_place.replace(place, text)
+        return True
 
 
 def _uri(metadata: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import subprocess
 import sys
@@ -13,14 +14,16 @@ from typing import Any, TypeVar
 
 import pytest
 
+from dpcore.errors import ConfigError
 from pipelines.engines.buckets import BucketServer
 from transforms.runtime import fence, files
 from transforms.runtime.stores.store import StoreError
+from transforms.sinks import place
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
-MANY = 8
-ROUNDS = 5
+MANY = 6
+ROUNDS = 3
 LARGE = 9 << 20
 """Bytes above which Google's library uploads in a session of several requests."""
 
@@ -126,6 +129,23 @@ def test_all_who_claim_a_folder_at_once_have_a_number_of_their_own(folder: str) 
             else:
                 with pytest.raises(fence.Fenced):
                     around.check()
+
+
+def test_of_all_plans_that_begin_a_folder_at_once_one_does(folder: str) -> None:
+    for turn in range(ROUNDS):
+        out = files.join(folder, str(turn))
+
+        def begun(number: int, out: str = out) -> bool | None:
+            try:
+                return place.prepare(out, {"layout": str(number)}, "sink.csv")
+            except ConfigError as refused:
+                assert "holds results of another plan" in refused.remedy
+                return None
+
+        won = at_once(begun)
+        assert sorted(map(str, won)) == ["False", *["None"] * (MANY - 1)]
+        plan = json.loads(files.read(files.join(out, place.PLAN_FILE)) or b"{}")
+        assert plan == {"layout": str(won.index(False))}
 
 
 CLAIMS = """

@@ -14,10 +14,18 @@ from transforms.runtime.stores.store import StoreError
 
 
 class Changed:
-    """A client whose writes go another way."""
+    """A client that meets faults.
 
-    def __init__(self, client: Any, faults: int = 0, ignores: bool = False) -> None:
+    Args:
+      faults: writes that are put off. ignores: whether If-None-Match is. breaks: reads that are cut
+        short.
+    """
+
+    def __init__(
+        self, client: Any, faults: int = 0, ignores: bool = False, breaks: int = 0
+    ) -> None:
         self._client, self._faults, self._ignores = client, faults, ignores
+        self._breaks = breaks
 
     def put_object(self, **words: Any) -> Any:
         if self._faults:
@@ -27,6 +35,13 @@ class Changed:
         if self._ignores:
             words.pop("IfNoneMatch", None)
         return self._client.put_object(**words)
+
+    def get_object(self, **words: Any) -> Any:
+        found = self._client.get_object(**words)
+        if self._breaks:
+            self._breaks -= 1
+            found["Body"]._content_length = str(found["ContentLength"] + 1)
+        return found
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -51,6 +66,15 @@ def test_a_write_that_is_put_off_is_tried_again(
 ) -> None:
     store(monkeypatch, place, faults=TRIES - 1)
     assert files.put(f"{place}/a", b"one") and files.read(f"{place}/a") == b"one"
+
+
+def test_a_read_that_breaks_off_is_tried_again(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.put(f"{place}/a", b"one")
+    store(monkeypatch, place, breaks=TRIES - 1)
+    assert files.read(f"{place}/a") == b"one"
+    store(monkeypatch, place, breaks=100)
+    with pytest.raises(StoreError, match="IncompleteReadError"):
+        files.read(f"{place}/a")
 
 
 def test_a_write_that_is_always_put_off_fails(place: str, monkeypatch: pytest.MonkeyPatch) -> None:

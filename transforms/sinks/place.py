@@ -90,13 +90,15 @@ def check(folder: str, layout: str, field: str) -> bool:
     """
     stored = read(join(folder, PLAN_FILE))
     if stored is None:
-        if has_anything(folder):
-            raise ConfigError(
-                field,
-                folder,
-                "holds files that no run of this plan wrote: give an empty or a new folder.",
-            )
-        return False
+        if not has_anything(folder):
+            return False
+        stored = read(join(folder, PLAN_FILE))  # another run may have begun it meanwhile
+    if stored is None:
+        raise ConfigError(
+            field,
+            folder,
+            "holds files that no run of this plan wrote: give an empty or a new folder.",
+        )
     try:
         other = json.loads(stored)
     except ValueError:
@@ -154,7 +156,8 @@ def prepare(folder: str, plan: Mapping[str, Any], field: str) -> bool:
     begun = check(folder, str(plan["layout"]), field)
     if not begun:
         text = json.dumps(plan, indent=2, sort_keys=True) + "\n"
-        put(join(folder, PLAN_FILE), text.encode())
+        if not put(join(folder, PLAN_FILE), text.encode()):  # another run was faster
+            return check(folder, str(plan["layout"]), field)
     return begun
 
 

@@ -17,7 +17,7 @@ from dpcore.errors import ConfigError
 from transforms.decode.avro import Header, read_header
 from transforms.decode.columnar import is_broken
 from transforms.runtime import files
-from transforms.runtime.files import open_raw
+from transforms.runtime.files import open_raw as open_raw
 
 MAGICS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"Obj\x01": "avro"}
 COMPRESSED: dict[str, Callable[[BinaryIO], Any]] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from google.api_core import exceptions as answers
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
-from google.cloud import storage
+from google.cloud.storage import Client
 from requests.exceptions import RequestException
 
 from transforms.runtime.stores.bucket import Bucket, Head
@@ -23,7 +23,7 @@ class Gcs(Bucket):
 
     def __init__(self) -> None:
         with _words("gs://"):
-            self._client = storage.Client()
+            self._client = Client()
 
     def _blob(self, bucket: str, key: str, version: str = "") -> Any:
         return self._client.bucket(bucket).blob(key, generation=int(version) if version else None)
@@ -34,14 +34,12 @@ class Gcs(Bucket):
         return None if found is None else _head_of(found)
 
     def _get(self, bucket: str, key: str, part: slice | None, version: str) -> bytes | None:
-        whole = part is None
+        start, stop = (None, None) if part is None else (part.start, part.stop - 1)
         with _words(f"gs://{bucket}/{key}"):
             try:
                 return bytes(
                     self._blob(bucket, key, version).download_as_bytes(
-                        start=None if whole else part.start,
-                        end=None if whole else part.stop - 1,
-                        raw_download=True,
+                        start=start, end=stop, raw_download=True
                     )
                 )
             except answers.NotFound:
@@ -103,7 +101,8 @@ def _words(place: str) -> Iterator[None]:
         yield
     except answers.GoogleAPICallError as error:
         raise StoreError(
-            place, _WORDS.get(error.code, f"Google Cloud Storage answers {error.code}. Try again.")
+            place,
+            _WORDS.get(error.code or 0, f"Google Cloud Storage answers {error.code}. Try again."),
         ) from error
     except DefaultCredentialsError as error:
         raise StoreError(

@@ -8,7 +8,13 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+)
 
 from transforms.runtime.stores.bucket import REPLACED, Bucket, Head
 from transforms.runtime.stores.store import StoreError
@@ -16,7 +22,8 @@ from transforms.runtime.stores.store import StoreError
 WRITER = "weir-writer"
 """Name of an object's own metadata that says which try made it."""
 TRIES = 8
-"""How often a write is tried that S3 puts off because another one is under way."""
+"""How often a write is tried that S3 puts off because another one is under way, or a read that
+breaks off: the library tries neither again."""
 MOST = 1000
 """Objects that one request removes."""
 _CONFIG = Config(
@@ -53,13 +60,18 @@ class S3(Bucket):
         if version:
             wanted["IfMatch"] = version
         with _words(f"s3://{bucket}/{key}"):
-            try:
-                found = self._client.get_object(Bucket=bucket, Key=key, **wanted)
-                return bytes(found["Body"].read())
-            except ClientError as error:
-                if _code(error) in _MISSING:
-                    return None
-                raise
+            for left in reversed(range(TRIES)):
+                try:
+                    found = self._client.get_object(Bucket=bucket, Key=key, **wanted)
+                    return bytes(found["Body"].read())
+                except ClientError as error:
+                    if _code(error) in _MISSING:
+                        return None
+                    raise
+                except (HTTPClientError, IncompleteReadError):  # in the middle of an answer
+                    if not left:
+                        raise
+        return None
 
     def _put(self, bucket: str, key: str, content: bytes, writer: str) -> bool:
         if not writer:
