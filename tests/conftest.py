@@ -17,7 +17,7 @@ from hypothesis import settings
 
 from dpcore.native import kernels
 
-SLOW_FOLDERS = ("audit", "runners", "statistical")
+SLOW_FOLDERS = ("audit", "buckets", "runners", "statistical")
 SLOW_TESTS = frozenset(Path(__file__).with_name("slow.txt").read_text().split())
 
 gc.disable()  # until all is collected: it goes through what only grows, again and again

@@ -138,7 +138,10 @@ class S3(Bucket):
 
 def _head_of(found: Any, size: int, writer: str) -> Head:
     tag = found.get("ETag", "")
-    return Head(size, found["LastModified"].timestamp(), tag.strip('"'), tag, writer)
+    changed = float(
+        int(found["LastModified"].timestamp())
+    )  # fractions are in lists alone, if at all
+    return Head(size, changed, tag.strip('"'), tag, writer)
 
 
 def _code(error: ClientError) -> str:
