@@ -12,6 +12,7 @@ from dpcore.errors import ConfigError
 from dpcore.plan import Plan
 from pipelines.doors.door import check_place
 from pipelines.sinks.sink import Secrets, Sink
+from transforms.runtime.files import refusals
 
 
 class Folder(Sink):
@@ -52,7 +53,8 @@ class Folder(Sink):
             return None
         from pipelines.results import plan_file
 
-        return plan_file.version_in(self.place)
+        with refusals(self.field):
+            return plan_file.version_in(self.place)
 
     def check_plan(self, plan: Plan) -> bool:
         from pipelines.results import plan_file
@@ -70,13 +72,14 @@ class Folder(Sink):
         from pipelines.results import secret_marks
         from transforms.sinks import place
 
-        if not self.check_plan(plan):
-            return
-        if not secrets or secrets[0][1].is_fresh:
-            place.refuse_fresh(self.place, self.field)
-        else:
-            marks = secret_marks.whole(secrets, plan)
-            secret_marks.refuse_other(self.place, self.field, marks, plan)
+        with refusals(self.field):
+            if not self.check_plan(plan):
+                return
+            if not secrets or secrets[0][1].is_fresh:
+                place.refuse_fresh(self.place, self.field)
+            else:
+                marks = secret_marks.whole(secrets, plan)
+                secret_marks.refuse_other(self.place, self.field, marks, plan)
 
     def _is_new(self) -> bool:
         """Whether a folder on this machine is not there yet, or empty."""
@@ -100,11 +103,12 @@ class Folder(Sink):
         if parts > 1:
             told[place.PARTS] = parts
         try:
-            begun = place.prepare(self.place, told, self.field)
-            if secrets:
-                secret_marks.keep(self.place, self.field, secret_marks.whole(secrets, plan))
-            if hold:
-                place.make_held(self.place)
+            with refusals(self.field):
+                begun = place.prepare(self.place, told, self.field)
+                if secrets:
+                    secret_marks.keep(self.place, self.field, secret_marks.whole(secrets, plan))
+                if hold:
+                    place.make_held(self.place)
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise ConfigError(

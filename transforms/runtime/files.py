@@ -7,6 +7,7 @@ try at once exactly one succeeds. Libraries of a service are imported when its f
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -17,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from dpcore.errors import ConfigError
 from transforms.runtime.stores.store import Entry, Store, StoreError
 
 
@@ -85,6 +87,15 @@ def fault(path: str) -> str | None:
             f"install 'weir[{service.extra}]'."
         )
     return None
+
+
+@contextlib.contextmanager
+def refusals(field: str) -> Iterator[None]:
+    """Names the field of a config whose store cannot be reached. Raises ConfigError."""
+    try:
+        yield
+    except StoreError as error:
+        raise ConfigError(field, error.place, str(error.strerror)) from error
 
 
 @cache

@@ -48,12 +48,11 @@ def match(path: str, field: str) -> tuple[File, ...]:
             return (File(path, os.path.getsize(path)),)
         if os.path.isdir(path):
             path = os.path.join(path, "")
-    wrong = files.fault(path)
-    if wrong is not None:
-        raise ConfigError(field, path, wrong)
+    with files.refusals(field):
+        found = files.match(path)
     named = [
         File(one.path, one.size)
-        for one in files.match(path)
+        for one in found
         if one.path == path or not one.path.rpartition("/")[2].startswith((".", "_"))
     ]
     if not named:

@@ -63,12 +63,13 @@ class S3(Bucket):
             for left in reversed(range(TRIES)):
                 try:
                     found = self._client.get_object(Bucket=bucket, Key=key, **wanted)
-                    return bytes(found["Body"].read())
                 except ClientError as error:
                     if _code(error) in _MISSING:
                         return None
                     raise
-                except (HTTPClientError, IncompleteReadError):  # in the middle of an answer
+                try:
+                    return bytes(found["Body"].read())
+                except (HTTPClientError, IncompleteReadError):
                     if not left:
                         raise
         return None
@@ -138,9 +139,7 @@ class S3(Bucket):
 
 def _head_of(found: Any, size: int, writer: str) -> Head:
     tag = found.get("ETag", "")
-    changed = float(
-        int(found["LastModified"].timestamp())
-    )  # fractions are in lists alone, if at all
+    changed = float(int(found["LastModified"].timestamp()))  # only lists have fractions, if any
     return Head(size, changed, tag.strip('"'), tag, writer)
 
 
