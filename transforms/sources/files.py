@@ -1,4 +1,4 @@
-"""A source made of files: check, split, decode. Works wherever Beam has a file system.
+"""A source made of files: check, split, decode. Files lie on a disk or in a bucket.
 
 Splits are row groups (Parquet) or runs of whole lines (big text files); of other formats a file is
 one split. Only splits are ever redistributed; batches stay where they are decoded.
