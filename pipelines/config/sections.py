@@ -8,15 +8,15 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from dpcore.accounting.circumstances import MOST_SHARDS, SHARDS
-from dpcore.config import durations
-from dpcore.config.promise import Duration, Timestamp
-from dpcore.config.section import Section, as_tuple, refusal
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
-from pipelines.doors.door import PROJECT, PROJECT_RULE, check_disk, check_place
-from pipelines.doors.paths import local
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.accounting.circumstances import MOST_SHARDS, SHARDS
+from weir.dpcore.config import durations
+from weir.dpcore.config.promise import Duration, Timestamp
+from weir.dpcore.config.section import Section, as_tuple, refusal
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.pipelines.doors.door import PROJECT, PROJECT_RULE, check_disk, check_place
+from weir.pipelines.doors.paths import local
+from weir.transforms.runtime.secret import SecretRef
 
 _VERSION = re.compile(
     rf"projects/({PROJECT.pattern}|\d+)(/locations/[a-z0-9-]+)?/secrets/[\w-]{{1,255}}/"

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 
 from pydantic import PrivateAttr
 
-from dpcore.config.section import Section, refusal
-from transforms.runtime import files
+from weir.dpcore.config.section import Section, refusal
+from weir.transforms.runtime import files
 
 PROJECT = re.compile(r"([a-z0-9-]+(\.[a-z0-9-]+)+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 """ID of a project of Google Cloud, with the domain of its organisation before it where it has one.

@@ -10,10 +10,10 @@ import json
 import urllib.request
 from pathlib import Path
 
-from pipelines.engines import go_build
-from pipelines.engines.cache import Component
-from pipelines.engines.processes import EngineFailed, Process
-from pipelines.engines.workplace import Workplace
+from weir.pipelines.engines import go_build
+from weir.pipelines.engines.cache import Component
+from weir.pipelines.engines.processes import EngineFailed, Process
+from weir.pipelines.engines.workplace import Workplace
 
 SOURCE = Path(__file__).with_name("bucket_server")
 BINARY = "bucket-server"

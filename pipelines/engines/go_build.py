@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pipelines.engines.tools import InstallFailed, need, run
+from weir.pipelines.engines.tools import InstallFailed, need, run
 
 
 def build(

@@ -9,9 +9,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from pipelines.engines import go_build
-from pipelines.engines.cache import Component
-from pipelines.engines.tools import InstallFailed
+from weir.pipelines.engines import go_build
+from weir.pipelines.engines.cache import Component
+from weir.pipelines.engines.tools import InstallFailed
 
 MODULE = "cloud.google.com/go/pubsub/v2"
 VERSION = "v2.7.0"

@@ -23,12 +23,12 @@ from apache_beam.options.pipeline_options import (
 )
 from google.protobuf import json_format
 
-from dpcore.errors import ConfigError, WeirError
-from pipelines.doors.door import PROJECT, PROJECT_RULE
-from pipelines.graph.parts import Parts
-from pipelines.runners import dataflow_limits
-from pipelines.runners.options import NO_LISTING
-from transforms.runtime import files
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.pipelines.doors.door import PROJECT, PROJECT_RULE
+from weir.pipelines.graph.parts import Parts
+from weir.pipelines.runners import dataflow_limits
+from weir.pipelines.runners.options import NO_LISTING
+from weir.transforms.runtime import files
 
 BUCKETS = ("gs://",)
 EMULATOR = "PUBSUB_EMULATOR_HOST"

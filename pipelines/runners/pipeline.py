@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pipelines.graph.parts import Parts
+from weir.pipelines.graph.parts import Parts
 
 
 def pipeline_for(parts: Parts, runner: str, flags: Sequence[str], dry: bool = False) -> Any:
@@ -21,13 +21,13 @@ def pipeline_for(parts: Parts, runner: str, flags: Sequence[str], dry: bool = Fa
     """
     import apache_beam as beam
 
-    from dpcore.errors import ConfigError
-    from pipelines.graph import build
-    from pipelines.runners.options import options_for
+    from weir.dpcore.errors import ConfigError
+    from weir.pipelines.graph import build
+    from weir.pipelines.runners.options import options_for
 
     here = runner == "direct"
     if runner == "dataflow":
-        from pipelines.runners import dataflow
+        from weir.pipelines.runners import dataflow
 
         dataflow.check_job(parts)
     if dry:

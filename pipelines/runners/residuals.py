@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcore.errors import ConfigError
-from pipelines.doors.paths import local
-from pipelines.engines.job_server import MAP_STATE, Kept, kept_by
-from transforms.runtime import files
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.doors.paths import local
+from weir.pipelines.engines.job_server import MAP_STATE, Kept, kept_by
+from weir.transforms.runtime import files
 
 HEAD = 1 << 20
 """Bytes of a file that are looked at: the names of the states in it come first."""

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from dpcore.config.section import refusal
-from dpcore.plan import Plan
-from pipelines.doors.door import PROJECT, PROJECT_RULE
-from pipelines.sinks.sink import Sink
+from weir.dpcore.config.section import refusal
+from weir.dpcore.plan import Plan
+from weir.pipelines.doors.door import PROJECT, PROJECT_RULE
+from weir.pipelines.sinks.sink import Sink
 
 _TABLE = re.compile(rf"({PROJECT.pattern}[:.])?\w{{1,1024}}\.[\w $-]{{1,1024}}")
 
@@ -34,6 +34,6 @@ class BigQuerySink(Sink):
         return self
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
-        from transforms.sinks.transforms import WriteBigQuery
+        from weir.transforms.sinks.transforms import WriteBigQuery
 
         return WriteBigQuery(self.bigquery, plan, self.layout)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engines.buckets import COMPONENT, BucketServer
 from tests.components import needed
 from tests.pipelines.conftest import small, weir  # noqa: F401 - fixtures
-from transforms.runtime import files
+from weir.pipelines.engines.buckets import COMPONENT, BucketServer
+from weir.transforms.runtime import files
 
 _numbers = itertools.count()
 

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.engines.buckets import BucketServer
-from transforms.runtime import fence, files
-from transforms.runtime.stores.store import StoreError
-from transforms.sinks import place
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.engines.buckets import BucketServer
+from weir.transforms.runtime import fence, files
+from weir.transforms.runtime.stores.store import StoreError
+from weir.transforms.sinks import place
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,7 +150,7 @@ def test_of_all_plans_that_begin_a_folder_at_once_one_does(folder: str) -> None:
 
 CLAIMS = """
 import sys
-from transforms.runtime import fence
+from weir.transforms.runtime import fence
 sys.stdin.readline()
 print(*(fence.claim(f"{sys.argv[1]}/{turn}", sys.argv[2]).epoch for turn in range(10)))
 """

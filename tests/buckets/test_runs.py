@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.conftest import SMALL, Weir
-from transforms.runtime import files
-from transforms.sources.matching import match
-from transforms.sources.seal import seal
+from weir.transforms.runtime import files
+from weir.transforms.sources.matching import match
+from weir.transforms.sources.seal import seal
 
 HEAD = "at,id,store,amount"
 GOOD = [f"2024-01-01T{i % 24:02d}:00:00Z,e{i},{('north', 'south')[i % 2]},{i}" for i in range(200)]
@@ -92,7 +92,7 @@ def test_a_run_goes_on_in_a_bucket(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("transforms.sinks.place.move", stopped)
+        patched.setattr("weir.transforms.sinks.place.move", stopped)
         assert weir("run", job).exit_code == 130
     assert {name.partition("/")[0] for name in results(f"{bucket}/out")} == {"_held"}
     assert weir("run", job).exit_code == 0

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from pipelines.engines.buckets import BucketServer
-from transforms.runtime import files
-from transforms.runtime.stores.s3 import S3, TRIES
-from transforms.runtime.stores.store import StoreError
+from weir.pipelines.engines.buckets import BucketServer
+from weir.transforms.runtime import files
+from weir.transforms.runtime.stores.s3 import S3, TRIES
+from weir.transforms.runtime.stores.store import StoreError
 
 
 class Changed:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.graph.checks import plan_of
-from pipelines.runners import dataflow_template, residuals
-from pipelines.runners.state_folder import LATEST, StateFolder
 from tests.pipelines.conftest import SMALL
-from transforms.runtime import counters, fence, files, kept_counts
-from transforms.sources.pubsub.acked import Acknowledged, Outdated
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.runners import dataflow_template, residuals
+from weir.pipelines.runners.state_folder import LATEST, StateFolder
+from weir.transforms.runtime import counters, fence, files, kept_counts
+from weir.transforms.sources.pubsub.acked import Acknowledged, Outdated
 
 STREAM = SMALL.replace(
     "{csv: events.csv}", "{pubsub: {subscription: projects/acme-1/subscriptions/all}}"

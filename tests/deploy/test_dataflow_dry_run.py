@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from pipelines.cli.main import main
 from tests.deploy.test_dataflow_request import CONFIG, FLAGS
+from weir.pipelines.cli.main import main
 
 CONTACTS: list[str] = []
 """What this process has asked of a network while somebody listened."""
@@ -95,7 +95,7 @@ def test_a_dry_run_asks_nobody(
     sections: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("transforms.sinks.transforms.MOST_ROWS", 1)  # files in several parts
+    monkeypatch.setattr("weir.transforms.sinks.transforms.MOST_ROWS", 1)  # files in several parts
     done = dry(tmp_path, **sections)
     assert done.exit_code == 0, done.output
     assert contacts == [] and json.loads(done.stdout)["job"]["name"] == "weir-shop"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
 from tests.pipelines.conftest import Weir
-from transforms.runtime import files
-from transforms.runtime.stores.store import StoreError
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.transforms.runtime import files
+from weir.transforms.runtime.stores.store import StoreError
 
 PLACES = {
     "source.csv": "source={{csv: '{}/a.csv'}}",
@@ -152,7 +152,7 @@ def test_plan_refuses_in_one_line(weir: Weir, small: Path) -> None:
 
 def test_files_come_without_beam_and_without_a_library_of_any_service() -> None:
     code = (
-        "import sys; from transforms.runtime import fence, files; from transforms.sinks import "
+        "import sys; from weir.transforms.runtime import fence, files; from weir.transforms.sinks import "
         "place; place.names('/'); print(*sys.modules)"
     )
     root = Path(__file__).resolve().parents[2]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engines import flink_home, job_server, prism, pubsub_build
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.processes import EngineFailed
-from pipelines.engines.pubsub import PubSubServer
 from tests.components import needed
+from weir.pipelines.engines import flink_home, job_server, prism, pubsub_build
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.engines.pubsub import PubSubServer
 
 JOBS_A_TASKMANAGER = 12
 """Every job loads its classes anew; a TaskManager is replaced before they fill its memory."""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from transforms.runtime import files
-from transforms.runtime.stores import bucket
+from weir.transforms.runtime import files
+from weir.transforms.runtime.stores import bucket
 
 
 class Bucket(bucket.Bucket):

@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from dpcore.errors import ConfigError
-from transforms.runtime.stores.store import Entry, Store, StoreError
+from weir.dpcore.errors import ConfigError
+from weir.transforms.runtime.stores.store import Entry, Store, StoreError
 
 
 class Service(NamedTuple):
@@ -41,7 +41,7 @@ class Service(NamedTuple):
 
 SERVICES = {
     "gs": Service(
-        "transforms.runtime.stores.gcs",
+        "weir.transforms.runtime.stores.gcs",
         "Gcs",
         "google.cloud.storage",
         "gcp",
@@ -50,7 +50,7 @@ SERVICES = {
         "digit at both ends",
     ),
     "s3": Service(
-        "transforms.runtime.stores.s3",
+        "weir.transforms.runtime.stores.s3",
         "S3",
         "boto3",
         "aws",
@@ -128,7 +128,7 @@ def store_of(path: str) -> Store:
 def _store(scheme: str, process: int) -> Store:
     """One for each process: connections do not survive a fork."""
     if not scheme:
-        from transforms.runtime.stores.disk import Disk
+        from weir.transforms.runtime.stores.disk import Disk
 
         return Disk()
     service = SERVICES[scheme]

@@ -13,11 +13,11 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.errors import ConfigError
-from transforms.decode.avro import Header, read_header
-from transforms.decode.columnar import is_broken
-from transforms.runtime import files
-from transforms.runtime.files import open_raw as open_raw
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.avro import Header, read_header
+from weir.transforms.decode.columnar import is_broken
+from weir.transforms.runtime import files
+from weir.transforms.runtime.files import open_raw as open_raw
 
 MAGICS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"Obj\x01": "avro"}
 COMPRESSED: dict[str, Callable[[BinaryIO], Any]] = {

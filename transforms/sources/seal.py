@@ -6,9 +6,9 @@ import hashlib
 import hmac
 from typing import Any, cast
 
-from dpcore.errors import ConfigError
-from transforms.runtime import files
-from transforms.sources.matching import File, is_local, match, open_raw
+from weir.dpcore.errors import ConfigError
+from weir.transforms.runtime import files
+from weir.transforms.sources.matching import File, is_local, match, open_raw
 
 
 def seal(path: str, field: str, key: bytes) -> str | None:

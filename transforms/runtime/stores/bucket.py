@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
-from transforms.runtime.stores.store import Entry, Store, StoreError
+from weir.transforms.runtime.stores.store import Entry, Store, StoreError
 
 BUFFER = 8 << 20
 """Bytes that are asked for at least, where a file is read on and on."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from dpcore.errors import ConfigError
-from transforms.runtime.stores.store import Entry, Store
+from weir.dpcore.errors import ConfigError
+from weir.transforms.runtime.stores.store import Entry, Store
 
 LOCK = ".weir.lock"
 """File that is locked around a move, in folders without hard links."""

@@ -11,8 +11,8 @@ from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 from google.cloud.storage import Client
 from requests.exceptions import RequestException
 
-from transforms.runtime.stores.bucket import Bucket, Head
-from transforms.runtime.stores.store import StoreError
+from weir.transforms.runtime.stores.bucket import Bucket, Head
+from weir.transforms.runtime.stores.store import StoreError
 
 WRITER = "weir-writer"
 """Name of an object's own metadata that says which try made it."""

@@ -16,8 +16,8 @@ from botocore.exceptions import (
     NoCredentialsError,
 )
 
-from transforms.runtime.stores.bucket import REPLACED, Bucket, Head
-from transforms.runtime.stores.store import StoreError
+from weir.transforms.runtime.stores.bucket import REPLACED, Bucket, Head
+from weir.transforms.runtime.stores.store import StoreError
 
 WRITER = "weir-writer"
 """Name of an object's own metadata that says which try made it."""

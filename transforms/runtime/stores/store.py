@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from dpcore.errors import WeirError
+from weir.dpcore.errors import WeirError
 
 _LITERAL = re.compile(r"[^*?\[]*")
 _PARTS = re.compile(r"\*\*|\*|\?|\[(!?)(\]?[^\]]*)\]|.", re.DOTALL)
