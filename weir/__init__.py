@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dpcore.simulate import Events, Simulated, simulate
     from pipelines.notebook.release import release
     from pipelines.notebook.released import Released
+    from pipelines.results.verdict import InputRejected
     from transforms.private_releases import PrivateReleases, Releases
     from transforms.release.flat import FlatReleases
     from transforms.release.rows import ReleaseRow, ReleaseRows
@@ -42,6 +43,7 @@ _PLACES = {
     "Events": "dpcore.simulate:Events",
     "FlatReleases": "transforms.release.flat:FlatReleases",
     "Guarantee": "dpcore.accounting.guarantee:Guarantee",
+    "InputRejected": "pipelines.results.verdict:InputRejected",
     "Plan": "dpcore.plan:Plan",
     "PlanConfig": "dpcore.plan_config:PlanConfig",
     "PrivateReleases": "transforms.private_releases:PrivateReleases",
@@ -63,6 +65,7 @@ __all__ = [
     "Events",
     "FlatReleases",
     "Guarantee",
+    "InputRejected",
     "Plan",
     "PlanConfig",
     "PrivateReleases",

@@ -18,6 +18,7 @@ from dpcore.pricing.band import BAND
 from pipelines.results.files import HELD_FOLDER, result_files
 from pipelines.results.result import COUNTERS, Result
 from pipelines.results.run import Run
+from pipelines.results.verdict import judge
 from pipelines.runners.flink_target import HELD
 from pipelines.show.plan import one_line
 from pipelines.terminal import count, heading, least_width, number, span, table
@@ -142,30 +143,51 @@ def refused_table(rows: Sequence[Refused], loss: tuple[str, str] | None = None) 
 
 
 def held_back(result: Result, out: Console) -> None:
-    """Says what was refused, and by which field."""
+    """Says what was rejected, and by which field."""
     assert result.verdict is not None
-    out.print(heading("Held back: what was refused (private counts, for the operator only)"))
+    out.print(heading("Held back: what was rejected (private counts, for the operator only)"))
     verdict = result.verdict
     lost = (f"{verdict.lost_files:,}", f"unknown: {100 * verdict.lost:.3g} % of the bytes")
     told = refused_table(verdict.rows, lost if verdict.lost_bytes else None)
     out.print(Padding(told, (0, 0, 0, 2), expand=False))
 
 
+def lossy(result: Result, limit: float) -> str | None:
+    """What stderr says of a run that left records out, or had none, and is published; else None.
+
+    Args:
+      limit: ``limits.refused``.
+    """
+    found = judge(result.counters, limit)
+    if result.fails or not found.known:
+        return None
+    return found.note if found.passes else f"{found}. {found.remedy}."
+
+
 def failure(result: Result) -> WeirError:
-    """What the operator must know of a run that refused too much."""
-    why = str(result.verdict)
+    """What the operator must know of a run that rejected too much, or met a damaged file."""
+    verdict = result.verdict
+    assert verdict is not None
+    why = f"{verdict}"
+    if verdict.lost_bytes and result.dead_letters:
+        why += f" ({result.dead_letters} lists them)"
     if result.state != HELD:
-        return WeirError(f"{why}. {result.sink} publishes as it goes, so the releases are out.")
+        return WeirError(
+            f"{why}. {result.sink} publishes as it goes, so the releases are out. {verdict.remedy}."
+        )
     if result.folder is None:
+        allow = "name a folder as the sink, and publish what could be read with --publish"
+        if not verdict.lost_bytes:
+            allow = "show it with --set limits.refused=1"
         return WeirError(
             f"nothing is shown: {why}. Noise was drawn, but no budget is spent, because nobody has "
-            "seen it. Mend the events or the config; or show it with --set limits.refused=1."
+            f"seen it. {verdict.remedy}; or {allow}."
         )
     private = f"{result.sink.rstrip('/')}/{HELD_FOLDER}"
     return WeirError(
         f"nothing is published: {why}. Noise was drawn, but no budget is spent as long as nobody "
-        f"sees {private}. Mend the events or the config and remove that folder; or publish what is "
-        "in it: the same command with --publish, which reads no data."
+        f"sees {private}. {verdict.remedy}; then remove that folder and run again. Or publish what "
+        "is in it: the same command with --publish, which reads no data."
     )
 
 

@@ -129,7 +129,9 @@ def test_beyond_the_limit_nothing_is_published_until_it_is_said(weir: Weir, job:
     result = weir("run", job)
     out = job.parent / "out"
     assert result.exit_code == 1, result.output
-    assert "42 records of 82 were refused, and limits.refused = 0.5 allows 41" in result.stderr
+    assert "42 of 82 records were rejected (store: unknown key 30; malformed 12)" in result.stderr
+    assert "limits.refused = 0.05 allows 4" in result.stderr
+    assert "Declare these keys in key.declared" in result.stderr
     assert "no budget is spent as long as nobody sees" in result.stderr
     assert not released(out) and not (out / "_COMPLETE").exists()
     text = " ".join(result.stdout.split())
