@@ -25,6 +25,7 @@ from transforms.decode.text_form import TextForm
 from transforms.decode.time import to_time
 from transforms.sources import matching
 from transforms.sources.csv_head import csv_head
+from transforms.sources.regular import require_regular
 from transforms.sources.text_file import first_lines
 from transforms.sources.wrong_format import kind_of, kind_of_text
 
@@ -97,6 +98,7 @@ def sniff(
     Raises:
       ConfigError: not a file, in no format that is known, or without names that may be shown.
     """
+    require_regular(path, "FILE")
     form = _format_of(path, encoding)
     text = None
     if form == "csv":

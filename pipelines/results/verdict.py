@@ -97,13 +97,16 @@ class Verdict:
         if not self.rows:
             return None
         values = sum(row.count for row in self.rows if not row.put_aside)
-        clauses = {
-            f"{self.put_aside:,} of {count(self.records, 'record')} were rejected": self.put_aside,
-            f"{count(values, 'unreadable value')} of fields count as missing": values,
-        }
-        said = " and ".join(clause for clause, n in clauses.items() if n)
+        said = " and ".join(
+            clause
+            for clause, n in (
+                (f"rejected {self.put_aside:,} of {count(self.records, 'record')}", self.put_aside),
+                (f"could not read {count(values, 'value')}", values),
+            )
+            if n
+        )
         return (
-            f"{said} ({reasons(self.rows)}); limits.refused = {self.limit:g} allows that. "
+            f"the run {said} ({reasons(self.rows)}); limits.refused = {self.limit:g} allows that. "
             f"{self.remedy}."
         )
 
