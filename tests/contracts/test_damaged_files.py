@@ -20,6 +20,7 @@ import lzma
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,7 +118,7 @@ def _dictionaries() -> pa.Table:
     return TABLE.set_column(1, "key", TABLE["key"].combine_chunks().dictionary_encode())
 
 
-PACKERS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+PACKERS = {".gz": partial(gzip.compress, mtime=0), ".bz2": bz2.compress, ".xz": lzma.compress}
 PAGES = ("NONE", "SNAPPY", "GZIP", "ZSTD", "LZ4", "BROTLI")
 AVRO_CODECS = ("null", "deflate", "bzip2", "xz")
 FILES: dict[str, Whole] = {

@@ -70,7 +70,7 @@ def test_newlines_in_quotes_are_refused_and_run_with_their_setting(
 
 @pytest.mark.parametrize("odd", ['Bonn,3,"two\nlines"', "M\xfcnchen,3,x"])
 def test_one_odd_record_stops_no_run_and_is_told_of(weir: Weir, config: Path, odd: str) -> None:
-    text = lines(["Bonn"] * 30) + f"2025-01-01T00:00:00Z,{odd}\n"
+    text = lines(["Bonn"] * 60) + f"2025-01-01T00:00:00Z,{odd}\n"
     (config.parent / "v.csv").write_bytes(text.encode("latin-1"))
     result = weir("run", config)
     assert result.exit_code == 0, result.output

@@ -136,10 +136,10 @@ def test_an_empty_file_among_others_is_refused(weir: Weir, job: Path) -> None:
     ("source", "name", "content"),
     [
         ("{csv: f.csv}", "f.csv", HEAD.encode()),
-        ("{csv: f.csv.gz}", "f.csv.gz", gzip.compress(HEAD.encode())),
+        ("{csv: f.csv.gz}", "f.csv.gz", gzip.compress(HEAD.encode(), mtime=0)),
         ("{csv: f.csv, header: false, columns: [at, id, store, amount]}", "f.csv", b""),
         ("{ndjson: f.ndjson}", "f.ndjson", b""),
-        ("{ndjson: f.ndjson.gz}", "f.ndjson.gz", gzip.compress(b"")),
+        ("{ndjson: f.ndjson.gz}", "f.ndjson.gz", gzip.compress(b"", mtime=0)),
         ("{parquet: f.parquet}", "f.parquet", None),
     ],
 )

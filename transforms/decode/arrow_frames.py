@@ -60,7 +60,7 @@ def unclosed(file: Any, at: int) -> float:
     begin = max(at, end - len(_END))
     tail = _read(file, begin, end - begin)
     closed = tail.endswith(_END) or tail == b"\0\0\0\0"  # the end before version 0.15 of Arrow
-    return max(size - end, 0 if closed else 1) / size
+    return float(max(size - end, 0 if closed else 1) / size)
 
 
 def _read(file: Any, at: int, size: int) -> bytes:

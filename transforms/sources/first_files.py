@@ -11,8 +11,9 @@ from transforms.decode.first_look import Evidence, FirstLook
 from transforms.decode.first_look_words import Place, doubtful_predicate, refusal
 from transforms.decode.schema import EventSchema
 from transforms.sources import matching
-from transforms.sources.files import ALL, FileSource, Split
+from transforms.sources.files import FileSource
 from transforms.sources.first_text import signs_of
+from transforms.sources.stored_bytes import ALL, Split
 
 CHUNK_BYTES = 1 << 18
 FAR = 1_000_000

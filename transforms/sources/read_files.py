@@ -16,8 +16,9 @@ from transforms.runtime.ahead import ahead
 from transforms.runtime.aside import in_one_process
 from transforms.runtime.dead_letters import DEAD
 from transforms.sources import matching
-from transforms.sources.files import FileSource, Split
+from transforms.sources.files import FileSource
 from transforms.sources.first_files import look_at_files
+from transforms.sources.stored_bytes import Split
 
 
 class SplitFiles(beam.DoFn):
