@@ -19,6 +19,7 @@ import json
 import lzma
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -227,3 +228,14 @@ def test_one_byte_changed_loses_nothing_or_holds_back(whole: Whole, path: Path) 
         if not (found.refused or found.held):
             assert len(found.rows) + found.rejected == COUNT, (at, bits)
             assert found.note or not found.rejected, (at, bits)
+
+
+def test_a_damaged_file_changes_no_record_of_another(whole: Whole, path: Path) -> None:
+    path.write_bytes(whole.data)
+    intact = outcome(path, whole.form)
+    end = 2 * len(whole.data) // 3
+    for damaged in (whole.data[:end], whole.data[: end // 3], whole.data[end:]):
+        path.with_name(f"more{whole.ending}").write_bytes(damaged)
+        found = outcome(path.with_name(f"*{whole.ending}"), whole.form)
+        assert found.held and not found.refused
+        assert Counter(intact.rows) <= Counter(found.rows)

@@ -195,7 +195,8 @@ def test_events_of_nobody_and_users_without_a_cap_that_bites(tmp_path: Path) -> 
     public = events(tmp_path / "public.csv", [0, 1], [1.0, 2.0], "who=ann bob")
     with public.open("a") as handle:
         handle.write("2024-01-01T03:00:00Z,e9,4,\n")
-    found = rehearse(job_of(tmp_path, USERS), tmp_path / "out", on=str(public))
+    job = job_of(tmp_path, f"{USERS}limits: {{refused: 0.5}}\n")
+    found = rehearse(job, tmp_path / "out", on=str(public))
     assert found.caps[0].lost == 0
     assert found.result.counters["no_user"] == 1
 
