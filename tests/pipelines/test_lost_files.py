@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +87,23 @@ def test_one_file_of_four_holds_a_run_back_whatever_the_limit(
     assert not list((job.parent / "out").glob("ticks-*"))
     letters = "".join(path.read_text() for path in (job.parent / "dead").glob("*.csv"))
     assert "e2.csv.gz" in letters and "e1.csv.gz" not in letters
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_half_of_a_compressed_file_is_not_published(
+    weir: Weir, small: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    ending = {gzip.compress: "gz", bz2.compress: "bz2", lzma.compress: "xz"}[pack]
+    values = random.Random(1)
+    rows = "".join(
+        f"2024-01-01T{i % 24:02d}:00:00Z,e{i},north,{values.random()}\n" for i in range(40_000)
+    )
+    (small.parent / f"h.csv.{ending}").write_bytes(half(pack((HEAD + rows).encode())))
+    path = f"source.csv=h.csv.{ending}"
+    result = weir("run", small, "--set", path, "--set", "limits.refused=1")
+    assert result.exit_code == 1, result.output
+    assert "of the bytes of 1 file could not be read" in result.stderr
+    assert not list((small.parent / "out").glob("ticks-*"))
 
 
 def test_a_table_on_the_screen_names_a_folder_as_the_way_out(weir: Weir, job: Path) -> None:
