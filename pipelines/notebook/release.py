@@ -13,17 +13,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig, load, loads
-from pipelines.graph.parts import parts_of
-from pipelines.notebook.released import Released
-from pipelines.results.flat import flat_table
-from pipelines.results.run import Run
-from pipelines.results.verdict import InputRejected
-from pipelines.run.run import FRESH, run
-from pipelines.sinks.parquet import ParquetSink
-from pipelines.sinks.sink import Sink
-from pipelines.sources.memory import MemorySource
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig, load, loads
+from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.notebook.released import Released
+from weir.pipelines.results.flat import flat_table
+from weir.pipelines.results.run import Run
+from weir.pipelines.results.verdict import InputRejected
+from weir.pipelines.run.run import FRESH, run
+from weir.pipelines.sinks.parquet import ParquetSink
+from weir.pipelines.sinks.sink import Sink
+from weir.pipelines.sources.memory import MemorySource
 
 LOSSY = (
     "some records or values were rejected, or there were none; `counters` has how many, by field "
@@ -72,8 +72,8 @@ def release(
       WeirError: the run failed.
     """
     job = job_of(config)
-    from transforms.runtime.ipython_quirks import plain_steps
-    from transforms.sources.memory import holding
+    from weir.transforms.runtime.ipython_quirks import plain_steps
+    from weir.transforms.sources.memory import holding
 
     with plain_steps(), holding(events) as handle, _folder(job.sink) as (sink, kept):
         changed = {"source": MemorySource(memory=handle), "sink": sink}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transforms.runtime.reasons import Refused
+from weir.transforms.runtime.reasons import Refused
 
 SHOWN = 4
 """Reasons that a sentence names."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcore.errors import WeirError
-from pipelines.results.remedies import reasons, remedy
-from pipelines.terminal import count
-from transforms.runtime.reasons import UNREAD, Refused, refused_by_field
+from weir.dpcore.errors import WeirError
+from weir.pipelines.results.remedies import reasons, remedy
+from weir.pipelines.terminal import count
+from weir.transforms.runtime.reasons import UNREAD, Refused, refused_by_field
 
 _VALUES = "values of "
 

@@ -30,13 +30,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.results.verdict import judge
-from transforms.decode.formats import FORMATS, emit
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.runtime import counters
-from transforms.sources.files import FileSource
-from transforms.sources.matching import COMPRESSED
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.results.verdict import judge
+from weir.transforms.decode.formats import FORMATS, emit
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.runtime import counters
+from weir.transforms.sources.files import FileSource
+from weir.transforms.sources.matching import COMPRESSED
 
 EXAMPLES = int(os.environ.get("DAMAGE_EXAMPLES", "40"))
 RANDOM = random.Random(None if "DAMAGE_EXAMPLES" in os.environ else 7)

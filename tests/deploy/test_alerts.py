@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from pipelines.results.result import COUNTERS
-from pipelines.sources.limits import Limits
 from tests.deploy.promql import check, metrics
-from transforms.runtime.reasons import (
+from weir.pipelines.results.result import COUNTERS
+from weir.pipelines.sources.limits import Limits
+from weir.transforms.runtime.reasons import (
     MISSING,
     REASONS,
     UNREAD,

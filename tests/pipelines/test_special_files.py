@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.feed.recorded import read_batches
 from tests.pipelines.conftest import Weir
-from transforms.sources.files import FileSource
-from transforms.sources.matching import File
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.feed.recorded import read_batches
+from weir.transforms.sources.files import FileSource
+from weir.transforms.sources.matching import File
 
 HEAD = "at,id,store,amount\n"
 ROWS = "".join(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import BinaryIO, NamedTuple
 
-from transforms.runtime import counters
+from weir.transforms.runtime import counters
 
 ALL = -1
 """End of a split that goes to the end of its file."""
