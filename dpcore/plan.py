@@ -246,13 +246,13 @@ class Plan:
         The declared keys are not in it: adding a key must not re-draw the noise of the others,
         which would be a second look at their data.
         """
-        return _sha(self.canonical)
+        return sha_of(self.canonical)
 
     @cached_property
     def layout(self) -> str:
         """Hex SHA-256 of (digest, keys, blocks): stored state and result folders belong to it."""
         keys = [key.decode() for key in self.keys.ordered]
-        return _sha([self.digest, self.blocks, self.keys.observed, keys])
+        return sha_of([self.digest, self.blocks, self.keys.observed, keys])
 
     @cached_property
     def groupings(self) -> tuple[Grouping, ...]:
@@ -383,7 +383,8 @@ def _told(row: Together) -> dict[str, Any]:
     }
 
 
-def _sha(value: Any) -> str:
+def sha_of(value: Any) -> str:
+    """Hex SHA-256 of a JSON-able value."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
