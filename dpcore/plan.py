@@ -227,7 +227,7 @@ class Plan:
                 else self.clock.calendar.canonical(),
                 "end": self.clock.end,
                 "delay": self.clock.delay,
-                # A default follows from the version.
+                # The default is part of the version.
                 **({} if self.config.clock.ahead is None else {"ahead": self.clock.ahead}),
             },
             "key": self.keys.column,
