@@ -15,7 +15,7 @@ older ones stay what they were."""
 
 def _known(value: int) -> int:
     if not 1 <= value <= PLAN_VERSION:
-        raise ValueError(f"from 1 to {PLAN_VERSION}")
+        raise ValueError(f"must be a whole number from 1 to {PLAN_VERSION}, the newest.")
     return value
 
 
