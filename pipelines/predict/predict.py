@@ -97,17 +97,14 @@ def predictor(run: Run) -> Predictor:
     """The model's section of a run.
 
     Raises:
-      ConfigError: the run has no model, or an earlier version wrote it.
+      ConfigError: the run has no model.
     """
     model = model_of(run.plan)
     if model is not None:
         return model
-    why = "released no models"
-    if str(run.plan.get("algorithm", "aggregates")) != "aggregates":
-        why = (
-            "was begun by an earlier version, which did not keep its model's section; run it again"
-        )
-    raise ConfigError("directory", str(run.directory), f"is of no use here: this run {why}.")
+    raise ConfigError(
+        "directory", str(run.directory), "is of no use here: this run released no models."
+    )
 
 
 def predictions(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,7 +25,6 @@ from weir.pipelines.results.ruler import Ruler
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""
-_BIN = re.compile(r"\[.+, .+[)\]]\Z")
 ROLES = {SCALED: "scaled_model", OWN: "model"}
 """What they are taken for where no plan says it."""
 
@@ -294,14 +292,10 @@ class Run:
 
     @property
     def sizes(self) -> Sizes:
-        """Coordinates of the vectors that may be written without their zeros, by the plan.
-
-        A plan of an earlier version does not tell, but a run that goes on may write so: then any
-        vector without an error may be one.
-        """
+        """Coordinates of the vectors that may be written without their zeros, by the plan."""
         found = {}
         for item in self.plan.get("releases") or []:
-            if item.get("sparse", item.get("stddev_worst") is None):
+            if item["sparse"]:
                 one = output_of(item)
                 found[one.name, one.over] = len(one.labels)
         return found
@@ -335,8 +329,6 @@ def output_of(item: Mapping[str, Any]) -> Output:
     name = str(item["name"])
     low, high = item.get("between") or (None, None)
     role = str(item.get("role") or ROLES.get(name, "value"))
-    if role == "value" and size > 1 and all(_BIN.match(label) for label in labels):
-        role = "bins"  # plans of earlier versions do not tell
     return Output(
         name=name,
         over=None if over in (None, "all") else int(over),
