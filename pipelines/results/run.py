@@ -295,7 +295,7 @@ class Run:
         """Coordinates of the vectors that may be written without their zeros, by the plan."""
         found = {}
         for item in self.plan.get("releases") or []:
-            if item["sparse"]:
+            if item.get("sparse"):
                 one = output_of(item)
                 found[one.name, one.over] = len(one.labels)
         return found
