@@ -365,6 +365,14 @@ class Plan:
             "event_epsilon": promise.event,
             "delta_sel": promise.delta_sel,
             "periods": [_told(row) for row in promise.together],
+            "every_period": None
+            if promise.every_period is None
+            else {
+                "count": promise.every_period.count,
+                "epsilon": finite(promise.every_period.epsilon),
+                "delta": promise.every_period.delta,
+                "who": promise.every_period.words,
+            },
             "cap_prices": [
                 {"cap": one.cap, "value": one.value, "other": one.other, "noise": one.noise}
                 for one in self.cap_prices

@@ -19,7 +19,7 @@ from dpcore.leaves.keys import Keys, grouping_of
 from dpcore.plan_config import PlanConfig
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
-from dpcore.pricing.together import one_event, together
+from dpcore.pricing.together import every_period, one_event, together
 from dpcore.program import OutputInfo, Program
 from dpcore.spaced import compiled
 
@@ -60,7 +60,12 @@ def guarantee_of(
     )  # fmt: skip
     if terms.person is not None:
         event = one_event(program, window).epsilon(delta)
-        told = replace(told, together=together(program, terms), event=event)
+        told = replace(
+            told,
+            together=together(program, terms),
+            every_period=every_period(program, terms),
+            event=event,
+        )
         text = user_statement(
             told,
             terms.person.pattern,

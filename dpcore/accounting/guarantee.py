@@ -143,6 +143,27 @@ class Together:
 
 
 @dataclass(frozen=True)
+class EveryPeriod:
+    """What a user has who is present in every period of the clock.
+
+    Attributes:
+      count: periods of the clock; None: it has no end.
+      epsilon: of all of them together, rounded up; infinite where nothing bounds it.
+      delta: of them.
+    """
+
+    count: int | None
+    epsilon: float
+    delta: float
+
+    @property
+    def words(self) -> str:
+        """Who that is: ``a user present in every period (6)``."""
+        periods = "the clock has no end" if self.count is None else f"{self.count:,}"
+        return f"a user present in every period ({periods})"
+
+
+@dataclass(frozen=True)
 class Guarantee:
     """The promise of a plan.
 
@@ -155,6 +176,7 @@ class Guarantee:
       statement: the promise in a sentence for people.
       copies: of an id that was forgotten; empty where ids are remembered for the whole run.
       together: of a user in several periods; empty where the unit is an event.
+      every_period: of a user present in every period; None where the unit is an event.
       event: epsilon of one event of a user that moves no cap; None where the unit is an event.
       delta_sel: the part of delta that is spent on which keys are found; 0: none is.
 
@@ -181,5 +203,6 @@ class Guarantee:
     statement: str
     copies: tuple[Copies, ...] = ()
     together: tuple[Together, ...] = ()
+    every_period: EveryPeriod | None = None
     event: float | None = None
     delta_sel: float = 0.0

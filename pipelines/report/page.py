@@ -82,6 +82,7 @@ def page(data: ReportData, held: Holdout | None = None, live: bool = False) -> s
         statement=words.statement(run),
         expiration=words.expiration(run),
         against=words.against(run),
+        always=words.every_period(run),
         reading=words.how_to_read(data),
         warnings=warnings,
         heads=heads,

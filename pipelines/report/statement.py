@@ -26,6 +26,7 @@ def statement(run: Run, version: str, day: date | None = None) -> str:
         policy=policy((), False),
         protected=protected(run),
         strength=strength(run),
+        always=words.every_period(run),
         against="Anyone who sees all that is released, alone or with others, now or later, and "
         "whatever else they know, be it all other records. Not against whoever runs the job.",
         lasting=lasting(run),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.leaves.calendar import UTC, shown_unit
+from dpcore.words import sentence
 from pipelines.report.data import PARTS_LISTED, TICKS_LISTED, ReportData, largest
 from pipelines.report.numbers import label_of, show_span, show_time
 from pipelines.results.run import Output, Run
@@ -137,6 +138,16 @@ def expiration(run: Run) -> list[tuple[str, str, str]]:
         if over:
             break
     return rows
+
+
+def every_period(run: Run) -> tuple[str, str, str] | None:
+    """(who, epsilon, delta) of a user who is present in every period; None where the unit is an
+    event, or no plan says it."""
+    row = (run.plan.get("user") or {}).get("every_period")
+    if not row:
+        return None
+    epsilon, delta = short(row["epsilon"]), short(row["delta"])
+    return sentence(str(row["who"])), epsilon.replace("none", "no bound"), delta
 
 
 def against(run: Run) -> str:

@@ -331,9 +331,11 @@ def one_line(plan: Plan) -> str:
         if guarantee.copies and horizon is not None
         else ""
     )
+    every = guarantee.every_period
+    always = "" if every is None else f"; {every.words}: epsilon {number(every.epsilon)}"
     return (
         f"epsilon {number(guarantee.epsilon)}, delta {guarantee.delta:g}, "
-        f"one {protected(plan)} protected {window}{again}"
+        f"one {protected(plan)} protected {window}{again}{always}"
     )
 
 
