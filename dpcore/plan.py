@@ -25,6 +25,7 @@ from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import Keys
 from dpcore.leaves.wide import LIMB
 from dpcore.people.person import Person
+from dpcore.plan_bias import left_out
 from dpcore.plan_config import PlanConfig
 from dpcore.plan_promise import Grouping, groupings_of, guarantee_of
 from dpcore.plan_warnings import warnings_for
@@ -321,6 +322,7 @@ class Plan:
                     "labels": list(out.labels),
                     "sparse": out.sparse,
                     **algorithm.shown(out.name)._asdict(),
+                    "left_out": self.left_out(out.name),
                 }
                 for out in self.outputs
             ],
@@ -347,6 +349,11 @@ class Plan:
             **({} if self.discovery is None else {"discovery": dict(self.discovery.told())}),
             **({"groupings": [one._asdict() for one in self.groupings]} if self.groupings else {}),
         }
+
+    def left_out(self, output: str) -> str:
+        """What public bounds keep out of a release, as a clause; "": nothing. No margin of error
+        covers it."""
+        return left_out(self.config, self.person, output, self.program)
 
     def _repr_html_(self) -> str:
         """For notebooks."""

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from dpcore.words import left_out_lines
+
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
     """A table of texts and numbers; nothing in it is taken for HTML."""
@@ -67,6 +69,12 @@ def plan_html(facts: Mapping[str, Any]) -> str:
                 ("release", "over", "numbers", "standard deviation at worst", "unit"),
                 releases,
                 "What is released",
+            ),
+            paragraphs(
+                left_out_lines(
+                    (one["name"], one["left_out"], one["stddev_worst"] is not None)
+                    for one in facts["releases"]
+                )
             ),
             paragraphs(f"Warning: {text}" for text in facts["warnings"]),
             "</div>",

@@ -81,16 +81,19 @@ def test_figures_in_the_readme_are_those_of_the_demos_plan() -> None:
     made = plan_of(shop()).to_json()
     whole = next(row["epsilon"] for row in made["expiration"] if row["ticks"] >= made["ticks"])
     assert f"Within the whole 546 days its epsilon is {whole:.4g}." in README
-    score = {(a["mechanism"], a["noise"]): a["score"] for a in made["alternatives"]}
-    ratio = score["tree", "gaussian"] / score["blt", "gaussian"]
-    assert f"the binary tree has {ratio:.1f} times its error" in README
-    assert next(a for a in made["alternatives"] if a["chosen"])["mechanism"] == "blt"
 
 
 def test_figures_in_the_readme_are_those_of_the_demos_customers() -> None:
     made, events = (plan_of(job).to_json() for job in (customers(), shop()))
     (two,) = (row for row in made["user"]["periods"] if row["count"] == 2)
     assert f"Two quarters of a customer have epsilon = {two['epsilon']:.4g} together." in README
+    every = made["user"]["every_period"]
+    assert every["count"] == 6 and f"quarters has epsilon = {every['epsilon']:.4g}:" in README
+    assert f"{made['releases'][0]['left_out']}, which leaves out\n7.9 %" in README
+    score = {(a["mechanism"], a["noise"]): a["score"] for a in made["alternatives"]}
+    ratio = score["tree", "gaussian"] / score["blt", "gaussian"]
+    assert f"in the plan of the demo the binary tree has {ratio:.2f} times its error" in README
+    assert next(a for a in made["alternatives"] if a["chosen"])["mechanism"] == "blt"
     noise = [plan["releases"][0]["stddev_worst"] for plan in (made, events)]
     assert f"have {noise[0] / noise[1]:.1f} times less noise" in README
 

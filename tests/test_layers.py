@@ -50,6 +50,7 @@ ROOMS = {
         "spaced",
         "plan_checks",
         "plan_config",
+        "plan_bias",
         "plan_html",
         "plan_promise",
         "plan_warnings",

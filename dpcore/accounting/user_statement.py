@@ -7,7 +7,8 @@ import math
 from dpcore.accounting.circumstances import Circumstances
 from dpcore.accounting.guarantee import Guarantee
 from dpcore.accounting.pattern import Pattern
-from dpcore.accounting.statement import plural, promise
+from dpcore.accounting.statement import promise
+from dpcore.words import plural
 
 
 def user_statement(

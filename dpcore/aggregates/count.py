@@ -9,10 +9,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from dpcore.aggregates.aggregate import Aggregate
-from dpcore.aggregates.channel import Takes
 from dpcore.aggregates.layout import Layout
 from dpcore.aggregates.output import Noisy, Output
 from dpcore.aggregates.people import refuse_user_ticks, tick_by_tick
+from dpcore.algorithm import Bias, Takes
 from dpcore.arrays import Floats
 from dpcore.config.section import refusal
 
@@ -90,6 +90,11 @@ class Count(Aggregate):
     def between(self) -> tuple[float | None, float | None]:
         """See Aggregate."""
         return (0.0, None)
+
+    @property
+    def left_out(self) -> Bias:
+        """See Aggregate."""
+        return Bias((), self.takes, lowers=True)
 
     def reach(self, events: float) -> float:
         """See Aggregate."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from dpcore.aggregates.channel import Takes
+from dpcore.algorithm import Takes
 from dpcore.config.section import refusal
 
 Of = Literal["events", "users"]

@@ -14,6 +14,7 @@ from dpcore.aggregates.edges import EvenlyEdged
 from dpcore.aggregates.layout import Layout
 from dpcore.aggregates.output import Noisy, Output
 from dpcore.aggregates.rank_tree import RankTree, best_fan, levels_of
+from dpcore.algorithm import Bias
 from dpcore.arrays import Floats
 from dpcore.config.event import Column
 from dpcore.config.section import refusal, with_numbers
@@ -92,6 +93,12 @@ class Quantile(Aggregate):
     def column(self) -> str:
         """Whose quantiles they are."""
         return self.quantile
+
+    @property
+    def left_out(self) -> Bias:
+        """See Aggregate."""
+        low, high = self.bounds
+        return Bias((f"values outside [{low:g}, {high:g}] count in the bin at that end",))
 
     @property
     def bounds(self) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from dpcore.algorithm import Error, ModelColumns, Reading, Shown
+from dpcore.algorithm import Bias, Error, ModelColumns, Reading, Shown
 from dpcore.arrays import Floats, Ints
 from dpcore.config.limits import FARTHEST, NEAREST
 from dpcore.config.list_column import FeatureColumns, ListColumn, listed_of
@@ -30,8 +30,15 @@ from dpcore.models.prediction import Given, Predicted, linear
 from dpcore.models.words import columns_words, loss_words
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
-from dpcore.program import OutputInfo, Program
-from dpcore.words import number
+from dpcore.program import OutputInfo, Program, by_users, takes_rows
+from dpcore.words import listing, number
+
+CLIPPED = {
+    "gradient": "gradients longer than {:.4g} are shortened to it",
+    "features": "features of a norm above {:.4g} are shortened to it",
+    "target": "targets of a norm above {:.4g} are shortened to it",
+}
+"""Fields of ``model.clip`` -> what they do, in scaled units."""
 
 SHOWN = 8
 """Columns that are named; of more, how many there are."""
@@ -53,6 +60,7 @@ class Predictor(Section):
       told: what the table of releases tells the noise of.
       wide: whether it takes rows of more features than ``MOST_DENSE``, packed.
       predicts_by: name of the release that predictions are made with.
+      public: releases that are computed from public numbers and noise alone.
       own_schedule: see Algorithm.
       event_only: why a plan of users cannot take it, and what to take; "": ``compile`` takes into
         account all that a user may add to a cell (``Terms.person``). It is said beside ``compile``,
@@ -99,6 +107,7 @@ class Predictor(Section):
     own_schedule: ClassVar[str] = ""
     event_only: ClassVar[str] = UNSAID
     predicts_by: ClassVar[str] = "coefficients"
+    public: ClassVar[frozenset[str]] = frozenset({"model_of", "band"})
 
     @classmethod
     def takes(cls, field: str) -> bool:
@@ -316,6 +325,27 @@ class Predictor(Section):
     def shown(self, output: str) -> Shown:
         """See Algorithm."""
         return self.outputs.get(output, Shown(""))
+
+    def left_out(self, output: str, program: Program) -> Bias:
+        """See Algorithm."""
+        if output in self.public:
+            return Bias(takes=None)
+        bounds = self.clips(program)
+        found = ["values outside their ranges count as the nearer bound"]
+        found += [text.format(bounds[name]) for name, text in CLIPPED.items() if bounds.get(name)]
+        if output == "loss" and bounds.get("loss"):
+            found.append(f"losses above {bounds['loss']:.4g} count as that")
+        if takes_rows(program):
+            most, who = program.cap, "events"
+            if by_users(program) and program.most_users is not None:
+                most, who = program.most_users, "users"
+            found.append(f"at most {most:,} {who} of a key and tick count")
+        return Bias((listing(found),))
+
+    def clips(self, program: Program) -> dict[str, float | None]:
+        """Bounds on one event, by the field of ``model.clip``; None: no event exceeds it."""
+        clip = getattr(self, "clip", None)
+        return {} if clip is None else {name: getattr(clip, name) for name in type(clip).model_fields}
 
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
         """See Algorithm."""

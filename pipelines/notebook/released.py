@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from dpcore.leaves.keys import shown_key
 from dpcore.plan import Plan
 from dpcore.plan_html import paragraphs, table
+from dpcore.words import left_out_lines
 from transforms.sinks.wide import number, title
 
 if TYPE_CHECKING:
@@ -99,8 +100,17 @@ class Released:
         parts = [f"<div>{paragraphs([self._caption(), self.plan.guarantee.statement])}"]
         if self.table.num_rows:
             parts.append(self._newest())
+            parts.append(paragraphs(self._left_out()))
         parts.append(paragraphs(self.notes))
         return "".join((*parts, "</div>"))
+
+    def _left_out(self) -> list[str]:
+        """What bounds keep out of each output, in a sentence."""
+        banded = self.table.filter(self.table["stddev"].is_valid())
+        names = set(pc.unique(banded["name"]).to_pylist())
+        return left_out_lines(
+            (one.name, self.plan.left_out(one.name), one.name in names) for one in self.plan.outputs
+        )
 
     def _caption(self) -> str:
         rows = f"{self.table.num_rows:,} numbers"

@@ -252,7 +252,8 @@
     }
     const title = make("h3", {}, figure.title, " ", make("small", {}, figure.unit && figure.unit !== figure.title ? figure.unit : ""));
     return make("article", { class: cells.length > 1 ? "card wide" : "card", "aria-label": figure.title },
-      make("header", {}, title, make("p", {}, figure.caption)), make("div", { class: "cells" }, ...cells));
+      make("header", {}, title, make("p", {}, figure.caption)), make("div", { class: "cells" }, ...cells),
+      figure.left_out && section.name !== "model" ? make("p", { class: "foot" }, figure.left_out) : null);
   }
   function scatters(turn, jobs) {
     return page.scatters.map((one) => {

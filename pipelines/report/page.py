@@ -20,6 +20,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from dpcore.words import not_in_margin
 from pipelines.report import words
 from pipelines.report.data import Grid, ReportData
 from pipelines.report.figures import Figure, Section, sections
@@ -127,7 +128,12 @@ def _parts_of(data: ReportData, live: bool = False) -> dict[str, Any]:
         across = zip(*(cells for _, cells in reversed(rows)), strict=True)
         heads = [("",), *days]
         rows = [(name, list(cells)) for name, cells in zip(names, across, strict=True)]
-    last = {"caption": words.last_caption(data), "heads": heads, "rows": rows}
+    last = {
+        "caption": words.last_caption(data),
+        "heads": heads,
+        "rows": rows,
+        "left_out": words.left_out(data),
+    }
     return {
         "facts": words.facts(data),
         "unfinished": "" if live else words.unfinished(data.run),
@@ -211,6 +217,7 @@ def _figure(figure: Figure, number: int, data: ReportData) -> dict[str, Any]:
         "name": output.name,
         "over": output.over,
         "between": list(output.between),
+        "left_out": not_in_margin(output.left_out, words.is_banded(figure.panel)),
         "labels": [output.labels[part] for part in parts],
         "bins": [label_of(output, part) for part in parts],
         "parts": blocks,

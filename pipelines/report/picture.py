@@ -11,6 +11,7 @@ import altair as alt
 import numpy as np
 import vl_convert
 
+from dpcore.words import not_in_margin
 from pipelines.report import charts, words
 from pipelines.report.data import ReportData, Series
 from pipelines.report.figures import Figure, sections
@@ -19,17 +20,24 @@ from pipelines.report.score import Holdout, bounds, titles
 
 FIGURES_DRAWN = 18
 WIDTH, HEIGHT = 520, 150
+NOTE_WIDTH, NOTE_LINE = 96, 13
+"""Letters of a line under the title of a chart, and its height."""
 Rows = list[dict[str, Any]]
 
 
 def draw(data: ReportData, path: Path, held: Holdout | None = None, scale: float = 1.5) -> Path:
     """Writes the picture: the figures in the order of the page, two side by side."""
     found = [(s.name, f) for s in sections(data, held) for f in s.figures][:FIGURES_DRAWN]
-    jobs = [_bars(f, data) if f.part is None else _lines(f, data, name) for name, f in found]
+    notes = [_note(name, f, i > 0 and found[i - 1][0] == name) for i, (name, f) in enumerate(found)]
+    jobs = [
+        _bars(f, data, note) if f.part is None else _lines(f, data, name, note)
+        for (name, f), note in zip(found, notes, strict=True)
+    ]
     if held is not None:
         jobs += _scatters(held)
     # Bounds are of axes alone: the names of keys under a chart need room of their own.
     rows = 104 if len(data.drawn) > 1 and any(name == "model" for name, _ in found) else 60
+    rows += NOTE_LINE * max(map(len, notes), default=0)
     spacing = {"row": rows, "column": 60}
     chart = alt.concat(*jobs, columns=1 if len(jobs) == 1 else 2, spacing=spacing, bounds="flush")
     chart = chart.resolve_scale(x="independent", y="independent", color="independent")
@@ -79,7 +87,17 @@ def _rows(one: Series, part: int, figure: Figure, data: ReportData, slot: int) -
     return found
 
 
-def _lines(figure: Figure, data: ReportData, section: str) -> Any:
+def _note(section: str, figure: Figure, again: bool) -> list[str]:
+    """Lines under a figure's title: what bounds keep out of it. Of models, whose charts are small
+    and many, under the first alone. again: whether it is not the first of its section."""
+    if section == "model" and again:
+        return []
+    output = figure.panel.output
+    text = not_in_margin(output.left_out, words.is_banded(figure.panel))
+    return textwrap.wrap(text, NOTE_WIDTH)
+
+
+def _lines(figure: Figure, data: ReportData, section: str, note: Sequence[str]) -> Any:
     drawn = [one for one in figure.panel.series if one.key in data.drawn]
     part = figure.part or 0
     rows = [r for i, one in enumerate(drawn) for r in _rows(one, part, figure, data, i)]
@@ -99,10 +117,10 @@ def _lines(figure: Figure, data: ReportData, section: str) -> Any:
         chart = chart.facet(column=alt.Column("key:N", sort=keys, title=None), spacing=10)
     unit = f" ({figure.unit})" if figure.unit and figure.unit != figure.title else ""
     title = textwrap.shorten(f"{figure.title}{unit}, {figure.caption}", 84)
-    return _with(chart, rows, title)
+    return _with(chart, rows, title, note)
 
 
-def _bars(figure: Figure, data: ReportData) -> Any:
+def _bars(figure: Figure, data: ReportData, note: Sequence[str]) -> Any:
     rows: Rows = []
     when = ""
     output = figure.panel.output
@@ -117,7 +135,8 @@ def _bars(figure: Figure, data: ReportData) -> Any:
     half = np.array([(r["hi"] or 0.0) - (r["v"] or 0.0) for r in rows] + [0.0])
     ends = limits(value, np.abs(half), output.between)
     chart = charts.bars(ends).properties(width=WIDTH, height=HEIGHT)
-    return _with(chart, rows, textwrap.shorten(f"{figure.title}, {figure.caption}{when}", 84))
+    title = textwrap.shorten(f"{figure.title}, {figure.caption}{when}", 84)
+    return _with(chart, rows, title, note)
 
 
 def _scatters(held: Holdout) -> list[Any]:
@@ -130,8 +149,10 @@ def _scatters(held: Holdout) -> list[Any]:
     return found
 
 
-def _with(chart: Any, rows: Sequence[dict[str, Any]], title: str) -> Any:
-    """A chart of its own rows, not of the page's."""
+def _with(
+    chart: Any, rows: Sequence[dict[str, Any]], title: str, note: Sequence[str] = ()
+) -> Any:
+    """A chart of its own rows, not of the page's. note: lines under its title."""
     given = alt.InlineData(values=list(rows))
     made = chart.copy(deep=True)
     layered = made.spec if isinstance(made, alt.FacetChart) else made
@@ -139,4 +160,5 @@ def _with(chart: Any, rows: Sequence[dict[str, Any]], title: str) -> Any:
         layer.data = alt.Undefined
     layered.data = alt.Undefined
     made.data = given
-    return made.properties(title=alt.TitleParams(title, fontSize=12))
+    under = {"subtitle": list(note), "subtitleFontSize": 10} if note else {}
+    return made.properties(title=alt.TitleParams(title, fontSize=12, **under))

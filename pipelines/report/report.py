@@ -34,6 +34,7 @@ class ReportPaths:
       table: last values with the half width of their 95 % band.
       note: one line on what is missing from the run, or "".
       statement: the page to sign; None: it was not asked for.
+      left_out: what bounds keep out of the values of the table, in a sentence each.
     """
 
     png: Path
@@ -42,6 +43,7 @@ class ReportPaths:
     table: Table
     note: str
     statement: Path | None = None
+    left_out: Sequence[str] = ()
 
 
 def report(
@@ -94,7 +96,7 @@ def report(
         signed = folder / "statement.html"
         signed.write_text(told(run, metadata.version("weir")), encoding="utf-8")
     caption, note = words.last_caption(data), words.unfinished(run)
-    return ReportPaths(png, page, caption, summary(data), note, signed)
+    return ReportPaths(png, page, caption, summary(data), note, signed, words.left_out(data))
 
 
 def summary(data: ReportData) -> Table:

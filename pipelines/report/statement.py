@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 
-from dpcore.words import number
+from dpcore.words import number, sentence
 from pipelines.report import words
 from pipelines.report.page import policy, templates
 from pipelines.results.run import Run
@@ -122,7 +122,7 @@ def left_open(run: Run) -> Iterator[str]:
     yield "Other releases of the same records: what they cost adds to this."
 
 
-def _releases(run: Run) -> Iterator[tuple[str, str, str, str]]:
+def _releases(run: Run) -> Iterator[tuple[str, str, str, str, str]]:
     config = run.plan.get("config") or {}
     what = {
         str(item["name"]): str(item.get("what") or "") for item in run.plan.get("releases") or []
@@ -133,4 +133,5 @@ def _releases(run: Run) -> Iterator[tuple[str, str, str, str]]:
         sums = (f"aggregates.{output.name}.{kind}" for kind in ("count", "sum", "histogram"))
         if math.isfinite(worst) and any(one in config for one in sums):
             band = f"\N{PLUS-MINUS SIGN} {number(run.band * worst, 3)} at most"
-        yield output.name, what.get(output.name, ""), words.span(output, run), band
+        left_out = f"{sentence(output.left_out)}." if output.left_out else ""
+        yield output.name, what.get(output.name, ""), words.span(output, run), band, left_out

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dpcore.leaves.calendar import UTC, shown_unit
-from dpcore.words import sentence
-from pipelines.report.data import PARTS_LISTED, TICKS_LISTED, ReportData, largest
+from dpcore.words import left_out_lines, sentence
+from pipelines.report.data import PARTS_LISTED, TICKS_LISTED, Panel, ReportData, largest
 from pipelines.report.numbers import label_of, show_span, show_time
 from pipelines.results.run import Output, Run
 
@@ -167,7 +167,7 @@ READING = {"lines": "Every line is what was released.", "banded": "", "bare": ""
 def how_to_read(data: ReportData) -> str:
     """What the picture means, and what it does not say, in the words of the algorithm."""
     reading = data.run.plan.get("reading") or READING
-    banded = any(np.isfinite(one.half).any() for panel in data.panels for one in panel.series)
+    banded = any(map(is_banded, data.panels))
     said = [reading["lines"], reading["banded" if banded else "bare"]]
     said += dict.fromkeys(panel.output.reading for panel in data.panels)
     text = " ".join(part for part in said if part).replace("{band}", f"{data.run.band:.3g}")
@@ -203,6 +203,21 @@ def columns(data: ReportData) -> list[tuple[Output, int, tuple[str, ...]]]:
             title = (output.name, label_of(output, i), over)
             found.append((output, i, tuple(filter(None, title))))
     return found
+
+
+def left_out(data: ReportData) -> list[str]:
+    """What bounds keep out of the outputs of the table of last values, in a sentence each."""
+    shown = {(output.name, output.over) for output, _, _ in columns(data)}
+    return left_out_lines(
+        (panel.output.name, panel.output.left_out, is_banded(panel))
+        for panel in data.panels
+        if (panel.output.name, panel.output.over) in shown
+    )
+
+
+def is_banded(panel: Panel) -> bool:
+    """Whether a margin of error is known of any of its values."""
+    return any(np.isfinite(one.half).any() for one in panel.series)
 
 
 def last_caption(data: ReportData) -> str:

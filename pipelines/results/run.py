@@ -43,6 +43,7 @@ class Output:
       role: as in ``dpcore.algorithm.Shown``. between: public bounds of the true value, as there.
       draws: label of the only component that is worth showing; "": all of them.
       reading: a sentence for who reads its picture, with {band} in it.
+      left_out: what public bounds keep out of it, as the plan says it.
       part: the only component that is shown, of ``width``; None: all of them.
     """
 
@@ -57,6 +58,7 @@ class Output:
     part: int | None = None
     width: int = 1
     between: tuple[float | None, float | None] = (None, None)
+    left_out: str = ""
 
     @property
     def is_model(self) -> bool:
@@ -347,4 +349,5 @@ def output_of(item: Mapping[str, Any]) -> Output:
         draws=str(item.get("part") or ""),
         reading=str(item.get("reading") or ""),
         between=(None if low is None else float(low), None if high is None else float(high)),
+        left_out=str(item.get("left_out") or ""),
     )

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from dpcore.errors import WeirError
 from dpcore.pricing.band import BAND
+from dpcore.words import left_out_lines
 from pipelines.results.files import HELD_FOLDER, result_files
 from pipelines.results.result import COUNTERS, Result
 from pipelines.results.run import Run
@@ -100,6 +101,10 @@ def last_releases(result: Result, run: Run, out: Console, wide: bool) -> None:
     labels = {(output.name, output.over): output.labels for output in run.outputs}
     made = pivot(rows, width) if wide else fitting(rows, width, labels, out.width - 2)
     out.print(Padding(made, (0, 0, 0, 2), expand=False))
+    banded = {(row["name"], row["over"]) for row in rows if row["stddev"] is not None}
+    told = ((one.name, one.left_out, (one.name, one.over) in banded) for one in run.outputs)
+    for line in left_out_lines(told):
+        out.print(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
     hidden = hidden_keys(run)
     if hidden:
         out.print(Text(f"  and {count(hidden, 'more key')}", style="dim"))

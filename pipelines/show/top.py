@@ -26,6 +26,7 @@ from dpcore.errors import ConfigError
 from dpcore.leaves.clock import Clock
 from dpcore.leaves.keys import grouping_of
 from dpcore.pricing.band import LAPLACE_BAND
+from dpcore.words import not_in_margin
 from pipelines.results.run import Output, Run
 from pipelines.show.summary import one, starts
 from pipelines.terminal import count, heading, span, table
@@ -57,6 +58,7 @@ class Top(NamedTuple):
       keys: how many there are. ranked: the largest, in order. others: keys that are not among them
         and may belong there. band: half the width of a 95 % band of one key, in stddevs.
       by: columns of the grouping that they are of; None: the plan has one grouping.
+      left_out: what public bounds keep out of the numbers, as the plan says it.
     """
 
     of: str
@@ -68,6 +70,7 @@ class Top(NamedTuple):
     others: int
     band: float
     by: tuple[str, ...] | None = None
+    left_out: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -150,7 +153,8 @@ def top(
         for i in first
     )
     moment = starts(_moment(run, at))
-    return Top(output.name, output.over, at, moment, len(keys), rows, others, run.band, columns)
+    of = (output.name, output.over, at, moment, len(keys))
+    return Top(*of, rows, others, run.band, columns, output.left_out)
 
 
 def _grouping(run: Run, by: str | None) -> tuple[str, ...] | None:
@@ -229,7 +233,7 @@ def sentences(found: Top) -> Sequence[str]:
         "The largest of many noisy numbers are on average larger than the true ones behind them. "
         "Ranking what is released costs no budget.",
     ]
-    return told
+    return [told[0], *filter(None, [not_in_margin(found.left_out)]), *told[1:]]
 
 
 __all__ = ["Ranked", "Top", "ranks", "render", "sentences", "top", "width"]
