@@ -321,6 +321,7 @@ class Plan:
                     "stddev_worst": finite(out.stddev_worst),
                     "labels": list(out.labels),
                     "sparse": out.sparse,
+                    "interval": out.interval,
                     **algorithm.shown(out.name)._asdict(),
                     "left_out": self.left_out(out.name),
                 }

@@ -76,7 +76,7 @@ def _clauses(caps: Caps, clock: Clock, periods: Periods, keyed: bool) -> Iterato
 
 
 def user_word(schema: Schema) -> str:
-    """What a user is: the column of users without its ``_id``; ``user`` where it does not end so."""
+    """What a user is: the column of users without its ``_id``; ``user`` where it has none."""
     name = (schema.unit or "").rpartition(".")[2]
     for end in ("_id", "-id", "Id", "ID"):
         word = name.removesuffix(end).replace("_", " ").replace("-", " ").lower()

@@ -43,7 +43,8 @@ class AggregatesAlgorithm:
         "Every line is what was released; the true values are not in this page.",
         "The band holds 95 % of the noise ({band} standard deviations on either side), known "
         "because the noise was added on purpose. It does not cover what contribution bounds and "
-        "clips leave out, which stands under each figure, or events that never arrived. Noise may take a count below 0.",
+        "clips leave out, which stands under each figure, or events that never arrived. Noise may "
+        "take a count below 0.",
         "",
     )
 

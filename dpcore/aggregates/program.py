@@ -181,8 +181,7 @@ class Aggregates:
                     value = noisy[position][:, :, span] * info.resolution
                     return value, stddevs[spot][:, None, span] * info.resolution
 
-                value, stddev = output.solve(get)
-                released.append(Released(output.name, over, value, stddev))
+                released.append(Released(output.name, over, *output.solve(get)))
         return tuple(released)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
@@ -241,7 +240,8 @@ class Aggregates:
             for over in output.overs:
                 worst = self.worst_stddev(output, over, ticks)
                 most = output.unit * max(self.channels[one].times for one in output.channels)
-                found.append(OutputInfo(output.name, over, size, most, worst, output.labels))
+                info = OutputInfo(output.name, over, size, most, worst, output.labels)
+                found.append(info._replace(interval=output.interval, between=output.between))
         return tuple(found)
 
     def state_bytes(self) -> int:

@@ -345,7 +345,9 @@ class Predictor(Section):
     def clips(self, program: Program) -> dict[str, float | None]:
         """Bounds on one event, by the field of ``model.clip``; None: no event exceeds it."""
         clip = getattr(self, "clip", None)
-        return {} if clip is None else {name: getattr(clip, name) for name in type(clip).model_fields}
+        return (
+            {} if clip is None else {name: getattr(clip, name) for name in type(clip).model_fields}
+        )
 
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
         """See Algorithm."""

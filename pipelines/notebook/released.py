@@ -13,6 +13,7 @@ from dpcore.leaves.keys import shown_key
 from dpcore.plan import Plan
 from dpcore.plan_html import paragraphs, table
 from dpcore.words import left_out_lines
+from pipelines.results.margins import interval, lopsided
 from transforms.sinks.wide import number, title
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Released:
         return f"{self.plan.name}: {rows}, plan {self.plan.digest[:12]}"
 
     def _newest(self) -> str:
-        """The newest ticks of the first keys: a line for each, with the half of each band."""
+        """The newest ticks of the first keys: a line for each, with its margin of error."""
         last = pc.max(self.table["tick"]).as_py()
         recent = self.table.filter(pc.greater(self.table["tick"], last - SHOWN_TICKS))
         some = Released(self.plan, recent, {})
@@ -126,10 +127,7 @@ class Released:
         starts: dict[int, Any] = {}
         names, titles = some._titles()
         for name, row in zip(names, recent.to_pylist(), strict=True):
-            half = None if row["high"] is None else (row["high"] - row["low"]) / 2
-            value, band = number(row["value"], half)
-            shown = f"{value} \u00b1 {band}" if band else value
-            lines.setdefault((row["key"], row["tick"]), {})[name] = shown
+            lines.setdefault((row["key"], row["tick"]), {})[name] = _shown(row)
             starts[row["tick"]] = row["tick_start"]
         keys = sorted({key for key, _ in lines})
         kept, columns = set(keys[:SHOWN_KEYS]), titles[:SHOWN_COLUMNS]
@@ -145,6 +143,15 @@ class Released:
         caption = f"The newest {min(SHOWN_TICKS, len(starts))} ticks, with 95 % bands of the noise"
         caption += f" ({' and '.join(left)}: to_pandas() has all)" if left else ""
         return table(("key", "tick_start", *columns), body, caption)
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    """A number with its margin of error."""
+    value, low, high = row["value"], row["low"], row["high"]
+    if high is not None and lopsided(value, low, high):
+        return interval(value, low, high)
+    shown, half = number(value, None if high is None else (high - low) / 2)
+    return f"{shown} \u00b1 {half}" if half else shown
 
 
 def _pandas() -> Any:

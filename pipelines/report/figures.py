@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from dpcore.words import sentence
 from pipelines.report import words
 from pipelines.report.data import Panel, ReportData, largest

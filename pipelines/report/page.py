@@ -24,7 +24,7 @@ from dpcore.words import not_in_margin
 from pipelines.report import words
 from pipelines.report.data import Grid, ReportData
 from pipelines.report.figures import Figure, Section, sections
-from pipelines.report.numbers import hidden, label_of, show_value
+from pipelines.report.numbers import hidden, label_of, show_margin
 from pipelines.report.pack import packed
 from pipelines.report.score import Holdout, bounds, titles
 
@@ -118,9 +118,9 @@ def _parts_of(data: ReportData, live: bool = False) -> dict[str, Any]:
     rows = []
     for first, values in body:
         cells = []
-        for output, (value, half) in zip(outputs, values, strict=True):
-            noise = bool(hidden(np.array(value), np.array(half), output.between))
-            cells.append((*show_value(value, half), noise))
+        for output, cell in zip(outputs, values, strict=True):
+            noise = bool(hidden(np.array(cell[0]), np.array(cell[1]), output.between))
+            cells.append((*show_margin(*cell), noise))
         rows.append((first, cells))
     if data.keys == 1:  # dates side by side, the newest first: as wide as there are dates
         days = [(first,) for first, _ in reversed(rows)]
@@ -217,6 +217,7 @@ def _figure(figure: Figure, number: int, data: ReportData) -> dict[str, Any]:
         "name": output.name,
         "over": output.over,
         "between": list(output.between),
+        "interval": output.interval,
         "left_out": not_in_margin(output.left_out, words.is_banded(figure.panel)),
         "labels": [output.labels[part] for part in parts],
         "bins": [label_of(output, part) for part in parts],
@@ -224,26 +225,30 @@ def _figure(figure: Figure, number: int, data: ReportData) -> dict[str, Any]:
     }
 
 
-def _of(figure: Figure, part: int, grid: Grid) -> tuple[Floats, Floats]:
-    """Value and half width, (keys, ticks); of held-back events they are in series alone."""
+def _of(figure: Figure, part: int, grid: Grid) -> list[Floats]:
+    """Value and half width, and ends where margins are intervals of their own, (keys, ticks) each;
+    of held-back events they are in series alone."""
     spot = (figure.panel.output.name, figure.panel.output.over)
     if spot in grid.value:
-        return grid.value[spot][:, :, part], grid.half[spot][:, :, part]
+        held = (grid.value, grid.half, grid.low, grid.high)
+        own = held if figure.panel.output.interval else held[:2]
+        return [one[spot][:, :, part] for one in own]
     value = np.full((len(grid.keys), len(grid.ticks)), np.nan)
     for one in figure.panel.series:
         at = np.searchsorted(grid.ticks, one.ticks)
         value[grid.keys.index(one.key), at] = one.value[:, part]
-    return value, np.full_like(value, np.nan)
+    return [value, np.full_like(value, np.nan)]
 
 
 def _heat(figure: Figure, data: ReportData) -> dict[str, Any]:
     heat = figure.panel.heat
     assert heat is not None
+    none = np.full_like(heat.value, np.nan)
     return {
         "rows": list(heat.rows),
         "per": heat.keys_per_row,
         "times": _times(heat.ticks.tolist(), data),
-        **packed(heat.value, np.full_like(heat.value, np.nan)),
+        **packed(heat.value, none),
     }
 
 

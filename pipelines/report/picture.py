@@ -20,6 +20,7 @@ from pipelines.report.score import Holdout, bounds, titles
 
 FIGURES_DRAWN = 18
 WIDTH, HEIGHT = 520, 150
+NOTHING = [np.zeros(0)] * 4
 NOTE_WIDTH, NOTE_LINE = 96, 13
 """Letters of a line under the title of a chart, and its height."""
 Rows = list[dict[str, Any]]
@@ -68,9 +69,9 @@ def _title(data: ReportData) -> alt.TitleParams:
 
 def _rows(one: Series, part: int, figure: Figure, data: ReportData, slot: int) -> Rows:
     between = figure.panel.output.between
-    value, half = one.value[:, part], one.half[:, part]
-    noise = hidden(value, half, between)
-    low, high = cut(value - half, between), cut(value + half, between)
+    value = one.value[:, part]
+    noise = hidden(value, one.half[:, part], between)
+    low, high = (cut(end[:, part], between) for end in (one.low, one.high))
     fine = np.isfinite(value)
     beside = np.concatenate([[False], fine, [False]])
     alone = fine & ~beside[:-2] & ~beside[2:]
@@ -101,11 +102,11 @@ def _lines(figure: Figure, data: ReportData, section: str, note: Sequence[str]) 
     drawn = [one for one in figure.panel.series if one.key in data.drawn]
     part = figure.part or 0
     rows = [r for i, one in enumerate(drawn) for r in _rows(one, part, figure, data, i)]
-    values = [np.concatenate([x[:, part] for x in xs]) if xs else np.zeros(0)
-              for xs in ([s.value for s in drawn], [s.half for s in drawn])]  # fmt: skip
+    lines = [[x[:, part] for x in (s.value, s.half, s.low, s.high)] for s in drawn] or [NOTHING]
+    value, half, low, high = (np.concatenate(x) for x in zip(*lines, strict=True))
     first, last = (data.run.tick_start(t) / 1000 for t in (data.run.first_tick, data.run.last_tick))
     ends = (first, last if last > first else first + data.run.period / 1000)
-    between = limits(values[0], values[1], figure.panel.output.between)
+    between = limits(value, half, figure.panel.output.between, low, high)
     keys = [one.key or "(empty)" for one in drawn]
     if len(keys) == 1:
         chart: Any = charts.lines(ends, between).properties(width=WIDTH, height=HEIGHT)
@@ -128,12 +129,12 @@ def _bars(figure: Figure, data: ReportData, note: Sequence[str]) -> Any:
         one = figure.panel.series[0]
         when = f", {words.when(data.run, int(one.ticks[-1]))}"
         when += f", {one.key or '(empty)'}" if not data.keyless else ""
-        newest = Series(one.key, one.ticks[-1:], one.value[-1:], one.half[-1:])
         for i in range(len(output.labels)):
-            rows += [{**r, "bin": label_of(output, i)} for r in _rows(newest, i, figure, data, 0)]
-    value = np.array([r["v"] or 0.0 for r in rows] + [0.0])
-    half = np.array([(r["hi"] or 0.0) - (r["v"] or 0.0) for r in rows] + [0.0])
-    ends = limits(value, np.abs(half), output.between)
+            rows += [
+                {**r, "bin": label_of(output, i)} for r in _rows(one.newest, i, figure, data, 0)
+            ]
+    value, low, high = (np.array([r[x] or 0.0 for r in rows] + [0.0]) for x in ("v", "lo", "hi"))
+    ends = limits(value, (high - low) / 2, output.between, low, high)
     chart = charts.bars(ends).properties(width=WIDTH, height=HEIGHT)
     title = textwrap.shorten(f"{figure.title}, {figure.caption}{when}", 84)
     return _with(chart, rows, title, note)
@@ -149,9 +150,7 @@ def _scatters(held: Holdout) -> list[Any]:
     return found
 
 
-def _with(
-    chart: Any, rows: Sequence[dict[str, Any]], title: str, note: Sequence[str] = ()
-) -> Any:
+def _with(chart: Any, rows: Sequence[dict[str, Any]], title: str, note: Sequence[str] = ()) -> Any:
     """A chart of its own rows, not of the page's. note: lines under its title."""
     given = alt.InlineData(values=list(rows))
     made = chart.copy(deep=True)
@@ -160,5 +159,7 @@ def _with(
         layer.data = alt.Undefined
     layered.data = alt.Undefined
     made.data = given
-    under = {"subtitle": list(note), "subtitleFontSize": 10} if note else {}
-    return made.properties(title=alt.TitleParams(title, fontSize=12, **under))
+    under = list(note) or alt.Undefined
+    return made.properties(
+        title=alt.TitleParams(title, fontSize=12, subtitle=under, subtitleFontSize=10)
+    )

@@ -16,7 +16,7 @@ from rich.text import Text
 from dpcore.errors import ConfigError
 from pipelines.report import words
 from pipelines.report.data import ReportData, gather
-from pipelines.report.numbers import show_value
+from pipelines.report.numbers import show_margin
 from pipelines.report.score import score
 from pipelines.results.run import Run
 
@@ -106,9 +106,7 @@ def summary(data: ReportData) -> Table:
     single = [0, *(i for i, title in enumerate(head) if i and len(title) == 2)]
     single = single if len(single) > 1 else list(range(len(head)))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    shown = [
-        [Text(first), *(_cell(*pair) for pair in values)] for first, values in body[:ROWS_SHOWN]
-    ]
+    shown = [[Text(first), *(_cell(*one) for one in values)] for first, values in body[:ROWS_SHOWN]]
     room = shutil.get_terminal_size((80, 24)).columns
     kept: list[int] = []
     for i in single:
@@ -129,9 +127,9 @@ def summary(data: ReportData) -> Table:
     return table
 
 
-def _cell(value: float, width: float) -> Text:
-    shown, half = show_value(value, width)
+def _cell(value: float, half: float, low: float, high: float) -> Text:
+    shown, margin = show_margin(value, half, low, high)
     cell = Text(shown)
-    if half:
-        cell.append(f" \N{PLUS-MINUS SIGN} {half}", style="dim")
+    if margin:
+        cell.append(f" {margin}", style="dim")
     return cell

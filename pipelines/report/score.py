@@ -111,9 +111,7 @@ def score(data: ReportData, path: Path | str) -> Holdout:
             y = given[mine, p + j]
             models = series.value[:, j * (p + 1) : (j + 1) * (p + 1)]
             value = np.maximum(r_squared(models, x[mine], y), WORST)[:, None]
-            found[target].append(
-                Series(series.key, series.ticks, value, np.full_like(value, np.nan))
-            )
+            found[target].append(Series.bare(series.key, series.ticks, value))
             some = np.unique(np.linspace(0, max(0, len(y) - 1), min(POINTS, len(y))).astype(int))
             scatters.append(Scatter(series.key, target, y[some], x[mine][some] @ models[-1]))
     panels = tuple(
@@ -149,7 +147,7 @@ def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
             elif np.isfinite(theta).all() and used[mine].any():
                 found = model.predict(own, theta).columns[f"predicted.{target}"]
                 value[i] = np.mean(found == actual[mine])
-        lines.append(Series(series.key, series.ticks, value, np.full_like(value, np.nan)))
+        lines.append(Series.bare(series.key, series.ticks, value))
     output = _scored(f"Share of right {target} on held-back data", 0.0)
     left = int(np.count_nonzero(np.logical_not(used)))
     return Holdout((Panel(output, tuple(lines), None),), (), len(table), left)
@@ -191,7 +189,7 @@ def listed_errors(data: ReportData, path: Path, model: Predictor) -> Holdout:
                     value[i, j] = max(1 - error / spread, WORST) if spread > 0 else np.nan
         for j, target in enumerate(model.targets):
             part = value[:, [j]]
-            found[target].append(Series(series.key, series.ticks, part, np.full_like(part, np.nan)))
+            found[target].append(Series.bare(series.key, series.ticks, part))
             if predicted:
                 y, said = actual[target][mine], predicted[f"predicted.{target}"]
                 some = np.unique(np.linspace(0, len(y) - 1, min(POINTS, len(y))).astype(int))

@@ -9,12 +9,23 @@ import numpy as np
 
 from dpcore.leaves.calendar import UTC, shown_unit
 from dpcore.words import left_out_lines, sentence
-from pipelines.report.data import PARTS_LISTED, TICKS_LISTED, Panel, ReportData, largest
+from pipelines.report.data import (
+    PARTS_LISTED,
+    TICKS_LISTED,
+    Last,
+    Panel,
+    ReportData,
+    Series,
+    largest,
+)
 from pipelines.report.numbers import label_of, show_span, show_time
 from pipelines.results.run import Output, Run
 
 Titles = list[tuple[str, ...]]
-Table = tuple[Titles, list[tuple[str, list[tuple[float, float]]]]]
+Cell = tuple[float, float, float, float]
+"""Value, half the width of its margin of error, and its ends."""
+Table = tuple[Titles, list[tuple[str, list[Cell]]]]
+NO_CELL: Cell = (math.nan, math.nan, math.nan, math.nan)
 
 
 def short(value: Any) -> str:
@@ -224,10 +235,10 @@ def last_caption(data: ReportData) -> str:
     """What the table of last values shows."""
     day = when(data.run, data.run.last_tick)
     if data.keys == 1:
-        return "The last ticks, with the half width of the 95 % band"
+        return "The last ticks, with the 95 % margin of error"
     listed = len(data.listed)
     which = f"{listed:,} of {data.keys:,} keys" if listed < data.keys else "all keys"
-    return f"Last values ({day}) of {which}, with the half width of the 95 % band"
+    return f"Last values ({day}) of {which}, with the 95 % margin of error"
 
 
 def last_values(data: ReportData) -> Table:
@@ -249,9 +260,9 @@ def last_values(data: ReportData) -> Table:
                 series = by_spot.get((output.name, output.over))
                 at: Any = np.flatnonzero(series.ticks == tick) if series is not None else []
                 if series is None or not len(at):
-                    cells.append((math.nan, math.nan))
+                    cells.append(NO_CELL)
                 else:
-                    cells.append((float(series.value[at[0], i]), float(series.half[at[0], i])))
+                    cells.append(_cell(series, (at[0], i)))
             body.append((when(data.run, tick), cells))
         return [("date",), *titles], body
     body = []
@@ -259,12 +270,16 @@ def last_values(data: ReportData) -> Table:
         cells = []
         for output, i, _ in chosen:
             found = data.last.get((key, output.name, output.over))
-            pair = (math.nan, math.nan)
-            if found is not None:
-                pair = (float(found.value[i]), float(found.half[i]))
-            cells.append(pair)
+            cells.append(NO_CELL if found is None else _cell(found, i))
         body.append((key or "(empty)", cells))
     return [("key",), *titles], body
+
+
+def _cell(held: Series | Last, at: Any) -> Cell:
+    value, half, low, high = (
+        float(one[at]) for one in (held.value, held.half, held.low, held.high)
+    )
+    return value, half, low, high
 
 
 def alternatives(run: Run) -> tuple[list[str], list[list[str]]]:

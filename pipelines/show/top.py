@@ -187,7 +187,11 @@ def _ticks(run: Run, over: str) -> int | None:
 
 def _output(run: Run, name: str | None, over: str | None) -> Output:
     """The release that is asked for: one number a key, with a known error."""
-    fitting = [one for one in run.outputs if len(one.labels or ("",)) == 1 and not one.is_model]
+    fitting = [
+        one
+        for one in run.outputs
+        if len(one.labels or ("",)) == 1 and not one.is_model and not one.interval
+    ]
     named = [one for one in fitting if name in (None, one.name)]
     names = list(dict.fromkeys(one.name for one in fitting))
     if name is None and len(names) > 1:
