@@ -65,9 +65,9 @@ class Quantile(Aggregate):
     )
 
     reading: ClassVar[str] = (
-        "The margin of a quantile is an interval: it holds the true one, and the bin of public edges "
-        "it lies in, so it is as wide as that bin at least, and the value need not lie in its "
-        "middle."
+        "The margin of a quantile is an interval: it holds the true one, and the bin of public "
+        "edges it lies in, so it is as wide as that bin at least, and the value need not lie in "
+        "its middle."
     )
 
     quantile: Column = Field(description="Quantiles of this column.", examples=["amount"])

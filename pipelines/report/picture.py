@@ -21,8 +21,9 @@ from pipelines.report.score import Holdout, bounds, titles
 FIGURES_DRAWN = 18
 WIDTH, HEIGHT = 520, 150
 NOTHING = [np.zeros(0)] * 4
-NOTE_WIDTH, NOTE_LINE = 96, 13
-"""Letters of a line under the title of a chart, and its height."""
+SPACING = {"row": 30, "column": 40}
+NOTE_WIDTH = 96
+"""Letters of a line under the title of a chart."""
 Rows = list[dict[str, Any]]
 
 
@@ -36,11 +37,7 @@ def draw(data: ReportData, path: Path, held: Holdout | None = None, scale: float
     ]
     if held is not None:
         jobs += _scatters(held)
-    # Bounds are of axes alone: the names of keys under a chart need room of their own.
-    rows = 104 if len(data.drawn) > 1 and any(name == "model" for name, _ in found) else 60
-    rows += NOTE_LINE * max(map(len, notes), default=0)
-    spacing = {"row": rows, "column": 60}
-    chart = alt.concat(*jobs, columns=1 if len(jobs) == 1 else 2, spacing=spacing, bounds="flush")
+    chart = alt.concat(*jobs, columns=1 if len(jobs) == 1 else 2, spacing=SPACING, bounds="full")
     chart = chart.resolve_scale(x="independent", y="independent", color="independent")
     spec = chart.properties(title=_title(data)).to_dict()
     spec["config"] = charts.theme()

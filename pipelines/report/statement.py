@@ -52,8 +52,9 @@ def protected(run: Run) -> str:
     guarantee = run.plan.get("guarantee") or {}
     noun, one = words.noun(run), words.unit(run)
     if guarantee.get("unit") == "user":
-        per = (run.plan.get("user") or {}).get("per")
-        within = f" within {per} of the calendar" if per else ""
+        per = words.period(run)
+        counted = "of the calendar" if per and per.endswith(("month", "months")) else "of the clock"
+        within = f" within {per} {counted}" if per else ""
         each = f": each {noun}, and all of them together" if noun != "event" else ""
         return f"All that one user adds{within}{each}. Whether it is there at all stays hidden."
     what = {

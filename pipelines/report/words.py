@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.config.durations import show_duration
 from dpcore.leaves.calendar import UTC, shown_unit
 from dpcore.words import left_out_lines, sentence
 from pipelines.report.data import (
@@ -108,10 +109,17 @@ def noun(run: Run) -> str:
 
 def unit(run: Run) -> str:
     """What is protected: "event", "purchase", "user in 3 months", "user"."""
-    guarantee, user = run.plan.get("guarantee") or {}, run.plan.get("user") or {}
-    name, per = str(guarantee.get("unit", "event")), user.get("per")
+    guarantee = run.plan.get("guarantee") or {}
+    name, per = str(guarantee.get("unit", "event")), period(run)
     name = noun(run) if name == "event" else name
     return name if per is None else f"{name} in {per}"
+
+
+def period(run: Run) -> str | None:
+    """In which span a user is protected: "3 months", "7d"; None: the unit is an event, or all that
+    a user does is protected."""
+    per = (run.plan.get("user") or {}).get("per")
+    return show_duration(per) if isinstance(per, int) else per
 
 
 def statement(run: Run) -> str:

@@ -72,9 +72,9 @@ def compared(
     for periods in sorted({*told[0], *told[1]}):
         label = f"epsilon of a user in {count(periods, 'period')}"
         yield label, told[0].get(periods), told[1].get(periods)
-    every = [((one or {}).get("every_period") or {}).get("epsilon") for one in (a, b)]
-    if any(every):
-        yield "epsilon of a user present in every period", *every
+    first, second = (((one or {}).get("every_period") or {}).get("epsilon") for one in (a, b))
+    if first is not None or second is not None:
+        yield "epsilon of a user present in every period", first, second
 
 
 def _epsilon(value: float | None) -> str:

@@ -14,7 +14,6 @@ import vl_convert
 
 import weir as public
 from dpcore.config.version import PLAN_VERSION
-from dpcore.people.periods import Periods
 from dpcore.plan import Plan
 from dpcore.words import plural
 from pipelines.report.page import page, parts
@@ -122,6 +121,8 @@ def test_the_report_says_it_on_page_picture_and_statement(
     ]
     assert len(under) == len(LEFT_OUT)
     assert all(any(text in line for line in under) for text in LEFT_OUT.values())
+    height = int.from_bytes((folder / "out" / "report.png").read_bytes()[20:24], "big")
+    assert height > 1.5 * 150 * len(LEFT_OUT) / 2 * 1.3, "rows of charts do not lie on each other"
     data = gather(Run.open(folder / "out"))
     for live in (False, True):  # the report, and the page that weir watch serves
         text = page(data, live=live)
@@ -130,8 +131,9 @@ def test_the_report_says_it_on_page_picture_and_statement(
             name: f"Margin of noise only; {text}." for name, text in LEFT_OUT.items()
         }
         table = text.split('id="last"')[1].split("</section>")[0]
-        assert missing(table) == [] and EVERY in text
+        assert missing(table) == [] and EVERY in text and "one user in 7d" in text
     assert missing(parts(data)["last"]) == []
+    assert "adds within 7d of the clock" in (folder / "out" / "statement.html").read_text()
     signed = (folder / "out" / "statement.html").read_text()
     low = {name: text[0].upper() + text[1:] for name, text in LEFT_OUT.items()}
     assert all(text in signed for text in low.values())
@@ -212,4 +214,3 @@ def test_words() -> None:
     assert [plural(n, "visit") for n in (1, 2, 1000)] == ["1 visit", "2 visits", "1,000 visits"]
     assert plural(2, "query") == "2 queries" and plural(2, "day") == "2 days"
     assert plural(3, "box") == "3 boxes"
-    assert Periods(Plan.from_yaml(CONFIG).clock, None).longest == 28
