@@ -17,11 +17,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpcore.errors import ConfigError
+from dpcore.models.losses import parse_loss
+from dpcore.models.prediction import labels_of
 from dpcore.models.predictor import Predictor
 from pipelines.report.data import Panel, ReportData, Series
 from pipelines.results.events import features_of, keys_of, numbers, tables, without_numbers
 from pipelines.results.plan_file import model_of
-from pipelines.results.run import OWN, SCALED, Output, Run
+from pipelines.results.run import OWN, Output, Run
 
 Floats = NDArray[np.float64]
 
@@ -82,7 +84,7 @@ def score(data: ReportData, path: Path | str) -> Holdout:
       ConfigError: a run without models, a file that cannot be read, or a column that it lacks.
     """
     model = model_of(data.run.plan)
-    if model is not None and model.declared:
+    if model is not None and (model.declared or parse_loss(model.loss_spec).labels):
         return accuracy(data, Path(path), model)
     if model is not None and model.listed is not None:
         return listed_errors(data, Path(path), model)
@@ -124,16 +126,16 @@ def score(data: ReportData, path: Path | str) -> Holdout:
 def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
     """Share of right classes over time, by the drawn keys' models; see ``score``."""
     target = model.targets[0]
-    shown = next((panel for panel in data.panels if panel.output.name == SCALED), None)
+    by = model.predicts_by
+    shown = next((panel for panel in data.panels if panel.output.name == by), None)
     if shown is None:
-        raise ConfigError("--name", "", f"must include {SCALED} where there is held-back data.")
+        raise ConfigError("--name", "", f"must include {by} where there is held-back data.")
     wanted = list(dict.fromkeys((*model.sources, target, *data.run.key_columns)))
     pieces = tables(path, wanted, HELD, model.listed)
     table = pa.concat_tables(one.select(wanted) for one in pieces)
     given = features_of(table, model, HELD)
-    place = {value: at for at, value in enumerate(model.declared[target])}
-    actual = np.array([place.get(one, -1) for one in table[target].to_pylist()], dtype=np.int64)
-    fine = ~without_numbers(given) & (actual >= 0)
+    actual = _classes(table, model, target)
+    fine = ~without_numbers(given) & np.isfinite(actual)
     keys = np.array([data.run.shown(key) for key in keys_of(table, data.run.key_columns)])
     lines, used = [], np.zeros(len(table), dtype=bool)
     for series in shown.series:
@@ -151,6 +153,17 @@ def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
     output = _scored(f"Share of right {target} on held-back data", 0.0)
     left = int(np.count_nonzero(np.logical_not(used)))
     return Holdout((Panel(output, tuple(lines), None),), (), len(table), left)
+
+
+def _classes(table: pa.Table, model: Predictor, target: str) -> Floats:
+    """(n,) the class of each event as predictions have it: its place among those that are declared,
+    or an end of the target's range; NaN where it has none."""
+    if not model.declared:
+        actual = numbers(table, target, HELD)
+        labels = labels_of(actual, model.public_ranges[target])
+        return np.where(np.isfinite(actual), labels, np.nan)
+    place = {value: float(at) for at, value in enumerate(model.declared[target])}
+    return np.array([place.get(one, math.nan) for one in table[target].to_pylist()])
 
 
 def listed_errors(data: ReportData, path: Path, model: Predictor) -> Holdout:
