@@ -122,7 +122,12 @@ class Aggregates:
             outside += beyond
             rows.append(Rows(start, contribution.coordinate, contribution.amount))
         clipped = sum(gate.clips.clipped for gate in gates.values())
-        non_finite = sum(gate.clips.non_finite for gate in gates.values())
+        missing: dict[str, list[Ints]] = {}
+        for gate in gates.values():
+            for name, events in gate.missing.items():
+                missing.setdefault(name, []).append(events)
+        # An event counts once for a column, however many channels and predicates read it there.
+        non_finite = sum(len(np.unique(np.concatenate(some))) for some in missing.values())
         return Bounded(tuple(rows), clipped, non_finite, outside)
 
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
