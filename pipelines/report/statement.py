@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 
-from dpcore.words import number, sentence
+from dpcore.words import left_out_lines, number
 from pipelines.report import words
 from pipelines.report.page import policy, templates
 from pipelines.results.run import Run
@@ -34,6 +34,7 @@ def statement(run: Run, version: str, day: date | None = None) -> str:
         expiration=words.expiration(run),
         caption=words.against(run),
         releases=list(_releases(run)),
+        left_out=left_out_lines((o.name, o.left_out, not o.is_model) for o in run.outputs),
         exact=words.statement(run),
         unfinished=words.unfinished(run),
         facts=[
@@ -123,7 +124,7 @@ def left_open(run: Run) -> Iterator[str]:
     yield "Other releases of the same records: what they cost adds to this."
 
 
-def _releases(run: Run) -> Iterator[tuple[str, str, str, str, str]]:
+def _releases(run: Run) -> Iterator[tuple[str, str, str, str]]:
     config = run.plan.get("config") or {}
     what = {
         str(item["name"]): str(item.get("what") or "") for item in run.plan.get("releases") or []
@@ -134,5 +135,4 @@ def _releases(run: Run) -> Iterator[tuple[str, str, str, str, str]]:
         sums = (f"aggregates.{output.name}.{kind}" for kind in ("count", "sum", "histogram"))
         if math.isfinite(worst) and any(one in config for one in sums):
             band = f"\N{PLUS-MINUS SIGN} {number(run.band * worst, 3)} at most"
-        left_out = f"{sentence(output.left_out)}." if output.left_out else ""
-        yield output.name, what.get(output.name, ""), words.span(output, run), band, left_out
+        yield output.name, what.get(output.name, ""), words.span(output, run), band
