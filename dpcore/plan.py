@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.accounting.circumstances import NONE, Circumstances
-from dpcore.accounting.guarantee import Guarantee, Together
+from dpcore.accounting.guarantee import Guarantee
 from dpcore.accounting.precision import refuse_uneven
 from dpcore.aggregates.program import Aggregates
 from dpcore.aggregates.selection import found_by
@@ -372,31 +372,13 @@ class Plan:
             "period_ticks": self.person.periods.longest,
             "event_epsilon": promise.event,
             "delta_sel": promise.delta_sel,
-            "periods": [_told(row) for row in promise.together],
-            "every_period": None
-            if promise.every_period is None
-            else {
-                "count": promise.every_period.count,
-                "epsilon": finite(promise.every_period.epsilon),
-                "delta": promise.every_period.delta,
-                "who": promise.every_period.words,
-            },
+            "periods": [row.to_json() for row in promise.together],
+            "every_period": promise.every_period and promise.every_period.to_json(),
             "cap_prices": [
                 {"cap": one.cap, "value": one.value, "other": one.other, "noise": one.noise}
                 for one in self.cap_prices
             ],
         }
-
-
-def _told(row: Together) -> dict[str, Any]:
-    """A row of the table of periods."""
-    return {
-        "count": row.count,
-        "epsilon": finite(row.epsilon),
-        "epsilon_anywhere": None if row.anywhere is None else finite(row.anywhere),
-        "in_a_year": row.anywhere is not None,
-        "delta": row.delta,
-    }
 
 
 def _sha(value: Any) -> str:

@@ -109,6 +109,10 @@ def added_up(
     return PrivacyLoss(kind, math.fsum(one.value for one in parts))
 
 
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None
+
+
 @dataclass(frozen=True)
 class Expiration:
     """A record's loss against all releases within ``ticks`` of its arrival (None: forever)."""
@@ -141,6 +145,16 @@ class Together:
     anywhere: float | None
     delta: float
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; an epsilon that nothing bounds is None."""
+        return {
+            "count": self.count,
+            "epsilon": _finite(self.epsilon),
+            "epsilon_anywhere": None if self.anywhere is None else _finite(self.anywhere),
+            "in_a_year": self.anywhere is not None,
+            "delta": self.delta,
+        }
+
 
 @dataclass(frozen=True)
 class EveryPeriod:
@@ -161,6 +175,10 @@ class EveryPeriod:
         """Who that is: ``a user present in every period (6)``."""
         periods = "the clock has no end" if self.count is None else f"{self.count:,}"
         return f"a user present in every period ({periods})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; an epsilon that nothing bounds is None."""
+        return {**vars(self), "epsilon": _finite(self.epsilon), "who": self.words}
 
 
 @dataclass(frozen=True)

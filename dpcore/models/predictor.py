@@ -27,18 +27,11 @@ from dpcore.models.advice import advice
 from dpcore.models.fields import MOST_COEFFICIENTS, Target
 from dpcore.models.losses import parse_loss
 from dpcore.models.prediction import Given, Predicted, linear
-from dpcore.models.words import columns_words, loss_words
+from dpcore.models.words import bounds_words, columns_words, loss_words
 from dpcore.pricing.price import Alternative
 from dpcore.pricing.terms import Terms
-from dpcore.program import OutputInfo, Program, by_users, takes_rows
-from dpcore.words import listing, number
-
-CLIPPED = {
-    "gradient": "gradients longer than {:.4g} are shortened to it",
-    "features": "features of a norm above {:.4g} are shortened to it",
-    "target": "targets of a norm above {:.4g} are shortened to it",
-}
-"""Fields of ``model.clip`` -> what they do, in scaled units."""
+from dpcore.program import OutputInfo, Program
+from dpcore.words import number
 
 SHOWN = 8
 """Columns that are named; of more, how many there are."""
@@ -330,24 +323,13 @@ class Predictor(Section):
         """See Algorithm."""
         if output in self.public:
             return Bias(takes=None)
-        bounds = self.clips(program)
-        found = ["values outside their ranges count as the nearer bound"]
-        found += [text.format(bounds[name]) for name, text in CLIPPED.items() if bounds.get(name)]
-        if output == "loss" and bounds.get("loss"):
-            found.append(f"losses above {bounds['loss']:.4g} count as that")
-        if takes_rows(program):
-            most, who = program.cap, "events"
-            if by_users(program) and program.most_users is not None:
-                most, who = program.most_users, "users"
-            found.append(f"at most {most:,} {who} of a key and tick count")
-        return Bias((listing(found),))
+        return Bias((bounds_words(output, self.clips(program), program),))
 
     def clips(self, program: Program) -> dict[str, float | None]:
         """Bounds on one event, by the field of ``model.clip``; None: no event exceeds it."""
         clip = getattr(self, "clip", None)
-        return (
-            {} if clip is None else {name: getattr(clip, name) for name in type(clip).model_fields}
-        )
+        fields = () if clip is None else type(clip).model_fields
+        return {name: getattr(clip, name) for name in fields}
 
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
         """See Algorithm."""
