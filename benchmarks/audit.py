@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
-from pipelines.audit.attack import attack
-from pipelines.config.job import loads
+from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
+from weir.pipelines.audit.attack import attack
+from weir.pipelines.config.job import loads
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "benchmarks" / "results" / "audit.csv"

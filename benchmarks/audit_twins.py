@@ -17,9 +17,9 @@ import logging
 import time
 from pathlib import Path
 
-from pipelines.audit.attack import Report
-from pipelines.audit.audit import Audit
 from tests.audit.twins import TWINS, Twin
+from weir.pipelines.audit.attack import Report
+from weir.pipelines.audit.audit import Audit
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "benchmarks" / "results" / "audit_twins.csv"

@@ -26,21 +26,21 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.leaves.timed_set import Entries, sort_hashes
-from dpcore.people.cap import PAIR_NOTES, USER_NOTES, Capped
-from dpcore.people.caps import Caps
-from dpcore.people.hashes import CapKeys
-from dpcore.people.periods import Periods
-from dpcore.people.person import Person
 from tests.dpcore.people.cap_rule import CLOCK, Event
 from tests.transforms import shards as ids
 from tests.transforms.user_shards import LAYOUT, Plan, Shard, batch_of
-from transforms.runtime import heartbeat
-from transforms.runtime.secret import SecretRef
-from transforms.select.cap import CloseTicks
-from transforms.select.deduplicate import DropSeen, ToShards
-from transforms.select.user_state import Shelves, SpentCells
-from transforms.select.users import ToUsers, encode
+from weir.dpcore.leaves.timed_set import Entries, sort_hashes
+from weir.dpcore.people.cap import PAIR_NOTES, USER_NOTES, Capped
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.hashes import CapKeys
+from weir.dpcore.people.periods import Periods
+from weir.dpcore.people.person import Person
+from weir.transforms.runtime import heartbeat
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.select.cap import CloseTicks
+from weir.transforms.select.deduplicate import DropSeen, ToShards
+from weir.transforms.select.user_state import Shelves, SpentCells
+from weir.transforms.select.users import ToUsers, encode
 
 RESULTS = Path(__file__).parent / "results"
 PLAN: Any = Plan(Person(Caps(ticks=8, keys=3, events=5, ticks_per_key=4), Periods(CLOCK, None)))

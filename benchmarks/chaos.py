@@ -27,11 +27,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.pubsub import PubSubServer
 from tests.runners.kills import Siege, longest_gap
 from tests.runners.messages import Pace, Post, Publisher, over_messages
 from tests.runners.recording import Recording
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.pubsub import PubSubServer
 
 RESULTS = Path(__file__).parent / "results"
 PARTS = ("taskmanager", "worker", "reader", "client", "jobmanager")

@@ -25,10 +25,10 @@ from scipy import fft
 from scipy.special import digamma
 
 from benchmarks.fit_tables import optimum
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.noise.noise import label
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.registry import CONTINUAL_SUMS
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 RESULTS = Path(__file__).parent / "results"
 SCALE = 2.0**24

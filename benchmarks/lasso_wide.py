@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks.beside import Ratio, beside, write
-from dpcore.models.optimize.fit import BatchPlan, fit
+from weir.dpcore.models.optimize.fit import BatchPlan, fit
 
 
 def drawn(n: int, p: int) -> tuple[Any, Any, Any]:

@@ -39,8 +39,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import regression_real
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.beside import Ratio, beside, write
-from pipelines.config.job import JobConfig, loads
-from pipelines.graph import build
-from pipelines.graph.parts import Parts, parts_of
-from transforms.runtime.allocation import keep_freed
+from weir.pipelines.config.job import JobConfig, loads
+from weir.pipelines.graph import build
+from weir.pipelines.graph.parts import Parts, parts_of
+from weir.transforms.runtime.allocation import keep_freed
 
 RESULTS = Path(__file__).parent / "results"
 SHORT_TICKS = 128

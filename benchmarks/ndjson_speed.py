@@ -29,9 +29,9 @@ import pyarrow.json
 from benchmarks.beside import RESULTS, Ratio, beside, write
 from benchmarks.decode_speed import BAD, STORES, ndjson, table
 from benchmarks.pipeline_speed import weir
-from pipelines.config.job import loads
-from transforms.runtime import counters
-from transforms.runtime.allocation import keep_freed
+from weir.pipelines.config.job import loads
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.allocation import keep_freed
 
 AT_A_TIME = 200_000
 ENDS = ("events", "malformed", "missing_time", "unreadable_time", "unreadable_key")

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.beside import Ratio, beside, write
-from dpcore.noise.noise import label
-from dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 KEYS, DIMENSION, SIGMA = 1000, 4, 1000
 RESULT = Path(__file__).parent / "results" / "noise_speed.csv"

@@ -26,20 +26,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.regret import Quadratics, best_in_hindsight
-from dpcore.accounting.calibrate import gdp_mu
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.simplex import Simplex
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.losses import Squared
-from dpcore.models.moments import moments_sensitivity
-from dpcore.models.online.conditional_gradient import ConditionalGradient
-from dpcore.models.online.follow_the_leader import FollowTheLeader
-from dpcore.models.online.implicit_descent import ImplicitDescent
-from dpcore.models.online.quadratic import triangle
-from dpcore.models.online.ridge_leader import RidgeLeader
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.registry import CONTINUAL_SUMS
+from weir.dpcore.accounting.calibrate import gdp_mu
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.losses import Squared
+from weir.dpcore.models.moments import moments_sensitivity
+from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
+from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
+from weir.dpcore.models.online.implicit_descent import ImplicitDescent
+from weir.dpcore.models.online.quadratic import triangle
+from weir.dpcore.models.online.ridge_leader import RidgeLeader
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 RESULTS = Path(__file__).parent / "results"
 D, MU, CLIP, DELTA = 8, 0.1, 1.0, 1e-6

@@ -31,11 +31,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.beside import RESULTS, Ratio, Took, beside, write
-from dpcore.leaves.id_hash import id_hashes
-from pipelines.config.job import JobConfig, loads
-from pipelines.graph import build
-from pipelines.graph.parts import parts_of
-from transforms.runtime.allocation import keep_freed
+from weir.dpcore.leaves.id_hash import id_hashes
+from weir.pipelines.config.job import JobConfig, loads
+from weir.pipelines.graph import build
+from weir.pipelines.graph.parts import parts_of
+from weir.transforms.runtime.allocation import keep_freed
 
 KEYS, TICKS, MINUTE = 64, 1_000, 60_000_000
 START = 1_704_067_200_000_000

@@ -33,13 +33,13 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 from benchmarks.stream_load import Load, config_of, publishing, write
 from benchmarks.stream_throughput import STARTS, measure, slope
-from pipelines.config.job import load as load_config
-from pipelines.engines import job_server
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.pubsub import PubSubServer
-from pipelines.graph.parts import parts_of
 from tests.runners.jobs import ROOT
 from tests.runners.messages import Post
+from weir.pipelines.config.job import load as load_config
+from weir.pipelines.engines import job_server
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.graph.parts import parts_of
 
 KEYS = 24
 RATES = {"ndjson": (500_000, 150_000), "arrow": (700_000, 150_000)}

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.beside import Ratio, path_of, read, write
-from dpcore.native import ciphers
+from weir.dpcore.native import ciphers
 
 HERE = Path(__file__).parent
 BENCHMARKS = (

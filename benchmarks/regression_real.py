@@ -49,11 +49,11 @@ import numpy as np
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
 from examples.flights import data as flights_data
 from examples.shop.demo import CACHE
 from tests.constant_noise import ConstantNoise
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -51,17 +51,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.least_squares import least_squares
-from dpcore.accounting.calibrate import gdp_mu
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.erm.prefix import Prefix
-from dpcore.models.regression import accelerated
-from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.models.regression.ridge import ridge_for
-from dpcore.models.scaling import STEP
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
-from dpcore.training import Job, fit
+from weir.dpcore.accounting.calibrate import gdp_mu
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.erm.prefix import Prefix
+from weir.dpcore.models.regression import accelerated
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.models.regression.ridge import ridge_for
+from weir.dpcore.models.scaling import STEP
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
+from weir.dpcore.training import Job, fit
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.arrays import arrays_of
-from dpcore.leaves.rows import RowLeaf
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
+from weir.dpcore.arrays import arrays_of
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
 
 RESULTS = Path(__file__).parent / "results"
 FEATURES, EVENTS, STRIDE = 8, 4, 32

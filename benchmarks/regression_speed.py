@@ -40,11 +40,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.beside import Ratio, write
-from dpcore.plan import Plan
-from pipelines.config.job import JobConfig, loads
-from pipelines.graph import build
-from pipelines.graph.parts import parts_of
-from transforms.runtime.allocation import keep_freed
+from weir.dpcore.plan import Plan
+from weir.pipelines.config.job import JobConfig, loads
+from weir.pipelines.graph import build
+from weir.pipelines.graph.parts import parts_of
+from weir.transforms.runtime.allocation import keep_freed
 
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
-from dpcore.errors import WeirError, positive
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.errors import WeirError, positive
 
 
 class Feasible(Protocol):

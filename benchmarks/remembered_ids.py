@@ -34,11 +34,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tests.transforms.shards import CLOCK, LAYOUT, Shard
-from transforms.leaves.columns import HIGH, LOW
-from transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
-from transforms.select.deduplicate import DropSeen, prepare
-from transforms.select.seen_ids import sort_hashes
-from transforms.select.shelf import Shelf
+from weir.transforms.leaves.columns import HIGH, LOW
+from weir.transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
+from weir.transforms.select.deduplicate import DropSeen, prepare
+from weir.transforms.select.seen_ids import sort_hashes
+from weir.transforms.select.shelf import Shelf
 
 RESULTS = Path(__file__).parent / "results"
 DAY = 86_400

@@ -35,7 +35,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from dpcore.plan import Plan
+from weir.dpcore.plan import Plan
 
 RESULTS = Path(__file__).parent / "results"
 START = 1_704_067_200_000_000

@@ -37,8 +37,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.beside import RESULTS, timed
 from benchmarks.pipeline_speed import job_of, make_files, weir
-from transforms.runtime import ahead
-from transforms.runtime.allocation import keep_freed
+from weir.transforms.runtime import ahead
+from weir.transforms.runtime.allocation import keep_freed
 
 ROOT = Path(__file__).resolve().parents[1]
 Key = tuple[str, int, str]

@@ -21,16 +21,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpcore.config import durations
-from dpcore.plan import Plan
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.pubsub import PubSubServer
 from tests.runners.jobs import launch, on
 from tests.runners.messages import Post
 from tests.runners.recording import SECRET
 from tests.transforms.blocks import Block, bytes_of
-from transforms.runtime.secret import SecretRef
-from transforms.tick.noise_source import KeyedNoiseSource
+from weir.dpcore.config import durations
+from weir.dpcore.plan import Plan
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.tick.noise_source import KeyedNoiseSource
 
 RESULTS = Path(__file__).parent / "results"
 CONFIG = """\

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.config import durations
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.flink_config import Memory
-from pipelines.engines.pubsub import PubSubServer
 from tests.runners.jobs import Running, launch, on
 from tests.runners.messages import Post
 from tests.runners.recording import SECRET
-from transforms.runtime.pubsub_client import publisher
+from weir.dpcore.config import durations
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.flink_config import Memory
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.transforms.runtime.pubsub_client import publisher
 
 RESULTS = Path(__file__).parent / "results"
 CONFIG = """\

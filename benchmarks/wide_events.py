@@ -88,7 +88,7 @@ def bare(n: int, p: int, filled: int) -> None:
     """The fit alone, of rows in memory."""
     from scipy import sparse
 
-    from dpcore.models.optimize.fit import BatchPlan, fit
+    from weir.dpcore.models.optimize.fit import BatchPlan, fit
 
     at, value, y = drawn(n, p, filled)
     rows = np.repeat(np.arange(n), filled)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcore.algorithm import Takes
-from dpcore.config.durations import show_duration
-from dpcore.config.event import Schema
-from dpcore.leaves.clock import Clock
-from dpcore.people.caps import Caps
-from dpcore.people.periods import Months, Periods
-from dpcore.people.person import Person
-from dpcore.plan_config import PlanConfig
-from dpcore.program import Program
-from dpcore.words import listing, plural
+from weir.dpcore.algorithm import Takes
+from weir.dpcore.config.durations import show_duration
+from weir.dpcore.config.event import Schema
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.periods import Months, Periods
+from weir.dpcore.people.person import Person
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.program import Program
+from weir.dpcore.words import listing, plural
 
 LENGTHS = {604_800_000_000: "week", 86_400_000_000: "day", 3_600_000_000: "hour",
            60_000_000: "minute", 1_000_000: "second"}  # fmt: skip

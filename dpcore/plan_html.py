@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from dpcore.words import left_out_lines
+from weir.dpcore.words import left_out_lines
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from dpcore.native import kernels
+from weir.dpcore.native import kernels
 
 SLOW_FOLDERS = ("audit", "runners", "statistical")
 SLOW_TESTS = frozenset(Path(__file__).with_name("slow.txt").read_text().split())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.blocks import HOUR, START, Data, Setting, made_ready, models, printed, with_noise
-from dpcore.models.blocks.program import BlockProgram
-from dpcore.simulate import Events, simulate
+from weir.dpcore.models.blocks.program import BlockProgram
+from weir.dpcore.simulate import Events, simulate
 
 BLOCK = 20
 

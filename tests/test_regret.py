@@ -9,9 +9,9 @@ import pytest
 from scipy.optimize import minimize
 
 from benchmarks.regret import Quadratics, best_in_hindsight, regret
-from dpcore.errors import ConfigError, WeirError
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.simplex import Simplex
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.simplex import Simplex
 
 D = 4
 ENDS = np.array([1, 7, 40])

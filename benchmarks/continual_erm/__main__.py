@@ -67,8 +67,8 @@ from benchmarks.continual_erm.results import (
     reach_name,
     write,
 )
-from dpcore.plan import Plan
-from dpcore.simulate import Bound
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Bound
 
 Floats = NDArray[np.float64]
 

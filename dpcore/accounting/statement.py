@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from dpcore.accounting.circumstances import NONE, Circumstances
-from dpcore.accounting.guarantee import Copies, Expiration, Relation
-from dpcore.words import plural
+from weir.dpcore.accounting.circumstances import NONE, Circumstances
+from weir.dpcore.accounting.guarantee import Copies, Expiration, Relation
+from weir.dpcore.words import plural
 
 
 def neighbours(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from dpcore.accounting.circumstances import Circumstances
-from dpcore.accounting.guarantee import Guarantee
-from dpcore.accounting.pattern import Pattern
-from dpcore.accounting.statement import promise
-from dpcore.words import plural
+from weir.dpcore.accounting.circumstances import Circumstances
+from weir.dpcore.accounting.guarantee import Guarantee
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.accounting.statement import promise
+from weir.dpcore.words import plural
 
 
 def user_statement(

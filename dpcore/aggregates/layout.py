@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
-from dpcore.aggregates.channel import Channel
-from dpcore.algorithm import Takes
+from weir.dpcore.aggregates.channel import Channel
+from weir.dpcore.algorithm import Takes
 
 
 @dataclass

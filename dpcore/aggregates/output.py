@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpcore.arrays import Floats
+from weir.dpcore.arrays import Floats
 
 Solved = tuple[Floats, Floats] | tuple[Floats, Floats, Floats, Floats]
 """Value and standard deviation, and low and high where the margin is an interval of its own."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from dpcore.algorithm import Takes
-from dpcore.config.section import refusal
+from weir.dpcore.algorithm import Takes
+from weir.dpcore.config.section import refusal
 
 Of = Literal["events", "users"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpcore.algorithm import Shown
-from dpcore.config.list_column import ListColumn
-from dpcore.program import Program, by_users, takes_rows
-from dpcore.words import listing
+from weir.dpcore.algorithm import Shown
+from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.program import Program, by_users, takes_rows
+from weir.dpcore.words import listing
 
 SHOWN = 8
 """Things that are named; of more, how many there are."""

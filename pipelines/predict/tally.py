@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.models.prediction import labels_of
-from pipelines.results.events import numbers
+from weir.dpcore.arrays import Floats
+from weir.dpcore.models.prediction import labels_of
+from weir.pipelines.results.events import numbers
 
 
 @dataclass

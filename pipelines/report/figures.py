@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dpcore.words import sentence
-from pipelines.report import words
-from pipelines.report.data import Panel, ReportData, largest
-from pipelines.report.numbers import label_of
-from pipelines.report.score import Holdout, caption
+from weir.dpcore.words import sentence
+from weir.pipelines.report import words
+from weir.pipelines.report.data import Panel, ReportData, largest
+from weir.pipelines.report.numbers import label_of
+from weir.pipelines.report.score import Holdout, caption
 
 LINES_DRAWN = 12
 """Components of an output that get a chart, at most: those that reach furthest from 0."""

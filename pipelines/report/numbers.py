@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.words import number
-from pipelines.results.margins import lopsided
-from pipelines.results.run import Output
+from weir.dpcore.words import number
+from weir.pipelines.results.margins import lopsided
+from weir.pipelines.results.run import Output
 
 Floats = NDArray[np.float64]
 Between = tuple[float | None, float | None]

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.config.durations import show_duration
-from dpcore.leaves.calendar import UTC, shown_unit
-from dpcore.words import left_out_lines, sentence
-from pipelines.report.data import (
+from weir.dpcore.config.durations import show_duration
+from weir.dpcore.leaves.calendar import UTC, shown_unit
+from weir.dpcore.words import left_out_lines, sentence
+from weir.pipelines.report.data import (
     PARTS_LISTED,
     TICKS_LISTED,
     Last,
@@ -19,8 +19,8 @@ from pipelines.report.data import (
     Series,
     largest,
 )
-from pipelines.report.numbers import label_of, show_span, show_time
-from pipelines.results.run import Output, Run
+from weir.pipelines.report.numbers import label_of, show_span, show_time
+from weir.pipelines.results.run import Output, Run
 
 Titles = list[tuple[str, ...]]
 Cell = tuple[float, float, float, float]

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipelines.results.run import Output
-from transforms.release.table import INTERVAL
+from weir.pipelines.results.run import Output
+from weir.transforms.release.table import INTERVAL
 
 Ints = NDArray[np.int64]
 

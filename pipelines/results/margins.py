@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.words import number
-from pipelines.results.run import Output
+from weir.dpcore.words import number
+from weir.pipelines.results.run import Output
 
 Floats = NDArray[np.float64]
 

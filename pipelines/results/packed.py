@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.leaves.sparse_rows import MOST_DENSE
-from transforms.release.few import INDICES
-from transforms.release.table import INTERVAL
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE
+from weir.transforms.release.few import INDICES
+from weir.transforms.release.table import INTERVAL
 
 GROUP = ("key", "tick", "name", "over")
 """What the coordinates of a vector have in common."""

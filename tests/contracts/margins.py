@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpcore.aggregates.gates import GATE
-from dpcore.aggregates.program import Aggregates
-from dpcore.arrays import Floats
-from dpcore.models.regression.accelerated import solve
-from dpcore.models.regression.fit import fit_of
-from dpcore.models.regression.incremental import Incremental
-from dpcore.models.regression.lifting import solve_embedded
-from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.plan import Plan
-from dpcore.program import OutputInfo, Released, takes_rows
-from dpcore.simulate import Events, bounded, leaves_for, simulate, sum_leaves
 from tests.constant_noise import NoNoise
+from weir.dpcore.aggregates.gates import GATE
+from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.arrays import Floats
+from weir.dpcore.models.regression.accelerated import solve
+from weir.dpcore.models.regression.fit import fit_of
+from weir.dpcore.models.regression.incremental import Incremental
+from weir.dpcore.models.regression.lifting import solve_embedded
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import OutputInfo, Released, takes_rows
+from weir.dpcore.simulate import Events, bounded, leaves_for, simulate, sum_leaves
 
 SECRET = bytes(range(32))
 HOUR = 3_600_000_000

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.aggregates.program import Aggregates
-from dpcore.config.version import PLAN_VERSION
-from dpcore.noise.prf import KeyedNoise
-from dpcore.plan import Plan
-from dpcore.pricing.band import LAPLACE_BAND
-from dpcore.registry import AGGREGATES, MODELS
-from dpcore.simulate import bounded, simulate, sum_leaves
 from tests.contracts import versions
 from tests.contracts.margins import SECRET, TRUTHS, Margin, events_of, margins, publishes
+from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.noise.prf import KeyedNoise
+from weir.dpcore.plan import Plan
+from weir.dpcore.pricing.band import LAPLACE_BAND
+from weir.dpcore.registry import AGGREGATES, MODELS
+from weir.dpcore.simulate import bounded, simulate, sum_leaves
 
 KEYS, WRONG = 400, 15.0
 EACH, MANY = 120, 900

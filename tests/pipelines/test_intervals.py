@@ -11,15 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import weir as public
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
-from pipelines.report.data import gather
-from pipelines.report.page import page
-from pipelines.results.margins import ends, interval, lopsided
-from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
 from tests.pipelines.pages import SCRIPT, unpacked
-from transforms.release.table import INTERVAL_SCHEMA, PACKED_SCHEMA
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
+from weir.pipelines.report.data import gather
+from weir.pipelines.report.page import page
+from weir.pipelines.results.margins import ends, interval, lopsided
+from weir.pipelines.results.run import Run
+from weir.transforms.release.table import INTERVAL_SCHEMA, PACKED_SCHEMA
 
 LOW, HIGH = 1.0, 10000.0
 CONFIG = """
@@ -183,7 +183,7 @@ def test_at_every_nth_tick_margins_are_repeated_with_their_values() -> None:
 
 
 def test_ends() -> None:
-    from pipelines.results.run import Output
+    from weir.pipelines.results.run import Output
 
     plain = Output("mean", None, between=(0.0, 200.0))
     low, high = ends(plain, [[10.0]], [[50.0]])

@@ -13,14 +13,14 @@ import pytest
 import vl_convert
 
 import weir as public
-from dpcore.config.version import PLAN_VERSION
-from dpcore.plan import Plan
-from dpcore.words import plural
-from pipelines.report.page import page, parts
-from pipelines.report.report import gather
-from pipelines.results.run import Run
 from tests.contracts import versions
 from tests.pipelines.conftest import Weir
+from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.plan import Plan
+from weir.dpcore.words import plural
+from weir.pipelines.report.page import page, parts
+from weir.pipelines.report.report import gather
+from weir.pipelines.results.run import Run
 
 CONFIG = """
 name: visits
@@ -69,7 +69,7 @@ def run(folder: Path) -> Any:
     """What ``weir run`` printed."""
     from click.testing import CliRunner
 
-    from pipelines.cli.main import main
+    from weir.pipelines.cli.main import main
 
     result = CliRunner().invoke(main, ["run", str(folder / "visits.yaml")])
     assert result.exit_code == 0, result.output

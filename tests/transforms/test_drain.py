@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from transforms.sources.pubsub.drain import CUT, MOST_PATIENCE, PATIENCE, TEST, DrainWatch
+from weir.transforms.sources.pubsub.drain import CUT, MOST_PATIENCE, PATIENCE, TEST, DrainWatch
 
 
 class Wall:

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.plan import Plan
-from dpcore.program import Released
 from tests.transforms.releases import batch
-from transforms.release.table import ReleaseWriter
-from transforms.sinks import formats
-from transforms.sinks.sorted_table import sorted_table
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import Released
+from weir.transforms.release.table import ReleaseWriter
+from weir.transforms.sinks import formats
+from weir.transforms.sinks.sorted_table import sorted_table
 
 
 def test_many_blocks_become_one_sorted_table() -> None:

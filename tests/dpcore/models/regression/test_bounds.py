@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.plan import Plan
+from weir.dpcore.plan import Plan
 
 CLIPS = (None, 0.25, 1.0, 1.5, 2.0)
 MORE: dict[str, tuple[dict[str, Any], ...]] = {
