@@ -116,9 +116,6 @@ IMPURE = {
 }
 """What dpcore must not import, and what it would get by it."""
 
-PRINTS = {"benchmarks/fit_tables.py"}
-"""Run by hand to print the tables again."""
-
 RANDOM_MODULES = {"random", "secrets", "uuid", "numpy.random", "randomgen"}
 RANDOM_CALLS = {"urandom", "getrandom", "default_rng", "RandomState", "SeedSequence", "token_bytes"}
 EXCEPT = {
@@ -222,7 +219,7 @@ def circles(arrows: dict[str, set[str]]) -> list[str]:
     return sorted(name for name in arrows if name in reached(name))
 
 
-def purity_faults(tree: ast.AST, prints: bool = False) -> list[str]:
+def purity_faults(tree: ast.AST) -> list[str]:
     found = [
         f"line {line}: imports {module} ({what})"
         for line, module in imports(tree)
@@ -233,7 +230,7 @@ def purity_faults(tree: ast.AST, prints: bool = False) -> list[str]:
         last = call.split(".")[-1]
         if call in {"open", "input", "exec", "eval"} or last in {"getenv", "now", "today"}:
             found.append(f"line {line}: calls {call}")
-        if call == "print" and not prints:
+        if call == "print":
             found.append(f"line {line}: calls {call}")
         if call in {"np.load", "np.save", "np.fromfile", "np.loadtxt", "np.genfromtxt"}:
             found.append(f"line {line}: calls {call}")
@@ -283,6 +280,19 @@ def test_no_file_reaches_itself_through_its_imports() -> None:
     assert circles(arrows) == []
 
 
+@pytest.mark.parametrize(("package", "other"), [("tests", "benchmarks"), ("benchmarks", "tests")])
+def test_tests_and_benchmarks_do_not_import_each_other(package: str, other: str) -> None:
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert len(files) > 20
+    found = [
+        f"{name_of(path)}, line {line}: imports {module}"
+        for path in files
+        for line, module in imports(ast.parse(path.read_text()))
+        if within(module, other)
+    ]
+    assert found == []
+
+
 def test_every_room_is_on_the_map() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     rooms = [(layer, room) for layer, names in ROOMS.items() for room in names]
@@ -307,7 +317,7 @@ def test_a_circle_is_seen() -> None:
 
 @pytest.mark.parametrize("path", [p for p in FILES if "dpcore" in p.parts], ids=name_of)
 def test_dpcore_knows_no_beam_no_files_no_time(path: Path) -> None:
-    assert purity_faults(ast.parse(path.read_text()), name_of(path) in PRINTS) == []
+    assert purity_faults(ast.parse(path.read_text())) == []
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if "noise" not in p.parts], ids=name_of)

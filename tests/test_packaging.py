@@ -154,5 +154,5 @@ def test_installed_packages_come_from_the_wheel(installed: Path) -> None:
 
 
 def test_no_library_stands_in_the_place_of_tests() -> None:
-    """Some ship a package of that name, and benchmarks import from here."""
+    """Some ship a package of that name, and tests import helpers from here."""
     assert tests.__file__ == str(ROOT / "tests" / "__init__.py")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.audit import configs
 from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
 from pipelines.audit.attack import spans
 from pipelines.audit.audit import Claim
 from pipelines.audit.choice import Choice
 from pipelines.audit.job import Audited
 from pipelines.config.job import loads
+from tests.audit.cases import configs
 
 CASES = {name: text for name, text, _ in configs()}
 
 
-def test_the_benchmark_audits_everything_that_is_registered() -> None:
+def test_everything_that_is_registered_is_audited() -> None:
     names = {part for name in CASES for part in name.split(", ")}
     for registry in (CONTINUAL_SUMS, AGGREGATES, MODELS, SOLVERS):
         assert set(registry.own) <= names

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.least_squares import least_squares
 from dpcore.errors import ConfigError
 from dpcore.geometry.balls import L1Ball, L2Ball
 from dpcore.models.regression.quadratic import PrivateQuadratic
@@ -18,6 +17,7 @@ from dpcore.plan import Plan
 from dpcore.plan_config import PlanConfig
 from dpcore.program import Released
 from tests.constant_noise import NoNoise
+from tests.dpcore.models.regression.least_squares import least_squares
 
 ROOT = RootKey.derive(bytes(range(32)), "incremental", bytes(32))
 CONFIG = """
