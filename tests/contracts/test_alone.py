@@ -315,7 +315,6 @@ def test_a_record_of_a_message_is_read_alone(form: str) -> None:
 def _search(make: Callable[[Any, EventSchema, bool], Case]) -> None:
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
         database=None,
     )

@@ -309,7 +309,7 @@ configs = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(configs)
 def test_every_config_goes_round(data: dict[str, Any]) -> None:
     config = PlanConfig.from_dict(data)
@@ -325,7 +325,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(sorted(PlanConfig.model_json_schema()["properties"])), json_values)
 def test_whatever_stands_in_a_field_is_taken_or_refused_in_words(name: str, value: Any) -> None:
     data = {**copy.deepcopy(SHOP), name: value}

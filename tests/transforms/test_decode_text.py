@@ -249,7 +249,7 @@ CSV_LINES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(CSV_LINES, st.booleans())
 @example([b"19970101,north,7,2,11.5", b"\r\r"], True)
 def test_csv_loses_nothing_and_chunks_do_not_matter(lines: list[bytes], last: bool) -> None:
@@ -309,7 +309,7 @@ JSON_LINES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(JSON_LINES, st.booleans())
 def test_ndjson_loses_nothing_and_chunks_do_not_matter(lines: list[bytes], last: bool) -> None:
     body = b"\n".join(lines) + (b"\n" if last else b"")

@@ -150,7 +150,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(EVENTS)
 def test_nothing_is_lost_and_rows_are_judged_one_by_one(events: list[Any]) -> None:
     assign = Assign(DECLARED, ["x", "@time"])

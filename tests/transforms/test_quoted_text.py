@@ -62,7 +62,7 @@ def test_long_lines(chunk_bytes: int) -> None:
     ),
     st.integers(1, 40),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_as_another_reader_reads_them(rows: list[list[str]], chunk_bytes: int) -> None:
     out = io.StringIO(newline="")
     python_csv.writer(out, lineterminator="\n").writerows(rows)
@@ -72,7 +72,7 @@ def test_as_another_reader_reads_them(rows: list[list[str]], chunk_bytes: int) -
 
 
 @given(st.text(alphabet='a",\n\r', max_size=40), st.integers(1, 50), st.integers(3, 50))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_quotes_one_by_one(text: str, chunk_bytes: int, line_bytes: int) -> None:
     found, long = records(text.encode(), chunk_bytes, line_bytes)
     assert (found, long) == one_by_one(text.encode(), line_bytes)
@@ -105,7 +105,7 @@ def one_by_one(data: bytes, line_bytes: int) -> tuple[list[tuple[int, bytes]], l
 
 
 @given(st.lists(st.binary(max_size=30).filter(lambda line: b'"' not in line), max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_records_that_open_no_quote_are_read_alone(lines: list[bytes]) -> None:
     lines = [line.replace(b"\n", b"").replace(b"\r", b"") for line in lines]
     events, dead = csv(GOOD + b"\n".join(lines) + b"\n" + GOOD)

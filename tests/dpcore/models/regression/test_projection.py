@@ -96,7 +96,7 @@ def test_rows_keep_length_and_direction_and_bound(reach: float) -> None:
     assert bounded.clipped == np.count_nonzero(lengths > reach)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     p=st.integers(1, 40),
     m=st.integers(1, 12),
