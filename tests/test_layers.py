@@ -257,18 +257,21 @@ def randomness_faults(tree: ast.AST, allowed: set[str] | None = None) -> list[st
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_imports_never_point_back(path: Path) -> None:
     package = path.relative_to(ROOT).parts[0]
     assert layer_faults(package, ast.parse(path.read_text())) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in FILES if p.name != "__init__.py"], ids=name_of)
 def test_rooms_import_only_rooms_before_them(path: Path) -> None:
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     assert room_faults(module, ast.parse(path.read_text())) == []
 
 
+@pytest.mark.slow
 def test_no_file_reaches_itself_through_its_imports() -> None:
     ours = modules_of_ours()
     arrows: dict[str, set[str]] = {}
@@ -315,17 +318,20 @@ def test_a_circle_is_seen() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in FILES if "dpcore" in p.parts], ids=name_of)
 def test_dpcore_knows_no_beam_no_files_no_time(path: Path) -> None:
     assert purity_faults(ast.parse(path.read_text())) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in FILES if "noise" not in p.parts], ids=name_of)
 def test_only_dpcore_noise_makes_randomness(path: Path) -> None:
     tree = ast.parse(path.read_text())
     assert randomness_faults(tree, EXCEPT.get(name_of(path))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_nothing_leans_on_pandas(path: Path) -> None:
     """It is no dependency of ours, and Arrow imports it behind some of its names."""

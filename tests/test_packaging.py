@@ -15,6 +15,8 @@ import pytest
 
 import tests
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("dpcore", "transforms", "pipelines", "weir")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -112,6 +112,7 @@ def peers(setting: data.Setting, drawn: data.Events, ticks: int, seeds: int) -> 
     return Errors(*np.mean(found, axis=0).tolist())
 
 
+@pytest.mark.slow
 def test_the_peer_has_the_published_errors(
     setting: data.Setting, drawn: data.Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +185,7 @@ def test_plans_have_the_noise_that_theory_has(way: str, ticks: int, tmp_path: Pa
     assert made["releases"][0]["stddev_worst"] == pytest.approx(error, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_whole_run_finds_and_counts_keys(tmp_path: Path) -> None:
     setting = data.Setting("clipped", 0.002)
     drawn = data.events(setting)

@@ -39,6 +39,8 @@ from transforms.leaves.lists import is_list
 from transforms.runtime.dead_letters import rows
 from transforms.select.keys import KEY, is_key, keys_of
 
+pytestmark = pytest.mark.slow
+
 Outcome = tuple[Any, ...]
 """Of one record: its cells, or None; and the (field, reason) of its dead letters."""
 

@@ -260,6 +260,7 @@ CASES: dict[str, Callable[[Any, ListColumn], Case]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listed", [WHOLE, PAIR], ids=["list", "pair"])
 @pytest.mark.parametrize("form", CASES)
 def test_a_list_is_read_alone(form: str, listed: ListColumn) -> None:

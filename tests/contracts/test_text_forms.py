@@ -20,6 +20,8 @@ from transforms.decode.text_form import TextForm
 from transforms.runtime.dead_letters import rows
 from transforms.sources.text_file import TextFile
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("at", "key", "n")
 SCHEMA = EventSchema.build(Stamp("at"), key="key", where="n > 0", numbers=["n"])
 FORMS = [

@@ -28,6 +28,7 @@ def driven(text: str, trials: int = 4000) -> Report:
     return attack(loads(text), trials=trials, only="adaptive", fuzz=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_a_driven_stream_proves_nearly_the_claim_and_no_more(relation: str) -> None:
     (found,) = driven(config(ticks=5, relation=relation)).audits
@@ -36,6 +37,7 @@ def test_a_driven_stream_proves_nearly_the_claim_and_no_more(relation: str) -> N
     assert found.tightness is not None and 0.75 < found.tightness < 1.3
 
 
+@pytest.mark.slow
 def test_without_a_law_the_choices_are_learned_from_too() -> None:
     (found,) = driven(MEAN).audits
     assert found.by.startswith("learned") and not found.broken
@@ -54,6 +56,7 @@ def test_choices_follow_what_was_released_and_that_comes_again() -> None:
     assert np.array_equal(found.high[0], above) and 20 < above.sum() < 180
 
 
+@pytest.mark.slow
 def test_too_little_noise_is_found_here_too() -> None:
     with behind(lambda program: tampered(program, noise_scale=lambda scale: 0.6 * scale)):
         assert driven(SUM).broken == ("adaptive within 4 ticks",)
@@ -75,6 +78,7 @@ def anew() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_a_release_that_changes_once_it_was_read_is_found() -> None:
     with anew():
         (found,) = driven(SUM, trials=400).audits

@@ -10,6 +10,8 @@ import pytest
 from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """\
 name: pages
 source: {{csv: events.csv}}

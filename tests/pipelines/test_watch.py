@@ -82,6 +82,7 @@ def served(live: Live) -> Iterator[Served]:
     made.server.shutdown()
 
 
+@pytest.mark.slow
 def test_the_page_is_renewed_as_ticks_come(folder: Path, live: Live, served: Served) -> None:
     live.look()
     code, text = served.text("/")
@@ -219,6 +220,7 @@ class Heard(dict[str, Any]):
         return found
 
 
+@pytest.mark.slow
 def test_a_browser_follows_the_ticks(folder: Path, live: Live, tmp_path: Path) -> None:
     add(folder, 0)
     live.look()

@@ -20,6 +20,8 @@ from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
 
+pytestmark = pytest.mark.slow
+
 P, N, EACH, EMPTY, ZEROS = 5000, 90, 8, 7, 8
 START, SECRET = 1_704_067_200_000_000, "cd" * 32
 CONFIG = """\

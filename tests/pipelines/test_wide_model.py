@@ -20,6 +20,8 @@ from pipelines.results.files import read_file
 from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
 
+pytestmark = pytest.mark.slow
+
 P, N, EACH, BLOCK = 5000, 400, 12, 120
 START = 1_704_067_200_000_000
 CONFIG = """\

@@ -22,6 +22,8 @@ from tests.transforms.test_model_pipeline import (
 )
 from transforms.runtime.secret import SecretRef
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["secret"]
 
 PLAN = """

@@ -140,6 +140,7 @@ def test_what_is_no_such_file_is_one_dead_letter(form: str) -> None:
     assert collect(decode_bytes(b"a,b\n1,2\n" * 9, form, SCHEMA, "x")) == ([], [(-1, "malformed")])
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.sampled_from(["arrow", "arrow, stream", "avro", "avro, plain"]),

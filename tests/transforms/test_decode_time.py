@@ -143,6 +143,7 @@ def test_a_change_of_clocks_is_decided() -> None:
     assert read(texts, zone="Europe/Berlin") == [utc(2021, 10, 31, 0, 30), utc(2021, 3, 28, 1)]
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     st.lists(st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)), min_size=1, max_size=8),

@@ -15,6 +15,8 @@ from tests.transforms.doubles import START
 from tests.transforms.running import Ran, cut, run, shuffled
 from transforms.runtime.secret import SecretRef
 
+pytestmark = pytest.mark.slow
+
 SECRET = "5a" * 32
 TICKS = 150
 MINUTE = 60_000_000

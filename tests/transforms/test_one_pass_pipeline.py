@@ -10,6 +10,8 @@ from tests.transforms.test_blocks_pipeline import models_of, simulated
 from tests.transforms.test_model_pipeline import DECLARED, OBSERVED, cells, flights, secret
 from transforms.runtime.secret import SecretRef
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["secret"]
 
 PLAN = """

@@ -15,6 +15,8 @@ from tests.transforms.doubles import START
 from tests.transforms.running import cut, run, shuffled
 from transforms.runtime.secret import SecretRef
 
+pytestmark = pytest.mark.slow
+
 SECRET = "6b" * 32
 TICKS, MINUTE, WIDE = 40, 60_000_000, 30
 FEATURES = [f"x{i}" for i in range(WIDE)]

@@ -14,6 +14,8 @@ from tests.transforms.doubles import FakePlan, random_events
 from tests.transforms.running import cut, run, shuffled
 from transforms.runtime.secret import SecretRef
 
+pytestmark = pytest.mark.slow
+
 ONE, TWO = bytes([7]) * 32, bytes([8]) * 32
 SWITCH = 100
 PLAN = """

@@ -47,6 +47,7 @@ def fates(world: Any, bundles: Sequence[Bundle]) -> list[Event]:
     return sorted(counted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", [None, 1, HORIZON])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("shards, tail", [(1, 1), (3, 4), (64, 512)])
@@ -112,6 +113,7 @@ def fill(world: Shards, ids: int, bundles: int, first: int = 0) -> int:
     return world.moved - before
 
 
+@pytest.mark.slow
 def test_a_bundle_moves_what_it_adds_however_much_is_remembered() -> None:
     world = Shards(2, horizon=4000)
     early = fill(world, 50, 100)

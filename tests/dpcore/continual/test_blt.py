@@ -169,6 +169,7 @@ def test_refuses() -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [8, 128])
 def test_fitting_again_finds_nothing_better(window: int) -> None:
     error = fit_tables.window_error(window)

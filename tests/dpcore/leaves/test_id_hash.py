@@ -33,6 +33,7 @@ some_ids = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(some_ids)
 @example([b""])
@@ -68,6 +69,7 @@ def test_padding_never_collides() -> None:
     assert len(set(hashed([b"x" * 16, head + b"x" * 16, b"", head]))) == 4
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.one_of(st.none(), st.text(max_size=20)), max_size=12), st.data())
 def test_every_arrow_form_hashes_alike(ids: list[str | None], data: st.DataObject) -> None:

@@ -69,6 +69,7 @@ def reference(cells: list[int], rows: list[Rows], n_cells: int, dimension: int) 
     return out
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.data())
 def test_sums_against_python_ints(data: st.DataObject) -> None:

@@ -49,6 +49,7 @@ def batches(draw: st.DrawFn) -> tuple[list[list[Event]], int, int, type]:
     return bundles, n_keys, width, draw(st.sampled_from([np.float64, np.int64]))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(batches(), st.randoms(use_true_random=False), st.integers(1, 4))
 def test_cuts_orders_and_early_caps_give_the_same_bytes(
@@ -79,6 +80,7 @@ def bits(row: tuple[int, ...], dtype: type) -> list[int]:
     return [int(x) for x in np.array(row, dtype=dtype).view(np.uint64)]
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(batches(), st.integers(1, 4))
 def test_order_and_cap_against_plain_python(
@@ -101,6 +103,7 @@ def test_order_and_cap_against_plain_python(
     assert all(len(result.leaf.of(k)) <= cap for k in range(n_keys))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(batches())
 def test_bytes_round_trip(batch: tuple[list[list[Event]], int, int, type]) -> None:
@@ -180,6 +183,7 @@ def test_refuses_what_does_not_fit() -> None:
         small().capped(0)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(batches(), st.integers(1, 4))
 def test_users_stay_whole_whatever_the_cuts(

@@ -8,6 +8,7 @@ from dpcore.errors import ConfigError
 from dpcore.noise.selection import select
 
 
+@pytest.mark.slow
 def test_gumbel(draw):
     sample = draw("gumbel", 4).reshape(-1)
     assert stats.kstest(sample, "gumbel_r").pvalue > 1e-3

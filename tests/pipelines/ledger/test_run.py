@@ -19,6 +19,8 @@ from pipelines.show.status import of_folder
 from tests.pipelines.conftest import Weir
 from tests.pipelines.ledger.conftest import ROWS, job_of, section
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

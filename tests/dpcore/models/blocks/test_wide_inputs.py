@@ -44,6 +44,7 @@ def bound(records: list[Any], inputs: WideInputs, y: float = 1.5) -> SparseRows:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [math.inf, 1.25])
 def test_a_record_is_bounded_alone(norm: float) -> None:
     inputs = replace(WIDE, norm=norm)

@@ -397,6 +397,7 @@ def test_refused_by_name(changed: Any, field: str, words: str) -> None:
     assert caught.value.field.startswith(field)
 
 
+@pytest.mark.slow
 def test_wide_models_are_priced_in_little_memory() -> None:
     names = [f"f{i}" for i in range(199)]
     data = config_of().to_dict()
