@@ -47,6 +47,7 @@ def bench(folder: Path, short: bool = False, **options: object) -> Bench:
     return Bench("speed", argparse.Namespace(**given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_every_benchmark_and_study_can_be_imported(name: str) -> None:
     assert importlib.import_module(name).__doc__
@@ -102,7 +103,10 @@ def test_the_page_says_what_is_short() -> None:
     assert "| files (`speed`) | Arrow | 0.30 | 0.6 | short |" in page
 
 
-def test_rounds_are_interleaved_and_their_median_is_the_ratio(tmp_path: Path) -> None:
+def test_rounds_are_interleaved_and_their_median_is_the_ratio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harness, "noise_of_machine", lambda: "quiet")
     seen: list[str] = []
     run = bench(tmp_path)
     run.compare("a", "b", lambda: seen.append("ours"), lambda: seen.append("peer"))
@@ -125,6 +129,10 @@ def test_rows_of_other_keys_stay_and_short_forms_write_none(tmp_path: Path) -> N
     assert rows == [("csv", "2000"), ("avro", "0.1235"), ("avro", "3"), ("avro", "")]
     bench(tmp_path).row(form="arrow", rate=1.0)
     assert [row["form"] for row in rows_of(tmp_path / "speed.csv")] == ["arrow"]
+
+
+def test_the_noise_of_the_machine_is_measured() -> None:
+    assert "spreads by" in harness.noise_of_machine(2)
 
 
 def test_a_missing_peer_is_reported_in_a_sentence(

@@ -50,6 +50,7 @@ class Program(NamedTuple):
     """What the step reads of a program."""
 
     columns: tuple[str, ...] = ("v",)
+    leaf: str = "sums"
 
 
 class Plan(NamedTuple):
