@@ -283,6 +283,7 @@ def test_no_file_reaches_itself_through_its_imports() -> None:
     assert circles(arrows) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("package", "other"), [("tests", "benchmarks"), ("benchmarks", "tests")])
 def test_tests_and_benchmarks_do_not_import_each_other(package: str, other: str) -> None:
     files = sorted((ROOT / package).rglob("*.py"))

@@ -30,6 +30,7 @@ def drawn(setting: data.Setting) -> data.Events:
     return data.events(setting)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reading", "mean"), [("clipped", 5.978), ("whole", 5.9047)])
 def test_users_have_as_many_events_as_published(reading: str, mean: float) -> None:
     setting = data.Setting(reading, 0.05)

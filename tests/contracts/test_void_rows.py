@@ -91,6 +91,7 @@ def test_a_void_row_that_has_a_place_says_nothing_there(name: str) -> None:
     assert found != released(made, taken(given, np.setdiff1d(np.arange(300), void)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_number_that_is_missing_is_counted_once(name: str) -> None:
     program: Any = plan(name).program

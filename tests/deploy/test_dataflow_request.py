@@ -117,6 +117,7 @@ def test_request_is_plain_json_and_complete(request_of_stream: dict[str, Any]) -
     assert dataflow_limits.problems(pipeline, again) == []
 
 
+@pytest.mark.slow
 def test_request_is_that_of_a_real_run(request_of_stream: dict[str, Any]) -> None:
     options = request_of_stream["job"]["environment"]["sdkPipelineOptions"]
     assert options["options"]["dry_run"] is False

@@ -44,6 +44,7 @@ def test_without_a_law_the_choices_are_learned_from_too() -> None:
     assert found.proven_mu is not None and found.proven_mu > 0.2
 
 
+@pytest.mark.slow
 def test_choices_follow_what_was_released_and_that_comes_again() -> None:
     choice = Choice.of(Audited.of(loads(SUM)))
     (change,) = choice.worst([4])
@@ -85,6 +86,7 @@ def test_a_release_that_changes_once_it_was_read_is_found() -> None:
     assert found.broken and found.by == CHANGED
 
 
+@pytest.mark.slow
 def test_a_clock_of_one_tick_has_nothing_to_choose() -> None:
     report = attack(loads(config(ticks=1, window=1)), trials=200, fuzz=False)
     assert report.audits and not any("adaptive" in one.what for one in report.audits)

@@ -13,6 +13,8 @@ from pipelines.results.plan_file import plan_json
 from pipelines.show.plan import one_line, render
 from tests.contracts import versions
 
+pytestmark = pytest.mark.slow
+
 CONFIGS = dict(versions.configs())
 
 

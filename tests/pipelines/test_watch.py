@@ -168,6 +168,7 @@ def message(tick: int, name: str = "ab" * 16) -> Any:
     return SimpleNamespace(data=json.dumps(row).encode() + b"\n", attributes=told)
 
 
+@pytest.mark.slow
 def test_messages_of_a_subscription_are_shown_once(tmp_path: Path) -> None:
     name = "projects/p/subscriptions/s"
     client = Subscription(message(0), message(1, "cd" * 16), message(0))

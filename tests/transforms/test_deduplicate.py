@@ -101,6 +101,7 @@ def test_events_kept_aside_are_those_that_travel(repeats: int) -> None:
     assert len(run([batch([None, ""])], bounded=True)[0]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_here_and_by_shards_the_same_copies_count(
     seed: int, monkeypatch: pytest.MonkeyPatch

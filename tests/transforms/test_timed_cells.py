@@ -62,6 +62,7 @@ def test_each_id_fares_as_it_would_alone(
     assert horizon is None or any(number > 12 for number, _ in expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_no_order_within_a_bundle_and_no_neighbour_changes_a_fate(seed: int) -> None:
     bundles = history(seed)
@@ -81,6 +82,7 @@ def test_no_order_within_a_bundle_and_no_neighbour_changes_a_fate(seed: int) -> 
         assert sorted(counted) == [fate for fate in expected if fate[1] != gone]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same_process", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_kills_and_repeats_change_nothing(

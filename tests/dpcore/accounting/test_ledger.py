@@ -353,6 +353,7 @@ def test_prices_and_scopes_are_read_as_they_were_written(
 # ---- a filter -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(0.01, 1.2), st.integers(0, 6), ENDS), max_size=40))
 def test_whoever_chooses_the_next_plan_never_exceeds_the_budget(
     asked: list[tuple[float, int, int | None]],

@@ -48,6 +48,7 @@ def test_keyed_noise_is_what_it_is_said_to_be() -> None:
     assert rejected(words(BLOCKS)) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "by"),
     [

@@ -16,6 +16,7 @@ def test_gumbel(draw):
         assert stats.kstest(sample * wrong, "gumbel_r").pvalue < 1e-9
 
 
+@pytest.mark.slow
 def test_laplace(draw):
     sample = draw("laplace", 4).reshape(-1)
     assert stats.kstest(sample, "laplace").pvalue > 1e-3

@@ -57,6 +57,7 @@ def test_it_shows_what_is_spent_and_by_whom(
             assert part in text, part
 
 
+@pytest.mark.slow
 def test_others_spend_too(weir: Weir, entered: Path) -> None:
     words = ("ledger", "add", entered, "--epsilon", 0.5, "--delta", 1e-7, "--note", "survey")
     assert weir(*words, "--kind", "gdp", "--to", "2024-01-01T12:00:00Z").exit_code == 0

@@ -50,6 +50,7 @@ def test_all_targets_are_reached_at_once() -> None:
     assert advise(config(), ["rides over 1: 9", "fare: 2"]).epsilon.value == max(one, other)
 
 
+@pytest.mark.slow
 def test_a_target_that_the_config_reaches_needs_less() -> None:
     found = advise(config(), ["rides over 28: 5000"])
     assert found.now.reaches and found.epsilon.value < 1
@@ -58,6 +59,7 @@ def test_a_target_that_the_config_reaches_needs_less() -> None:
     assert far.epsilon.value == LEAST_EPSILON
 
 
+@pytest.mark.slow
 def test_what_cannot_be_reached_is_said_with_the_best_that_can() -> None:
     found = advise(config(), ["rides over 1: 0.001"])
     assert not found.reached
@@ -120,6 +122,7 @@ def test_outputs_go_until_the_target_is_reached_and_no_further() -> None:
     assert found.outputs.reaches and len(found.left_out) == 1
 
 
+@pytest.mark.slow
 def test_an_output_that_helps_is_not_left_out_for_nothing() -> None:
     """The mean shares the count of rides, which is worse without it."""
     found = advise(config(), ["rides over 1: 1"])

@@ -48,6 +48,7 @@ def test_sums_are_those_of_shortened_rows_and_void_ones_add_nothing() -> None:
     assert not SECOND.sums(leaf_of(rows[::7])).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [False, True])
 def test_no_exchange_moves_the_joint_leaf_by_more_than_the_sensitivity(intercept: bool) -> None:
     second = SecondMoments(P, intercept, typical_reach(P, intercept))

@@ -118,6 +118,7 @@ def test_order_other_keys_and_the_future_do_not_matter(case: str) -> None:
             assert a.value[10:].tobytes() != b.value[10:].tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_is_released_at_every_doubling_and_carried_forward(case: str) -> None:
     made, given = plan(case, keys=KEYS), events()
@@ -212,6 +213,7 @@ def test_without_noise_it_learns(case: str) -> None:
     assert end - least < share * (start - least)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_arrays_give_what_the_course_gives(case: str) -> None:
     made = program(case)
