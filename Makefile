@@ -72,14 +72,14 @@ flights: $(VENV)/.installed
 # What streams run on, into the user's cache (WEIR_CACHE moves it). Fetched once; the tests that need
 # one that is missing are skipped with the reason, but fail in continuous integration.
 prism flink pubsub: $(VENV)/.installed
-	@$(BIN)/python -m pipelines.engines.install $@ > /dev/null && echo "$@: installed"
+	@$(BIN)/python -m weir.pipelines.engines.install $@ > /dev/null && echo "$@: installed"
 
 engines: $(VENV)/.installed
-	@$(BIN)/python -m pipelines.engines.install all > /dev/null && echo "prism, flink, pubsub: installed"
+	@$(BIN)/python -m weir.pipelines.engines.install all > /dev/null && echo "prism, flink, pubsub: installed"
 
 # STACK holds options, like STACK="--seconds 60"; `python -m examples.stack.stack --help` lists them.
 stack: $(VENV)/.installed-test
-	@$(BIN)/python -m pipelines.engines.install flink pubsub > /dev/null
+	@$(BIN)/python -m weir.pipelines.engines.install flink pubsub > /dev/null
 	@$(BIN)/python -m examples.stack.stack $(STACK)
 
 $(VENV)/.installed-docs: setup.py pyproject.toml | $(VENV)/.installed

@@ -17,7 +17,7 @@ setup(
     packages=find_packages(include=["dpcore*", "transforms*", "pipelines*", "weir*"]),
     ext_modules=[
         Extension(
-            "dpcore.native._kernels",
+            "weir.dpcore.native._kernels",
             sources=[path.as_posix() for path in SOURCES if path.suffix == ".c"],
             depends=[path.as_posix() for path in SOURCES if path.suffix == ".h"],
             # One build for every Python; and no operation may be fused or reordered.

@@ -26,14 +26,14 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Bench, main, rate
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.keys import Keys
-from transforms.decode.formats import decode_bytes
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.runtime.ahead import ahead
-from transforms.runtime.allocation import keep_freed
-from transforms.select.filter import Assign
-from transforms.sources.files import FileSource
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.keys import Keys
+from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.runtime.ahead import ahead
+from weir.transforms.runtime.allocation import keep_freed
+from weir.transforms.select.filter import Assign
+from weir.transforms.sources.files import FileSource
 
 Row = dict[str, Any]
 

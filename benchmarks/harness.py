@@ -33,7 +33,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from dpcore.native import ciphers
+from weir.dpcore.native import ciphers
 
 HERE, RESULTS = Path(__file__).parent, Path(__file__).parent / "results"
 GUARDED = (

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks.harness import Bench, main
-from dpcore.models.optimize.fit import BatchPlan, fit
+from weir.dpcore.models.optimize.fit import BatchPlan, fit
 
 
 def drawn(n: int, p: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:

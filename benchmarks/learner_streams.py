@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from dpcore.plan import Plan
-from dpcore.simulate import Events
 from examples.flights import data as flights_data
 from examples.shop.demo import CACHE
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

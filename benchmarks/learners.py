@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Bench, main, rows_of
 from benchmarks.learner_streams import STREAMS, Stream, streams
-from dpcore.simulate import simulate
+from weir.dpcore.simulate import simulate
 
 Floats = NDArray[np.float64]
 

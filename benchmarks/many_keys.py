@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Bench, main
 from benchmarks.whole_run import MINUTE, START, whole_run
-from pipelines.config.job import JobConfig, loads
-from pipelines.graph.parts import parts_of
+from weir.pipelines.config.job import JobConfig, loads
+from weir.pipelines.graph.parts import parts_of
 
 EVENTS = 20_000
 EVERY = 128

@@ -20,9 +20,9 @@ import pyarrow.json
 from benchmarks.decode_speed import BAD, STORES, ndjson, spelled, table
 from benchmarks.harness import Bench, main
 from benchmarks.whole_run import whole_run
-from pipelines.config.job import loads
-from pipelines.graph.parts import parts_of
-from transforms.runtime import counters
+from weir.pipelines.config.job import loads
+from weir.pipelines.graph.parts import parts_of
+from weir.transforms.runtime import counters
 
 AT_A_TIME = 200_000
 ENDS = ("events", "malformed", "missing_time", "unreadable_time", "unreadable_key")

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.harness import Bench, main, rate
-from dpcore.noise.noise import label
-from dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 KEYS, DIMENSION, SIGMA = 1000, 4, 1000
 SAMPLES = KEYS * DIMENSION

@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Bench, main, progress, rate
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.geometry.balls import L1Ball
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.polytope import Polytope
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.gradients import Gradients
-from dpcore.models.losses import Squared
-from dpcore.models.online.conditional_gradient import ConditionalGradient
-from dpcore.models.online.follow_the_leader import FollowTheLeader
-from dpcore.models.online.program import Learner
-from dpcore.models.scaling import Scaling
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.registry import CONTINUAL_SUMS
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.geometry.balls import L1Ball
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.polytope import Polytope
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.losses import Squared
+from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
+from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
+from weir.dpcore.models.online.program import Learner
+from weir.dpcore.models.scaling import Scaling
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 EXACT, FREE = "follow_the_leader", "conditional_gradient"
 SIZES = (

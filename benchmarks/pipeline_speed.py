@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Bench, Compared, main
 from benchmarks.whole_run import MINUTE, START, whole_run
-from dpcore.leaves.id_hash import id_hashes
-from pipelines.config.job import loads
-from pipelines.graph import build
-from pipelines.graph.parts import parts_of
+from weir.dpcore.leaves.id_hash import id_hashes
+from weir.pipelines.config.job import loads
+from weir.pipelines.graph import build
+from weir.pipelines.graph.parts import parts_of
 
 KEYS, TICKS = 64, 1_000
 NAMES = [f"key{i:02d}" for i in range(KEYS)]

@@ -29,9 +29,9 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from benchmarks.harness import Bench, main
 from benchmarks.stream_load import ROOT, Load, Streaming, config_of, engines, started
 from benchmarks.stream_throughput import Case, load_of, run, taken
-from pipelines.config.job import load as load_config
-from pipelines.engines import job_server
-from pipelines.graph.parts import parts_of
+from weir.pipelines.config.job import load as load_config
+from weir.pipelines.engines import job_server
+from weir.pipelines.graph.parts import parts_of
 
 KEYS = 24
 RATES = {"ndjson": (500_000, 150_000), "arrow": (700_000, 150_000)}

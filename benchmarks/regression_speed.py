@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Bench, interleaved, main, median, rate
 from benchmarks.whole_run import START, whole_run
-from dpcore.plan import Plan
-from pipelines.config.job import JobConfig, loads
-from pipelines.graph.parts import parts_of
+from weir.dpcore.plan import Plan
+from weir.pipelines.config.job import JobConfig, loads
+from weir.pipelines.graph.parts import parts_of
 
 Floats = NDArray[np.float64]
 DIMENSIONS = (10, 50, 200)

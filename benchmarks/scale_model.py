@@ -32,7 +32,7 @@ from scipy.optimize import nnls
 
 from benchmarks.harness import Bench, main, progress
 from benchmarks.whole_run import MINUTE, START
-from dpcore.plan import Plan
+from weir.dpcore.plan import Plan
 
 CONFIG = """\
 name: scale

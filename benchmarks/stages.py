@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Bench, main, progress, timed
 from benchmarks.pipeline_speed import make_files, weir
-from transforms.runtime import ahead
+from weir.transforms.runtime import ahead
 
 ROOT = Path(__file__).resolve().parents[1]
 Key = tuple[str, int, str]

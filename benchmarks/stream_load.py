@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpcore.config import durations
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.flink_config import Memory
-from pipelines.engines.processes import Process
-from pipelines.engines.pubsub import PubSubServer
-from transforms.runtime.pubsub_client import EMULATOR, publisher, subscriber
+from weir.dpcore.config import durations
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.flink_config import Memory
+from weir.pipelines.engines.processes import Process
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.transforms.runtime.pubsub_client import EMULATOR, publisher, subscriber
 
 ROOT = Path(__file__).resolve().parents[1]
 SECRET = bytes(range(32)).hex()
@@ -217,7 +217,7 @@ def streaming(
     folder.mkdir(parents=True, exist_ok=True)
     config = config_of(folder, load, every, after, blocks, horizon)
     with engines(heap) as (server, cluster):
-        words = ["-m", "pipelines.cli.main", "run", str(config), "--json", "--runner", "flink"]
+        words = ["-m", "weir.pipelines.cli.main", "run", str(config), "--json", "--runner", "flink"]
         words += [f"--flink-master={cluster.master}", "--parallelism=2", *flags]
         with started(words, folder, server, build or ROOT) as process:
             yield Streaming(folder / "out", process, server, cluster)

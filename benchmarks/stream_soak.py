@@ -27,7 +27,7 @@ from typing import Any
 
 from benchmarks.harness import Bench, main, process_memory
 from benchmarks.stream_load import Load, Streaming, publishing, streaming
-from pipelines.engines.processes import EngineFailed
+from weir.pipelines.engines.processes import EngineFailed
 
 STARTS = 45
 """Seconds until Flink and the job are there."""

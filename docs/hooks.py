@@ -61,9 +61,9 @@ def pages() -> dict[str, str]:
 
 def reference() -> dict[str, str]:
     """Pages that are made of the code."""
-    from pipelines.cli.main import main
-    from pipelines.show.commands import markdown
-    from pipelines.show.fields import fields_page
+    from weir.pipelines.cli.main import main
+    from weir.pipelines.show.commands import markdown
+    from weir.pipelines.show.fields import fields_page
 
     return {"reference/commands.md": markdown(main, "weir"), "reference/config.md": fields_page()}
 

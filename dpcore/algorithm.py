@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, Protocol, Self
 
-from dpcore.arrays import Ints
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.program import OutputInfo, Program
+from weir.dpcore.arrays import Ints
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import OutputInfo, Program
 
 Role = Literal["value", "bins", "score", "trace", "model", "scaled_model"]
 

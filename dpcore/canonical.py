@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.base import ContinualSum
 
 
 def canonical_mechanism(mechanism: ContinualSum) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dpcore.errors import WeirError
+from weir.dpcore.errors import WeirError
 
 Place = Literal["first", "last", "window", "powers", "blocks"]
 Values = Literal["corners", "canary"]

@@ -12,28 +12,28 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting.circumstances import NONE, Circumstances
-from dpcore.accounting.guarantee import Guarantee, Together
-from dpcore.accounting.precision import refuse_uneven
-from dpcore.aggregates.program import Aggregates
-from dpcore.aggregates.selection import found_by
-from dpcore.arrays import Ints
-from dpcore.canonical import canonical_value
-from dpcore.discovery.rule import Rule
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.keys import Keys
-from dpcore.leaves.wide import LIMB
-from dpcore.people.person import Person
-from dpcore.plan_config import PlanConfig
-from dpcore.plan_promise import Grouping, groupings_of, guarantee_of
-from dpcore.plan_warnings import warnings_for
-from dpcore.pricing.band import band_of
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import FAR, LAST, Terms
-from dpcore.pricing.together import CapPrice, KnowsNoise, cap_prices
-from dpcore.program import CAPACITY, OutputInfo, Program
-from dpcore.spaced import compiled
+from weir.dpcore.accounting.circumstances import NONE, Circumstances
+from weir.dpcore.accounting.guarantee import Guarantee, Together
+from weir.dpcore.accounting.precision import refuse_uneven
+from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.aggregates.selection import found_by
+from weir.dpcore.arrays import Ints
+from weir.dpcore.canonical import canonical_value
+from weir.dpcore.discovery.rule import Rule
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.leaves.wide import LIMB
+from weir.dpcore.people.person import Person
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.plan_promise import Grouping, groupings_of, guarantee_of
+from weir.dpcore.plan_warnings import warnings_for
+from weir.dpcore.pricing.band import band_of
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import FAR, LAST, Terms
+from weir.dpcore.pricing.together import CapPrice, KnowsNoise, cap_prices
+from weir.dpcore.program import CAPACITY, OutputInfo, Program
+from weir.dpcore.spaced import compiled
 
 
 @dataclass(frozen=True)
@@ -350,7 +350,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        from dpcore.plan_html import plan_html  # a plan in the terminal does without
+        from weir.dpcore.plan_html import plan_html  # a plan in the terminal does without
 
         return plan_html(self.to_json())
 

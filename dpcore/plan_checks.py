@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dpcore.config.event import Key, Schema
-from dpcore.config.promise import Privacy
-from dpcore.config.section import refusal
+from weir.dpcore.config.event import Key, Schema
+from weir.dpcore.config.promise import Privacy
+from weir.dpcore.config.section import refusal
 
 
 def check_columns(key: Key, schema: Schema) -> None:

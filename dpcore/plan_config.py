@@ -11,28 +11,28 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from dpcore.aggregates.algorithm import AggregatesAlgorithm
-from dpcore.aggregates.config import AnyAggregate
-from dpcore.algorithm import Algorithm
-from dpcore.config import durations, yaml
-from dpcore.config.durations import months_of
-from dpcore.config.event import Key, Schema, TimeColumn
-from dpcore.config.expect import Expect
-from dpcore.config.in_ticks import in_ticks
-from dpcore.config.misread import misread
-from dpcore.config.numbers import AnyTicks
-from dpcore.config.promise import ClockConfig, Privacy
-from dpcore.config.section import Says, Section, refusal, validate
-from dpcore.config.version import PLAN_VERSION, Version
-from dpcore.leaves.clock import Clock
-from dpcore.models.config import AnyModel
-from dpcore.people.caps import Caps
-from dpcore.people.discover import DELTA, Discover
-from dpcore.people.periods import Months, Periods
-from dpcore.people.person import Person
-from dpcore.plan_checks import check_columns, check_discovery, check_groups, check_users
-from dpcore.pricing.mechanism import MechanismConfig
-from dpcore.pricing.terms import Terms
+from weir.dpcore.aggregates.algorithm import AggregatesAlgorithm
+from weir.dpcore.aggregates.config import AnyAggregate
+from weir.dpcore.algorithm import Algorithm
+from weir.dpcore.config import durations, yaml
+from weir.dpcore.config.durations import months_of
+from weir.dpcore.config.event import Key, Schema, TimeColumn
+from weir.dpcore.config.expect import Expect
+from weir.dpcore.config.in_ticks import in_ticks
+from weir.dpcore.config.misread import misread
+from weir.dpcore.config.numbers import AnyTicks
+from weir.dpcore.config.promise import ClockConfig, Privacy
+from weir.dpcore.config.section import Says, Section, refusal, validate
+from weir.dpcore.config.version import PLAN_VERSION, Version
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.models.config import AnyModel
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.discover import DELTA, Discover
+from weir.dpcore.people.periods import Months, Periods
+from weir.dpcore.people.person import Person
+from weir.dpcore.plan_checks import check_columns, check_discovery, check_groups, check_users
+from weir.dpcore.pricing.mechanism import MechanismConfig
+from weir.dpcore.pricing.terms import Terms
 
 __all__ = [
     "JOB_SECTIONS",

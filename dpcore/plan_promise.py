@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.circumstances import NONE, Circumstances
-from dpcore.accounting.groupings import of_one
-from dpcore.accounting.guarantee import Copies, Expiration, Guarantee
-from dpcore.accounting.statement import statement
-from dpcore.accounting.user_statement import user_statement
-from dpcore.errors import ConfigError
-from dpcore.leaves.keys import Keys, grouping_of
-from dpcore.plan_config import PlanConfig
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.pricing.together import one_event, together
-from dpcore.program import OutputInfo, Program
-from dpcore.spaced import compiled
+from weir.dpcore.accounting.circumstances import NONE, Circumstances
+from weir.dpcore.accounting.groupings import of_one
+from weir.dpcore.accounting.guarantee import Copies, Expiration, Guarantee
+from weir.dpcore.accounting.statement import statement
+from weir.dpcore.accounting.user_statement import user_statement
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.keys import Keys, grouping_of
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.pricing.together import one_event, together
+from weir.dpcore.program import OutputInfo, Program
+from weir.dpcore.spaced import compiled
 
 COPIES = (2, 10)
 """Copies of one id whose common loss is told where ids are forgotten."""

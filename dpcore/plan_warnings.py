@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from dpcore.accounting.guarantee import Guarantee
-from dpcore.accounting.precision import UNEVEN, missing_tail
-from dpcore.plan_config import PlanConfig
-from dpcore.pricing.together import long_stays_are_dear
-from dpcore.program import Program
+from weir.dpcore.accounting.guarantee import Guarantee
+from weir.dpcore.accounting.precision import UNEVEN, missing_tail
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.pricing.together import long_stays_are_dear
+from weir.dpcore.program import Program
 
 
 def warnings_for(

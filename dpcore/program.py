@@ -13,12 +13,12 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Floats, Ints, State
-from dpcore.continual.base import ContinualSum
-from dpcore.leaves.rows import Capped, RowLeaf
-from dpcore.noise.noise import NoiseOf as NoiseOf
-from dpcore.training import Training
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Floats, Ints, State
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.leaves.rows import Capped, RowLeaf
+from weir.dpcore.noise.noise import NoiseOf as NoiseOf
+from weir.dpcore.training import Training
 
 CAPACITY = 1 << 40
 """Most events per key and tick in a sum: 2^40 * 2^21 < 2^62. More are refused and counted."""

@@ -23,18 +23,18 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from dpcore.errors import ConfigError, WeirError
-from dpcore.neighbours import family_of
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.dpcore.neighbours import family_of
 
 _FILES = {
-    "blt": "dpcore.continual.blt:Blt",
-    "toeplitz": "dpcore.continual.toeplitz:Toeplitz",
-    "sliding": "dpcore.continual.sliding:Sliding",
-    "independent": "dpcore.continual.independent:Independent",
-    "tree": "dpcore.continual.tree:Tree",
-    "window_tree": "dpcore.continual.window_tree:WindowTree",
-    "merging_tree": "dpcore.continual.merging_tree:MergingTree",
-    "hybrid": "dpcore.continual.hybrid:Hybrid",
+    "blt": "weir.dpcore.continual.blt:Blt",
+    "toeplitz": "weir.dpcore.continual.toeplitz:Toeplitz",
+    "sliding": "weir.dpcore.continual.sliding:Sliding",
+    "independent": "weir.dpcore.continual.independent:Independent",
+    "tree": "weir.dpcore.continual.tree:Tree",
+    "window_tree": "weir.dpcore.continual.window_tree:WindowTree",
+    "merging_tree": "weir.dpcore.continual.merging_tree:MergingTree",
+    "hybrid": "weir.dpcore.continual.hybrid:Hybrid",
 }
 
 
@@ -123,12 +123,12 @@ CONTINUAL_SUMS = Sums(_FILES, "weir.algorithms.continual_sums")
 
 AGGREGATES = Algorithms(
     {
-        "count": "dpcore.aggregates.count:Count",
-        "sum": "dpcore.aggregates.sum:Sum",
-        "mean": "dpcore.aggregates.mean:Mean",
-        "variance": "dpcore.aggregates.variance:Variance",
-        "histogram": "dpcore.aggregates.histogram:Histogram",
-        "quantile": "dpcore.aggregates.quantile:Quantile",
+        "count": "weir.dpcore.aggregates.count:Count",
+        "sum": "weir.dpcore.aggregates.sum:Sum",
+        "mean": "weir.dpcore.aggregates.mean:Mean",
+        "variance": "weir.dpcore.aggregates.variance:Variance",
+        "histogram": "weir.dpcore.aggregates.histogram:Histogram",
+        "quantile": "weir.dpcore.aggregates.quantile:Quantile",
     },
     "weir.algorithms.aggregates",
 )
@@ -137,9 +137,9 @@ AGGREGATES = Algorithms(
 
 SOLVERS = Algorithms(
     {
-        "noisy_projected_gradient": "dpcore.models.solvers.noisy_gradient:NoisyGradient",
-        "noisy_sgd": "dpcore.models.solvers.noisy_sgd:NoisySgd",
-        "frank_wolfe": "dpcore.models.solvers.frank_wolfe:FrankWolfe",
+        "noisy_projected_gradient": "weir.dpcore.models.solvers.noisy_gradient:NoisyGradient",
+        "noisy_sgd": "weir.dpcore.models.solvers.noisy_sgd:NoisySgd",
+        "frank_wolfe": "weir.dpcore.models.solvers.frank_wolfe:FrankWolfe",
     },
     "weir.algorithms.solvers",
 )
@@ -147,33 +147,33 @@ SOLVERS = Algorithms(
 
 MODELS = Algorithms(
     {
-        "online.follow_the_leader": "dpcore.models.online.leader_model:LeaderModel",
+        "online.follow_the_leader": "weir.dpcore.models.online.leader_model:LeaderModel",
         "online.conditional_gradient": (
-            "dpcore.models.online.projection_free_model:ProjectionFreeModel"
+            "weir.dpcore.models.online.projection_free_model:ProjectionFreeModel"
         ),
-        "online.pftal": "dpcore.models.online.pftal_model:PftalModel",
-        "online.pocg": "dpcore.models.online.pocg_model:PocgModel",
-        "online.pqftl": "dpcore.models.online.pqftl_model:PqftlModel",
-        "regression.incremental": "dpcore.models.regression.incremental_model:IncrementalModel",
-        "regression.two_trees": "dpcore.models.regression.two_trees:TwoTreesModel",
-        "regression.projected": "dpcore.models.regression.projected_model:ProjectedModel",
-        "regression.erm": "dpcore.models.erm.incremental_model:ErmModel",
-        "regression.naive": "dpcore.models.erm.naive:NaiveModel",
+        "online.pftal": "weir.dpcore.models.online.pftal_model:PftalModel",
+        "online.pocg": "weir.dpcore.models.online.pocg_model:PocgModel",
+        "online.pqftl": "weir.dpcore.models.online.pqftl_model:PqftlModel",
+        "regression.incremental": "weir.dpcore.models.regression.incremental_model:IncrementalModel",
+        "regression.two_trees": "weir.dpcore.models.regression.two_trees:TwoTreesModel",
+        "regression.projected": "weir.dpcore.models.regression.projected_model:ProjectedModel",
+        "regression.erm": "weir.dpcore.models.erm.incremental_model:ErmModel",
+        "regression.naive": "weir.dpcore.models.erm.naive:NaiveModel",
         "erm.output_perturbation": (
-            "dpcore.models.blocks.output_perturbation:OutputPerturbationModel"
+            "weir.dpcore.models.blocks.output_perturbation:OutputPerturbationModel"
         ),
         "erm.independent_batches": (
-            "dpcore.models.blocks.independent_batches:IndependentBatchesModel"
+            "weir.dpcore.models.blocks.independent_batches:IndependentBatchesModel"
         ),
-        "erm.sliding_window": "dpcore.models.blocks.sliding_window:SlidingWindowModel",
-        "erm.multi_resolution": "dpcore.models.blocks.multi_resolution:MultiResolutionModel",
-        "erm.continual": "dpcore.models.blocks.continual:ContinualModel",
-        "erm.basic_continual": "dpcore.models.blocks.basic_continual:BasicContinualModel",
-        "erm.sampled": "dpcore.models.blocks.sampled:SampledModel",
-        "optimize.frank_wolfe": "dpcore.models.optimize.frank_wolfe:FrankWolfeModel",
-        "optimize.sfw_tree": "dpcore.models.optimize.sfw_tree:SfwTreeModel",
-        "optimize.sfw_polyhedral": "dpcore.models.optimize.sfw_polyhedral:SfwPolyhedralModel",
-        "optimize.phased_sgd": "dpcore.models.optimize.phased_sgd:PhasedSgdModel",
+        "erm.sliding_window": "weir.dpcore.models.blocks.sliding_window:SlidingWindowModel",
+        "erm.multi_resolution": "weir.dpcore.models.blocks.multi_resolution:MultiResolutionModel",
+        "erm.continual": "weir.dpcore.models.blocks.continual:ContinualModel",
+        "erm.basic_continual": "weir.dpcore.models.blocks.basic_continual:BasicContinualModel",
+        "erm.sampled": "weir.dpcore.models.blocks.sampled:SampledModel",
+        "optimize.frank_wolfe": "weir.dpcore.models.optimize.frank_wolfe:FrankWolfeModel",
+        "optimize.sfw_tree": "weir.dpcore.models.optimize.sfw_tree:SfwTreeModel",
+        "optimize.sfw_polyhedral": "weir.dpcore.models.optimize.sfw_polyhedral:SfwPolyhedralModel",
+        "optimize.phased_sgd": "weir.dpcore.models.optimize.phased_sgd:PhasedSgdModel",
     },
     "weir.algorithms.models",
 )

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Ints
-from dpcore.discovery.whole import lives
-from dpcore.errors import ConfigError
-from dpcore.leaves.list_columns import Expanded
-from dpcore.leaves.row_hash import event_hashes, hashes_of_users
-from dpcore.leaves.rows import RowLeaf
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.noise.key_ring import KeyRing
-from dpcore.noise.noise import Noise
-from dpcore.noise.prf import KeyedNoise
-from dpcore.people.cap import Spent, cap_events
-from dpcore.people.cells import Hashed
-from dpcore.people.hashes import CapKeys, contents_of, pair_hashes, row_hashes, user_hashes
-from dpcore.people.person import Person
-from dpcore.plan import Plan
-from dpcore.program import (
+from weir.dpcore.arrays import Ints
+from weir.dpcore.discovery.whole import lives
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.list_columns import Expanded
+from weir.dpcore.leaves.row_hash import event_hashes, hashes_of_users
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.noise.key_ring import KeyRing
+from weir.dpcore.noise.noise import Noise
+from weir.dpcore.noise.prf import KeyedNoise
+from weir.dpcore.people.cap import Spent, cap_events
+from weir.dpcore.people.cells import Hashed
+from weir.dpcore.people.hashes import CapKeys, contents_of, pair_hashes, row_hashes, user_hashes
+from weir.dpcore.people.person import Person
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import (
     NoiseOf,
     Released,
     by_users,
@@ -75,7 +75,7 @@ class Simulated:
     """Releases of one key: ``released`` holds arrays with K = 1 for ticks first_tick .. end.
 
     >>> import numpy as np
-    >>> from dpcore.program import Released
+    >>> from weir.dpcore.program import Released
     >>> from weir import Simulated
     >>> two_ticks = Released("visits", None, value=np.ones((2, 1, 1)), stddev=None)
     >>> one = Simulated("north", first_tick=5, released=(two_ticks,))

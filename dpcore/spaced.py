@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.algorithm import Algorithm
-from dpcore.arrays import Floats, Ints, State
-from dpcore.continual.base import ContinualSum
-from dpcore.errors import ConfigError, at_least_one
-from dpcore.noise.noise import Noise
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.program import Bounded, NoiseOf, OutputInfo, Program, Released
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.algorithm import Algorithm
+from weir.dpcore.arrays import Floats, Ints, State
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.errors import ConfigError, at_least_one
+from weir.dpcore.noise.noise import Noise
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Program, Released
 
 MOST = 1 << 61
 """Sums that wait for their release are held within this, coordinate by coordinate."""

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Digests, Floats, Ints, State
-from dpcore.leaves.rows import RowLeaf
-from dpcore.noise.noise import NoiseOf
+from weir.dpcore.arrays import Digests, Floats, Ints, State
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.noise.noise import NoiseOf
 
 Models = tuple[Floats, ...]
 """Released models of K keys: arrays (K, ...)."""

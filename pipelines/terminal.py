@@ -12,11 +12,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dpcore.leaves.calendar import UTC, shown_unit
-from dpcore.leaves.clock import Clock
-from dpcore.words import bytes_text as bytes_text
-from dpcore.words import number as number
-from dpcore.words import sentence as sentence
+from weir.dpcore.leaves.calendar import UTC, shown_unit
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.words import bytes_text as bytes_text
+from weir.dpcore.words import number as number
+from weir.dpcore.words import sentence as sentence
 
 NARROWEST = 100
 """Columns that output gets when it goes to a file or a pipe."""

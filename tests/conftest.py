@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from dpcore.native import kernels
+from weir.dpcore.native import kernels
 
 HERE = Path(__file__).parent
 SLOW_FOLDERS = ("audit", "runners", "statistical")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.arrays import Digests, Floats, Ints
 
 
 class ConstantNoise:

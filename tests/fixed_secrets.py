@@ -17,4 +17,4 @@ def same_secrets(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         name = f"{request.node.name} {next(drawn)}".encode()
         return hashlib.shake_256(name).digest(size or 32)
 
-    monkeypatch.setattr("transforms.runtime.secret.secrets.token_bytes", token)
+    monkeypatch.setattr("weir.transforms.runtime.secret.secrets.token_bytes", token)

@@ -12,8 +12,8 @@ import pytest
 from apache_beam.yaml import main as yaml_main
 from apache_beam.yaml.yaml_transform import YamlTransform
 
-from dpcore.errors import ConfigError
 from weir.beam_yaml import PrivateReleases
+from weir.dpcore.errors import ConfigError
 
 pytestmark = pytest.mark.slow
 

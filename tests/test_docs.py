@@ -9,17 +9,17 @@ import pytest
 from click import Group
 from click.testing import CliRunner
 
-from dpcore.accounting.scope import gdp_of_pure
-from dpcore.people.caps import Caps
-from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
 from examples.shop.truth import CLIP, EDGES, EVENTS, MONTHS, TICKS
-from pipelines.cli.main import main
-from pipelines.config.job import JobConfig, load, loads
-from pipelines.graph.checks import plan_of
-from pipelines.ledger.desk import look
-from pipelines.results.result import COUNTERS
-from transforms.release.table import RELEASE_SCHEMA
-from transforms.runtime.dead_letters import REASONS
+from weir.dpcore.accounting.scope import gdp_of_pure
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
+from weir.pipelines.cli.main import main
+from weir.pipelines.config.job import JobConfig, load, loads
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.ledger.desk import look
+from weir.pipelines.results.result import COUNTERS
+from weir.transforms.release.table import RELEASE_SCHEMA
+from weir.transforms.runtime.dead_letters import REASONS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -14,8 +14,8 @@ import scipy.sparse
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from dpcore.errors import ConfigError
 from weir import Secret, estimators
+from weir.dpcore.errors import ConfigError
 from weir.estimators import PrivateLasso, PrivateLogisticRegression
 
 SECRET = Secret(env="WEIR_ESTIMATORS")

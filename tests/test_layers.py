@@ -310,9 +310,11 @@ def test_every_room_is_on_the_map() -> None:
 
 def test_a_climbing_import_is_seen() -> None:
     code = ast.parse("from transforms.tick.tick import Tick")
-    assert room_faults("transforms.decode.csv", code)
-    assert not room_faults("transforms.sinks.folder", code)
-    assert room_faults("transforms.attic.box", code) == ["transforms.attic.box lies in no room"]
+    assert room_faults("weir.transforms.decode.csv", code)
+    assert not room_faults("weir.transforms.sinks.folder", code)
+    assert room_faults("weir.transforms.attic.box", code) == [
+        "weir.transforms.attic.box lies in no room"
+    ]
 
 
 def test_a_circle_is_seen() -> None:

@@ -22,10 +22,10 @@ from click.testing import CliRunner
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from dpcore.config import yaml
-from pipelines.cli.main import main
-from pipelines.config.job import JobConfig, loads
-from pipelines.graph.checks import plan_of
+from weir.dpcore.config import yaml
+from weir.pipelines.cli.main import main
+from weir.pipelines.config.job import JobConfig, loads
+from weir.pipelines.graph.checks import plan_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN = ("first-hour", "results-in-sql", "how-to", "python")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dpcore.config import yaml
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.spaced import compiled
+from weir.dpcore.config import yaml
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.spaced import compiled
 
 pytestmark = pytest.mark.slow
 

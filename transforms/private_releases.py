@@ -10,33 +10,33 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
-from dpcore.errors import ConfigError, at_least_one
-from dpcore.plan import Plan
-from dpcore.program import takes_rows
-from transforms.decode.first_look import FirstLook
-from transforms.decode.first_look_gate import Gate
-from transforms.decode.from_dicts import from_rows
-from transforms.decode.python_events import fields_of
-from transforms.decode.schema import EventSchema, canonical_columns
-from transforms.leaves.rows import RowLeaves
-from transforms.leaves.sums import Leaf
-from transforms.release.noisy import TICKS
-from transforms.release.solve import Solve
-from transforms.runtime.aside import in_one_process
-from transforms.runtime.cluster import has_own_workers
-from transforms.runtime.dead_letters import DEAD
-from transforms.runtime.flink_quirks import require_whole_bundles
-from transforms.runtime.prism_quirks import keep_bundles_whole
-from transforms.runtime.secret import SecretRef
-from transforms.runtime.stream_time import PRESENT, StreamTime
-from transforms.select.cap import Cap, CapHere
-from transforms.select.deduplicate import Deduplicate
-from transforms.select.filter import FilterAssign
-from transforms.tick.heartbeats import Heartbeats
-from transforms.tick.noise_source import KeyedNoiseSource, NoiseSource
-from transforms.tick.tick import JOBS, Tick
-from transforms.train.assemble import Assemble
-from transforms.train.train import Train
+from weir.dpcore.errors import ConfigError, at_least_one
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import takes_rows
+from weir.transforms.decode.first_look import FirstLook
+from weir.transforms.decode.first_look_gate import Gate
+from weir.transforms.decode.from_dicts import from_rows
+from weir.transforms.decode.python_events import fields_of
+from weir.transforms.decode.schema import EventSchema, canonical_columns
+from weir.transforms.leaves.rows import RowLeaves
+from weir.transforms.leaves.sums import Leaf
+from weir.transforms.release.noisy import TICKS
+from weir.transforms.release.solve import Solve
+from weir.transforms.runtime.aside import in_one_process
+from weir.transforms.runtime.cluster import has_own_workers
+from weir.transforms.runtime.dead_letters import DEAD
+from weir.transforms.runtime.flink_quirks import require_whole_bundles
+from weir.transforms.runtime.prism_quirks import keep_bundles_whole
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
+from weir.transforms.select.cap import Cap, CapHere
+from weir.transforms.select.deduplicate import Deduplicate
+from weir.transforms.select.filter import FilterAssign
+from weir.transforms.tick.heartbeats import Heartbeats
+from weir.transforms.tick.noise_source import KeyedNoiseSource, NoiseSource
+from weir.transforms.tick.tick import JOBS, Tick
+from weir.transforms.train.assemble import Assemble
+from weir.transforms.train.train import Train
 
 
 class Releases(NamedTuple):

@@ -24,37 +24,37 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpcore.accounting.guarantee import Guarantee
-    from dpcore.errors import ConfigError, WeirError
-    from dpcore.plan import Plan
-    from dpcore.plan_config import PlanConfig
-    from dpcore.simulate import Events, Simulated, simulate
-    from pipelines.notebook.release import release
-    from pipelines.notebook.released import Released
-    from transforms.private_releases import PrivateReleases, Releases
-    from transforms.release.flat import FlatReleases
-    from transforms.release.rows import ReleaseRow, ReleaseRows
-    from transforms.release.table import RELEASE_SCHEMA
-    from transforms.runtime.secret import SecretRef as Secret
+    from weir.dpcore.accounting.guarantee import Guarantee
+    from weir.dpcore.errors import ConfigError, WeirError
+    from weir.dpcore.plan import Plan
+    from weir.dpcore.plan_config import PlanConfig
+    from weir.dpcore.simulate import Events, Simulated, simulate
+    from weir.pipelines.notebook.release import release
+    from weir.pipelines.notebook.released import Released
+    from weir.transforms.private_releases import PrivateReleases, Releases
+    from weir.transforms.release.flat import FlatReleases
+    from weir.transforms.release.rows import ReleaseRow, ReleaseRows
+    from weir.transforms.release.table import RELEASE_SCHEMA
+    from weir.transforms.runtime.secret import SecretRef as Secret
 
 _PLACES = {
-    "ConfigError": "dpcore.errors:ConfigError",
-    "Events": "dpcore.simulate:Events",
-    "FlatReleases": "transforms.release.flat:FlatReleases",
-    "Guarantee": "dpcore.accounting.guarantee:Guarantee",
-    "Plan": "dpcore.plan:Plan",
-    "PlanConfig": "dpcore.plan_config:PlanConfig",
-    "PrivateReleases": "transforms.private_releases:PrivateReleases",
-    "RELEASE_SCHEMA": "transforms.release.table:RELEASE_SCHEMA",
-    "ReleaseRow": "transforms.release.rows:ReleaseRow",
-    "ReleaseRows": "transforms.release.rows:ReleaseRows",
-    "Released": "pipelines.notebook.released:Released",
-    "Releases": "transforms.private_releases:Releases",
-    "Secret": "transforms.runtime.secret:SecretRef",
-    "Simulated": "dpcore.simulate:Simulated",
-    "WeirError": "dpcore.errors:WeirError",
-    "release": "pipelines.notebook.release:release",
-    "simulate": "dpcore.simulate:simulate",
+    "ConfigError": "weir.dpcore.errors:ConfigError",
+    "Events": "weir.dpcore.simulate:Events",
+    "FlatReleases": "weir.transforms.release.flat:FlatReleases",
+    "Guarantee": "weir.dpcore.accounting.guarantee:Guarantee",
+    "Plan": "weir.dpcore.plan:Plan",
+    "PlanConfig": "weir.dpcore.plan_config:PlanConfig",
+    "PrivateReleases": "weir.transforms.private_releases:PrivateReleases",
+    "RELEASE_SCHEMA": "weir.transforms.release.table:RELEASE_SCHEMA",
+    "ReleaseRow": "weir.transforms.release.rows:ReleaseRow",
+    "ReleaseRows": "weir.transforms.release.rows:ReleaseRows",
+    "Released": "weir.pipelines.notebook.released:Released",
+    "Releases": "weir.transforms.private_releases:Releases",
+    "Secret": "weir.transforms.runtime.secret:SecretRef",
+    "Simulated": "weir.dpcore.simulate:Simulated",
+    "WeirError": "weir.dpcore.errors:WeirError",
+    "release": "weir.pipelines.notebook.release:release",
+    "simulate": "weir.dpcore.simulate:simulate",
 }
 
 __all__ = [

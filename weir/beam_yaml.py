@@ -32,13 +32,13 @@ import pyarrow as pa
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig
-from pipelines.graph.checks import plan_of
-from transforms.private_releases import PrivateReleases as Transform
-from transforms.release.rows import ReleaseRow, ReleaseRows
-from transforms.runtime.dead_letters import rows
-from transforms.runtime.stream_time import PRESENT
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.graph.checks import plan_of
+from weir.transforms.private_releases import PrivateReleases as Transform
+from weir.transforms.release.rows import ReleaseRow, ReleaseRows
+from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.runtime.stream_time import PRESENT
 
 ELSEWHERE = {
     "sink": "what follows in the pipeline writes the releases; remove it.",

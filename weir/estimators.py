@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from dpcore.models.optimize.fit import BatchPlan, Promise, fit
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.optimize.fit import BatchPlan, Promise, fit
+from weir.transforms.runtime.secret import SecretRef
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin

@@ -25,7 +25,7 @@ from scipy.stats import norm
 from benchmarks.dp_sqlp.data import MINUTES, Setting
 from benchmarks.dp_sqlp.errors import Errors, errors
 from benchmarks.dp_sqlp.published import CAP, DELTA, EPSILON
-from dpcore.accounting.calibrate import zcdp_rho
+from weir.dpcore.accounting.calibrate import zcdp_rho
 
 TOGETHER = 8_192
 """Keys whose trees are drawn together."""

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.models.blocks.level import Level
-from dpcore.models.blocks.program import BlockProgram
-from dpcore.noise.key_ring import KeyRing
-from dpcore.noise.prf import KeyedNoise
-from dpcore.plan import Plan
-from dpcore.simulate import Bound, Events, bounded, leaves_for
+from weir.dpcore.models.blocks.level import Level
+from weir.dpcore.models.blocks.program import BlockProgram
+from weir.dpcore.noise.key_ring import KeyRing
+from weir.dpcore.noise.prf import KeyedNoise
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Bound, Events, bounded, leaves_for
 
 Floats = NDArray[np.float64]
 HOUR = 3_600_000_000

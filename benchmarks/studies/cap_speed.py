@@ -29,18 +29,18 @@ from apache_beam.utils.timestamp import Timestamp
 
 from benchmarks.harness import write_rows
 from benchmarks.studies.cells import IdShard, UserShard
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.timed_set import Entries, sort_hashes
-from dpcore.people.cap import PAIR_NOTES, USER_NOTES, Capped
-from dpcore.people.caps import Caps
-from dpcore.people.periods import Periods
-from dpcore.people.person import Person
-from transforms.runtime import heartbeat
-from transforms.runtime.secret import SecretRef
-from transforms.select.cap import CloseTicks
-from transforms.select.deduplicate import DropSeen, ToShards
-from transforms.select.user_state import Shelves, SpentCells
-from transforms.select.users import ToUsers
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.timed_set import Entries, sort_hashes
+from weir.dpcore.people.cap import PAIR_NOTES, USER_NOTES, Capped
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.periods import Periods
+from weir.dpcore.people.person import Person
+from weir.transforms.runtime import heartbeat
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.select.cap import CloseTicks
+from weir.transforms.select.deduplicate import DropSeen, ToShards
+from weir.transforms.select.user_state import Shelves, SpentCells
+from weir.transforms.select.users import ToUsers
 
 RESULTS = Path(__file__).parent / "results"
 CLOCK, LAYOUT = Clock(0, 1_000_000), "cd" * 32

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from transforms.select.shelf import Shelf
-from transforms.select.timed_cells import RING
-from transforms.select.user_state import BAGS
-from transforms.tick.block import BlockState
-from transforms.tick.cells import Cells, Held, Stored
+from weir.transforms.select.shelf import Shelf
+from weir.transforms.select.timed_cells import RING
+from weir.transforms.select.user_state import BAGS
+from weir.transforms.tick.block import BlockState
+from weir.transforms.tick.cells import Cells, Held, Stored
 
 
 class Cell:

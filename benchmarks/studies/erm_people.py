@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from benchmarks.studies.blocks import Data, Setting, made_ready, models, points_of, with_noise
-from dpcore.plan import Plan
 from examples.shop import data as shop
+from weir.dpcore.plan import Plan
 
 Floats = NDArray[np.float64]
 RESULTS = Path(__file__).parent / "results"

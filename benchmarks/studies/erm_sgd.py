@@ -26,18 +26,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import datasets
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.fitter import Draws
-from dpcore.models.blocks.level import level_for
-from dpcore.models.blocks.minimised import Minimised
-from dpcore.models.blocks.minimiser import accelerated
-from dpcore.models.blocks.noised import FINENESS
-from dpcore.models.blocks.objective import Objective, row_loss
-from dpcore.models.blocks.stepped import Stepped
-from dpcore.models.blocks.stochastic import stochastic_level
-from dpcore.models.losses import Logistic
-from dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.fitter import Draws
+from weir.dpcore.models.blocks.level import level_for
+from weir.dpcore.models.blocks.minimised import Minimised
+from weir.dpcore.models.blocks.minimiser import accelerated
+from weir.dpcore.models.blocks.noised import FINENESS
+from weir.dpcore.models.blocks.objective import Objective, row_loss
+from weir.dpcore.models.blocks.stepped import Stepped
+from weir.dpcore.models.blocks.stochastic import stochastic_level
+from weir.dpcore.models.losses import Logistic
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 Floats = NDArray[np.float64]
 RESULTS = Path(__file__).parent / "results"

@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from benchmarks.decode_speed import DAY, START, PublicPlan, csv_bytes, parquet_bytes
 from benchmarks.harness import Bench, main, rate
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.keys import Keys, key_text
-from transforms.decode.formats import decode_bytes
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.leaves.key_index import KeyIndex
-from transforms.select.filter import Assign
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.keys import Keys, key_text
+from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.leaves.key_index import KeyIndex
+from weir.transforms.select.filter import Assign
 
 EVENTS = 1_000_000
 NAMES = [f"name-{i:02d}" for i in range(64)]

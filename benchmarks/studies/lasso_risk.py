@@ -36,9 +36,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.studies.objective import minimised, scales
-from dpcore.accounting.calibrate import gdp_mu
-from dpcore.geometry.balls import L1Ball
-from dpcore.models.optimize.fit import BatchPlan, fit
+from weir.dpcore.accounting.calibrate import gdp_mu
+from weir.dpcore.geometry.balls import L1Ball
+from weir.dpcore.models.optimize.fit import BatchPlan, fit
 
 P, EPSILON, DELTA = 100, 1.0, 1e-6
 SIZES = (1_000, 3_162, 10_000, 31_623, 100_000, 316_228, 1_000_000)

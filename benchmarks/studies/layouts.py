@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.plan import Plan
-from dpcore.program import Released
-from transforms.release.flat import Flat
-from transforms.release.table import ReleaseWriter
-from transforms.sinks import formats
-from transforms.sinks.sorted_table import sorted_table
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import Released
+from weir.transforms.release.flat import Flat
+from weir.transforms.release.table import ReleaseWriter
+from weir.transforms.sinks import formats
+from weir.transforms.sinks.sorted_table import sorted_table
 
 RESULTS = Path(__file__).parent / "results"
 TICKS = 128

@@ -25,10 +25,10 @@ import pyarrow as pa
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from dpcore.config.list_column import ListColumn
-from transforms.decode.formats import decode_bytes
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.leaves.lists import to_rows
+from weir.dpcore.config.list_column import ListColumn
+from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.leaves.lists import to_rows
 
 REPEATS = 3
 

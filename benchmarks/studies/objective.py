@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from dpcore.geometry.balls import L1Ball
+from weir.dpcore.geometry.balls import L1Ball
 
 Oracle = Callable[[Any], Any]
 

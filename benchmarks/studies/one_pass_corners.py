@@ -32,8 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.models.optimize.one_pass_fit import fit
-from dpcore.plan import Plan
+from weir.dpcore.models.optimize.one_pass_fit import fit
+from weir.dpcore.plan import Plan
 
 CONFIG = """
 name: corners

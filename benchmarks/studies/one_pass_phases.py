@@ -41,9 +41,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.studies.one_pass_risk import dual_of
-from dpcore.models.optimize.one_pass_fit import fit
-from dpcore.models.optimize.rehearsed import rehearsed
-from dpcore.plan import Plan
+from weir.dpcore.models.optimize.one_pass_fit import fit
+from weir.dpcore.models.optimize.rehearsed import rehearsed
+from weir.dpcore.plan import Plan
 
 OUT = Path(__file__).parent / "results" / "one_pass_phases.csv"
 N, D, RADIUS, MOST = 50_000, 16, 2.5, 6

@@ -45,8 +45,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from dpcore.models.optimize.one_pass_fit import fit
-from dpcore.plan import Plan
+from weir.dpcore.models.optimize.one_pass_fit import fit
+from weir.dpcore.plan import Plan
 
 RADIUS = 3.0
 EXPONENTS = (1.0, 1.25, 1.5, 1.75, 2.0, 3.0, 4.0, 8.0, math.inf)

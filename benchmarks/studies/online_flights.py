@@ -30,13 +30,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.plan import Plan
-from dpcore.simulate import simulate
 from examples.flights import data, truth
 from examples.flights.data import CARRIERS, FEATURES, Flights
 from examples.shop.demo import CACHE
-from pipelines.config.job import loads
-from pipelines.graph.checks import plan_of
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import simulate
+from weir.pipelines.config.job import loads
+from weir.pipelines.graph.checks import plan_of
 
 Floats = NDArray[np.float64]
 

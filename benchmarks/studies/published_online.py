@@ -57,10 +57,10 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.config.version import PLAN_VERSION
-from dpcore.models.optimize.one_pass_fit import fit
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
+from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.models.optimize.one_pass_fit import fit
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
 
 START = 1_704_067_200_000_000
 TABLE: dict[tuple[float, int, int], float] = {

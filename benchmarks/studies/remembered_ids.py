@@ -36,12 +36,12 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import write_rows
 from benchmarks.studies.cells import IdShard
-from dpcore.leaves.clock import Clock
-from transforms.leaves.columns import HIGH, LOW
-from transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
-from transforms.select.deduplicate import DropSeen, prepare
-from transforms.select.seen_ids import sort_hashes
-from transforms.select.shelf import Shelf
+from weir.dpcore.leaves.clock import Clock
+from weir.transforms.leaves.columns import HIGH, LOW
+from weir.transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
+from weir.transforms.select.deduplicate import DropSeen, prepare
+from weir.transforms.select.seen_ids import sort_hashes
+from weir.transforms.select.shelf import Shelf
 
 RESULTS = Path(__file__).parent / "results"
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)

@@ -26,14 +26,14 @@ import numpy as np
 
 from benchmarks.harness import write_rows
 from benchmarks.studies.cells import TickBlock
-from dpcore.arrays import arrays_of
-from dpcore.plan import Plan
-from transforms.leaves import partial
-from transforms.leaves.partial import PartialLeaf
-from transforms.runtime.coders import pack, pack_names, restore, unpack
-from transforms.runtime.secret import SecretRef
-from transforms.tick import cells
-from transforms.tick.noise_source import KeyedNoiseSource
+from weir.dpcore.arrays import arrays_of
+from weir.dpcore.plan import Plan
+from weir.transforms.leaves import partial
+from weir.transforms.leaves.partial import PartialLeaf
+from weir.transforms.runtime.coders import pack, pack_names, restore, unpack
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.tick import cells
+from weir.transforms.tick.noise_source import KeyedNoiseSource
 
 RESULTS = Path(__file__).parent / "results"
 CONFIG = """\

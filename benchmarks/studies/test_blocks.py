@@ -14,8 +14,8 @@ from benchmarks.studies.blocks import (
     printed,
     with_noise,
 )
-from dpcore.models.blocks.program import BlockProgram
-from dpcore.simulate import Events, simulate
+from weir.dpcore.models.blocks.program import BlockProgram
+from weir.dpcore.simulate import Events, simulate
 
 BLOCK = 20
 

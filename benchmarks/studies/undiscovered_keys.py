@@ -26,14 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.aggregates.selection import found_by
-from dpcore.discovery.step import step
-from dpcore.discovery.waiting import Block, Cells
-from dpcore.noise.key_ring import KeyRing
-from dpcore.noise.noise import label
-from dpcore.plan_config import PlanConfig
-from dpcore.simulate import RingNoises
-from transforms.tick.found_cells import size_of
+from weir.dpcore.aggregates.selection import found_by
+from weir.dpcore.discovery.step import step
+from weir.dpcore.discovery.waiting import Block, Cells
+from weir.dpcore.noise.key_ring import KeyRing
+from weir.dpcore.noise.noise import label
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.simulate import RingNoises
+from weir.transforms.tick.found_cells import size_of
 
 RESULTS = Path(__file__).parent / "results"
 TICKS, BLOCKS = 128, 16

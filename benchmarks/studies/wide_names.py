@@ -39,9 +39,9 @@ from scipy import sparse
 from scipy.sparse.linalg import svds
 
 from benchmarks.studies.objective import minimised, scales
-from dpcore.accounting.calibrate import gdp_mu
-from dpcore.geometry.balls import L1Ball
-from dpcore.models.optimize.fit import BatchPlan, fit
+from weir.dpcore.accounting.calibrate import gdp_mu
+from weir.dpcore.geometry.balls import L1Ball
+from weir.dpcore.models.optimize.fit import BatchPlan, fit
 
 RADIUS, DELTA, LONGEST, WIDE = 4.0, 1e-6, 32, 1 << 17
 EPSILONS = (0.5, 1.0, 4.0)

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from pipelines.runners.dataflow_template import main
+from weir.pipelines.runners.dataflow_template import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], image=os.environ["WEIR_IMAGE"]))

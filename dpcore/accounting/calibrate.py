@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from scipy.special import erfcx, log_ndtr
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 BITS: Final = 40
 """Significant bits of every result."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 SHARDS = 8
 """Shards of ids where a job does not say."""

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpcore.accounting.participation import shared_counts
-from dpcore.accounting.pattern import Pattern
-from dpcore.arrays import Floats, Ints
+from weir.dpcore.accounting.participation import shared_counts
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.arrays import Floats, Ints
 
 MOST_WORK = 1 << 24
 """Steps that the exact maximum may take; beyond, an upper bound is used."""

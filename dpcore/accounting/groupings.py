@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 
-from dpcore.accounting.guarantee import LossKind, PrivacyLoss
+from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
 
 
 def over_groupings(sensitivity: float, count: int, kind: LossKind) -> float:

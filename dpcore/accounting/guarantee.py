@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dpcore.accounting import calibrate
-from dpcore.errors import WeirError
+from weir.dpcore.accounting import calibrate
+from weir.dpcore.errors import WeirError
 
 Relation = Literal["add_remove", "replace_one", "replace_anywhere"]
 LossKind = Literal["gdp", "zcdp", "pure"]

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dpcore.accounting.guarantee import Relation
+    from weir.dpcore.accounting.guarantee import Relation
 
 Floats = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError, at_least_one
+from weir.dpcore.errors import ConfigError, at_least_one
 
 
 def toeplitz_participation(c: NDArray[np.float64], p: int, g: int, horizon: int) -> float:

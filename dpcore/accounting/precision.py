@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 WHOLE = 2.0**53
 """Below this every whole number is a double."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from dpcore.accounting.grid import Grid
-from dpcore.accounting.guarantee import PrivacyLoss, Relation
-from dpcore.errors import ConfigError
+from weir.dpcore.accounting.grid import Grid
+from weir.dpcore.accounting.guarantee import PrivacyLoss, Relation
+from weir.dpcore.errors import ConfigError
 
 Unit = Literal["event", "user"]
 
@@ -116,7 +116,7 @@ def known_bound(
     Raises:
       ConfigError: a promise of Gaussian noise without delta.
     """
-    from dpcore.accounting import calibrate
+    from weir.dpcore.accounting import calibrate
 
     if kind == "pure":
         return PrivacyLoss("pure", epsilon), delta

@@ -30,11 +30,11 @@ from typing import Any, Final
 
 from scipy.special import ndtri_exp
 
-from dpcore.accounting import calibrate
-from dpcore.accounting.grid import Grid
-from dpcore.accounting.guarantee import LossKind, PrivacyLoss, Relation
-from dpcore.accounting.price import Price, Unit
-from dpcore.errors import ConfigError
+from weir.dpcore.accounting import calibrate
+from weir.dpcore.accounting.grid import Grid
+from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss, Relation
+from weir.dpcore.accounting.price import Price, Unit
+from weir.dpcore.errors import ConfigError
 
 GIVEN_UP: Final = 1 + 2.0**-37
 """Half of what calibration gives up of a budget: sums of doubles may use it."""

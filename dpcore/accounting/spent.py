@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.accounting.price import Price
-from dpcore.accounting.scope import Charge, Scope, charge
+from weir.dpcore.accounting.price import Price
+from weir.dpcore.accounting.scope import Charge, Scope, charge
 
 
 @dataclass(frozen=True)

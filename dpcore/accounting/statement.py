@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from dpcore.accounting.circumstances import NONE, Circumstances
-from dpcore.accounting.guarantee import Copies, Expiration, Relation
+from weir.dpcore.accounting.circumstances import NONE, Circumstances
+from weir.dpcore.accounting.guarantee import Copies, Expiration, Relation
 
 
 def neighbours(

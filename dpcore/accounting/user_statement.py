@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from dpcore.accounting.circumstances import Circumstances
-from dpcore.accounting.guarantee import Guarantee
-from dpcore.accounting.pattern import Pattern
-from dpcore.accounting.statement import plural, promise
+from weir.dpcore.accounting.circumstances import Circumstances
+from weir.dpcore.accounting.guarantee import Guarantee
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.accounting.statement import plural, promise
 
 
 def user_statement(

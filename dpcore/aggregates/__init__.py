@@ -1,5 +1,5 @@
 """Private aggregates: counts, sums, means, variances and histograms as one joint continual sum."""
 
-from dpcore.aggregates.program import Aggregates
+from weir.dpcore.aggregates.program import Aggregates
 
 __all__ = ["Aggregates"]

@@ -13,12 +13,12 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from dpcore.aggregates.layout import Layout
-from dpcore.aggregates.output import Output
-from dpcore.config.limits import MOST_TICKS
-from dpcore.config.numbers import Lengths, Span, Weight
-from dpcore.config.section import Section
-from dpcore.neighbours import Family
+from weir.dpcore.aggregates.layout import Layout
+from weir.dpcore.aggregates.output import Output
+from weir.dpcore.config.limits import MOST_TICKS
+from weir.dpcore.config.numbers import Lengths, Span, Weight
+from weir.dpcore.config.section import Section
+from weir.dpcore.neighbours import Family
 
 
 def _overs(value: Any) -> Any:

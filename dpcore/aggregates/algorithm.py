@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from dpcore.aggregates.aggregate import Aggregate
-from dpcore.aggregates.compile import compile_aggregates
-from dpcore.aggregates.program import Aggregates
-from dpcore.algorithm import Error, Reading, Role, Shown
-from dpcore.arrays import Ints
-from dpcore.config.spans import spans_of
-from dpcore.pricing.band import band_of
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.program import OutputInfo, Program
-from dpcore.words import number
+from weir.dpcore.aggregates.aggregate import Aggregate
+from weir.dpcore.aggregates.compile import compile_aggregates
+from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.algorithm import Error, Reading, Role, Shown
+from weir.dpcore.arrays import Ints
+from weir.dpcore.config.spans import spans_of
+from weir.dpcore.pricing.band import band_of
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import OutputInfo, Program
+from weir.dpcore.words import number
 
 EVENTS = 1000
 """Events for which the error of a mean or variance is shown: it depends on their number."""

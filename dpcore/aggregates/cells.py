@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints
-from dpcore.errors import WeirError
-from dpcore.leaves.lattice import resolution_for
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.errors import WeirError
+from weir.dpcore.leaves.lattice import resolution_for
 
 CELL, NEW = "@cell", "@new"
 """Columns behind the cap: the number of a row's cell within its batch; whether the user has no

@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.joint import ChannelGroup
-from dpcore.aggregates.cells import Cells
-from dpcore.arrays import Floats, Ints
-from dpcore.leaves.lattice import resolution_for
+from weir.dpcore.accounting.joint import ChannelGroup
+from weir.dpcore.aggregates.cells import Cells
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.leaves.lattice import resolution_for
 
 ChannelKind = Literal["count", "value", "square", "bins"]
 Takes = Literal["events", "users", "totals", "newcomers"]

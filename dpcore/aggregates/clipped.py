@@ -9,11 +9,11 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from dpcore.aggregates.aggregate import Aggregate
-from dpcore.aggregates.people import OF, Of
-from dpcore.config.limits import FARTHEST, NEAREST
-from dpcore.config.numbers import Pair
-from dpcore.config.section import refusal
+from weir.dpcore.aggregates.aggregate import Aggregate
+from weir.dpcore.aggregates.people import OF, Of
+from weir.dpcore.config.limits import FARTHEST, NEAREST
+from weir.dpcore.config.numbers import Pair
+from weir.dpcore.config.section import refusal
 
 CLIP = (
     "[low, high]: values outside are moved to the nearer bound. Public: choose it from what you "

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.aggregates.cells import Cells
-from dpcore.aggregates.channel import Channel
-from dpcore.arrays import Floats
-from dpcore.leaves.clip import clip_values
+from weir.dpcore.aggregates.cells import Cells
+from weir.dpcore.aggregates.channel import Channel
+from weir.dpcore.arrays import Floats
+from weir.dpcore.leaves.clip import clip_values
 
 
 @dataclass

@@ -8,21 +8,21 @@ from functools import partial
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.aggregates.aggregate import Aggregate
-from dpcore.aggregates.channel import Channel
-from dpcore.aggregates.layout import Layout
-from dpcore.aggregates.leaf import ChannelLeaf
-from dpcore.aggregates.output import Output
-from dpcore.aggregates.people import ONLY
-from dpcore.aggregates.program import Aggregates, Part
-from dpcore.aggregates.selection import selecting
-from dpcore.continual.base import ContinualSum
-from dpcore.errors import ConfigError
-from dpcore.pricing.best import SPLIT, Offer, Way, best_way, sums_for
-from dpcore.pricing.calibrate import calibrated
-from dpcore.pricing.price import Alternative, share
-from dpcore.pricing.terms import Terms, events_of
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.aggregates.aggregate import Aggregate
+from weir.dpcore.aggregates.channel import Channel
+from weir.dpcore.aggregates.layout import Layout
+from weir.dpcore.aggregates.leaf import ChannelLeaf
+from weir.dpcore.aggregates.output import Output
+from weir.dpcore.aggregates.people import ONLY
+from weir.dpcore.aggregates.program import Aggregates, Part
+from weir.dpcore.aggregates.selection import selecting
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.pricing.best import SPLIT, Offer, Way, best_way, sums_for
+from weir.dpcore.pricing.calibrate import calibrated
+from weir.dpcore.pricing.price import Alternative, share
+from weir.dpcore.pricing.terms import Terms, events_of
 
 RUNNING = "blt"
 SPLIT_INTO = (RUNNING, "sliding", "independent")

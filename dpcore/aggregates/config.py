@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from dpcore.aggregates.aggregate import Aggregate
-from dpcore.config.chosen import Chosen
-from dpcore.config.section import field_names, nearest, refusal
-from dpcore.registry import AGGREGATES
+from weir.dpcore.aggregates.aggregate import Aggregate
+from weir.dpcore.config.chosen import Chosen
+from weir.dpcore.config.section import field_names, nearest, refusal
+from weir.dpcore.registry import AGGREGATES
 
 _EXTREME = (
     "one event alone decides it, so no noise could hide that event. Take a quantile close to the "

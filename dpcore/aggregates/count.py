@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from dpcore.aggregates.aggregate import Aggregate
-from dpcore.aggregates.channel import Takes
-from dpcore.aggregates.layout import Layout
-from dpcore.aggregates.output import Noisy, Output
-from dpcore.aggregates.people import refuse_user_ticks, tick_by_tick
-from dpcore.arrays import Floats
-from dpcore.config.section import refusal
+from weir.dpcore.aggregates.aggregate import Aggregate
+from weir.dpcore.aggregates.channel import Takes
+from weir.dpcore.aggregates.layout import Layout
+from weir.dpcore.aggregates.output import Noisy, Output
+from weir.dpcore.aggregates.people import refuse_user_ticks, tick_by_tick
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.section import refusal
 
 SHOWN = {
     "events": "events",

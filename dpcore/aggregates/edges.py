@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from dpcore.config.limits import FARTHEST
-from dpcore.config.section import Section, with_numbers
+from weir.dpcore.config.limits import FARTHEST
+from weir.dpcore.config.section import Section, with_numbers
 
 MOST_BINS = 4096
 

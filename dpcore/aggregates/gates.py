@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.aggregates.cells import CELL, Cells
-from dpcore.aggregates.channel import Channel, Contribution
-from dpcore.aggregates.clips import Clips
-from dpcore.arrays import Ints
+from weir.dpcore.aggregates.cells import CELL, Cells
+from weir.dpcore.aggregates.channel import Channel, Contribution
+from weir.dpcore.aggregates.clips import Clips
+from weir.dpcore.arrays import Ints
 
 GATE = "@where "
 """With the text of a predicate, the name of a column: 1 where an event satisfies it, else 0."""

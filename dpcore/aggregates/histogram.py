@@ -9,13 +9,13 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from dpcore.aggregates.aggregate import Aggregate
-from dpcore.aggregates.layout import Layout
-from dpcore.aggregates.output import Noisy, Output
-from dpcore.aggregates.people import OF, Of, refuse_user_ticks, takes, tick_by_tick
-from dpcore.arrays import Floats
-from dpcore.config.event import Column
-from dpcore.config.section import Says, as_tuple, refusal
+from weir.dpcore.aggregates.aggregate import Aggregate
+from weir.dpcore.aggregates.layout import Layout
+from weir.dpcore.aggregates.output import Noisy, Output
+from weir.dpcore.aggregates.people import OF, Of, refuse_user_ticks, takes, tick_by_tick
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.event import Column
+from weir.dpcore.config.section import Says, as_tuple, refusal
 
 Edges = Annotated[
     tuple[float, ...],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
-from dpcore.aggregates.channel import Channel, Takes
+from weir.dpcore.aggregates.channel import Channel, Takes
 
 
 @dataclass

@@ -7,14 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Relation
-from dpcore.accounting.joint import ChannelGroup, group_sensitivity, joint_sensitivity, split_scales
-from dpcore.aggregates.channel import Channel
-from dpcore.aggregates.output import Output
-from dpcore.continual.base import ContinualSum
-from dpcore.errors import ConfigError
-from dpcore.pricing.price import round_up
-from dpcore.pricing.terms import Terms
+from weir.dpcore.accounting.guarantee import Relation
+from weir.dpcore.accounting.joint import (
+    ChannelGroup,
+    group_sensitivity,
+    joint_sensitivity,
+    split_scales,
+)
+from weir.dpcore.aggregates.channel import Channel
+from weir.dpcore.aggregates.output import Output
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.terms import Terms
 
 
 @dataclass(frozen=True)

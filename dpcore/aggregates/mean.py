@@ -8,12 +8,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from dpcore.aggregates.clipped import Clipped
-from dpcore.aggregates.layout import Layout
-from dpcore.aggregates.output import Noisy, Output
-from dpcore.aggregates.people import takes
-from dpcore.arrays import Floats
-from dpcore.config.event import Column
+from weir.dpcore.aggregates.clipped import Clipped
+from weir.dpcore.aggregates.layout import Layout
+from weir.dpcore.aggregates.output import Noisy, Output
+from weir.dpcore.aggregates.people import takes
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.event import Column
 
 
 class Mean(Clipped):

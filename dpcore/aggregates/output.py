@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpcore.arrays import Floats
+from weir.dpcore.arrays import Floats
 
 Noisy = Callable[[int], tuple[Floats, Floats]]
 """Channel index -> (value (n, K, m), stddev (n, 1, m)) in the user's units, for one ``over``."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from dpcore.aggregates.channel import Takes
-from dpcore.config.section import refusal
+from weir.dpcore.aggregates.channel import Takes
+from weir.dpcore.config.section import refusal
 
 Of = Literal["events", "users"]
 

@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import PrivacyLoss, compose
-from dpcore.aggregates.channel import Channel
-from dpcore.aggregates.gates import GATE, Gated
-from dpcore.aggregates.output import Output
-from dpcore.arrays import Floats, Ints, State
-from dpcore.canonical import canonical_mechanism
-from dpcore.continual.base import ContinualSum
-from dpcore.leaves.lattice import Rows, sum_cells
-from dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.accounting.guarantee import PrivacyLoss, compose
+from weir.dpcore.aggregates.channel import Channel
+from weir.dpcore.aggregates.gates import GATE, Gated
+from weir.dpcore.aggregates.output import Output
+from weir.dpcore.arrays import Floats, Ints, State
+from weir.dpcore.canonical import canonical_mechanism
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.leaves.lattice import Rows, sum_cells
+from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from dpcore.aggregates.aggregate import Aggregate
-from dpcore.aggregates.edges import EvenlyEdged
-from dpcore.aggregates.layout import Layout
-from dpcore.aggregates.output import Noisy, Output
-from dpcore.aggregates.rank_tree import RankTree, best_fan, levels_of
-from dpcore.arrays import Floats
-from dpcore.config.event import Column
-from dpcore.config.section import refusal, with_numbers
-from dpcore.pricing.band import BAND, LAPLACE_BAND
+from weir.dpcore.aggregates.aggregate import Aggregate
+from weir.dpcore.aggregates.edges import EvenlyEdged
+from weir.dpcore.aggregates.layout import Layout
+from weir.dpcore.aggregates.output import Noisy, Output
+from weir.dpcore.aggregates.rank_tree import RankTree, best_fan, levels_of
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.event import Column
+from weir.dpcore.config.section import refusal, with_numbers
+from weir.dpcore.pricing.band import BAND, LAPLACE_BAND
 
 
 def _at(value: Any) -> Any:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
+from weir.dpcore.arrays import Floats, Ints
 
 FANS = (2, 4, 8, 16, 32, 64)
 

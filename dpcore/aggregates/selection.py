@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.aggregates.channel import Channel
-from dpcore.aggregates.count import CountOutput
-from dpcore.aggregates.leaf import ChannelLeaf
-from dpcore.aggregates.program import Aggregates, Part
-from dpcore.continual.base import ContinualSum
-from dpcore.discovery.rule import Rule
-from dpcore.errors import ConfigError
-from dpcore.pricing.best import Offer, Way
-from dpcore.pricing.calibrate import calibrated
-from dpcore.pricing.price import share
-from dpcore.pricing.terms import Terms, events_of
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.aggregates.channel import Channel
+from weir.dpcore.aggregates.count import CountOutput
+from weir.dpcore.aggregates.leaf import ChannelLeaf
+from weir.dpcore.aggregates.program import Aggregates, Part
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.discovery.rule import Rule
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.pricing.best import Offer, Way
+from weir.dpcore.pricing.calibrate import calibrated
+from weir.dpcore.pricing.price import share
+from weir.dpcore.pricing.terms import Terms, events_of
 
 SUMS: Mapping[str, tuple[str, ...]] = {
     "gaussian": ("blt",),

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field, model_validator
 
-from dpcore.aggregates.clipped import CLIP, Bounded
-from dpcore.aggregates.layout import Layout
-from dpcore.aggregates.output import Noisy, Output
-from dpcore.arrays import Floats
-from dpcore.config.event import Column
-from dpcore.config.numbers import Pair
-from dpcore.config.section import refusal
+from weir.dpcore.aggregates.clipped import CLIP, Bounded
+from weir.dpcore.aggregates.layout import Layout
+from weir.dpcore.aggregates.output import Noisy, Output
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.event import Column
+from weir.dpcore.config.numbers import Pair
+from weir.dpcore.config.section import refusal
 
 
 class Sum(Bounded):

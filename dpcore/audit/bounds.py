@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
-from dpcore.accounting.calibrate import gdp_delta
-from dpcore.arrays import Floats
+from weir.dpcore.accounting.calibrate import gdp_delta
+from weir.dpcore.arrays import Floats
 
 ERROR = 0.05
 """How often a bound that is printed may be above the truth."""

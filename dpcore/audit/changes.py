@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.models.predictor import Predictor
-from dpcore.neighbours import Family, family_of, merged
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
+from weir.dpcore.models.predictor import Predictor
+from weir.dpcore.neighbours import Family, family_of, merged
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
 
 MOST_CANDIDATES = 64
 """Contents of an event that are tried: every combination of corners, if those are no more."""

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.aggregates.program import Aggregates
-from dpcore.arrays import Floats, Ints
-from dpcore.program import Program
+from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.program import Program
 
 LINEAR = ("count", "sum", "histogram")
 """Kinds of aggregates whose releases are linear in noisy sums."""

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.errors import WeirError
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import WeirError
 
 MOST_FEATURES = 400
 """Numbers of a transcript that are learned from; of more, those that differ most between worlds."""

@@ -11,8 +11,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from dpcore.config.section import Section, refusal, validate
-from dpcore.errors import ConfigError, UnknownField
+from weir.dpcore.config.section import Section, refusal, validate
+from weir.dpcore.errors import ConfigError, UnknownField
 
 
 @dataclass(frozen=True)

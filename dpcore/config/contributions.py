@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from dpcore.config import durations
-from dpcore.config.durations import months_of
-from dpcore.config.numbers import DurationText, Lengths, PeriodText, same
-from dpcore.config.section import Says, Section
+from weir.dpcore.config import durations
+from weir.dpcore.config.durations import months_of
+from weir.dpcore.config.numbers import DurationText, Lengths, PeriodText, same
+from weir.dpcore.config.section import Says, Section
 
 MOST = (1 << 16) - 1
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dpcore.config.section import Says, Section
+from weir.dpcore.config.section import Says, Section
 
 MIN_USERS = 1
 MOST_USERS = 1 << 32

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from dpcore.config.discover import DiscoverConfig
-from dpcore.config.section import Says, Section, as_tuple, nearest, refusal
-from dpcore.leaves.keys import key_text
+from weir.dpcore.config.discover import DiscoverConfig
+from weir.dpcore.config.section import Says, Section, as_tuple, nearest, refusal
+from weir.dpcore.leaves.keys import key_text
 
 
 def column_name(text: str) -> str:

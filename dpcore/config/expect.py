@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dpcore.config.section import Says, Section
+from weir.dpcore.config.section import Says, Section
 
 MOST_EVENTS = 1 << 40
 FEWEST_EVENTS = 2.0**-40

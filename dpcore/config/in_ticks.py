@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dpcore.config.durations import is_length
-from dpcore.config.promise import ClockConfig
-from dpcore.config.section import refusal, validate
-from dpcore.config.spans import ticks_of
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
+from weir.dpcore.config.durations import is_length
+from weir.dpcore.config.promise import ClockConfig
+from weir.dpcore.config.section import refusal, validate
+from weir.dpcore.config.spans import ticks_of
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
 
 Path = tuple[str, ...]
 """Names of sections, the last that of a field; ``*`` is every entry of a mapping."""

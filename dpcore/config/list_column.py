@@ -14,9 +14,9 @@ from pydantic import (
     model_validator,
 )
 
-from dpcore.config.event import Column
-from dpcore.config.section import Says, Section, as_tuple, nested, refusal
-from dpcore.leaves.sparse_rows import MOST_DENSE
+from weir.dpcore.config.event import Column
+from weir.dpcore.config.section import Says, Section, as_tuple, nested, refusal
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 
 MOST_SIZE = 1 << 20
 """Features of a list column, at most."""

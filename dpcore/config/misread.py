@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcore.config.section import is_misread
+from weir.dpcore.config.section import is_misread
 
 
 def misread(written: Any, read: Any, at: str = "") -> Iterator[str]:

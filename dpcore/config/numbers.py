@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from dpcore.config import durations
-from dpcore.config.limits import FARTHEST, MOST_TICKS, NEAREST
-from dpcore.config.section import Says, as_tuple
+from weir.dpcore.config import durations
+from weir.dpcore.config.limits import FARTHEST, MOST_TICKS, NEAREST
+from weir.dpcore.config.section import Says, as_tuple
 
 
 def same(value: Any) -> Any:

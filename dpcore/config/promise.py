@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from dpcore.config import durations
-from dpcore.config.contributions import Contributions, Per
-from dpcore.config.durations import months_of
-from dpcore.config.numbers import DurationText, PeriodText, Ticks
-from dpcore.config.section import Says, Section, refusal
-from dpcore.config.spans import ticks_of
-from dpcore.config.zones import calendar_of, moment_in, zone_of
-from dpcore.leaves.calendar import DAY, Calendar
-from dpcore.leaves.clock import Clock
+from weir.dpcore.config import durations
+from weir.dpcore.config.contributions import Contributions, Per
+from weir.dpcore.config.durations import months_of
+from weir.dpcore.config.numbers import DurationText, PeriodText, Ticks
+from weir.dpcore.config.section import Says, Section, refusal
+from weir.dpcore.config.spans import ticks_of
+from weir.dpcore.config.zones import calendar_of, moment_in, zone_of
+from weir.dpcore.leaves.calendar import DAY, Calendar
+from weir.dpcore.leaves.clock import Clock
 
 AHEAD = "1h"
 """``clock.ahead`` of a clock without end, from version 2 of the plan on: what waits for its tick is

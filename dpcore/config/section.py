@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
-from dpcore.errors import ConfigError, UnknownField
+from weir.dpcore.errors import ConfigError, UnknownField
 
 _KINDS = {
     "float_type": "must be a number.",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dpcore.config.durations import duration, months_of, show_duration
-from dpcore.config.limits import MOST_TICKS
-from dpcore.errors import ConfigError
-from dpcore.leaves.calendar import shown_unit
-from dpcore.leaves.clock import Clock
+from weir.dpcore.config.durations import duration, months_of, show_duration
+from weir.dpcore.config.limits import MOST_TICKS
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.calendar import shown_unit
+from weir.dpcore.leaves.clock import Clock
 
 
 def show_ticks(clock: Clock, ticks: int) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dpcore.config.section import Says
+from weir.dpcore.config.section import Says
 
 PLAN_VERSION = 4
 """The newest. Another one begins where a default or a bit of noise does; the older ones stay."""

@@ -15,7 +15,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 # The core schema to the letter. The parser's own resolver for YAML 1.2 knows more (0b11, 1_000,
 # -0x1F, timestamps, <<) and less (-.5e3).

@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from dpcore.config.section import refusal
-from dpcore.leaves.calendar import DAY, Calendar
+from weir.dpcore.config.section import refusal
+from weir.dpcore.leaves.calendar import DAY, Calendar
 
 MOST: Final = 100_000
 """Ticks of a table."""

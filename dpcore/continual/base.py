@@ -10,12 +10,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss, added_up
-from dpcore.accounting.pattern import Pattern
-from dpcore.accounting.precision import refuse_coarse
-from dpcore.arrays import Digests, Floats, Ints, State, accumulate, arrays_of
-from dpcore.leaves.wide import add_wide, total_of, wide_modulo
-from dpcore.noise.noise import Noise
+from weir.dpcore.accounting.guarantee import PrivacyLoss, added_up
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.accounting.precision import refuse_coarse
+from weir.dpcore.arrays import Digests, Floats, Ints, State, accumulate, arrays_of
+from weir.dpcore.leaves.wide import add_wide, total_of, wide_modulo
+from weir.dpcore.noise.noise import Noise
 
 
 class Mechanism(Protocol):

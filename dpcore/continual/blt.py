@@ -10,21 +10,27 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.pattern import Pattern
-from dpcore.arrays import Floats, Ints
-from dpcore.continual.blt_table import PERPETUAL, WINDOWS
-from dpcore.continual.buffers import BufferedSum, best_form, check_room, record_units, with_buffers
-from dpcore.continual.rational import Rational
-from dpcore.continual.repeated import repeated_squares, user_units, user_units_of_periods
-from dpcore.continual.unit import (
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.continual.blt_table import PERPETUAL, WINDOWS
+from weir.dpcore.continual.buffers import (
+    BufferedSum,
+    best_form,
+    check_room,
+    record_units,
+    with_buffers,
+)
+from weir.dpcore.continual.rational import Rational
+from weir.dpcore.continual.repeated import repeated_squares, user_units, user_units_of_periods
+from weir.dpcore.continual.unit import (
     loss_of_units,
     noise_for,
     noise_scale_for,
     refuse_options,
     refuse_overs,
 )
-from dpcore.neighbours import Family
+from weir.dpcore.neighbours import Family
 
 FOREVER = 2**40
 """Ticks that a promise without end is calibrated for: 34,865 years of seconds."""

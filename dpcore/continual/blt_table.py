@@ -6,7 +6,7 @@ protection window come forms with more and more buffers, until one more gives le
 
 from __future__ import annotations
 
-from dpcore.continual.rational import forms
+from weir.dpcore.continual.rational import forms
 
 WINDOWS = forms("""
 # 2^1

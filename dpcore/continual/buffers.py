@@ -11,13 +11,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.continual.base import ContinualSum
-from dpcore.continual.rational import Rational, round_up
-from dpcore.continual.unit import noisy_coordinates, within_horizon
-from dpcore.errors import ConfigError
-from dpcore.native import kernels
-from dpcore.noise.noise import Noise, label
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.rational import Rational, round_up
+from weir.dpcore.continual.unit import noisy_coordinates, within_horizon
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.native import kernels
+from weir.dpcore.noise.noise import Noise, label
 
 ROOM = 2.0**61
 """Noise must stay below this many lattice units, FAR standard deviations out."""

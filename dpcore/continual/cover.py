@@ -10,20 +10,20 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.continual.base import ContinualSum
-from dpcore.continual.buffers import check_room
-from dpcore.continual.unit import (
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.buffers import check_room
+from weir.dpcore.continual.unit import (
     draw_units,
     lattice_variances,
     loss_of_units,
     unit_variance,
     within_horizon,
 )
-from dpcore.errors import ConfigError
-from dpcore.noise.discrete_gaussian import MAX_VARIANCE
-from dpcore.noise.noise import Noise
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
+from weir.dpcore.noise.noise import Noise
 
 UNBOUNDED = 2**40 - 1
 """Ticks that a clock without end may have (34,865 years of seconds): states have fixed shapes."""

@@ -8,19 +8,19 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.continual.cover import UNBOUNDED, CoverSum, Node, common_below, trailing_zeros
-from dpcore.continual.prefix import Slots
-from dpcore.continual.unit import (
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.continual.cover import UNBOUNDED, CoverSum, Node, common_below, trailing_zeros
+from weir.dpcore.continual.prefix import Slots
+from weir.dpcore.continual.unit import (
     lattice_variances,
     noise_for,
     noise_scale_for,
     refuse_options,
     refuse_overs,
 )
-from dpcore.neighbours import Family
-from dpcore.noise.noise import Noise, label
+from weir.dpcore.neighbours import Family
+from weir.dpcore.noise.noise import Noise, label
 
 
 class HybridState(NamedTuple):

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.pattern import Pattern
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.continual.cover import CoverSum, Node
-from dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
-from dpcore.neighbours import Family
-from dpcore.noise.noise import Noise, label
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.continual.cover import CoverSum, Node
+from weir.dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
+from weir.dpcore.neighbours import Family
+from weir.dpcore.noise.noise import Noise, label
 
 
 class IndependentState(NamedTuple):

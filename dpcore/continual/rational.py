@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import WeirError
+from weir.dpcore.errors import WeirError
 
 Floats = NDArray[np.float64]
 

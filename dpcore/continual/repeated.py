@@ -8,10 +8,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcore.accounting.contributions import apart, of_distances, over_keys
-from dpcore.accounting.pattern import Pattern
-from dpcore.arrays import Floats, Ints
-from dpcore.continual.rational import Rational, round_up
+from weir.dpcore.accounting.contributions import apart, of_distances, over_keys
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.continual.rational import Rational, round_up
 
 DIGITS = Context(prec=120, rounding=ROUND_HALF_EVEN)
 """Powers of ratios near 1 cancel twice: half of the digits are left where they do."""

@@ -6,11 +6,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcore.accounting.contributions import apart, of_distances, over_keys
-from dpcore.accounting.pattern import Pattern
-from dpcore.arrays import Floats, Ints
-from dpcore.continual.rational import Rational, round_up
-from dpcore.continual.repeated import MARGIN, MOST, exponentials, repeated_squares, series_at
+from weir.dpcore.accounting.contributions import apart, of_distances, over_keys
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.continual.rational import Rational, round_up
+from weir.dpcore.continual.repeated import MARGIN, MOST, exponentials, repeated_squares, series_at
 
 LONGEST = 1 << 18
 """Lags that are looked at. Where the window is longer, A(0) bounds them all."""

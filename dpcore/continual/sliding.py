@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.pattern import Pattern
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.continual.blt_table import WINDOWS
-from dpcore.continual.buffers import (
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.continual.blt_table import WINDOWS
+from weir.dpcore.continual.buffers import (
     BufferedSum,
     BufferState,
     best_form,
@@ -21,19 +21,19 @@ from dpcore.continual.buffers import (
     record_units,
     with_buffers,
 )
-from dpcore.continual.rational import Rational
-from dpcore.continual.signed import user_units, user_units_of_periods
-from dpcore.continual.sliding_table import SLIDING
-from dpcore.continual.unit import (
+from weir.dpcore.continual.rational import Rational
+from weir.dpcore.continual.signed import user_units, user_units_of_periods
+from weir.dpcore.continual.sliding_table import SLIDING
+from weir.dpcore.continual.unit import (
     loss_of_units,
     noise_for,
     noise_scale_for,
     refuse_options,
     refuse_overs,
 )
-from dpcore.leaves.wide import add_wide, shift_wide, wide_to_float
-from dpcore.neighbours import Family
-from dpcore.noise.noise import Noise
+from weir.dpcore.leaves.wide import add_wide, shift_wide, wide_to_float
+from weir.dpcore.neighbours import Family
+from weir.dpcore.noise.noise import Noise
 
 
 class SlidingState(NamedTuple):

@@ -6,7 +6,7 @@ N come forms with more and more buffers, until one more gives less than a permil
 
 from __future__ import annotations
 
-from dpcore.continual.rational import forms
+from weir.dpcore.continual.rational import forms
 
 SLIDING = forms("""
 # 2^1

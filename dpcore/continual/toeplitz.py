@@ -10,13 +10,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.contributions import over_keys
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.pattern import Pattern
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.continual.base import ContinualSum
-from dpcore.continual.buffers import check_room, toeplitz_matrix
-from dpcore.continual.unit import (
+from weir.dpcore.accounting.contributions import over_keys
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.buffers import check_room, toeplitz_matrix
+from weir.dpcore.continual.unit import (
     loss_of_units,
     noise_for,
     noise_scale_for,
@@ -25,9 +25,9 @@ from dpcore.continual.unit import (
     refuse_overs,
     within_horizon,
 )
-from dpcore.errors import ConfigError
-from dpcore.neighbours import Family
-from dpcore.noise.noise import Noise, label
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.neighbours import Family
+from weir.dpcore.noise.noise import Noise, label
 
 LARGEST = 65536
 """Longest window: W - 1 vectors of state per key."""

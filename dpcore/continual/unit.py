@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.errors import ConfigError, WeirError
-from dpcore.noise.noise import Noise, k_norm_variance, kind_of
+from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.dpcore.noise.noise import Noise, k_norm_variance, kind_of
 
 NOISE_OF: Mapping[LossKind, str] = {
     "gdp": "gaussian",

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints
-from dpcore.continual.base import ContinualSum
-from dpcore.discovery.tail import reach
-from dpcore.people.discover import Discover
-from dpcore.people.periods import Periods
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.discovery.tail import reach
+from weir.dpcore.people.discover import Discover
+from weir.dpcore.people.periods import Periods
 
 FAR = (1 << 20) - 1
 """Tick whose threshold is told where periods have no end."""

@@ -13,15 +13,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints, accumulate
-from dpcore.continual.buffers import BufferedSum
-from dpcore.continual.unit import noisy_coordinates
-from dpcore.discovery.rule import Rule
-from dpcore.discovery.step import Noises
-from dpcore.discovery.waiting import Cells
-from dpcore.noise.near import ERROR, Singles
-from dpcore.noise.noise import label
-from dpcore.noise.prf import KeyedNoise
+from weir.dpcore.arrays import Floats, Ints, accumulate
+from weir.dpcore.continual.buffers import BufferedSum
+from weir.dpcore.continual.unit import noisy_coordinates
+from weir.dpcore.discovery.rule import Rule
+from weir.dpcore.discovery.step import Noises
+from weir.dpcore.discovery.waiting import Cells
+from weir.dpcore.noise.near import ERROR, Singles
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.prf import KeyedNoise
 
 LIKELY: Final = 0.7
 """Keys of so much of a threshold are not looked at: they will have to be stepped."""

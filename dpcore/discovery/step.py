@@ -9,11 +9,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints, State, accumulate, concatenate, take
-from dpcore.discovery.rule import Rule
-from dpcore.discovery.waiting import Block, Cells, Tested, Watched
-from dpcore.errors import WeirError
-from dpcore.program import NoiseOf, Program
+from weir.dpcore.arrays import Floats, Ints, State, accumulate, concatenate, take
+from weir.dpcore.discovery.rule import Rule
+from weir.dpcore.discovery.waiting import Block, Cells, Tested, Watched
+from weir.dpcore.errors import WeirError
+from weir.dpcore.program import NoiseOf, Program
 
 TICKS = 128
 """Ticks that are made up for at once, where noise begins before a key has its users."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtri
 
-from dpcore.arrays import Floats, Ints
-from dpcore.continual.base import ContinualSum
-from dpcore.continual.unit import noisy_coordinates
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.unit import noisy_coordinates
 
 BITS = 24
 """Significant bits of a threshold's factors, rounded up: exp and log differ in their last bits

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints, State, concatenate, take
+from weir.dpcore.arrays import Floats, Ints, State, concatenate, take
 
 
 class Cells(NamedTuple):

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
-from dpcore.discovery.rule import Rule
-from dpcore.discovery.step import Noises
-from dpcore.program import Program
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.discovery.rule import Rule
+from weir.dpcore.discovery.step import Noises
+from weir.dpcore.program import Program
 
 
 class Life(NamedTuple):

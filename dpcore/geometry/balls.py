@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import at_least_one, positive
-from dpcore.geometry.convex_set import (
+from weir.dpcore.errors import at_least_one, positive
+from weir.dpcore.geometry.convex_set import (
     ConvexSet,
     Corners,
     Floats,
@@ -21,8 +21,8 @@ from dpcore.geometry.convex_set import (
     l2_norms,
     rows,
 )
-from dpcore.geometry.order import to_simplex
-from dpcore.geometry.widths import largest_size_of, length_of
+from weir.dpcore.geometry.order import to_simplex
+from weir.dpcore.geometry.widths import largest_size_of, length_of
 
 
 @dataclass(frozen=True)

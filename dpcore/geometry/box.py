@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import (
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import (
     ConvexSet,
     Floats,
     Scales,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError, WeirError
+from weir.dpcore.errors import ConfigError, WeirError
 
 Floats = NDArray[np.float64]
 

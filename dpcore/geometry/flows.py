@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError, at_least_one
-from dpcore.geometry.convex_set import (
+from weir.dpcore.errors import ConfigError, at_least_one
+from weir.dpcore.geometry.convex_set import (
     NO_LOCAL_ORACLE,
     RELATIVE,
     ConvexSet,
@@ -22,7 +22,7 @@ from dpcore.geometry.convex_set import (
     l2_norms,
     rows,
 )
-from dpcore.geometry.widths import hull_bound
+from weir.dpcore.geometry.widths import hull_bound
 
 
 @dataclass(frozen=True)

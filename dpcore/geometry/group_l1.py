@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError, at_least_one, positive
-from dpcore.geometry.convex_set import (
+from weir.dpcore.errors import ConfigError, at_least_one, positive
+from weir.dpcore.geometry.convex_set import (
     NO_LOCAL_ORACLE,
     ConvexSet,
     Floats,
@@ -21,8 +21,8 @@ from dpcore.geometry.convex_set import (
     check_exponent,
     rows,
 )
-from dpcore.geometry.order import to_simplex
-from dpcore.geometry.widths import largest_length_of
+from weir.dpcore.geometry.order import to_simplex
+from weir.dpcore.geometry.widths import largest_length_of
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.geometry.convex_set import Floats, l2_norms, products, rows
+from weir.dpcore.geometry.convex_set import Floats, l2_norms, products, rows
 
 _CHUNK = 1 << 19
 """Most numbers in one array of a chunk of rows."""

@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.geometry.balls import L1Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.convex_set import ConvexSet, Floats, by_chunks, rows
-from dpcore.geometry.order import take_largest_first
-from dpcore.geometry.polytope import Polytope
-from dpcore.geometry.product import Product
-from dpcore.geometry.simplex import Simplex
+from weir.dpcore.geometry.balls import L1Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.convex_set import ConvexSet, Floats, by_chunks, rows
+from weir.dpcore.geometry.order import take_largest_first
+from weir.dpcore.geometry.polytope import Polytope
+from weir.dpcore.geometry.product import Product
+from weir.dpcore.geometry.simplex import Simplex
 
 
 class Memory(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError, at_least_one, positive
-from dpcore.geometry.convex_set import (
+from weir.dpcore.errors import ConfigError, at_least_one, positive
+from weir.dpcore.geometry.convex_set import (
     NO_LOCAL_ORACLE,
     ConvexSet,
     Floats,
@@ -20,7 +20,7 @@ from dpcore.geometry.convex_set import (
     check_exponent,
     rows,
 )
-from dpcore.geometry.widths import norm_bound
+from weir.dpcore.geometry.widths import norm_bound
 
 LEAST_P, MOST_P = 1.05, 40.0
 """Exponents between which the projection is exact to about 50 bits."""

@@ -6,19 +6,19 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dpcore.config.section import nearest
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.flows import Flow
-from dpcore.geometry.group_l1 import GroupL1Ball
-from dpcore.geometry.lp_ball import LpBall
-from dpcore.geometry.permutations import Permutations
-from dpcore.geometry.polytope import Polytope
-from dpcore.geometry.product import Product
-from dpcore.geometry.simplex import Simplex
-from dpcore.geometry.spectral import TraceNormBall
+from weir.dpcore.config.section import nearest
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.flows import Flow
+from weir.dpcore.geometry.group_l1 import GroupL1Ball
+from weir.dpcore.geometry.lp_ball import LpBall
+from weir.dpcore.geometry.permutations import Permutations
+from weir.dpcore.geometry.polytope import Polytope
+from weir.dpcore.geometry.product import Product
+from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.geometry.spectral import TraceNormBall
 
 FARTHEST, NEAREST = 1e60, 1e-60
 """Sizes of a set, so that fourth powers of them are numbers."""

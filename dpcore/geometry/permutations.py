@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import at_least_one
-from dpcore.geometry.convex_set import (
+from weir.dpcore.errors import at_least_one
+from weir.dpcore.geometry.convex_set import (
     NO_LOCAL_ORACLE,
     RELATIVE,
     ConvexSet,
@@ -21,7 +21,7 @@ from dpcore.geometry.convex_set import (
     l2_norms,
     rows,
 )
-from dpcore.geometry.widths import hull_bound, largest_of
+from weir.dpcore.geometry.widths import hull_bound, largest_of
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import (
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import (
     NO_LOCAL_ORACLE,
     ConvexSet,
     Corners,
@@ -25,8 +25,8 @@ from dpcore.geometry.convex_set import (
     products,
     rows,
 )
-from dpcore.geometry.hull import nearest
-from dpcore.geometry.widths import hull_bound, length_of
+from weir.dpcore.geometry.hull import nearest
+from weir.dpcore.geometry.widths import hull_bound, length_of
 
 _MOST_FACETS = 100_000
 _MOST_BASES = 5_000

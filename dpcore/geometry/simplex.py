@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import at_least_one, positive
-from dpcore.geometry.convex_set import (
+from weir.dpcore.errors import at_least_one, positive
+from weir.dpcore.geometry.convex_set import (
     RELATIVE,
     ConvexSet,
     Corners,
@@ -23,8 +23,8 @@ from dpcore.geometry.convex_set import (
     l2_norms,
     rows,
 )
-from dpcore.geometry.order import to_simplex
-from dpcore.geometry.widths import largest_of
+from weir.dpcore.geometry.order import to_simplex
+from weir.dpcore.geometry.widths import largest_of
 
 
 @dataclass(frozen=True)

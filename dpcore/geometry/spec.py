@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from dpcore.config.section import Section
-from dpcore.geometry.parse import FARTHEST, NEAREST
+from weir.dpcore.config.section import Section
+from weir.dpcore.geometry.parse import FARTHEST, NEAREST
 
 Size = Annotated[float, Field(ge=NEAREST, le=FARTHEST)]
 Number = Annotated[float, Field(ge=-FARTHEST, le=FARTHEST)]

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import at_least_one, positive
-from dpcore.geometry.convex_set import (
+from weir.dpcore.errors import at_least_one, positive
+from weir.dpcore.geometry.convex_set import (
     NO_LOCAL_ORACLE,
     ConvexSet,
     Floats,

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammainc, gammaincc, log_ndtr, ndtr
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError, at_least_one
-from dpcore.noise.public import PublicNormals
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError, at_least_one
+from weir.dpcore.noise.public import PublicNormals
 
 _STEP = 2.0**-9
 _FAR = 40.0

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpcore.arrays import Ints
+from weir.dpcore.arrays import Ints
 
 DAY: Final = 86_400_000_000
 UTC: Final = "UTC"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from dpcore.leaves.calendar import Calendar, shown_unit
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.calendar import Calendar, shown_unit
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from dpcore.native import ciphers
-from dpcore.noise.aes import Aes, block_buffer
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.native import ciphers
+from weir.dpcore.noise.aes import Aes, block_buffer
 
 Ints = NDArray[np.int64]
 Digests = NDArray[np.uint64]

@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Ints
-from dpcore.noise.blake import digests
+from weir.dpcore.arrays import Ints
+from weir.dpcore.noise.blake import digests
 
 FEWEST = 16
 PER_BLOCK = 512

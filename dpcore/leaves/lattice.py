@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError, positive
+from weir.dpcore.errors import ConfigError, positive
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

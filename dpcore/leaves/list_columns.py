@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.leaves.sparse_rows import SparseRows
 
 _LABEL = re.compile(r"(.+)\[(0|[1-9][0-9]*)\]\Z", re.DOTALL)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arrays import Ints
-from dpcore.leaves.timed_set import TimedSet, Words, entries, sort_hashes
-from dpcore.native import kernels
+from weir.dpcore.arrays import Ints
+from weir.dpcore.leaves.timed_set import TimedSet, Words, entries, sort_hashes
+from weir.dpcore.native import kernels
 
 LEAST = 1 << 12
 """Slots of a table at the beginning; a power of two."""

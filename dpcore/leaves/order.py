@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Ints
+from weir.dpcore.arrays import Ints
 
 Words = NDArray[np.uint64]
 

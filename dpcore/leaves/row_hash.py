@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.leaves.id_hash import hash_spans, id_hashes
-from dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.leaves.id_hash import hash_spans, id_hashes
+from weir.dpcore.leaves.sparse_rows import SparseRows
 
 Ints = NDArray[np.int64]
 Digests = NDArray[np.uint64]

@@ -29,9 +29,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import CodecError, at_least_one
-from dpcore.leaves.id_hash import hash_spans
-from dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.errors import CodecError, at_least_one
+from weir.dpcore.leaves.id_hash import hash_spans
+from weir.dpcore.leaves.sparse_rows import SparseRows
 
 Ints = NDArray[np.int64]
 Digests = NDArray[np.uint64]

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.leaves.order import order_of
+from weir.dpcore.leaves.order import order_of
 
 Words = NDArray[np.uint64]
 Ticks = NDArray[Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints, accumulate
+from weir.dpcore.arrays import Floats, Ints, accumulate
 
 LIMB = 62
 """Bits in the low limb of an exact running sum."""

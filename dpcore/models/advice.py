@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from dpcore.pricing.terms import Terms
+from weir.dpcore.pricing.terms import Terms
 
 FEW = 6
 """Coefficients up to which regression.incremental had the smaller error late in a stream."""

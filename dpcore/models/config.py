@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from dpcore.config.chosen import Chosen
-from dpcore.config.section import field_names, nearest, refusal
-from dpcore.models.predictor import Predictor
-from dpcore.registry import MODELS
+from weir.dpcore.config.chosen import Chosen
+from weir.dpcore.config.section import field_names, nearest, refusal
+from weir.dpcore.models.predictor import Predictor
+from weir.dpcore.registry import MODELS
 
 
 def algorithm_of(written: Mapping[str, Any]) -> type[Predictor]:

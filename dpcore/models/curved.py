@@ -13,11 +13,11 @@ from pydantic import (
     model_validator,
 )
 
-from dpcore.config.limits import NEAREST
-from dpcore.config.numbers import Numbers, Positive
-from dpcore.config.section import Section, refusal
-from dpcore.models.model import Model
-from dpcore.pricing.terms import Terms
+from weir.dpcore.config.limits import NEAREST
+from weir.dpcore.config.numbers import Numbers, Positive
+from weir.dpcore.config.section import Section, refusal
+from weir.dpcore.models.model import Model
+from weir.dpcore.pricing.terms import Terms
 
 PULL = 10
 """Events that weigh as much as the curvature of a tick, where none is given."""

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from dpcore.config.event import column_name
-from dpcore.config.limits import FARTHEST, MOST_TICKS
-from dpcore.config.numbers import Lengths, Ticks
-from dpcore.config.section import Says, Section, refusal, with_numbers
-from dpcore.errors import ConfigError
-from dpcore.geometry.spec import SetSpec
-from dpcore.models.losses import parse_loss
+from weir.dpcore.config.event import column_name
+from weir.dpcore.config.limits import FARTHEST, MOST_TICKS
+from weir.dpcore.config.numbers import Lengths, Ticks
+from weir.dpcore.config.section import Says, Section, refusal, with_numbers
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.spec import SetSpec
+from weir.dpcore.models.losses import parse_loss
 
 ALGORITHM = "Name of a learner; `weir algorithms` lists them."
 """What the field ``algorithm`` is."""

@@ -7,13 +7,13 @@ from typing import cast
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
-from dpcore.errors import ConfigError
-from dpcore.leaves.lattice import Lattice
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.grid import row_dot
-from dpcore.models.losses import PredictionLoss
-from dpcore.models.scaling import is_void
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.grid import row_dot
+from weir.dpcore.models.losses import PredictionLoss
+from weir.dpcore.models.scaling import is_void
 
 SMALLEST, LARGEST = 2.0**-300, 2.0**300
 """Bounds on a clip: squares of what lies between neither overflow nor vanish."""

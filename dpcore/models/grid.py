@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import ConvexSet
 
 GRID_BITS = 36
 """Iterates are whole multiples of the set's size times 2^-36: far below any noise, and coarse

@@ -13,10 +13,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError
-from dpcore.noise.inverse_normal import exact_log
-from dpcore.noise.powers import exact_exp as exact_exp
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.inverse_normal import exact_log
+from weir.dpcore.noise.powers import exact_exp as exact_exp
 
 
 @runtime_checkable

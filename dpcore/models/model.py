@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from dpcore.models.fields import ConvexSetSpec
-from dpcore.models.predictor import Predictor
-from dpcore.models.words import set_words
+from weir.dpcore.models.fields import ConvexSetSpec
+from weir.dpcore.models.predictor import Predictor
+from weir.dpcore.models.words import set_words
 
 RADIUS = 2.0
 """Of the default set, in scaled units: the target's whole range is 2."""

@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import Relation
-from dpcore.arrays import Floats, Ints
-from dpcore.errors import ConfigError, at_least_one, positive
-from dpcore.leaves.lattice import EXACT
+from weir.dpcore.accounting.guarantee import Relation
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.errors import ConfigError, at_least_one, positive
+from weir.dpcore.leaves.lattice import EXACT
 
 BITS = 16
 """Rows are whole multiples of 2^-16 of a column's half range: 1,000 times finer than any noise."""

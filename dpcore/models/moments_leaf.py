@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dpcore.models.moments import Moments
-from dpcore.pricing.calibrate import FixedLeaf
-from dpcore.pricing.price import round_up
-from dpcore.pricing.terms import Terms
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.pricing.calibrate import FixedLeaf
+from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.terms import Terms
 
 
 def leaf_of(moments: Moments, over: int | None, terms: Terms) -> FixedLeaf:

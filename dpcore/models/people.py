@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from dpcore.accounting.guarantee import LossKind
-from dpcore.accounting.pattern import Pattern
-from dpcore.continual.base import ContinualSum
-from dpcore.errors import ConfigError
-from dpcore.pricing.terms import Terms
+from weir.dpcore.accounting.guarantee import LossKind
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.pricing.terms import Terms
 
 
 def events_of(terms: Terms, cap: int) -> int | None:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.arrays import Floats
+from weir.dpcore.leaves.sparse_rows import SparseRows
 
 Given = Mapping[str, NDArray[Any]]
 """Feature -> (n,) float64 in the user's units, NaN where an event lacks it."""

@@ -15,23 +15,23 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from dpcore.algorithm import Error, ModelColumns, Reading, Shown
-from dpcore.arrays import Floats, Ints
-from dpcore.config.limits import FARTHEST, NEAREST
-from dpcore.config.list_column import FeatureColumns, ListColumn, listed_of
-from dpcore.config.numbers import Pair
-from dpcore.config.section import Section, nearest, refusal
-from dpcore.config.spans import spans_of
-from dpcore.leaves.sparse_rows import MOST_DENSE
-from dpcore.models.advice import advice
-from dpcore.models.fields import MOST_COEFFICIENTS, Target
-from dpcore.models.losses import parse_loss
-from dpcore.models.prediction import Given, Predicted, linear
-from dpcore.models.words import columns_words, loss_words
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.program import OutputInfo, Program
-from dpcore.words import number
+from weir.dpcore.algorithm import Error, ModelColumns, Reading, Shown
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.config.limits import FARTHEST, NEAREST
+from weir.dpcore.config.list_column import FeatureColumns, ListColumn, listed_of
+from weir.dpcore.config.numbers import Pair
+from weir.dpcore.config.section import Section, nearest, refusal
+from weir.dpcore.config.spans import spans_of
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE
+from weir.dpcore.models.advice import advice
+from weir.dpcore.models.fields import MOST_COEFFICIENTS, Target
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.prediction import Given, Predicted, linear
+from weir.dpcore.models.words import columns_words, loss_words
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import OutputInfo, Program
+from weir.dpcore.words import number
 
 SHOWN = 8
 """Columns that are named; of more, how many there are."""

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError
-from dpcore.leaves.clip import clip_values
-from dpcore.program import Bounded
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clip import clip_values
+from weir.dpcore.program import Bounded
 
 STEP = 2.0**-20
 """Scaled values are whole multiples of this."""

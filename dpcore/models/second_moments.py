@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
-from dpcore.leaves.clip import clip_l2
-from dpcore.leaves.lattice import Lattice
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.moments import BITS, Moments
-from dpcore.models.scaling import is_void
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.leaves.clip import clip_l2
+from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.moments import BITS, Moments
+from weir.dpcore.models.scaling import is_void
 
 LATTICE = Lattice(2.0**-BITS)
 """Of features; products are whole multiples of its square."""

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
-from dpcore.models.scaling import STEP
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.models.scaling import STEP
 
 
 def scaled_values(values: Floats, half: float | Floats) -> Floats:

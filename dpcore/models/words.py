@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpcore.algorithm import Shown
-from dpcore.config.list_column import ListColumn
+from weir.dpcore.algorithm import Shown
+from weir.dpcore.config.list_column import ListColumn
 
 SHOWN = 8
 """Things that are named; of more, how many there are."""

@@ -24,7 +24,7 @@ VERSION = 21394800
 
 def _found() -> ModuleType | None:
     try:
-        import dpcore.native._kernels as found
+        import weir.dpcore.native._kernels as found
 
         return found if found.version() == VERSION else None
     except (ImportError, AttributeError):

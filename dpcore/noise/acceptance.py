@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Ints
-from dpcore.noise.envelope import HEIGHT_BITS, envelope
-from dpcore.noise.exp_bounds import exp_bounds, log2_above
+from weir.dpcore.arrays import Ints
+from weir.dpcore.noise.envelope import HEIGHT_BITS, envelope
+from weir.dpcore.noise.exp_bounds import exp_bounds, log2_above
 
 Wholes = NDArray[np.uint64]
 

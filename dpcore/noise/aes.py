@@ -10,8 +10,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from dpcore.errors import WeirError
-from dpcore.native import ciphers
+from weir.dpcore.errors import WeirError
+from weir.dpcore.native import ciphers
 
 if sys.byteorder != "little":  # words are laid out in blocks as they lie in memory
     raise WeirError("Weir needs a little-endian machine: its noise is defined on such words.")

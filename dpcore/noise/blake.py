@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.native import kernels
+from weir.dpcore.native import kernels
 
 PERSON = 16
 """Bytes of a domain, at most."""

@@ -9,19 +9,19 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Ints
-from dpcore.errors import ConfigError
-from dpcore.native import ciphers
-from dpcore.noise.acceptance import (
+from weir.dpcore.arrays import Ints
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.native import ciphers
+from weir.dpcore.noise.acceptance import (
     MARGIN,
     POWERS,
     PROBABILITY_BITS,
     Constants,
     acceptance,
 )
-from dpcore.noise.aes import Words, block_buffer
-from dpcore.noise.envelope import Envelope, envelope, settle
-from dpcore.noise.streams import Streams
+from weir.dpcore.noise.aes import Words, block_buffer
+from weir.dpcore.noise.envelope import Envelope, envelope, settle
+from weir.dpcore.noise.streams import Streams
 
 MAX_VARIANCE = 1 << 80
 """Largest sigma^2: every magnitude that can be proposed without extension stays below 2^46."""

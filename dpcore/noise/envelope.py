@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dpcore.noise.exp_bounds import exp_bounds
+from weir.dpcore.noise.exp_bounds import exp_bounds
 
 HEIGHT_BITS = 62
 """Heights of envelopes are whole numbers of 2^-62."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.noise.inverse_normal import normal_from_bits
-from dpcore.noise.streams import NORMALS, Streams
+from weir.dpcore.arrays import Floats
+from weir.dpcore.noise.inverse_normal import normal_from_bits
+from weir.dpcore.noise.streams import NORMALS, Streams
 
 
 def gaussian(streams: Streams, dimension: int) -> Floats:

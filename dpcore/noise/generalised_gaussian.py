@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
-from dpcore.errors import ConfigError, at_least_one, positive
-from dpcore.noise.aes import Words, block_buffer
-from dpcore.noise.inverse_normal import exact_log, normal_from_bits
-from dpcore.noise.knorm import sum_last
-from dpcore.noise.powers import exact_exp, exact_power
-from dpcore.noise.streams import Streams
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.errors import ConfigError, at_least_one, positive
+from weir.dpcore.noise.aes import Words, block_buffer
+from weir.dpcore.noise.inverse_normal import exact_log, normal_from_bits
+from weir.dpcore.noise.knorm import sum_last
+from weir.dpcore.noise.powers import exact_exp, exact_power
+from weir.dpcore.noise.streams import Streams
 
 _ELEMENTS = 4096
 _COORDINATE_SHIFT = 24

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.native import kernels
+from weir.dpcore.native import kernels
 
 Floats = NDArray[np.float64]
 

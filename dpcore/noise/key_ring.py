@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from dpcore.noise.prf import RootKey
+from weir.dpcore.noise.prf import RootKey
 
 MARK_BYTES = 16
 NO_MARK = bytes(MARK_BYTES)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.native import kernels
-from dpcore.noise.inverse_normal import exponential_from_bits, normal_from_bits
-from dpcore.noise.streams import Streams
+from weir.dpcore.arrays import Floats
+from weir.dpcore.native import kernels
+from weir.dpcore.noise.inverse_normal import exponential_from_bits, normal_from_bits
+from weir.dpcore.noise.streams import Streams
 
 
 def k_norm(streams: Streams, dimension: int) -> Floats:

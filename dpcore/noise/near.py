@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.native import ciphers
-from dpcore.noise.inverse_normal import normal_from_bits
-from dpcore.noise.streams import Streams
+from weir.dpcore.native import ciphers
+from weir.dpcore.noise.inverse_normal import normal_from_bits
+from weir.dpcore.noise.streams import Streams
 
 Singles = NDArray[np.float32]
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import LossKind
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.errors import ConfigError
+from weir.dpcore.accounting.guarantee import LossKind
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.errors import ConfigError
 
 
 class Noise(Protocol):

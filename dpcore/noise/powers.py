@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.noise.inverse_normal import exact_log
+from weir.dpcore.arrays import Floats
+from weir.dpcore.noise.inverse_normal import exact_log
 
 _LN2_HIGH = float.fromhex("0x1.62e42fefa0000p-1")  # 37 bits: exact times any exponent
 _LN2_LOW = float.fromhex("0x1.cf79abc9e3b3ap-40")

@@ -15,18 +15,18 @@ import numpy as np
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.errors import ConfigError
-from dpcore.native import ciphers
-from dpcore.noise.aes import Aes, Words, block_buffer
-from dpcore.noise.blake import digests
-from dpcore.noise.discrete_gaussian import discrete_gaussian
-from dpcore.noise.gaussian import gaussian
-from dpcore.noise.generalised_gaussian import generalised_gaussian
-from dpcore.noise.knorm import k_norm
-from dpcore.noise.near import Singles, near_gaussian
-from dpcore.noise.selection import gumbel, laplace, select_gumbel
-from dpcore.noise.streams import (
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.native import ciphers
+from weir.dpcore.noise.aes import Aes, Words, block_buffer
+from weir.dpcore.noise.blake import digests
+from weir.dpcore.noise.discrete_gaussian import discrete_gaussian
+from weir.dpcore.noise.gaussian import gaussian
+from weir.dpcore.noise.generalised_gaussian import generalised_gaussian
+from weir.dpcore.noise.knorm import k_norm
+from weir.dpcore.noise.near import Singles, near_gaussian
+from weir.dpcore.noise.selection import gumbel, laplace, select_gumbel
+from weir.dpcore.noise.streams import (
     DISCRETE_GAUSSIAN,
     GAUSSIAN,
     GENERALISED_GAUSSIAN,

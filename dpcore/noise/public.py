@@ -9,10 +9,10 @@ import hashlib
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.errors import positive
-from dpcore.noise.aes import Aes
-from dpcore.noise.inverse_normal import normal_from_bits
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import positive
+from weir.dpcore.noise.aes import Aes
+from weir.dpcore.noise.inverse_normal import normal_from_bits
 
 _DOMAIN = b"weir public normals"
 

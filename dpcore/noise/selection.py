@@ -7,11 +7,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints
-from dpcore.errors import positive
-from dpcore.noise.aes import Words
-from dpcore.noise.inverse_normal import exact_log, exponential_from_bits
-from dpcore.noise.streams import GUMBELS, LAPLACES, Streams
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.errors import positive
+from weir.dpcore.noise.aes import Words
+from weir.dpcore.noise.inverse_normal import exact_log, exponential_from_bits
+from weir.dpcore.noise.streams import GUMBELS, LAPLACES, Streams
 
 
 def gumbel(streams: Streams, dimension: int) -> Floats:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.native import ciphers
-from dpcore.noise.aes import Aes, Words, block_buffer
+from weir.dpcore.native import ciphers
+from weir.dpcore.noise.aes import Aes, Words, block_buffer
 
 GAUSSIAN = 1
 K_NORM = 2

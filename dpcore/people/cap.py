@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Ints
-from dpcore.leaves.id_hash import Digests
-from dpcore.leaves.order import changes
-from dpcore.leaves.timed_set import Entries, TimedSet, sort_hashes
-from dpcore.people.caps import Caps
-from dpcore.people.cells import Cells, Hashed, gather, ranges, ranks
-from dpcore.people.person import Person
+from weir.dpcore.arrays import Ints
+from weir.dpcore.leaves.id_hash import Digests
+from weir.dpcore.leaves.order import changes
+from weir.dpcore.leaves.timed_set import Entries, TimedSet, sort_hashes
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.cells import Cells, Hashed, gather, ranges, ranks
+from weir.dpcore.people.person import Person
 
 USED, CELLS, KEYS = range(3)
 """What is noted of a user: ticks, cells and keys that were used. Of a pair: ticks."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 MOST: Final = (1 << 16) - 1
 """Largest cap: what a user has used up is stored in two bytes."""

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Ints
-from dpcore.leaves.id_hash import Digests
-from dpcore.leaves.order import changes, order_of
+from weir.dpcore.arrays import Ints
+from weir.dpcore.leaves.id_hash import Digests
+from weir.dpcore.leaves.order import changes, order_of
 
 Rows = NDArray[np.int64]
 

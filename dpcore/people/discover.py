@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from dpcore.config.discover import MAX_BYTES, MAX_TRACKED, MIN_USERS, SHARE
+from weir.dpcore.config.discover import MAX_BYTES, MAX_TRACKED, MIN_USERS, SHARE
 
 DELTA = 0.5
 """Of delta, for what keys may tell by being found: 0.1 and 0.9 find a fiftieth fewer keys."""

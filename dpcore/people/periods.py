@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.arrays import Ints
-from dpcore.config.durations import show_duration, show_timestamp
-from dpcore.config.spans import show_ticks
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
+from weir.dpcore.arrays import Ints
+from weir.dpcore.config.durations import show_duration, show_timestamp
+from weir.dpcore.config.spans import show_ticks
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
 
 CYCLE = 4800
 """Months after which the calendar repeats."""

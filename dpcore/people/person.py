@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpcore.accounting.pattern import Pattern
-from dpcore.errors import ConfigError
-from dpcore.people.caps import Caps
-from dpcore.people.periods import Periods
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.periods import Periods
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Ints
-from dpcore.leaves.order import changes
-from dpcore.native import kernels
-from dpcore.people.caps import Caps
+from weir.dpcore.arrays import Ints
+from weir.dpcore.leaves.order import changes
+from weir.dpcore.native import kernels
+from weir.dpcore.people.caps import Caps
 
 Marks = NDArray[np.uint8]
 Keys = NDArray[np.int32]

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.continual.base import ContinualSum
-from dpcore.errors import ConfigError
-from dpcore.pricing.calibrate import Leaf, calibrated
-from dpcore.pricing.noises import noises_for
-from dpcore.pricing.price import Alternative, budget_of
-from dpcore.pricing.terms import Terms
-from dpcore.registry import CONTINUAL_SUMS
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.pricing.calibrate import Leaf, calibrated
+from weir.dpcore.pricing.noises import noises_for
+from weir.dpcore.pricing.price import Alternative, budget_of
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 SLACK = 1.05
 """Among mechanisms within 5 % of the smallest error, the one with the smallest state is chosen."""

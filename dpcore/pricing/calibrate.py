@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
-from dpcore.accounting.groupings import over_groupings
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.continual.base import ContinualSum
-from dpcore.errors import ConfigError
-from dpcore.pricing.price import round_up, within_memory
-from dpcore.pricing.terms import Terms
-from dpcore.registry import CONTINUAL_SUMS
+from weir.dpcore.accounting.groupings import over_groupings
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.pricing.price import round_up, within_memory
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 
 class Leaf(Protocol):

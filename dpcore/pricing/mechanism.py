@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from dpcore.config.section import Says, Section
-from dpcore.pricing.best import SPLIT
-from dpcore.registry import CONTINUAL_SUMS
+from weir.dpcore.config.section import Says, Section
+from weir.dpcore.pricing.best import SPLIT
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 Buffers = Annotated[int, Field(ge=1, le=8), Says("must be a whole number from 1 to 8.")]
 Gamma = Annotated[float, Field(gt=0, allow_inf_nan=False), Says("must be a finite number above 0.")]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dpcore.errors import ConfigError
-from dpcore.pricing.terms import Terms
-from dpcore.registry import CONTINUAL_SUMS
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 FINEST = 2.0**-40
 """Smallest delta that real-valued noise serves: each normal is made from 64 random bits, so that

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.noise.noise import kind_of
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.noise import kind_of
 
 MOST_STATE = 1 << 28
 """Bytes of state per key: every tick reads and writes all of it."""
@@ -40,7 +40,7 @@ class Alternative:
 
 def budget_of(noise: str, epsilon: float, delta: float) -> PrivacyLoss:
     """The whole budget in the currency of a noise."""
-    from dpcore.accounting import calibrate
+    from weir.dpcore.accounting import calibrate
 
     kind = kind_of(noise)
     if kind == "gdp":

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting.guarantee import Relation
-from dpcore.arrays import Ints
-from dpcore.config.version import PLAN_VERSION
-from dpcore.leaves.clock import Clock
-from dpcore.people.discover import Discover
-from dpcore.people.person import Person
+from weir.dpcore.accounting.guarantee import Relation
+from weir.dpcore.arrays import Ints
+from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.people.discover import Discover
+from weir.dpcore.people.person import Person
 
 FAR = 1 << 20
 """Without an end, errors are compared up to this tick (or four windows, whichever is later)."""

@@ -9,15 +9,15 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss, Together, added_up, compose
-from dpcore.accounting.pattern import Pattern
-from dpcore.continual.base import ContinualSum
-from dpcore.errors import ConfigError
-from dpcore.people.caps import Caps
-from dpcore.people.periods import Periods
-from dpcore.people.person import Person
-from dpcore.pricing.terms import Terms
-from dpcore.program import Program
+from weir.dpcore.accounting.guarantee import PrivacyLoss, Together, added_up, compose
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.periods import Periods
+from weir.dpcore.people.person import Person
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
 
 PERIODS = (2, 7, 30)
 """Numbers of periods whose common loss is told."""

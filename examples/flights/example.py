@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dpcore.errors import WeirError
 from examples.flights import data
 from examples.flights.data import CARRIERS, Flights
 from examples.shop.demo import CACHE, cost, forget, weir
-from pipelines.results.run import Run
-from pipelines.terminal import console
+from weir.dpcore.errors import WeirError
+from weir.pipelines.results.run import Run
+from weir.pipelines.terminal import console
 
 Floats = NDArray[np.float64]
 
@@ -98,8 +98,8 @@ def compare(config: Path, content: bytes, run: Run, out: Console) -> Path:
     # The plan and the picture need libraries that take a second to import.
     from examples.flights import plot
     from examples.flights import truth as truth
-    from pipelines.config.job import load
-    from pipelines.graph.checks import plan_of
+    from weir.pipelines.config.job import load
+    from weir.pipelines.graph.checks import plan_of
 
     flights = data.flights(content)
     plan = plan_of(load(config))

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore import simulate
-from dpcore.leaves.row_hash import event_hashes
-from dpcore.leaves.rows import RowLeaf
-from dpcore.plan import Plan
 from examples.flights.data import CARRIERS, FEATURES, TARGET, Flights
-from pipelines.results.batch import COLUMNS, batch_of
-from pipelines.results.files import matrix
-from pipelines.results.run import OWN, Run
+from weir.dpcore import simulate
+from weir.dpcore.leaves.row_hash import event_hashes
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.plan import Plan
+from weir.pipelines.results.batch import COLUMNS, batch_of
+from weir.pipelines.results.files import matrix
+from weir.pipelines.results.run import OWN, Run
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import WeirError
+from weir.dpcore.errors import WeirError
 
 PACKAGE = "lifetimes==0.11.3"
 MEMBER = "lifetimes/datasets/CDNOW_master.txt"

@@ -20,12 +20,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from dpcore.errors import WeirError
 from examples.shop import data
 from examples.shop import truth as demo_truth
-from pipelines.report import words
-from pipelines.results.run import Run
-from pipelines.terminal import console
+from weir.dpcore.errors import WeirError
+from weir.pipelines.report import words
+from weir.pipelines.results.run import Run
+from weir.pipelines.terminal import console
 
 CONFIG = Path("examples/shop/customers.yaml")
 BESIDE = Path("examples/shop/shop.yaml")

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from examples.shop.data import FIRST_DAY
 from examples.shop.truth import Truth, series
-from pipelines.report.data import Series
-from pipelines.report.words import short
-from pipelines.results.run import Output, Run
+from weir.pipelines.report.data import Series
+from weir.pipelines.report.words import short
+from weir.pipelines.results.run import Output, Run
 
 INK, SOFT, GRID = "#1b2330", "#566175", "#e6e9ef"
 PURCHASE, CUSTOMER, TRUE = "#0b68b4", "#c2410c", "#1b2330"

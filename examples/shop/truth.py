@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from examples.shop.data import DAYS, FIRST_DAY, Purchases
-from pipelines.report import words
-from pipelines.report.data import Series, gather
-from pipelines.report.numbers import decimals_for, show_value
-from pipelines.results.run import Output, Run
+from weir.pipelines.report import words
+from weir.pipelines.report.data import Series, gather
+from weir.pipelines.report.numbers import decimals_for, show_value
+from weir.pipelines.results.run import Output, Run
 
 Floats = NDArray[np.float64]
 

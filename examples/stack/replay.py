@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dpcore.config import durations
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig
-from pipelines.feed.recorded import moments_of, read_batches
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.feed.recorded import moments_of, read_batches
 
 LEAD = 45.0
 """Seconds from now at which a replay begins: by then the job runs."""

@@ -20,21 +20,21 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from dpcore.config import durations
-from dpcore.errors import ConfigError, WeirError
 from examples.stack.replay import LEAD, Prepared, Replay
 from examples.stack.view import Shown, View, save_picture
-from pipelines.cli.base import FAILED, REFUSED
-from pipelines.config.job import JobConfig, load
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.processes import EngineFailed, Process
-from pipelines.engines.pubsub import PubSubServer
-from pipelines.engines.workplace import Workplace, sweep
-from pipelines.feed.topic import create
-from pipelines.runners.flink_counters import counters_of
-from pipelines.sources.pubsub import PubSubSource, SubscriptionConfig
-from pipelines.terminal import console, count
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.pipelines.cli.base import FAILED, REFUSED
+from weir.pipelines.config.job import JobConfig, load
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.processes import EngineFailed, Process
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.workplace import Workplace, sweep
+from weir.pipelines.feed.topic import create
+from weir.pipelines.runners.flink_counters import counters_of
+from weir.pipelines.sources.pubsub import PubSubSource, SubscriptionConfig
+from weir.pipelines.terminal import console, count
+from weir.transforms.runtime.secret import SecretRef
 
 CONFIG = Path(__file__).with_name("live.yaml")
 PROJECT = "weir-stack"

@@ -20,13 +20,13 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from dpcore.config import durations
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig, load
-from pipelines.results.files import ResultFile, read_file, result_files
-from pipelines.results.run import Output, Run
-from pipelines.terminal import NARROWEST, console, number, table
-from transforms.runtime.stream_time import PRESENT
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig, load
+from weir.pipelines.results.files import ResultFile, read_file, result_files
+from weir.pipelines.results.run import Output, Run
+from weir.pipelines.terminal import NARROWEST, console, number, table
+from weir.transforms.runtime.stream_time import PRESENT
 
 KEYS = 16
 """Keys that fit on a screen."""

@@ -21,13 +21,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints
-from dpcore.audit.changes import Change, Placed
-from pipelines.audit.audit import Audit, Claim, by_law, by_learning, scored
-from pipelines.audit.choice import Choice, matrix
-from pipelines.audit.once import through
-from pipelines.audit.streams import Rows, events_of, joined
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.audit.changes import Change, Placed
+from weir.pipelines.audit.audit import Audit, Claim, by_law, by_learning, scored
+from weir.pipelines.audit.choice import Choice, matrix
+from weir.pipelines.audit.once import through
+from weir.pipelines.audit.streams import Rows, events_of, joined
+from weir.transforms.runtime.secret import SecretRef
 
 ROUNDS = 3
 """Ticks whose event is chosen by what was released before."""

@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.errors import ConfigError
-from pipelines.audit.channels import differing, outside
-from pipelines.audit.choice import Choice
-from pipelines.audit.job import Audited
-from pipelines.audit.once import through
-from pipelines.audit.spoilt import Form
-from pipelines.audit.streams import Maker, Rows
-from pipelines.audit.way import Way
-from pipelines.sources.limits import Limits
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.audit.channels import differing, outside
+from weir.pipelines.audit.choice import Choice
+from weir.pipelines.audit.job import Audited
+from weir.pipelines.audit.once import through
+from weir.pipelines.audit.spoilt import Form
+from weir.pipelines.audit.streams import Maker, Rows
+from weir.pipelines.audit.way import Way
+from weir.pipelines.sources.limits import Limits
+from weir.transforms.runtime.secret import SecretRef
 
 BETWEEN = 3
 """Good records between two bad ones."""

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.audit.changes import Change
-from dpcore.errors import ConfigError
-from pipelines.audit.adaptive import PART, ROUNDS, adaptive
-from pipelines.audit.alone import Alone, alone
-from pipelines.audit.audit import Audit, Claim, by_law, by_learning, scored
-from pipelines.audit.choice import Choice, matrix
-from pipelines.audit.job import TRIALS, Audited
-from pipelines.audit.messages import payload_of
-from pipelines.audit.once import through
-from pipelines.audit.post import refuse_missing
-from pipelines.audit.search import needs_search, searched
-from pipelines.audit.streams import Rows, events_of, joined
-from pipelines.audit.transcript import Columns
-from pipelines.config.job import JobConfig
+from weir.dpcore.audit.changes import Change
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.audit.adaptive import PART, ROUNDS, adaptive
+from weir.pipelines.audit.alone import Alone, alone
+from weir.pipelines.audit.audit import Audit, Claim, by_law, by_learning, scored
+from weir.pipelines.audit.choice import Choice, matrix
+from weir.pipelines.audit.job import TRIALS, Audited
+from weir.pipelines.audit.messages import payload_of
+from weir.pipelines.audit.once import through
+from weir.pipelines.audit.post import refuse_missing
+from weir.pipelines.audit.search import needs_search, searched
+from weir.pipelines.audit.streams import Rows, events_of, joined
+from weir.pipelines.audit.transcript import Columns
+from weir.pipelines.config.job import JobConfig
 
 STILL = 0.01
 """A change that public numbers say moves less than this, in standard deviations, moves nothing."""

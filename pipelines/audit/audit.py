@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.audit.bounds import (
+from weir.dpcore.arrays import Floats
+from weir.dpcore.audit.bounds import (
     ERROR,
     STRICT,
     Counts,
@@ -21,8 +21,8 @@ from dpcore.audit.bounds import (
     mu_bound,
     separation,
 )
-from dpcore.audit.learned import learn
-from dpcore.plan import Plan
+from weir.dpcore.audit.learned import learn
+from weir.dpcore.plan import Plan
 
 MOST_CURVE = 200
 """Points of a ROC."""

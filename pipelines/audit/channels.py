@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from pipelines.audit.once import Done
-from pipelines.results.result import COUNTERS
-from transforms.runtime.reasons import REASONS, by_field
+from weir.pipelines.audit.once import Done
+from weir.pipelines.results.result import COUNTERS
+from weir.transforms.runtime.reasons import REASONS, by_field
 
 PRIVATE = frozenset({*COUNTERS, *REASONS, "bytes", "messages"}) - {"divergent"}
 """Counters of the operator's that may tell of events, besides those by column."""

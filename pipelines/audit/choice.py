@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.aggregates.program import Aggregates
-from dpcore.arrays import Floats, Ints
-from dpcore.audit.changes import (
+from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.audit.changes import (
     Candidates,
     Change,
     Placed,
@@ -19,13 +19,13 @@ from dpcore.audit.changes import (
     family,
     odd_changes,
 )
-from dpcore.audit.law import LINEAR, Law, has_law
-from dpcore.plan import Plan
-from dpcore.program import takes_rows
-from dpcore.simulate import bounded, sum_leaves
-from pipelines.audit.job import Audited
-from pipelines.audit.streams import Maker, events_of
-from pipelines.graph.checks import plan_of
+from weir.dpcore.audit.law import LINEAR, Law, has_law
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import takes_rows
+from weir.dpcore.simulate import bounded, sum_leaves
+from weir.pipelines.audit.job import Audited
+from weir.pipelines.audit.streams import Maker, events_of
+from weir.pipelines.graph.checks import plan_of
 
 FEW = 3
 """Contents that are tried at every tick, by what they move."""

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.config import durations
-from dpcore.config.event import Key
-from dpcore.errors import ConfigError
-from dpcore.leaves.keys import key_text
-from dpcore.plan import Plan
-from pipelines.config.job import JobConfig
-from pipelines.graph.checks import plan_of
-from pipelines.sinks.parquet import ParquetSink
-from pipelines.sources.files import Files
-from pipelines.sources.registry import source_of
+from weir.dpcore.config import durations
+from weir.dpcore.config.event import Key
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.keys import key_text
+from weir.dpcore.plan import Plan
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.sinks.parquet import ParquetSink
+from weir.pipelines.sources.files import Files
+from weir.pipelines.sources.registry import source_of
 
 KEY = "weir_audit_key"
 """Column of keys where the config has none."""

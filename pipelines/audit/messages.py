@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.audit.spoilt import BYTES, OBJECTS, Form, Typed, spoil
-from pipelines.audit.streams import Maker, Rows
-from pipelines.config.job import JobConfig
-from pipelines.feed.rows import lines_of
-from pipelines.feed.topic import PAYLOADS, PER_MESSAGE, encode
+from weir.pipelines.audit.spoilt import BYTES, OBJECTS, Form, Typed, spoil
+from weir.pipelines.audit.streams import Maker, Rows
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.feed.rows import lines_of
+from weir.pipelines.feed.topic import PAYLOADS, PER_MESSAGE, encode
 
 LINES = ("json", "ndjson")
 """Payloads that are lines, of which each is spoilt alone."""

@@ -11,19 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dpcore.arrays import Floats
-from dpcore.errors import WeirError
-from pipelines.audit.messages import messages, payload_of
-from pipelines.audit.post import Post, server
-from pipelines.audit.restarts import Restarts
-from pipelines.audit.streams import Maker, Rows
-from pipelines.audit.transcript import transcripts
-from pipelines.config.sections import Secret
-from pipelines.graph.parts import parts_of
-from pipelines.results.result import Result
-from pipelines.run.run import run
-from pipelines.runners.flink_target import DONE, FlinkTarget
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import WeirError
+from weir.pipelines.audit.messages import messages, payload_of
+from weir.pipelines.audit.post import Post, server
+from weir.pipelines.audit.restarts import Restarts
+from weir.pipelines.audit.streams import Maker, Rows
+from weir.pipelines.audit.transcript import transcripts
+from weir.pipelines.config.sections import Secret
+from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.results.result import Result
+from weir.pipelines.run.run import run
+from weir.pipelines.runners.flink_target import DONE, FlinkTarget
+from weir.transforms.runtime.secret import SecretRef
 
 OURS = ("dpcore", "transforms", "pipelines", "weir")
 """Whose lines a run writes."""

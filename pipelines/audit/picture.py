@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError
-from pipelines.audit.attack import Report
-from pipelines.audit.audit import Audit, Claim
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.audit.attack import Report
+from weir.pipelines.audit.audit import Audit, Claim
 
 MOST = 6
 """Panels, at most."""

@@ -18,19 +18,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpcore.config import durations
-from dpcore.errors import ConfigError
-from pipelines.audit.messages import payload_of
-from pipelines.config.job import JobConfig
-from pipelines.engines import job_server, pubsub_build
-from pipelines.engines.cache import EngineMissing
-from pipelines.engines.pubsub import PubSubServer
-from pipelines.engines.tools import need
-from pipelines.feed.topic import create
-from pipelines.sinks.dead_letters import DeadNdjson
-from pipelines.sources.pubsub import PubSubSource, Replay, SubscriptionConfig
-from transforms.runtime.pubsub_client import EMULATOR, emulator, publisher, subscriber
-from transforms.sinks.pubsub import CALL_BYTES, CALL_MESSAGES, Outgoing, publish
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.audit.messages import payload_of
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.engines import job_server, pubsub_build
+from weir.pipelines.engines.cache import EngineMissing
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.tools import need
+from weir.pipelines.feed.topic import create
+from weir.pipelines.sinks.dead_letters import DeadNdjson
+from weir.pipelines.sources.pubsub import PubSubSource, Replay, SubscriptionConfig
+from weir.transforms.runtime.pubsub_client import EMULATOR, emulator, publisher, subscriber
+from weir.transforms.sinks.pubsub import CALL_BYTES, CALL_MESSAGES, Outgoing, publish
 
 PROJECT = "projects/weir-audit"
 LEAD = 20.0

@@ -6,11 +6,11 @@ import contextlib
 import threading
 from types import TracebackType
 
-from dpcore.errors import WeirError
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.engines.processes import EngineFailed
-from pipelines.runners.flink_counters import metrics_of
-from pipelines.runners.state_folder import StateFolder
+from weir.dpcore.errors import WeirError
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.runners.flink_counters import metrics_of
+from weir.pipelines.runners.state_folder import StateFolder
 
 LOOK = 2.0
 """Seconds between two looks."""

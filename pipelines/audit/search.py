@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.audit.changes import Change, Placed
-from dpcore.audit.learned import apart
-from dpcore.program import takes_rows
-from pipelines.audit.choice import Choice, matrix
-from pipelines.audit.once import through
-from pipelines.audit.streams import events_of, joined
+from weir.dpcore.arrays import Floats
+from weir.dpcore.audit.changes import Change, Placed
+from weir.dpcore.audit.learned import apart
+from weir.dpcore.program import takes_rows
+from weir.pipelines.audit.choice import Choice, matrix
+from weir.pipelines.audit.once import through
+from weir.pipelines.audit.streams import events_of, joined
 
 MOST_SCENES = 30
 """Scenes that are tried."""

@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcore.arrays import Ints
-from dpcore.audit.changes import Candidates, Change, Placed
-from dpcore.config.event import TimeColumn
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.simulate import Events
-from pipelines.audit.job import Audited, names
-from pipelines.feed.synthetic import Shares, batches, write_times
-from pipelines.feed.targets import open_target
-from pipelines.sources.files import Files
-from transforms.select.predicate import Predicate
+from weir.dpcore.arrays import Ints
+from weir.dpcore.audit.changes import Candidates, Change, Placed
+from weir.dpcore.config.event import TimeColumn
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events
+from weir.pipelines.audit.job import Audited, names
+from weir.pipelines.feed.synthetic import Shares, batches, write_times
+from weir.pipelines.feed.targets import open_target
+from weir.pipelines.sources.files import Files
+from weir.transforms.select.predicate import Predicate
 
 LOOKED_AT = 4096
 """Made-up events among which one is looked for that the predicate lets through."""

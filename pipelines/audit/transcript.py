@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.plan import Plan
-from pipelines.results.batch import COLUMNS
-from pipelines.results.files import read_file
-from pipelines.results.run import Run
+from weir.dpcore.arrays import Floats
+from weir.dpcore.plan import Plan
+from weir.pipelines.results.batch import COLUMNS
+from weir.pipelines.results.files import read_file
+from weir.pipelines.results.run import Run
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.audit.job import Audited
-from pipelines.audit.messages import LINES, container_forms, messages, payload_of, spoilt_messages
-from pipelines.audit.spoilt import Form, Typed, spoil, text_forms, typed_forms
-from pipelines.audit.streams import Maker, Rows
-from pipelines.feed import targets
-from pipelines.sources.files import Files
-from transforms.decode.text_form import TextForm
+from weir.pipelines.audit.job import Audited
+from weir.pipelines.audit.messages import (
+    LINES,
+    container_forms,
+    messages,
+    payload_of,
+    spoilt_messages,
+)
+from weir.pipelines.audit.spoilt import Form, Typed, spoil, text_forms, typed_forms
+from weir.pipelines.audit.streams import Maker, Rows
+from weir.pipelines.feed import targets
+from weir.pipelines.sources.files import Files
+from weir.transforms.decode.text_form import TextForm
 
 
 @dataclass(frozen=True)

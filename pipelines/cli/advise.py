@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
+from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 
 
 @click.command(short_help="Say what would make outputs exact enough. Reads no data.")
@@ -34,10 +34,10 @@ def advise(config: Path, sets: tuple[str, ...], targets: tuple[str, ...], as_jso
       weir advise shop.yaml --target "purchases over 7: 5% of 2000"
       weir advise shop.yaml --target "total: 5% of 2000 a day" --target "basket: 0.5" --json
     """
-    from pipelines.config.job import load
-    from pipelines.rehearse.advise import advise as command
-    from pipelines.show.advice import render
-    from pipelines.terminal import console
+    from weir.pipelines.config.job import load
+    from weir.pipelines.rehearse.advise import advise as command
+    from weir.pipelines.show.advice import render
+    from weir.pipelines.terminal import console
 
     found = command(load(config, sets).plan_config(), targets)
     if as_json:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from dpcore.errors import WeirError
-from pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
+from weir.dpcore.errors import WeirError
+from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 
 
 @click.command(short_help="Attack the promise of a config, on made-up streams.")
@@ -72,12 +72,12 @@ def audit(
       weir audit stream.yaml --runner flink
       weir audit shop.yaml --json --picture audit.png
     """
-    from pipelines.audit.attack import attack
-    from pipelines.audit.picture import draw
-    from pipelines.cli.logs import discreet
-    from pipelines.config.job import load
-    from pipelines.show import audit as page
-    from pipelines.terminal import console
+    from weir.pipelines.audit.attack import attack
+    from weir.pipelines.audit.picture import draw
+    from weir.pipelines.cli.logs import discreet
+    from weir.pipelines.config.job import load
+    from weir.pipelines.show import audit as page
+    from weir.pipelines.terminal import console
 
     job = load(config, sets)
     out = console(stderr=True)

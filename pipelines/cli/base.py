@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from dpcore.errors import ConfigError, WeirError
-from pipelines.cli.logs import discreet
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.pipelines.cli.logs import discreet
 
 REFUSED, FAILED, STOPPED = 2, 1, 130
 
@@ -41,7 +41,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        from dpcore.config.section import nearest
+        from weir.dpcore.config.section import nearest
 
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self.commands:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli.base import AS_JSON, FAILED, SETS, print_json
+from weir.pipelines.cli.base import AS_JSON, FAILED, SETS, print_json
 
 
 @click.command(short_help="Tell what this machine lacks to run a job.")
@@ -40,9 +40,9 @@ def doctor(
       weir doctor shop.yaml --runner flink --flink-master localhost:8081
       weir doctor --json
     """
-    from pipelines.config.job import load
-    from pipelines.show import doctor as command
-    from pipelines.terminal import console
+    from weir.pipelines.config.job import load
+    from weir.pipelines.show import doctor as command
+    from weir.pipelines.terminal import console
 
     job = None if config is None else load(config, sets)
     found = command.examine(job, runner, master)

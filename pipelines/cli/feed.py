@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from dpcore.errors import ConfigError
-from pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 
 
 @click.command(short_help="Send a rehearsal stream to a file, stdout or Pub/Sub.")
@@ -98,13 +98,13 @@ def feed(
       weir feed live.yaml --from year.csv --speed 24 --create --to projects/acme/topics/rides
       weir feed shop.yaml --late 0.1 --duplicate 0.1 --malformed 0.01 --to bad.ndjson
     """
-    from pipelines.config.job import load
-    from pipelines.feed import feed as command
-    from pipelines.feed.synthetic import Shares
-    from pipelines.feed.targets import LINES, open_target
-    from pipelines.feed.topic import create as topic_create
-    from pipelines.feed.truth import Truth, refuse_truth
-    from transforms.runtime.stream_time import PRESENT
+    from weir.pipelines.config.job import load
+    from weir.pipelines.feed import feed as command
+    from weir.pipelines.feed.synthetic import Shares
+    from weir.pipelines.feed.targets import LINES, open_target
+    from weir.pipelines.feed.topic import create as topic_create
+    from weir.pipelines.feed.truth import Truth, refuse_truth
+    from weir.transforms.runtime.stream_time import PRESENT
 
     if as_json and to == "-":
         raise ConfigError("--json", True, "and the events would both go to stdout: name --to.")

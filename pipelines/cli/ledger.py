@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpcore.errors import ConfigError
-from pipelines.cli.base import AS_JSON, SETS, print_json
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.cli.base import AS_JSON, SETS, print_json
 
 if TYPE_CHECKING:
-    from pipelines.ledger.store import Store
+    from weir.pipelines.ledger.store import Store
 
 PLACE = click.argument("place")
 SCOPE = click.option(
@@ -49,8 +49,8 @@ def show(place: str, sets: tuple[str, ...], scope: str | None, as_json: bool) ->
 
     Verifies every record against the one before it, and says so. Writes nothing.
     """
-    from pipelines.show import ledger as page
-    from pipelines.terminal import console
+    from weir.pipelines.show import ledger as page
+    from weir.pipelines.terminal import console
 
     with _opened(place, sets, scope) as found:
         told = [page.scope_facts(found.store, name) for name in found.scopes()]
@@ -108,7 +108,7 @@ def add(
         --from 2023-01-01T00:00:00Z --to 2024-01-01T00:00:00Z
       weir ledger add shop.yaml --budget 6 1e-6
     """
-    from pipelines.ledger import hand
+    from weir.pipelines.ledger import hand
 
     if budget is None:
         if epsilon is None:
@@ -158,7 +158,7 @@ def close(
     It stays spent. --release gives it back if its folder shows that no release of it, published or
     held back, is there; what went to a table, a topic or the screen cannot be given back.
     """
-    from pipelines.ledger import hand
+    from weir.pipelines.ledger import hand
 
     if not reason.strip():
         raise ConfigError("--reason", reason, "is missing: say why in words.")
@@ -180,7 +180,7 @@ def export(place: str, sets: tuple[str, ...], scope: str | None, form: str, as_j
 
     In CSV, lists are JSON texts.
     """
-    from pipelines.ledger import hand
+    from weir.pipelines.ledger import hand
 
     with _opened(place, sets, scope) as found:
         rows = [row for name in found.scopes() for row in hand.exported(found.store, name)]
@@ -196,7 +196,7 @@ def export(place: str, sets: tuple[str, ...], scope: str | None, form: str, as_j
 def _csv(rows: list[dict[str, Any]]) -> str:
     import pyarrow as pa
 
-    from transforms.sinks.formula import guarded
+    from weir.transforms.sinks.formula import guarded
 
     out = io.StringIO()
     if rows:
@@ -231,17 +231,17 @@ def _say(result: Any, as_json: bool) -> None:
 
 def _opened(place: str, sets: tuple[str, ...], scope: str | None, write: bool = False) -> Any:
     """The ledger at a place. write: whether it is written to; it must be there either way."""
-    from pipelines.config.job import load
-    from pipelines.ledger.hand import is_sqlite
-    from pipelines.show.ledger import Opened
+    from weir.pipelines.config.job import load
+    from weir.pipelines.ledger.hand import is_sqlite
+    from weir.pipelines.show.ledger import Opened
 
     opens: Callable[[bool], Store | None]
     if place.startswith(("postgres://", "postgresql://")):
-        from pipelines.ledger.postgresql import open_database, without_password
+        from weir.pipelines.ledger.postgresql import open_database, without_password
 
         opens, name = partial(open_database, place), without_password(place)
     elif is_sqlite(Path(place)):
-        from pipelines.ledger.sqlite import open_file
+        from weir.pipelines.ledger.sqlite import open_file
 
         opens, name = partial(open_file, Path(place)), place
     else:

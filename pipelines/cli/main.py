@@ -11,20 +11,20 @@ from typing import Any
 
 import click
 
-from dpcore.errors import ConfigError
-from pipelines.cli.advise import advise
-from pipelines.cli.audit import audit
-from pipelines.cli.base import AS_JSON, CONFIG, SETS, Group, print_json, version
-from pipelines.cli.doctor import doctor
-from pipelines.cli.feed import feed
-from pipelines.cli.ledger import ledger
-from pipelines.cli.manual import completion, man
-from pipelines.cli.predict import predict
-from pipelines.cli.rehearse import rehearse
-from pipelines.cli.run import run
-from pipelines.cli.status import status
-from pipelines.cli.top import top
-from pipelines.cli.watch import watch
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.cli.advise import advise
+from weir.pipelines.cli.audit import audit
+from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, Group, print_json, version
+from weir.pipelines.cli.doctor import doctor
+from weir.pipelines.cli.feed import feed
+from weir.pipelines.cli.ledger import ledger
+from weir.pipelines.cli.manual import completion, man
+from weir.pipelines.cli.predict import predict
+from weir.pipelines.cli.rehearse import rehearse
+from weir.pipelines.cli.run import run
+from weir.pipelines.cli.status import status
+from weir.pipelines.cli.top import top
+from weir.pipelines.cli.watch import watch
 
 
 @click.group(
@@ -97,7 +97,7 @@ def init(
       weir init plain.csv --no-header --encoding latin-1
       weir init rides.csv --model count
     """
-    from pipelines.init import init as command
+    from weir.pipelines.init import init as command
 
     if with_schema and out is None:
         raise ConfigError("--schema", None, "needs --out: the schema is written beside the config.")
@@ -126,8 +126,8 @@ def init(
 
 def _begun(text: str, out: Path | None) -> dict[str, Any]:
     """A config of ``weir init`` as facts: what it says, and what is left to be filled in."""
-    from dpcore.config import yaml
-    from pipelines.config.job import placeholders
+    from weir.dpcore.config import yaml
+    from weir.pipelines.config.job import placeholders
 
     left = [path for path, _ in placeholders(yaml.parse_mapping(text, {}))]
     return {"config": text, "out": None if out is None else str(out), "to_fill_in": left}
@@ -148,13 +148,13 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
       weir plan shop.yaml --set privacy.epsilon=0.5
       weir plan shop.yaml --json | jq .releases
     """
-    from pipelines.config.job import load
-    from pipelines.config.places import refuse_mixed
-    from pipelines.graph.checks import plan_of
-    from pipelines.ledger.desk import look as ledger_look
-    from pipelines.run import run as command
-    from pipelines.show import plan as page
-    from pipelines.terminal import console
+    from weir.pipelines.config.job import load
+    from weir.pipelines.config.places import refuse_mixed
+    from weir.pipelines.graph.checks import plan_of
+    from weir.pipelines.ledger.desk import look as ledger_look
+    from weir.pipelines.run import run as command
+    from weir.pipelines.show import plan as page
+    from weir.pipelines.terminal import console
 
     job = load(config, sets)
     made = plan_of(job)
@@ -212,7 +212,7 @@ def report(
       weir report out/ --wide --key north
     """
     if wide:
-        from pipelines.show.wide import lines
+        from weir.pipelines.show.wide import lines
 
         drawing = {"--out": out, "--png-only": png_only, "--holdout": holdout}
         for name, value in {**drawing, "--statement": statement}.items():
@@ -221,8 +221,8 @@ def report(
         for line in lines(directory, keys or None, names or None):
             click.echo(line, nl=False)
         return
-    from pipelines.report.report import report as draw
-    from pipelines.terminal import console, heading
+    from weir.pipelines.report.report import report as draw
+    from weir.pipelines.terminal import console, heading
 
     made = draw(directory, out, keys or None, names or None, png_only, holdout, statement)
     shown = console()
@@ -248,9 +248,9 @@ def diff(a: Path, b: Path, as_json: bool) -> None:
     \b
       weir diff shop.yaml shop-new.yaml
     """
-    from pipelines.config.job import load
-    from pipelines.show import diff as command
-    from pipelines.terminal import console
+    from weir.pipelines.config.job import load
+    from weir.pipelines.show import diff as command
+    from weir.pipelines.terminal import console
 
     result = command.compare(load(a), load(b))
     if as_json:
@@ -274,8 +274,8 @@ def algorithms(name: str | None, as_json: bool, markdown: bool) -> None:
       weir algorithms blt
       weir algorithms --json
     """
-    from pipelines.show import algorithms as command
-    from pipelines.terminal import console
+    from weir.pipelines.show import algorithms as command
+    from weir.pipelines.terminal import console
 
     if markdown:
         if name is not None or as_json:
@@ -314,9 +314,9 @@ def schema(dbt: bool, config: Path | None) -> None:
       weir schema --dbt shop.yaml > models/weir.yml
     """
     if dbt:
-        from pipelines.config.job import load
-        from pipelines.graph.checks import plan_of
-        from pipelines.show.dbt import source_file
+        from weir.pipelines.config.job import load
+        from weir.pipelines.graph.checks import plan_of
+        from weir.pipelines.show.dbt import source_file
 
         job = None if config is None else load(config)
         made = None if job is None else plan_of(job)
@@ -324,7 +324,7 @@ def schema(dbt: bool, config: Path | None) -> None:
         return
     if config is not None:
         raise click.UsageError("CONFIG goes with --dbt: the schema is that of every config.")
-    from pipelines.config.schema import json_schema
+    from weir.pipelines.config.schema import json_schema
 
     print_json(json_schema())
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from dpcore.errors import ConfigError
-from pipelines.cli.base import version
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.cli.base import version
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -43,7 +43,7 @@ def man() -> None:
       weir man | man -l -
       weir man > /usr/local/share/man/man1/weir.1
     """
-    from pipelines.show.commands import man as page
+    from weir.pipelines.show.commands import man as page
 
     root = click.get_current_context().find_root().command
     click.echo(page(root, "weir", version()), nl=False)

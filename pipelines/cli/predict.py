@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli.base import AS_JSON, print_json
+from weir.pipelines.cli.base import AS_JSON, print_json
 
 
 @click.command(short_help="Use released models on a file of events.")
@@ -34,8 +34,8 @@ def predict(directory: Path, data: Path, out: Path | None, tick: int | None, as_
       weir predict out/ new.parquet
       weir predict out/ new.csv --out scored.csv --tick 100
     """
-    from pipelines.predict import predict as command
-    from pipelines.predict.words import lines
+    from weir.pipelines.predict import predict as command
+    from weir.pipelines.predict.words import lines
 
     target = data.with_name(f"{data.stem}.predicted.parquet") if out is None else out
     done = command.predict(directory, data, target, tick)

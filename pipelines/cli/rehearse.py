@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from dpcore.errors import ConfigError
-from pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 
 
 @click.command(short_help="Run a config on made-up or public events, and show how far it errs.")
@@ -81,14 +81,14 @@ def rehearse(
       weir rehearse shop.yaml --like counts.yaml --within 0.05
       weir rehearse shop.yaml --events 1000000 --late 0.01 --malformed 0.001 --out rehearsal/
     """
-    from pipelines.cli.logs import discreet
-    from pipelines.config.job import load
-    from pipelines.feed.shape import Shape, load_shape
-    from pipelines.feed.synthetic import Shares
-    from pipelines.rehearse.rehearse import Made
-    from pipelines.rehearse.rehearse import rehearse as command
-    from pipelines.show import rehearsal, summary
-    from pipelines.terminal import console
+    from weir.pipelines.cli.logs import discreet
+    from weir.pipelines.config.job import load
+    from weir.pipelines.feed.shape import Shape, load_shape
+    from weir.pipelines.feed.synthetic import Shares
+    from weir.pipelines.rehearse.rehearse import Made
+    from weir.pipelines.rehearse.rehearse import rehearse as command
+    from weir.pipelines.show import rehearsal, summary
+    from weir.pipelines.terminal import console
 
     job = load(config, sets)
     shares = Shares(late, duplicate, malformed)
@@ -102,7 +102,7 @@ def rehearse(
                 )
     shape = Shape() if like is None else load_shape(like)
     if picture is not None:
-        from pipelines.rehearse.picture import check
+        from weir.pipelines.rehearse.picture import check
 
         check(picture)
     debug = bool(click.get_current_context().find_root().params.get("debug"))
@@ -110,7 +110,7 @@ def rehearse(
         found = command(job, out, Made(events, seed, shares, shape), on, within)
     drawn = None
     if picture is not None:
-        from pipelines.rehearse.picture import draw
+        from weir.pipelines.rehearse.picture import draw
 
         drawn = draw(found, picture)
     if as_json:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from dpcore.errors import ConfigError
-from pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.cli.base import AS_JSON, CONFIG, SETS, print_json
 
 LOG_FORMATS = ("text", "json")
 
@@ -129,11 +129,11 @@ def run(
       weir run stream.yaml --runner flink --flink-master localhost:8081 --detach
       weir run stream.yaml --runner flink --flink-master localhost:8081 --resume latest
     """
-    from pipelines.cli.logs import discreet
-    from pipelines.config.job import load
-    from pipelines.graph.parts import parts_of
-    from pipelines.run import run as command
-    from pipelines.runners.flink_target import EMBEDDED, FlinkTarget
+    from weir.pipelines.cli.logs import discreet
+    from weir.pipelines.config.job import load
+    from weir.pipelines.graph.parts import parts_of
+    from weir.pipelines.run import run as command
+    from weir.pipelines.runners.flink_target import EMBEDDED, FlinkTarget
 
     runner = runner.lower()
     given = {
@@ -158,20 +158,20 @@ def run(
             job = job.widened()
         parts = parts_of(job, None if publish else runner, secret_file, look=not dry_run)
         if dry_run:
-            from pipelines.runners.dataflow import dry_run as request
-            from pipelines.runners.pipeline import pipeline_for
+            from weir.pipelines.runners.dataflow import dry_run as request
+            from weir.pipelines.runners.pipeline import pipeline_for
 
             print_json(request(pipeline_for(parts, runner, beam, dry=True)))
             return
         if publish:
-            from pipelines.run.publish import publish as move
+            from weir.pipelines.run.publish import publish as move
 
             result = move(parts)
         else:
             target = FlinkTarget(flink_master or EMBEDDED, parallelism, resume, detach, jar, rewind)
             result = command.run(parts, runner, list(beam), target, new=new)
-    from pipelines.show import summary
-    from pipelines.terminal import console
+    from weir.pipelines.show import summary
+    from weir.pipelines.terminal import console
 
     if as_json:
         print_json(result.to_json())

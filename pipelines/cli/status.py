@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pipelines.cli.base import AS_JSON, print_json
+from weir.pipelines.cli.base import AS_JSON, print_json
 
 
 @click.command(short_help="Show how a running job fares.")
@@ -40,8 +40,8 @@ def status(place: str | None, master: str | None, every: float | None, as_json: 
     answer after the other (JSON: one object a line). A job that cannot be asked for a while, as
     when its machine restarts, is said and asked again.
     """
-    from pipelines.show import status as command
-    from pipelines.terminal import console
+    from weir.pipelines.show import status as command
+    from weir.pipelines.terminal import console
 
     if every is not None:
         command.watch(place, master, every, as_json)

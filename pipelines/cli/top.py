@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli.base import AS_JSON, print_json
+from weir.pipelines.cli.base import AS_JSON, print_json
 
 
 @click.command(short_help="Show the largest keys of a release.")
@@ -39,8 +39,8 @@ def top(
       weir top out/ --of views -k 20 --over 7d
       weir top out/ --of views --json
     """
-    from pipelines.show import top as command
-    from pipelines.terminal import console
+    from weir.pipelines.show import top as command
+    from weir.pipelines.terminal import console
 
     found = command.top(directory, k, name, over, tick, by)
     print_json(found.to_json()) if as_json else command.render(found, console())

@@ -60,7 +60,7 @@ def watch(
       weir watch --subscription projects/acme/subscriptions/page --plan plan.json
       weir watch out/ --private --flink-master localhost:8081
     """
-    from pipelines.watch import watch as command
+    from weir.pipelines.watch import watch as command
 
     ports = (port, private_port)
     command.watch(place, subscription, plan, master, ports, private, every, click.echo)

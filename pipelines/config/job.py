@@ -11,21 +11,21 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from dpcore.config import yaml
-from dpcore.config.section import refusal
-from dpcore.errors import ConfigError
-from dpcore.plan_config import PlanConfig
-from pipelines.config.sections import (
+from weir.dpcore.config import yaml
+from weir.dpcore.config.section import refusal
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan_config import PlanConfig
+from weir.pipelines.config.sections import (
     PATHS,
     Deduplicate,
     Engine,
     Secret,
 )
-from pipelines.ledger.registry import LEDGERS, AnyLedger
-from pipelines.sinks.registry import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySink
-from pipelines.sources.limits import Limits
-from pipelines.sources.registry import SOURCES, AnySource
-from transforms.runtime.secret import refuse_secret
+from weir.pipelines.ledger.registry import LEDGERS, AnyLedger
+from weir.pipelines.sinks.registry import DEAD_LETTERS, SINKS, AnyDeadLetters, AnySink
+from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sources.registry import SOURCES, AnySource
+from weir.transforms.runtime.secret import refuse_secret
 
 _PLACEHOLDER = re.compile(r"<[A-Z]+>\Z")
 

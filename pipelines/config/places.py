@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dpcore.errors import ConfigError
-from pipelines.doors.paths import is_inside
-from pipelines.sinks.dead_letters import DeadLetters
-from pipelines.sinks.sink import Sink
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.doors.paths import is_inside
+from weir.pipelines.sinks.dead_letters import DeadLetters
+from weir.pipelines.sinks.sink import Sink
 
 
 def refuse_mixed(letters: DeadLetters | None, sink: Sink | None) -> None:

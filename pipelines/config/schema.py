@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpcore.config import yaml
-from dpcore.config.section import MISREAD
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig
+from weir.dpcore.config import yaml
+from weir.dpcore.config.section import MISREAD
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig
 
 
 def json_schema() -> dict[str, Any]:

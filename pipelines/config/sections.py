@@ -7,13 +7,13 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from dpcore.accounting.circumstances import MOST_SHARDS, SHARDS
-from dpcore.config import durations
-from dpcore.config.promise import Duration, Timestamp
-from dpcore.config.section import Section, as_tuple, refusal
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.accounting.circumstances import MOST_SHARDS, SHARDS
+from weir.dpcore.config import durations
+from weir.dpcore.config.promise import Duration, Timestamp
+from weir.dpcore.config.section import Section, as_tuple, refusal
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.transforms.runtime.secret import SecretRef
 
 
 class OneOf(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from dpcore.config.section import Section, refusal
+from weir.dpcore.config.section import Section, refusal
 
 
 class Door(Section):

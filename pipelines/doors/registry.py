@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic_core import core_schema
 
-from dpcore.config.section import field_names, nested, refusal, unknown
-from dpcore.errors import WeirError
-from dpcore.registry import Registry
-from pipelines.doors.door import Door
+from weir.dpcore.config.section import field_names, nested, refusal, unknown
+from weir.dpcore.errors import WeirError
+from weir.dpcore.registry import Registry
+from weir.pipelines.doors.door import Door
 
 
 class Doors(Mapping[str, type[Door]]):

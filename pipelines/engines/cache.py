@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpcore.errors import WeirError
-from pipelines.engines.tools import say
+from weir.dpcore.errors import WeirError
+from weir.pipelines.engines.tools import say
 
 
 class EngineMissing(WeirError):

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.engines import flink_config, flink_home
-from pipelines.engines.flink_config import Memory
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.engines.processes import EngineFailed, Process, free_ports
-from pipelines.engines.tools import need
-from pipelines.engines.worker import environment_config
-from pipelines.engines.workplace import Workplace
+from weir.pipelines.engines import flink_config, flink_home
+from weir.pipelines.engines.flink_config import Memory
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.processes import EngineFailed, Process, free_ports
+from weir.pipelines.engines.tools import need
+from weir.pipelines.engines.worker import environment_config
+from weir.pipelines.engines.workplace import Workplace
 
 READY = 90.0
 """Seconds in which a JVM must answer; a busy machine needs them."""

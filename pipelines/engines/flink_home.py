@@ -11,8 +11,8 @@ import sys
 import tarfile
 from pathlib import Path
 
-from pipelines.engines.cache import Component
-from pipelines.engines.tools import need, run
+from weir.pipelines.engines.cache import Component
+from weir.pipelines.engines.tools import need, run
 
 VERSION = "1.19.3"
 ARCHIVE = f"apache-flink-libraries-{VERSION}"

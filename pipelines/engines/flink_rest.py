@@ -9,7 +9,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.engines.processes import EngineFailed
+from weir.pipelines.engines.processes import EngineFailed
 
 LIVE = frozenset({"INITIALIZING", "CREATED", "RUNNING", "RESTARTING", "FAILING", "RECONCILING"})
 """States of a job that still holds slots."""

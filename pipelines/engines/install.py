@@ -1,4 +1,4 @@
-"""``python -m pipelines.engines.install prism|flink|pubsub|all``: puts components into the cache.
+"""``python -m weir.pipelines.engines.install prism|flink|pubsub|all``: puts components into the cache.
 
 Several are installed side by side. Exit 0 when all are there, 1 when one failed (the reason is on
 stderr). The paths are printed on stdout.
@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from dpcore.config.section import nearest
-from dpcore.errors import WeirError
-from pipelines.engines import flink_home, job_server, prism, pubsub_build
-from pipelines.engines.cache import Component
-from pipelines.engines.tools import say
+from weir.dpcore.config.section import nearest
+from weir.dpcore.errors import WeirError
+from weir.pipelines.engines import flink_home, job_server, prism, pubsub_build
+from weir.pipelines.engines.cache import Component
+from weir.pipelines.engines.tools import say
 
 GROUPS: dict[str, tuple[Component, ...]] = {
     "prism": (prism.COMPONENT,),

@@ -14,8 +14,8 @@ import zipfile
 from enum import Enum
 from pathlib import Path
 
-from pipelines.engines.cache import Component
-from pipelines.engines.tools import need, run
+from weir.pipelines.engines.cache import Component
+from weir.pipelines.engines.tools import need, run
 
 BEAM = "2.70.0"
 """Newest Beam release whose Flink runner for 1.19 is published with all that it needs."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from pipelines.engines.cache import Component
-from pipelines.engines.tools import need, run
+from weir.pipelines.engines.cache import Component
+from weir.pipelines.engines.tools import need, run
 
 VERSION = "v2.77.0"
 """The Beam release that setup pins, so that runner and SDK speak the same protocol."""

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from dpcore.errors import WeirError
-from pipelines.engines.guard import GUARD
+from weir.dpcore.errors import WeirError
+from weir.pipelines.engines.guard import GUARD
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from base64 import b64decode
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.engines import pubsub_build
-from pipelines.engines.processes import EngineFailed, Process
-from pipelines.engines.workplace import Workplace
+from weir.pipelines.engines import pubsub_build
+from weir.pipelines.engines.processes import EngineFailed, Process
+from weir.pipelines.engines.workplace import Workplace
 
 READY = 20.0
 """Seconds in which it must listen."""

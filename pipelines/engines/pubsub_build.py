@@ -12,8 +12,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from pipelines.engines.cache import Component
-from pipelines.engines.tools import InstallFailed, need, run
+from weir.pipelines.engines.cache import Component
+from weir.pipelines.engines.tools import InstallFailed, need, run
 
 MODULE = "cloud.google.com/go/pubsub/v2"
 VERSION = "v2.7.0"

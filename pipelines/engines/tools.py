@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dpcore.errors import WeirError
+from weir.dpcore.errors import WeirError
 
 ATTEMPTS = 3
 """Tries of a command that needs the network."""

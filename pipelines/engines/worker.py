@@ -42,7 +42,7 @@ def environment_config(folder: Path, environment: Mapping[str, str] | None = Non
         "#!/bin/sh\n"
         f"export PYTHONPATH={shlex.quote(path)}\n"
         f"{''.join(allocation)}"
-        f'exec {shlex.quote(sys.executable)} -m pipelines.engines.worker "$@"\n'
+        f'exec {shlex.quote(sys.executable)} -m weir.pipelines.engines.worker "$@"\n'
     )
     new.chmod(0o755)
     new.replace(program)

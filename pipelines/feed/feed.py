@@ -12,17 +12,17 @@ import pyarrow as pa
 from rich.live import Live
 from rich.text import Text
 
-from dpcore.config import durations
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig
-from pipelines.feed import synthetic
-from pipelines.feed.recorded import moments_of, read_batches
-from pipelines.feed.shape import Shape
-from pipelines.feed.synthetic import Shares, uniforms
-from pipelines.feed.targets import Target
-from pipelines.feed.truth import Truth
-from pipelines.terminal import console
-from transforms.runtime.stream_time import PRESENT, StreamTime
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.feed import synthetic
+from weir.pipelines.feed.recorded import moments_of, read_batches
+from weir.pipelines.feed.shape import Shape
+from weir.pipelines.feed.synthetic import Shares, uniforms
+from weir.pipelines.feed.targets import Target
+from weir.pipelines.feed.truth import Truth
+from weir.pipelines.terminal import console
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
 SLICE = 0.05
 """Seconds between two slices of a paced stream: its events leave so late, at most."""

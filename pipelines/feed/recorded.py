@@ -14,16 +14,16 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig
-from pipelines.feed.targets import SUFFIXES
-from pipelines.results.events import arrow_batches
-from transforms.decode.csv import parse_header
-from transforms.decode.encoding import UTF_8, Recoded
-from transforms.decode.lines import chunks
-from transforms.decode.schema import Stamp
-from transforms.decode.text_form import TextForm
-from transforms.decode.time import to_time
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.feed.targets import SUFFIXES
+from weir.pipelines.results.events import arrow_batches
+from weir.transforms.decode.csv import parse_header
+from weir.transforms.decode.encoding import UTF_8, Recoded
+from weir.transforms.decode.lines import chunks
+from weir.transforms.decode.schema import Stamp
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.decode.time import to_time
 
 ROWS = 1 << 14
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
 
-from transforms.decode.quoted_text import quoted_chunks
-from transforms.decode.text_form import TextForm
+from weir.transforms.decode.quoted_text import quoted_chunks
+from weir.transforms.decode.text_form import TextForm
 
 BROKEN = b'{"broken'
 """What a malformed line of a rehearsal looks like."""

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from scipy.special import ndtri
 
-from dpcore.config import yaml
-from dpcore.config.expect import FEWEST_EVENTS, MOST_EVENTS
-from dpcore.config.section import Says, Section, refusal, validate
-from dpcore.errors import ConfigError
+from weir.dpcore.config import yaml
+from weir.dpcore.config.expect import FEWEST_EVENTS, MOST_EVENTS
+from weir.dpcore.config.section import Says, Section, refusal, validate
+from weir.dpcore.errors import ConfigError
 
 Floats = NDArray[np.float64]
 _P95 = 1.6448536269514722

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.config.event import Key, TimeColumn
-from dpcore.config.list_column import ListColumn
-from dpcore.config.section import nearest
-from dpcore.config.spans import show_ticks
-from dpcore.errors import ConfigError
-from dpcore.plan_config import PlanConfig
-from pipelines.feed.shape import Shape
-from transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
+from weir.dpcore.config.event import Key, TimeColumn
+from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.config.section import nearest
+from weir.dpcore.config.spans import show_ticks
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan_config import PlanConfig
+from weir.pipelines.feed.shape import Shape
+from weir.transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
 
 CHUNK = 1 << 16
 LIST_NUMBERS = 50

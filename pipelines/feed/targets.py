@@ -10,11 +10,11 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.errors import ConfigError
-from pipelines.feed.rows import Flags, avro_schema, lines_of, spoilt
-from pipelines.feed.topic import TopicTarget
-from transforms.decode.encoding import UTF_8
-from transforms.decode.text_form import TextForm
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.feed.rows import Flags, avro_schema, lines_of, spoilt
+from weir.pipelines.feed.topic import TopicTarget
+from weir.transforms.decode.encoding import UTF_8
+from weir.transforms.decode.text_form import TextForm
 
 SUFFIXES = {
     ".csv": "csv",

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from dpcore.plan_config import PlanConfig
-from pipelines.feed.synthetic import Shares
-from transforms.select.predicate import Predicate
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan_config import PlanConfig
+from weir.pipelines.feed.synthetic import Shares
+from weir.transforms.select.predicate import Predicate
 
 ALL = ""
 """The key where there is none."""

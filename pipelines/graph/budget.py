@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dpcore.errors import ConfigError
-from pipelines.graph.parts import Parts
-from pipelines.ledger.desk import Asking, Spending, mark_of, reserve
-from pipelines.ledger.places import Place, noted_in, plan_in
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.graph.parts import Parts
+from weir.pipelines.ledger.desk import Asking, Spending, mark_of, reserve
+from weir.pipelines.ledger.places import Place, noted_in, plan_in
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Spent:
         """
         if self.spending is not None:
             parts.sink.note("ledger", self.spending.facts())
-            from pipelines.results import plan_file
+            from weir.pipelines.results import plan_file
 
             if parts.streaming and plan_in(parts.state) is not None:
                 plan_file.note(parts.state, "ledger", self.spending.facts())

@@ -7,9 +7,9 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
 
-from pipelines.graph.parts import Parts
-from transforms.private_releases import PrivateReleases
-from transforms.runtime import direct_quirks
+from weir.pipelines.graph.parts import Parts
+from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.runtime import direct_quirks
 
 
 def in_process_runner() -> FnApiRunner:

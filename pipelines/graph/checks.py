@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dpcore.accounting.circumstances import SHARDS, USER_SHARDS, Circumstances
-from dpcore.config import durations
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
-from dpcore.plan import Plan
-from pipelines.config.job import JobConfig
-from pipelines.config.sections import Deduplicate, Secret
-from pipelines.sources.source import Source, schema_of
+from weir.dpcore.accounting.circumstances import SHARDS, USER_SHARDS, Circumstances
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.plan import Plan
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.config.sections import Deduplicate, Secret
+from weir.pipelines.sources.source import Source, schema_of
 
 
 def plan_under(job: JobConfig) -> Plan:

@@ -6,19 +6,19 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpcore.config.promise import ClockConfig
-from dpcore.config.version import PLAN_VERSION
-from dpcore.plan import Plan
-from pipelines.config.job import JobConfig
-from pipelines.config.places import refuse_mixed
-from pipelines.config.sections import Engine, Secret, needed
-from pipelines.graph.checks import check_runner, plan_of
-from pipelines.ledger.ledger import Ledger
-from pipelines.sinks.dead_letters import DeadLetters
-from pipelines.sinks.sink import Sink
-from pipelines.sources.limits import Limits
-from pipelines.sources.source import Source
-from transforms.runtime.secret import SecretRef, refuse_secret
+from weir.dpcore.config.promise import ClockConfig
+from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.plan import Plan
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.config.places import refuse_mixed
+from weir.pipelines.config.sections import Engine, Secret, needed
+from weir.pipelines.graph.checks import check_runner, plan_of
+from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.sinks.dead_letters import DeadLetters
+from weir.pipelines.sinks.sink import Sink
+from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sources.source import Source
+from weir.transforms.runtime.secret import SecretRef, refuse_secret
 
 _log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def under_version(job: JobConfig, runner: str | None) -> JobConfig:
         return job
     begun, place = None, job.sink.place
     if runner == "flink" and not job.source.bounded:
-        from pipelines.results.plan_file import version_in
+        from weir.pipelines.results.plan_file import version_in
 
         place = job.state_folder
         begun = version_in(place)

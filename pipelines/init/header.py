@@ -13,20 +13,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.errors import ConfigError
-from pipelines.init.samples import READERS, ROWS, list_size, read_csv
-from pipelines.sources.registry import SOURCES
-from pipelines.sources.source import Source
-from transforms.decode import header_test
-from transforms.decode.encoding import UTF_8, check_encoding
-from transforms.decode.quoted_text import holds_newlines
-from transforms.decode.schema import Stamp
-from transforms.decode.text_form import TextForm
-from transforms.decode.time import to_time
-from transforms.sources import matching
-from transforms.sources.csv_head import csv_head
-from transforms.sources.text_file import first_lines
-from transforms.sources.wrong_format import kind_of, kind_of_text
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.init.samples import READERS, ROWS, list_size, read_csv
+from weir.pipelines.sources.registry import SOURCES
+from weir.pipelines.sources.source import Source
+from weir.transforms.decode import header_test
+from weir.transforms.decode.encoding import UTF_8, check_encoding
+from weir.transforms.decode.quoted_text import holds_newlines
+from weir.transforms.decode.schema import Stamp
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.decode.time import to_time
+from weir.transforms.sources import matching
+from weir.transforms.sources.csv_head import csv_head
+from weir.transforms.sources.text_file import first_lines
+from weir.transforms.sources.wrong_format import kind_of, kind_of_text
 
 _FORMATS = (
     None,

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.init.model import check_target, model
-from pipelines.init.words import word
-from transforms.decode.text_form import TextForm
+from weir.pipelines.init.model import check_target, model
+from weir.pipelines.init.words import word
+from weir.transforms.decode.text_form import TextForm
 
 MOST_NUMBERS = 6
 SCHEMA = "weir.schema.json"
@@ -42,7 +42,7 @@ def config_text(
     Raises:
       ConfigError: no such file, or of no format known here; a target that is none.
     """
-    from pipelines.init.many import sniff_all
+    from weir.pipelines.init.many import sniff_all
 
     found = sniff_all(str(file), columns, header, encoding)
     if target is not None:
@@ -59,7 +59,7 @@ def write_schema(folder: Path) -> None:
     Raises:
       OSError: it cannot be written.
     """
-    from pipelines.config.schema import json_schema
+    from weir.pipelines.config.schema import json_schema
 
     text = json.dumps(json_schema(), indent=2, ensure_ascii=False)
     (folder / SCHEMA).write_text(f"{text}\n", encoding="utf-8")

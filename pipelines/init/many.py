@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpcore.errors import ConfigError
-from pipelines.init.header import sniff
-from transforms.decode.encoding import UTF_8
-from transforms.sources.matching import match
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.init.header import sniff
+from weir.transforms.decode.encoding import UTF_8
+from weir.transforms.sources.matching import match
 
 MOST_FILES = 50
 """Files whose headers are compared."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpcore.errors import ConfigError
-from pipelines.init.words import word
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.init.words import word
 
 MOST_FEATURES = 32
 """Columns that are proposed as features; more are named in a comment."""

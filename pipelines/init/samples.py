@@ -15,14 +15,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.errors import ConfigError
-from transforms.decode.cast import MISSING, is_text
-from transforms.decode.columnar import is_broken
-from transforms.decode.lists import holds_numbers
-from transforms.decode.text_form import TextForm
-from transforms.sources import matching
-from transforms.sources.csv_head import csv_head
-from transforms.sources.text_file import first_lines
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.cast import MISSING, is_text
+from weir.transforms.decode.columnar import is_broken
+from weir.transforms.decode.lists import holds_numbers
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.sources import matching
+from weir.transforms.sources.csv_head import csv_head
+from weir.transforms.sources.text_file import first_lines
 
 ROWS = 200
 """Records that are looked at."""

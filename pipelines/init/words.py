@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from dpcore.config import yaml
+from weir.dpcore.config import yaml
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 

@@ -7,18 +7,18 @@ from typing import Final
 
 import numpy as np
 
-from dpcore.accounting.grid import Grid
-from dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from dpcore.accounting.price import Point, Price, Unit
-from dpcore.accounting.scope import Scope, periods
-from dpcore.config import durations
-from dpcore.config.durations import months_of
-from dpcore.errors import ConfigError
-from dpcore.leaves.calendar import DAY, UTC, Calendar
-from dpcore.people.periods import Months
-from dpcore.plan import Plan
-from dpcore.pricing.together import loss_of_periods
-from pipelines.ledger.ledger import Ledger
+from weir.dpcore.accounting.grid import Grid
+from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
+from weir.dpcore.accounting.price import Point, Price, Unit
+from weir.dpcore.accounting.scope import Scope, periods
+from weir.dpcore.config import durations
+from weir.dpcore.config.durations import months_of
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.calendar import DAY, UTC, Calendar
+from weir.dpcore.people.periods import Months
+from weir.dpcore.plan import Plan
+from weir.dpcore.pricing.together import loss_of_periods
+from weir.pipelines.ledger.ledger import Ledger
 
 TIMES: Final = (1, 2, 10, 100)
 """Windows at which a price is kept besides the scope's horizon."""

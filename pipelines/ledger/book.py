@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from dpcore.accounting.price import Price
-from dpcore.accounting.scope import Charge, Scope, charge
-from dpcore.accounting.spent import Span, sweep
-from dpcore.errors import ConfigError
-from pipelines.ledger.chain import Row, verify
-from pipelines.ledger.store import Store
+from weir.dpcore.accounting.price import Price
+from weir.dpcore.accounting.scope import Charge, Scope, charge
+from weir.dpcore.accounting.spent import Span, sweep
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.ledger.chain import Row, verify
+from weir.pipelines.ledger.store import Store
 
 RESERVED, RUNNING, CLOSED, RELEASED = "reserved", "running", "closed", "released"
 """How an entry stands. It is spent in each but the last."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from dpcore.accounting.price import Price
-from dpcore.accounting.scope import Scope
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.ledger.asking import opened, price_of, refuse_other
-from pipelines.ledger.book import CLOSED, RELEASED, RESERVED, RUNNING, Book, Entry, book_of
-from pipelines.ledger.chain import Row
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.places import Place, is_untouched
-from pipelines.ledger.standing import Standing, standing_with
-from pipelines.ledger.store import Change, Store
+from weir.dpcore.accounting.price import Price
+from weir.dpcore.accounting.scope import Scope
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.ledger.asking import opened, price_of, refuse_other
+from weir.pipelines.ledger.book import CLOSED, RELEASED, RESERVED, RUNNING, Book, Entry, book_of
+from weir.pipelines.ledger.chain import Row
+from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.ledger.places import Place, is_untouched
+from weir.pipelines.ledger.standing import Standing, standing_with
+from weir.pipelines.ledger.store import Change, Store
 
 
 def mark_of(secret: bytes) -> str:
@@ -302,7 +302,7 @@ def change(
     heads: bool = False,
 ) -> Any:
     """As ``with_book``, on a store that is open."""
-    from pipelines.ledger.chain import next_row
+    from weir.pipelines.ledger.chain import next_row
 
     def once(rows: Sequence[Row]) -> Change:
         bodies, answer = work(Book.read(scope, rows, store.name))

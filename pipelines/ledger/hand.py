@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from dpcore.accounting.price import Point, Price, known_bound
-from dpcore.accounting.scope import Scope
-from dpcore.config import durations
-from dpcore.errors import ConfigError
-from pipelines.ledger import places
-from pipelines.ledger.book import CLOSED, RELEASED, Book, book_of
-from pipelines.ledger.desk import change, enter, entry_id, move, now
-from pipelines.ledger.standing import Standing, standing
-from pipelines.ledger.store import Store
+from weir.dpcore.accounting.price import Point, Price, known_bound
+from weir.dpcore.accounting.scope import Scope
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.ledger import places
+from weir.pipelines.ledger.book import CLOSED, RELEASED, Book, book_of
+from weir.pipelines.ledger.desk import change, enter, entry_id, move, now
+from weir.pipelines.ledger.standing import Standing, standing
+from weir.pipelines.ledger.store import Store
 
 SQLITE = b"SQLite format 3\0"
 

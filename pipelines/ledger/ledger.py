@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dpcore.config.contributions import Per
-from dpcore.config.promise import Delta, Duration, Epsilon
-from dpcore.config.section import Section, refusal
-from pipelines.doors.door import Door
-from pipelines.ledger.store import Store
+from weir.dpcore.config.contributions import Per
+from weir.dpcore.config.promise import Delta, Duration, Epsilon
+from weir.dpcore.config.section import Section, refusal
+from weir.pipelines.doors.door import Door
+from weir.pipelines.ledger.store import Store
 
 ScopeName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^\S(.*\S)?$")]
 

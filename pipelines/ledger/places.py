@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.doors.paths import resolved
-from pipelines.sinks.sink import Sink
+from weir.pipelines.doors.paths import resolved
+from weir.pipelines.sinks.sink import Sink
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Place:
 
 def plan_in(folder: str) -> Mapping[str, Any] | None:
     """What ``_plan.json`` of a folder of results holds; None where there is none."""
-    from transforms.sinks import place as folders
+    from weir.transforms.sinks import place as folders
 
     try:
         found = json.loads(folders.read(folders.join(folder, folders.PLAN_FILE)) or b"null")
@@ -55,7 +55,7 @@ def is_untouched(place: Mapping[str, Any]) -> bool:
     name = str(place["place"])
     if not place["folder"] or plan_in(name) is None:
         return False
-    from transforms.sinks import place as folders
+    from weir.transforms.sinks import place as folders
 
     over = folders.exists(folders.join(name, folders.COMPLETE_FILE))
     return not over and not folders.has_results(name)

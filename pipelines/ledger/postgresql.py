@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from dpcore.config.section import refusal
-from dpcore.errors import ConfigError
-from pipelines.ledger.chain import Row, next_row
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.store import VERSION, Change, Store, refuse_newer
+from weir.dpcore.config.section import refusal
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.ledger.chain import Row, next_row
+from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.ledger.store import VERSION, Change, Store, refuse_newer
 
 FIELD: Final = "ledger.postgresql"
 AGAIN: Final = frozenset({"40001", "40P01", "23505"})

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pipelines.doors.registry import Doors, OneKind
-from pipelines.ledger.ledger import Ledger
+from weir.pipelines.doors.registry import Doors, OneKind
+from weir.pipelines.ledger.ledger import Ledger
 
 LEDGERS = Doors(
     "ledger",
     {
-        "sqlite": "pipelines.ledger.sqlite:SqliteLedger",
-        "postgresql": "pipelines.ledger.postgresql:PostgresqlLedger",
+        "sqlite": "weir.pipelines.ledger.sqlite:SqliteLedger",
+        "postgresql": "weir.pipelines.ledger.postgresql:PostgresqlLedger",
     },
     "weir.ledgers",
 )

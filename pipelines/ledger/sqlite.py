@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from dpcore.errors import ConfigError
-from pipelines.ledger.chain import Row, next_row
-from pipelines.ledger.disks import remote_type
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.store import VERSION, Change, Store, refuse_newer
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.ledger.chain import Row, next_row
+from weir.pipelines.ledger.disks import remote_type
+from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.ledger.store import VERSION, Change, Store, refuse_newer
 
 FIELD: Final = "ledger.sqlite"
 APPLICATION: Final = 0x57454952

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Any
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.price import Price
-from dpcore.accounting.scope import Charge, Scope, charge
-from dpcore.accounting.spent import fits, fitting, room, sweep, worst
-from dpcore.words import number
-from pipelines.ledger.book import Book, Entry
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.price import Price
+from weir.dpcore.accounting.scope import Charge, Scope, charge
+from weir.dpcore.accounting.spent import fits, fitting, room, sweep, worst
+from weir.dpcore.words import number
+from weir.pipelines.ledger.book import Book, Entry
 
 
 @dataclass(frozen=True)

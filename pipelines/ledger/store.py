@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from dpcore.errors import ConfigError
-from pipelines.ledger.chain import Row
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.ledger.chain import Row
 
 T = TypeVar("T")
 

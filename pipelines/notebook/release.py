@@ -12,17 +12,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig, load, loads
-from pipelines.graph.parts import parts_of
-from pipelines.notebook.released import Released
-from pipelines.results.flat import flat_table
-from pipelines.results.run import Run
-from pipelines.run.run import FRESH, RunFailed, run
-from pipelines.runners.flink_target import HELD
-from pipelines.sinks.parquet import ParquetSink
-from pipelines.sinks.sink import Sink
-from pipelines.sources.memory import MemorySource
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig, load, loads
+from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.notebook.released import Released
+from weir.pipelines.results.flat import flat_table
+from weir.pipelines.results.run import Run
+from weir.pipelines.run.run import FRESH, RunFailed, run
+from weir.pipelines.runners.flink_target import HELD
+from weir.pipelines.sinks.parquet import ParquetSink
+from weir.pipelines.sinks.sink import Sink
+from weir.pipelines.sources.memory import MemorySource
 
 
 def release(
@@ -64,8 +64,8 @@ def release(
       WeirError: the run failed, or too much of the events was refused.
     """
     job = job_of(config)
-    from transforms.runtime.ipython_quirks import plain_steps
-    from transforms.sources.memory import holding
+    from weir.transforms.runtime.ipython_quirks import plain_steps
+    from weir.transforms.sources.memory import holding
 
     with plain_steps(), holding(events) as handle, _folder(job.sink) as (sink, kept):
         changed = {"source": MemorySource(memory=handle), "sink": sink}

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.leaves.keys import shown_key
-from dpcore.plan import Plan
-from dpcore.plan_html import paragraphs, table
-from transforms.sinks.wide import number, title
+from weir.dpcore.leaves.keys import shown_key
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_html import paragraphs, table
+from weir.transforms.sinks.wide import number, title
 
 if TYPE_CHECKING:
     import pandas
 
-    from transforms.release.rows import ReleaseRow
+    from weir.transforms.release.rows import ReleaseRow
 
 SHOWN_TICKS, SHOWN_KEYS, SHOWN_COLUMNS = 7, 20, 24
 """What a notebook shows at once, at most."""
@@ -52,7 +52,7 @@ class Released:
 
     def __iter__(self) -> Iterator[ReleaseRow]:
         """Typed rows."""
-        from transforms.release.rows import rows_of
+        from weir.transforms.release.rows import rows_of
 
         return rows_of(self.table)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from pipelines.results.batch import COLUMNS, batch_of
-from pipelines.results.files import matrix
-from pipelines.results.run import Run
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.results.batch import COLUMNS, batch_of
+from weir.pipelines.results.files import matrix
+from weir.pipelines.results.run import Run
 
 Models = dict[str, NDArray[np.float64]]
 

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from dpcore.errors import ConfigError
-from dpcore.models.predictor import Predictor
-from pipelines.predict.models import Models, models_at
-from pipelines.predict.tally import Tally
-from pipelines.results.events import features_of, keys_of, tables, without_numbers
-from pipelines.results.plan_file import model_of
-from pipelines.results.run import Run
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.predictor import Predictor
+from weir.pipelines.predict.models import Models, models_at
+from weir.pipelines.predict.tally import Tally
+from weir.pipelines.results.events import features_of, keys_of, tables, without_numbers
+from weir.pipelines.results.plan_file import model_of
+from weir.pipelines.results.run import Run
 
 TICK = "predicted.tick"
 WRITERS = {".parquet": pq.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from pipelines.results.events import numbers
+from weir.dpcore.arrays import Floats
+from weir.pipelines.results.events import numbers
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipelines.predict.predict import Done
+from weir.pipelines.predict.predict import Done
 
 
 def lines(done: Done) -> Iterator[str]:

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpcore.errors import ConfigError
-from dpcore.plan_config import PlanConfig
-from pipelines.rehearse.search import (
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan_config import PlanConfig
+from weir.pipelines.rehearse.search import (
     Found,
     fewest_left_out,
     finest_period,
     least_epsilon,
     tried,
 )
-from pipelines.rehearse.target import EXAMPLE, Target, parse
-from pipelines.rehearse.variants import prices, with_outputs
+from weir.pipelines.rehearse.target import EXAMPLE, Target, parse
+from weir.pipelines.rehearse.variants import prices, with_outputs
 
 
 @dataclass(frozen=True)

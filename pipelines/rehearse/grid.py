@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from pipelines.rehearse.scores import Score
-from pipelines.rehearse.variants import (
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.pipelines.rehearse.scores import Score
+from weir.pipelines.rehearse.variants import (
     Place,
     growth,
     place_at,

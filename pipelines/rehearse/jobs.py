@@ -11,16 +11,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dpcore.aggregates.clipped import Bounded
-from dpcore.config import durations
-from dpcore.config.promise import ClockConfig
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig
-from pipelines.rehearse.seen import Seen
-from pipelines.sinks.parquet import ParquetSink
-from pipelines.sources.registry import SOURCES, source_of
-from pipelines.sources.source import Source
-from transforms.sources.matching import COMPRESSED
+from weir.dpcore.aggregates.clipped import Bounded
+from weir.dpcore.config import durations
+from weir.dpcore.config.promise import ClockConfig
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.rehearse.seen import Seen
+from weir.pipelines.sinks.parquet import ParquetSink
+from weir.pipelines.sources.registry import SOURCES, source_of
+from weir.pipelines.sources.source import Source
+from weir.transforms.sources.matching import COMPRESSED
 
 NO_PROMISE = 1e9
 """Epsilon of a twin."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.aggregates.clipped import Bounded
-from dpcore.plan import Plan
-from pipelines.rehearse.seen import Seen
+from weir.dpcore.aggregates.clipped import Bounded
+from weir.dpcore.plan import Plan
+from weir.pipelines.rehearse.seen import Seen
 
 
 @dataclass(frozen=True)

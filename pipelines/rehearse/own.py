@@ -12,10 +12,10 @@ import hashlib
 import os
 from typing import Any, cast
 
-from dpcore.errors import ConfigError
-from pipelines.doors.paths import local, resolved
-from pipelines.sources.source import Source
-from transforms.sources.matching import File, is_local, match, open_raw
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.doors.paths import local, resolved
+from weir.pipelines.sources.source import Source
+from weir.transforms.sources.matching import File, is_local, match, open_raw
 
 _REMEDY = "a rehearsal shows true values, so it takes public events only; name others, or leave it."
 

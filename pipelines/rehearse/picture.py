@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpcore.errors import ConfigError
-from pipelines.rehearse.rehearse import Rehearsal
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.rehearse.rehearse import Rehearsal
 
 ENDINGS = (".png", ".svg", ".pdf")
 PANELS = 24

@@ -17,25 +17,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpcore.errors import ConfigError
-from dpcore.plan_config import PlanConfig
-from pipelines.config.job import JobConfig
-from pipelines.feed import feed
-from pipelines.feed.shape import Shape
-from pipelines.feed.synthetic import OPEN_TICKS, Shares
-from pipelines.feed.targets import open_target
-from pipelines.graph.parts import parts_of
-from pipelines.rehearse import jobs
-from pipelines.rehearse.grid import Grid, grid_of
-from pipelines.rehearse.lost import CapLoss, Clipped, caps_of, clipped_of
-from pipelines.rehearse.own import refuse_own
-from pipelines.rehearse.remedies import Advised, advised
-from pipelines.rehearse.scores import Score, score
-from pipelines.rehearse.seen import Seen, look
-from pipelines.results.files import result_files
-from pipelines.results.result import Result
-from pipelines.run.run import run
-from pipelines.sources.registry import source_of
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan_config import PlanConfig
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.feed import feed
+from weir.pipelines.feed.shape import Shape
+from weir.pipelines.feed.synthetic import OPEN_TICKS, Shares
+from weir.pipelines.feed.targets import open_target
+from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.rehearse import jobs
+from weir.pipelines.rehearse.grid import Grid, grid_of
+from weir.pipelines.rehearse.lost import CapLoss, Clipped, caps_of, clipped_of
+from weir.pipelines.rehearse.own import refuse_own
+from weir.pipelines.rehearse.remedies import Advised, advised
+from weir.pipelines.rehearse.scores import Score, score
+from weir.pipelines.rehearse.seen import Seen, look
+from weir.pipelines.results.files import result_files
+from weir.pipelines.results.result import Result
+from weir.pipelines.run.run import run
+from weir.pipelines.sources.registry import source_of
 
 NOTE = "Made-up events under a secret of this rehearsal alone: nothing here is about anyone."
 PUBLIC = "Public events under a secret of this rehearsal alone: show it if they may be shown."

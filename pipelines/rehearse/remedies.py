@@ -9,22 +9,29 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.aggregates.clipped import Bounded
-from dpcore.config.spans import show_ticks
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from pipelines.rehearse.lost import CapLoss
-from pipelines.rehearse.scores import Score
-from pipelines.rehearse.search import (
+from weir.dpcore.aggregates.clipped import Bounded
+from weir.dpcore.config.spans import show_ticks
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.pipelines.rehearse.lost import CapLoss
+from weir.pipelines.rehearse.scores import Score
+from weir.pipelines.rehearse.search import (
     MOST_EPSILON,
     fewest_left_out,
     finest_period,
     least_epsilon,
 )
-from pipelines.rehearse.seen import Seen
-from pipelines.rehearse.target import Target
-from pipelines.rehearse.variants import Place, prices_of, served, with_clip, with_over, with_window
-from pipelines.terminal import number
+from weir.pipelines.rehearse.seen import Seen
+from weir.pipelines.rehearse.target import Target
+from weir.pipelines.rehearse.variants import (
+    Place,
+    prices_of,
+    served,
+    with_clip,
+    with_over,
+    with_window,
+)
+from weir.pipelines.terminal import number
 
 SPANS = (2, 7, 14, 28, 30, 90, 365)
 """Ticks of longer spans."""

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
-from dpcore.plan import Plan
-from pipelines.rehearse.seen import Seen
-from pipelines.results.run import Run
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.plan import Plan
+from weir.pipelines.rehearse.seen import Seen
+from weir.pipelines.results.run import Run
 
 Grade = Literal["useful", "rough", "useless", "no truth"]
 OFTEN = 0.95

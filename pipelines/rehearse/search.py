@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcore.config import durations
-from dpcore.config.durations import months_of
-from dpcore.plan_config import PlanConfig
-from pipelines.rehearse.target import Target
-from pipelines.rehearse.variants import (
+from weir.dpcore.config import durations
+from weir.dpcore.config.durations import months_of
+from weir.dpcore.plan_config import PlanConfig
+from weir.pipelines.rehearse.target import Target
+from weir.pipelines.rehearse.variants import (
     Place,
     place_at,
     served,

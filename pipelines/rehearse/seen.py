@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.aggregates.gates import GATE
-from dpcore.arrays import Floats, Ints
-from dpcore.people.cap import Spent, cap_events
-from dpcore.people.caps import MOST, Caps
-from dpcore.people.cells import Hashed
-from dpcore.people.hashes import CapKeys, contents_of, pair_hashes, row_hashes, user_hashes
-from dpcore.people.person import Person
-from dpcore.plan import Plan
-from pipelines.graph.build import in_process_runner
-from pipelines.graph.parts import Parts
-from transforms.select.filter import Assign
-from transforms.select.keys import KEY
+from weir.dpcore.aggregates.gates import GATE
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.people.cap import Spent, cap_events
+from weir.dpcore.people.caps import MOST, Caps
+from weir.dpcore.people.cells import Hashed
+from weir.dpcore.people.hashes import CapKeys, contents_of, pair_hashes, row_hashes, user_hashes
+from weir.dpcore.people.person import Person
+from weir.dpcore.plan import Plan
+from weir.pipelines.graph.build import in_process_runner
+from weir.pipelines.graph.parts import Parts
+from weir.transforms.select.filter import Assign
+from weir.transforms.select.keys import KEY
 
 _NUMBERS = count()
 _HELD: dict[int, list[pa.RecordBatch]] = defaultdict(list)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NoReturn
 
-from dpcore.config import durations
-from dpcore.config.section import nearest
-from dpcore.errors import ConfigError
-from dpcore.plan_config import PlanConfig
-from pipelines.rehearse.variants import Place, growth
-from pipelines.terminal import number, span
+from weir.dpcore.config import durations
+from weir.dpcore.config.section import nearest
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan_config import PlanConfig
+from weir.pipelines.rehearse.variants import Place, growth
+from weir.pipelines.terminal import number, span
 
 _FORM = re.compile(
     r"(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)(?:\s+over\s+(?P<over>all|\d+))?\s*:\s*"

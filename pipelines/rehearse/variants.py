@@ -11,11 +11,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dpcore.config import durations
-from dpcore.config.durations import months_of
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
+from weir.dpcore.config import durations
+from weir.dpcore.config.durations import months_of
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
 
 Place = tuple[str, int | None]
 """An output: name and span in ticks; None: since the start."""

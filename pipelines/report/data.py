@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from pipelines.results.batch import COLUMNS, Batch, batch_of
-from pipelines.results.files import matrix
-from pipelines.results.run import Output, Run
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.results.batch import COLUMNS, Batch, batch_of
+from weir.pipelines.results.files import matrix
+from weir.pipelines.results.run import Output, Run
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -8,10 +8,10 @@ from typing import Literal
 
 import numpy as np
 
-from pipelines.report import words
-from pipelines.report.data import Panel, ReportData, largest
-from pipelines.report.numbers import label_of
-from pipelines.report.score import Holdout, caption
+from weir.pipelines.report import words
+from weir.pipelines.report.data import Panel, ReportData, largest
+from weir.pipelines.report.numbers import label_of
+from weir.pipelines.report.score import Holdout, caption
 
 LINES_DRAWN = 12
 """Components of an output that get a chart, at most: those that reach furthest from 0."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.results.run import Output
+from weir.pipelines.results.run import Output
 
 Floats = NDArray[np.float64]
 Between = tuple[float | None, float | None]

@@ -20,12 +20,12 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from pipelines.report import words
-from pipelines.report.data import Grid, ReportData
-from pipelines.report.figures import Figure, Section, sections
-from pipelines.report.numbers import hidden, label_of, show_value
-from pipelines.report.pack import packed
-from pipelines.report.score import Holdout, bounds, titles
+from weir.pipelines.report import words
+from weir.pipelines.report.data import Grid, ReportData
+from weir.pipelines.report.figures import Figure, Section, sections
+from weir.pipelines.report.numbers import hidden, label_of, show_value
+from weir.pipelines.report.pack import packed
+from weir.pipelines.report.score import Holdout, bounds, titles
 
 Floats = NDArray[np.float64]
 _HERE = Path(__file__).parent
@@ -49,7 +49,7 @@ def _library() -> str:
 
 @functools.cache
 def _specs() -> dict[str, Any]:
-    from pipelines.report import charts
+    from weir.pipelines.report import charts
 
     made = {f.__name__: f for f in (charts.lines, charts.bars, charts.heat, charts.scatter)}
     return {name: _bare(make().to_dict()) for name, make in made.items()}

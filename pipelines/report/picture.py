@@ -11,11 +11,11 @@ import altair as alt
 import numpy as np
 import vl_convert
 
-from pipelines.report import charts, words
-from pipelines.report.data import ReportData, Series
-from pipelines.report.figures import Figure, sections
-from pipelines.report.numbers import cut, hidden, label_of, limits
-from pipelines.report.score import Holdout, bounds, titles
+from weir.pipelines.report import charts, words
+from weir.pipelines.report.data import ReportData, Series
+from weir.pipelines.report.figures import Figure, sections
+from weir.pipelines.report.numbers import cut, hidden, label_of, limits
+from weir.pipelines.report.score import Holdout, bounds, titles
 
 FIGURES_DRAWN = 18
 WIDTH, HEIGHT = 520, 150

@@ -13,12 +13,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from dpcore.errors import ConfigError
-from pipelines.report import words
-from pipelines.report.data import ReportData, gather
-from pipelines.report.numbers import show_value
-from pipelines.report.score import score
-from pipelines.results.run import Run
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.report import words
+from weir.pipelines.report.data import ReportData, gather
+from weir.pipelines.report.numbers import show_value
+from weir.pipelines.report.score import score
+from weir.pipelines.results.run import Run
 
 ROWS_SHOWN = 12
 
@@ -79,8 +79,8 @@ def report(
         raise ConfigError("out", str(folder), "must be a folder; there is a file of that name.")
     folder.mkdir(parents=True, exist_ok=True)
     # Drawing libraries take a second to import: only when there is something to draw.
-    from pipelines.report.page import page as drawn
-    from pipelines.report.picture import draw
+    from weir.pipelines.report.page import page as drawn
+    from weir.pipelines.report.picture import draw
 
     png = draw(data, folder / "report.png", held)
     page = None
@@ -89,7 +89,7 @@ def report(
         page.write_text(drawn(data, held), encoding="utf-8")
     signed = None
     if statement:
-        from pipelines.report.statement import statement as told
+        from weir.pipelines.report.statement import statement as told
 
         signed = folder / "statement.html"
         signed.write_text(told(run, metadata.version("weir")), encoding="utf-8")

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from dpcore.models.predictor import Predictor
-from pipelines.report.data import Panel, ReportData, Series
-from pipelines.results.events import features_of, keys_of, numbers, tables, without_numbers
-from pipelines.results.plan_file import model_of
-from pipelines.results.run import OWN, SCALED, Output, Run
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.predictor import Predictor
+from weir.pipelines.report.data import Panel, ReportData, Series
+from weir.pipelines.results.events import features_of, keys_of, numbers, tables, without_numbers
+from weir.pipelines.results.plan_file import model_of
+from weir.pipelines.results.run import OWN, SCALED, Output, Run
 
 Floats = NDArray[np.float64]
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 
-from dpcore.words import number
-from pipelines.report import words
-from pipelines.report.page import policy, templates
-from pipelines.results.run import Run
+from weir.dpcore.words import number
+from weir.pipelines.report import words
+from weir.pipelines.report.page import policy, templates
+from weir.pipelines.results.run import Run
 
 
 def statement(run: Run, version: str, day: date | None = None) -> str:

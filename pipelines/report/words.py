@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.leaves.calendar import UTC, shown_unit
-from pipelines.report.data import PARTS_LISTED, TICKS_LISTED, ReportData, largest
-from pipelines.report.numbers import label_of, show_span, show_time
-from pipelines.results.run import Output, Run
+from weir.dpcore.leaves.calendar import UTC, shown_unit
+from weir.pipelines.report.data import PARTS_LISTED, TICKS_LISTED, ReportData, largest
+from weir.pipelines.report.numbers import label_of, show_span, show_time
+from weir.pipelines.results.run import Output, Run
 
 Titles = list[tuple[str, ...]]
 Table = tuple[Titles, list[tuple[str, list[tuple[float, float]]]]]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipelines.results.run import Output
+from weir.pipelines.results.run import Output
 
 Ints = NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpcore.plan_config import PlanConfig
+from weir.dpcore.plan_config import PlanConfig
 
 ABSENT = "(absent)"
 

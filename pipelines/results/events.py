@@ -15,14 +15,14 @@ import pyarrow.json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.config.list_column import ListColumn
-from dpcore.config.section import nearest
-from dpcore.errors import ConfigError
-from dpcore.leaves.keys import key_text
-from dpcore.leaves.list_columns import Expanded
-from dpcore.leaves.sparse_rows import MOST_DENSE, SparseRows
-from dpcore.models.predictor import Predictor
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.config.section import nearest
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.keys import key_text
+from weir.dpcore.leaves.list_columns import Expanded
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE, SparseRows
+from weir.dpcore.models.predictor import Predictor
 
 ARROW = (".arrow", ".arrows", ".ipc", ".feather")
 ENDINGS = (".csv", ".parquet", ".ndjson", ".jsonl", *ARROW, ".avro")
@@ -182,8 +182,8 @@ def lists_of(table: pa.Table, listed: ListColumn, option: str) -> SparseRows:
     Raises:
       ConfigError: a column holds anything else.
     """
-    from transforms.decode.lists import from_python, to_lists
-    from transforms.leaves.lists import to_rows
+    from weir.transforms.decode.lists import from_python, to_lists
+    from weir.transforms.leaves.lists import to_rows
 
     columns = [table[name] for name in listed.columns]
     if pa.types.is_map(columns[0].type):

@@ -17,9 +17,9 @@ import pyarrow.json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pipelines.results.packed import GROUP, NONE_SPARSE, Sizes, packed, widened
-from transforms.release.few import INDICES
-from transforms.sinks.formula import given_back
+from weir.pipelines.results.packed import GROUP, NONE_SPARSE, Sizes, packed, widened
+from weir.transforms.release.few import INDICES
+from weir.transforms.sinks.formula import given_back
 
 _FILE = re.compile(r"ticks-(\d+)-(\d+)(?:[-.].*)?\.(parquet|csv|ndjson)\Z")
 HELD_FOLDER = "_held"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.errors import ConfigError
-from pipelines.results.files import is_flat, rows_in
-from pipelines.results.run import Run
-from transforms.release.table import RELEASE_SCHEMA
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.results.files import is_flat, rows_in
+from weir.pipelines.results.run import Run
+from weir.transforms.release.table import RELEASE_SCHEMA
 
 
 def flat_table(run: Run) -> pa.Table:

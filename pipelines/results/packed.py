@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.leaves.sparse_rows import MOST_DENSE
-from transforms.release.few import INDICES
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE
+from weir.transforms.release.few import INDICES
 
 GROUP = ("key", "tick", "name", "over")
 """What the coordinates of a vector have in common."""

@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from dpcore.accounting.circumstances import SHARDS
-from dpcore.errors import ConfigError
-from dpcore.models.config import AnyModel
-from dpcore.models.predictor import Predictor
-from dpcore.plan import Plan
-from pipelines.results.compare import flatten
-from transforms.sinks import place as sinks_place
+from weir.dpcore.accounting.circumstances import SHARDS
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.config import AnyModel
+from weir.dpcore.models.predictor import Predictor
+from weir.dpcore.plan import Plan
+from weir.pipelines.results.compare import flatten
+from weir.transforms.sinks import place as sinks_place
 
 LAYOUT = "sink_layout"
 """Field of ``_plan.json`` in a folder of results: how its files hold vectors."""

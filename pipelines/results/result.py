@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpcore.plan import Plan
-from pipelines.results.verdict import Verdict
+from weir.dpcore.plan import Plan
+from weir.pipelines.results.verdict import Verdict
 
 COUNTERS = {
     "events": "events read",

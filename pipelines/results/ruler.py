@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.leaves.calendar import Calendar
+from weir.dpcore.leaves.calendar import Calendar
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.errors import ConfigError
-from dpcore.leaves.keys import shown_key
-from dpcore.pricing.band import band_of
-from pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
-from pipelines.results.packed import Sizes
-from pipelines.results.ruler import Ruler
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.keys import shown_key
+from weir.dpcore.pricing.band import band_of
+from weir.pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
+from weir.pipelines.results.packed import Sizes
+from weir.pipelines.results.ruler import Ruler
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from dpcore.errors import ConfigError
-from dpcore.noise.prf import RootKey
-from dpcore.plan import Plan
-from transforms.runtime.secret import SecretRef
-from transforms.sinks import place
-from transforms.sinks.held import twice
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.prf import RootKey
+from weir.dpcore.plan import Plan
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.sinks import place
+from weir.transforms.sinks.held import twice
 
 MARKS_FILE = "_marks.json"
 """Beside ``_plan.json``."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.terminal import count
-from transforms.runtime.reasons import UNREAD, Refused, refused_by_field
+from weir.pipelines.terminal import count
+from weir.transforms.runtime.reasons import UNREAD, Refused, refused_by_field
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import json
 from itertools import count
 from typing import Any
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.config.places import refuse_mixed
-from pipelines.graph.parts import Parts
-from pipelines.sinks.sink import Secrets, Sink
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.config.places import refuse_mixed
+from weir.pipelines.graph.parts import Parts
+from weir.pipelines.sinks.sink import Secrets, Sink
 
 
 def beside(parts: Parts) -> tuple[Sink, str | None]:
@@ -22,7 +22,7 @@ def beside(parts: Parts) -> tuple[Sink, str | None]:
     Raises:
       ConfigError: no run over files into a folder.
     """
-    from transforms.sinks import place
+    from weir.transforms.sinks import place
 
     sink = parts.sink
     if parts.streaming or sink.place is None:
@@ -45,7 +45,7 @@ def beside(parts: Parts) -> tuple[Sink, str | None]:
 
 def cost(plan: Plan, secrets: Secrets, taken: list[str]) -> str:
     """What one run more costs beside those in some folders, in words."""
-    from pipelines.results import secret_marks
+    from weir.pipelines.results import secret_marks
 
     marks = secret_marks.whole(secrets, plan)
     looks: dict[Any, tuple[float, float]] = {}
@@ -76,7 +76,7 @@ def cost(plan: Plan, secrets: Secrets, taken: list[str]) -> str:
 
 
 def _plan_in(folder: str) -> dict[str, Any] | None:
-    from transforms.sinks import place
+    from weir.transforms.sinks import place
 
     text = place.read(place.join(folder, place.PLAN_FILE))
     try:
@@ -87,7 +87,7 @@ def _plan_in(folder: str) -> dict[str, Any] | None:
 
 
 def _marks_in(folder: str) -> dict[str, str] | None:
-    from pipelines.results import secret_marks
+    from weir.pipelines.results import secret_marks
 
     try:
         return secret_marks.read(folder, "--new")

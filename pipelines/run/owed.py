@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpcore.plan import Plan
-from pipelines.sinks.sink import Sink
-from pipelines.terminal import count
+from weir.dpcore.plan import Plan
+from weir.pipelines.sinks.sink import Sink
+from weir.pipelines.terminal import count
 
 
 def owed(sink: Sink, plan: Plan, counters: Mapping[str, int]) -> str | None:

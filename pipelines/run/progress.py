@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from dpcore.plan import Plan
-from pipelines.sources.source import Source
-from transforms.runtime.reasons import UNREAD
+from weir.dpcore.plan import Plan
+from weir.pipelines.sources.source import Source
+from weir.transforms.runtime.reasons import UNREAD
 
 _log = logging.getLogger(__name__)
 LOGGED = 30.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from dpcore.errors import ConfigError
-from pipelines.graph.parts import Parts
-from pipelines.results.result import Result
-from pipelines.terminal import count
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.graph.parts import Parts
+from weir.pipelines.results.result import Result
+from weir.pipelines.terminal import count
 
 
 def publish(parts: Parts) -> Result:

@@ -11,24 +11,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpcore.errors import ConfigError, WeirError
-from dpcore.plan import Plan
-from pipelines.graph.budget import Spent, entered
-from pipelines.graph.parts import Parts
-from pipelines.results.result import Result
-from pipelines.results.verdict import judge
-from pipelines.run.owed import owed
-from pipelines.run.progress import Progress, Total
-from pipelines.run.watch import Watch, added, counters
-from pipelines.runners.flink_target import DONE, HELD, RUNNING, STOPPED, Ended, FlinkTarget
-from pipelines.sinks.sink import Sink
-from pipelines.sources.source import Source
-from pipelines.terminal import console
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.dpcore.plan import Plan
+from weir.pipelines.graph.budget import Spent, entered
+from weir.pipelines.graph.parts import Parts
+from weir.pipelines.results.result import Result
+from weir.pipelines.results.verdict import judge
+from weir.pipelines.run.owed import owed
+from weir.pipelines.run.progress import Progress, Total
+from weir.pipelines.run.watch import Watch, added, counters
+from weir.pipelines.runners.flink_target import DONE, HELD, RUNNING, STOPPED, Ended, FlinkTarget
+from weir.pipelines.sinks.sink import Sink
+from weir.pipelines.sources.source import Source
+from weir.pipelines.terminal import console
 
 if TYPE_CHECKING:
-    from pipelines.runners.flink import FlinkRun
-    from pipelines.runners.flink_cause import Unreadable
-    from pipelines.runners.state_folder import StateFolder
+    from weir.pipelines.runners.flink import FlinkRun
+    from weir.pipelines.runners.flink_cause import Unreadable
+    from weir.pipelines.runners.state_folder import StateFolder
 
 FRESH = (
     "no secret is given, so this run draws a fresh one; running it again on the same "
@@ -73,7 +73,7 @@ def run(
     """
     said = []
     if new:
-        from pipelines.run import new_folder
+        from weir.pipelines.run import new_folder
 
         sink, note = new_folder.beside(parts)
         parts = dataclasses.replace(parts, sink=sink)
@@ -99,16 +99,16 @@ def _started(
 ) -> Result:
     """As ``run``, of a run that has its budget."""
     plan, source, sink, streaming = parts.plan, parts.source, parts.sink, parts.streaming
-    from pipelines.runners.flink_cause import Unreadable
-    from pipelines.runners.pipeline import pipeline_for
-    from pipelines.runners.state_folder import StateFolder
-    from transforms.runtime import counters as process_counts
-    from transforms.runtime import fence
+    from weir.pipelines.runners.flink_cause import Unreadable
+    from weir.pipelines.runners.pipeline import pipeline_for
+    from weir.pipelines.runners.state_folder import StateFolder
+    from weir.transforms.runtime import counters as process_counts
+    from weir.transforms.runtime import fence
 
     out = console(stderr=True)
     on_flink, state, target = None, StateFolder.of(parts.state), flink or FlinkTarget()
     if runner == "flink":
-        from pipelines.runners.flink import FlinkRun
+        from weir.pipelines.runners.flink import FlinkRun
 
         on_flink = FlinkRun(parts, target, state, streaming, flags)
         if streaming:
@@ -228,7 +228,7 @@ def state_before(state: StateFolder, target: FlinkTarget, broken: Unreadable) ->
     Raises:
       RunFailed: nothing may be fallen back on; says what to do.
     """
-    from pipelines.runners.state_folder import LATEST
+    from weir.pipelines.runners.state_folder import LATEST
 
     older = state.before(broken.place) if target.resume == LATEST else None
     remedy = "Bring that folder back from a copy"
@@ -311,8 +311,8 @@ def _execute(pipeline: Any, watch: Watch) -> Any:
     import pyarrow as pa
     from apache_beam.runners.runner import PipelineState
 
-    from transforms.runtime.allocation import keep_freed
-    from transforms.runtime.aside import in_one_process
+    from weir.transforms.runtime.allocation import keep_freed
+    from weir.transforms.runtime.aside import in_one_process
 
     if in_one_process(pipeline):
         # A pool that gives memory back at once makes the system clear the same pages again and
@@ -334,7 +334,7 @@ def _execute(pipeline: Any, watch: Watch) -> Any:
 def told(error: BaseException) -> WeirError:
     """What may be said about a failure: our own words, or a kind and a step; never a text that
     some library wrote, because those quote events."""
-    from pipelines.runners.flink_cause import refusal_in
+    from weir.pipelines.runners.flink_cause import refusal_in
 
     seen: BaseException | None = error
     while seen is not None:

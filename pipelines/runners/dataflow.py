@@ -23,10 +23,10 @@ from apache_beam.options.pipeline_options import (
 )
 from google.protobuf import json_format
 
-from dpcore.errors import ConfigError, WeirError
-from pipelines.graph.parts import Parts
-from pipelines.runners import dataflow_limits
-from pipelines.runners.options import NO_LISTING
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.pipelines.graph.parts import Parts
+from weir.pipelines.runners import dataflow_limits
+from weir.pipelines.runners.options import NO_LISTING
 
 BUCKETS = ("gs://",)
 EMULATOR = "PUBSUB_EMULATOR_HOST"

@@ -13,9 +13,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpcore.errors import ConfigError, WeirError
-from pipelines.config.job import JobConfig, load
-from pipelines.ledger.ledger import Ledger
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.pipelines.config.job import JobConfig, load
+from weir.pipelines.ledger.ledger import Ledger
 
 
 def parameters(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -69,9 +69,9 @@ def refuse_here(ledger: Ledger | None) -> None:
 
 def main(arguments: Sequence[str], image: str) -> int:
     """Describes the job for the service. Exit 0, 2 for what is refused, 1 for what failed."""
-    from pipelines.graph.budget import entered
-    from pipelines.graph.parts import parts_of
-    from pipelines.runners.pipeline import pipeline_for
+    from weir.pipelines.graph.budget import entered
+    from weir.pipelines.graph.parts import parts_of
+    from weir.pipelines.runners.pipeline import pipeline_for
 
     known, flags = parameters(arguments)
     try:

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpcore.errors import WeirError
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.engines.processes import EngineFailed
-from pipelines.runners.flink_counters import counters_of
+from weir.dpcore.errors import WeirError
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.runners.flink_counters import counters_of
 
 END_OF_TIME = 9_223_371_950_454_775
 """Milliseconds: a watermark from here on says that nothing will ever come (Beam's last moment)."""

@@ -13,23 +13,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dpcore.config import durations
-from dpcore.errors import ConfigError
-from pipelines.engines import job_server
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.engines.processes import EngineFailed, free_ports
-from pipelines.engines.tools import need
-from pipelines.graph.parts import Parts
-from pipelines.runners import flink_options, groups
-from pipelines.runners.ending import End, Warden, cancel, leave
-from pipelines.runners.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
-from pipelines.runners.older_job import OlderJob
-from pipelines.runners.residuals import refuse_foreign
-from pipelines.runners.serving import serving
-from pipelines.runners.state_folder import LATEST, StateFolder
-from pipelines.runners.submitted import Submitted
-from pipelines.runners.waiter import KeptMetrics, Waiter, terminable
-from transforms.runtime import fence, kept_counts
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.engines import job_server
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.processes import EngineFailed, free_ports
+from weir.pipelines.engines.tools import need
+from weir.pipelines.graph.parts import Parts
+from weir.pipelines.runners import flink_options, groups
+from weir.pipelines.runners.ending import End, Warden, cancel, leave
+from weir.pipelines.runners.flink_target import DONE, RUNNING, STOPPED, Ended, FlinkTarget
+from weir.pipelines.runners.older_job import OlderJob
+from weir.pipelines.runners.residuals import refuse_foreign
+from weir.pipelines.runners.serving import serving
+from weir.pipelines.runners.state_folder import LATEST, StateFolder
+from weir.pipelines.runners.submitted import Submitted
+from weir.pipelines.runners.waiter import KeptMetrics, Waiter, terminable
+from weir.transforms.runtime import fence, kept_counts
 
 _log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.engines.processes import EngineFailed
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.processes import EngineFailed
 
 WORDS = 600
 """Letters of a cause that are told, at most."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.flink_rest import FlinkRest
 
 PREFIX = "weir_"
 """How Flink spells a counter or gauge of Beam's namespace ``weir``."""

@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpcore.config import durations
-from dpcore.errors import ConfigError
-from pipelines.config.sections import Engine
-from pipelines.engines import flink_config, worker
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.engines.processes import EngineFailed
-from pipelines.runners.flink_target import FlinkTarget
-from pipelines.runners.groups import FEWEST, OPTION
-from pipelines.runners.state_folder import StateFolder
-from transforms.runtime.flink_quirks import WHOLE_BUNDLES
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.sections import Engine
+from weir.pipelines.engines import flink_config, worker
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.runners.flink_target import FlinkTarget
+from weir.pipelines.runners.groups import FEWEST, OPTION
+from weir.pipelines.runners.state_folder import StateFolder
+from weir.transforms.runtime.flink_quirks import WHOLE_BUNDLES
 
 _log = logging.getLogger(__name__)
 CHAINED = "operator_chaining"

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.runners.state_folder import StateFolder
-from transforms.sinks import place
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.runners.state_folder import StateFolder
+from weir.transforms.sinks import place
 
 FEWEST, MOST = 128, 1 << 15
 """The least that any job has, and that earlier versions gave to all; and Flink's own limit."""

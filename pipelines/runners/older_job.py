@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.engines.flink_rest import LIVE, FlinkRest
-from pipelines.engines.processes import EngineFailed
+from weir.pipelines.engines.flink_rest import LIVE, FlinkRest
+from weir.pipelines.engines.processes import EngineFailed
 
 _log = logging.getLogger(__name__)
 REPLACED = 20.0

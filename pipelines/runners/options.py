@@ -7,8 +7,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from dpcore.config.section import nearest
-from dpcore.errors import ConfigError
+from weir.dpcore.config.section import nearest
+from weir.dpcore.errors import ConfigError
 
 BEAM_NAMES = {
     "direct": "FnApiRunner",
@@ -61,7 +61,7 @@ def prism_flags(given: Sequence[str]) -> list[str]:
     Raises:
       EngineMissing: Prism is not in the cache and no place is given.
     """
-    from pipelines.engines import prism
+    from weir.pipelines.engines import prism
 
     names = {flag.partition("=")[0] for flag in given}
     found = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.graph.parts import Parts
+from weir.pipelines.graph.parts import Parts
 
 
 def pipeline_for(parts: Parts, runner: str, flags: Sequence[str], dry: bool = False) -> Any:
@@ -20,12 +20,12 @@ def pipeline_for(parts: Parts, runner: str, flags: Sequence[str], dry: bool = Fa
     """
     import apache_beam as beam
 
-    from pipelines.graph import build
-    from pipelines.runners.options import options_for
+    from weir.pipelines.graph import build
+    from weir.pipelines.runners.options import options_for
 
     here = runner == "direct"
     if runner == "dataflow":
-        from pipelines.runners import dataflow
+        from weir.pipelines.runners import dataflow
 
         dataflow.check_job(parts)
     options = options_for(runner, flags, parts.streaming)

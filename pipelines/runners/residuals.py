@@ -11,10 +11,10 @@ from pathlib import Path
 
 from apache_beam.io.filesystems import FileSystems
 
-from dpcore.errors import ConfigError
-from pipelines.doors.paths import local
-from pipelines.engines.job_server import MAP_STATE, Kept, kept_by
-from transforms.sinks import place as sinks_place
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.doors.paths import local
+from weir.pipelines.engines.job_server import MAP_STATE, Kept, kept_by
+from weir.transforms.sinks import place as sinks_place
 
 HEAD = 1 << 20
 """Bytes of a file that are looked at: the names of the states in it come first."""

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines.engines.processes import Process
+from weir.pipelines.engines.processes import Process
 
 READY = 60.0
 """Seconds for it to answer."""

@@ -18,15 +18,15 @@ from typing import Any
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.doors.paths import local
-from pipelines.results.plan_file import plan_json, refuse_changed
-from pipelines.results.secret_marks import identities
-from transforms.runtime import fence, kept_counts
-from transforms.runtime.secret import SecretRef
-from transforms.sinks import place as sinks_place
-from transforms.sources.pubsub import acked
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.doors.paths import local
+from weir.pipelines.results.plan_file import plan_json, refuse_changed
+from weir.pipelines.results.secret_marks import identities
+from weir.transforms.runtime import fence, kept_counts
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.sinks import place as sinks_place
+from weir.transforms.sources.pubsub import acked
 
 SECRETS_FILE = "_secrets.json"
 JOB_FILE = "_job.json"

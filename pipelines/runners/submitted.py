@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpcore.errors import WeirError
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.engines.processes import EngineFailed
-from pipelines.runners.ending import LOOK, End
-from pipelines.runners.flink_cause import Unreadable, cause_of, refusal_in
-from pipelines.runners.flink_counters import metrics_of
-from pipelines.runners.waiter import Waiter
-from transforms.runtime import fence
+from weir.dpcore.errors import WeirError
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.runners.ending import LOOK, End
+from weir.pipelines.runners.flink_cause import Unreadable, cause_of, refusal_in
+from weir.pipelines.runners.flink_counters import metrics_of
+from weir.pipelines.runners.waiter import Waiter
+from weir.transforms.runtime import fence
 
 _log = logging.getLogger(__name__)
 SUBMITTED = 180.0

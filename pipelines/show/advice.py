@@ -9,9 +9,9 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pipelines.rehearse.advise import Advice
-from pipelines.rehearse.search import MOST_EPSILON, Found
-from pipelines.terminal import heading, number, table
+from weir.pipelines.rehearse.advise import Advice
+from weir.pipelines.rehearse.search import MOST_EPSILON, Found
+from weir.pipelines.terminal import heading, number, table
 
 
 def render(advice: Advice, out: Console) -> None:

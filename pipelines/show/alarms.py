@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pipelines.results.verdict import judge
-from transforms.runtime.reasons import MISSING, VALUES, by_field
+from weir.pipelines.results.verdict import judge
+from weir.transforms.runtime.reasons import MISSING, VALUES, by_field
 
 
 def alarms_of(counters: Mapping[str, int], limit: float) -> tuple[str, ...]:

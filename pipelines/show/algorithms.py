@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from dpcore.aggregates.config import known_fields
-from dpcore.config.section import nearest
-from dpcore.errors import ConfigError
-from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS, describe
-from pipelines.terminal import heading, table
+from weir.dpcore.aggregates.config import known_fields
+from weir.dpcore.config.section import nearest
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS, describe
+from weir.pipelines.terminal import heading, table
 
 SECTIONS = {
     "algorithm": "aggregates.NAME",

@@ -7,9 +7,9 @@ import math
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.audit.attack import Report
-from pipelines.audit.audit import Audit
-from pipelines.terminal import heading, table
+from weir.pipelines.audit.attack import Report
+from weir.pipelines.audit.audit import Audit
+from weir.pipelines.terminal import heading, table
 
 NUMBERS = ("claimed eps", "proven eps", "claimed mu", "proven mu", "trials", "s")
 

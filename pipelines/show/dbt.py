@@ -8,8 +8,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from dpcore.plan import Plan
-from pipelines.sinks.sink import Sink
+from weir.dpcore.plan import Plan
+from weir.pipelines.sinks.sink import Sink
 
 COLUMNS: Mapping[str, str] = {
     "release": "Name of the release: `name` in the config.",

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from dpcore.plan import Plan
-from pipelines.config.job import JobConfig
-from pipelines.graph.checks import plan_under
-from pipelines.ledger.desk import look
-from pipelines.results.compare import ABSENT, changed_fields
-from pipelines.show import users
-from pipelines.terminal import bytes_text, count, heading, number, span, table
+from weir.dpcore.plan import Plan
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.graph.checks import plan_under
+from weir.pipelines.ledger.desk import look
+from weir.pipelines.results.compare import ABSENT, changed_fields
+from weir.pipelines.show import users
+from weir.pipelines.terminal import bytes_text, count, heading, number, span, table
 
 
 def compare(a: JobConfig, b: JobConfig) -> dict[str, Any]:

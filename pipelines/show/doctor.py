@@ -25,17 +25,17 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from dpcore.errors import WeirError
-from dpcore.native import ciphers, kernels
-from pipelines.config.job import JobConfig
-from pipelines.engines import flink_home, job_server, prism, pubsub_build
-from pipelines.engines.cache import Component, cache_folder
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.engines.processes import EngineFailed
-from pipelines.engines.tools import HOW
-from pipelines.show.doctor_job import findings_of
-from pipelines.show.finding import Finding, State, judged, space
-from pipelines.terminal import bytes_text, heading, table
+from weir.dpcore.errors import WeirError
+from weir.dpcore.native import ciphers, kernels
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.engines import flink_home, job_server, prism, pubsub_build
+from weir.pipelines.engines.cache import Component, cache_folder
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.engines.tools import HOW
+from weir.pipelines.show.doctor_job import findings_of
+from weir.pipelines.show.finding import Finding, State, judged, space
+from weir.pipelines.terminal import bytes_text, heading, table
 
 STYLES = {"good": "green", "absent": "dim", "wrong": "bold red"}
 LEAST = {"java": 17, "go": 1, "mvn": 3}

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpcore.errors import WeirError
-from dpcore.plan import Plan
-from pipelines.config.job import JobConfig
-from pipelines.config.places import refuse_mixed
-from pipelines.config.sections import SecretPlace, needed
-from pipelines.graph.checks import check_runner, plan_of
-from pipelines.runners.state_folder import StateFolder
-from pipelines.show.finding import Finding, judged, space
-from pipelines.sources.files import Files
-from pipelines.terminal import bytes_text, count
-from transforms.sinks.place import is_remote
+from weir.dpcore.errors import WeirError
+from weir.dpcore.plan import Plan
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.config.places import refuse_mixed
+from weir.pipelines.config.sections import SecretPlace, needed
+from weir.pipelines.graph.checks import check_runner, plan_of
+from weir.pipelines.runners.state_folder import StateFolder
+from weir.pipelines.show.finding import Finding, judged, space
+from weir.pipelines.sources.files import Files
+from weir.pipelines.terminal import bytes_text, count
+from weir.transforms.sinks.place import is_remote
 
 SECRET_BYTES = {32, 44, 45, 46, 64, 65, 66}
 """How long a file of a secret may be: raw, base64 or hexadecimal, with or without a line's end."""

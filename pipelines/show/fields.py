@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipelines.config.schema import json_schema
+from weir.pipelines.config.schema import json_schema
 
 
 def fields_page() -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pipelines.terminal import bytes_text
+from weir.pipelines.terminal import bytes_text
 
 State = Literal["good", "absent", "wrong"]
 """absent: not there, and not needed for what was asked."""

@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from dpcore.accounting.scope import Scope
-from dpcore.accounting.spent import Span
-from dpcore.errors import ConfigError
-from pipelines.ledger.asking import shown_grid, shown_horizon
-from pipelines.ledger.book import Entry, book_of
-from pipelines.ledger.hand import moment, opened_scope
-from pipelines.ledger.standing import standing
-from pipelines.ledger.store import Store
-from pipelines.terminal import count, heading, number, sentence, table
+from weir.dpcore.accounting.scope import Scope
+from weir.dpcore.accounting.spent import Span
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.ledger.asking import shown_grid, shown_horizon
+from weir.pipelines.ledger.book import Entry, book_of
+from weir.pipelines.ledger.hand import moment, opened_scope
+from weir.pipelines.ledger.standing import standing
+from weir.pipelines.ledger.store import Store
+from weir.pipelines.terminal import count, heading, number, sentence, table
 
 SPANS = 12
 """Spans of periods that a page lists; the JSON has all of them."""

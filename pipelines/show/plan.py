@@ -10,11 +10,11 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from dpcore.config.spans import show_ticks
-from dpcore.plan import Plan
-from pipelines.ledger.standing import Standing
-from pipelines.show import users
-from pipelines.terminal import (
+from weir.dpcore.config.spans import show_ticks
+from weir.dpcore.plan import Plan
+from weir.pipelines.ledger.standing import Standing
+from weir.pipelines.show import users
+from weir.pipelines.terminal import (
     bytes_text,
     count,
     heading,

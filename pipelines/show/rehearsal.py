@@ -9,11 +9,11 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pipelines.rehearse.lost import CapLoss, Clipped
-from pipelines.rehearse.rehearse import Rehearsal
-from pipelines.rehearse.scores import Score
-from pipelines.show.users import CAPS
-from pipelines.terminal import heading, number, table
+from weir.pipelines.rehearse.lost import CapLoss, Clipped
+from weir.pipelines.rehearse.rehearse import Rehearsal
+from weir.pipelines.rehearse.scores import Score
+from weir.pipelines.show.users import CAPS
+from weir.pipelines.terminal import heading, number, table
 
 STYLES = {"useful": "green", "rough": "yellow", "useless": "bold red", "no truth": "dim"}
 SHOWN = 40

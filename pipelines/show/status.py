@@ -15,21 +15,21 @@ from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
-from dpcore.errors import ConfigError
-from pipelines.doors.paths import local
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.engines.processes import EngineFailed
-from pipelines.ledger.places import plan_in
-from pipelines.results.files import HELD_FOLDER, result_files
-from pipelines.results.result import COUNTERS
-from pipelines.results.run import Run
-from pipelines.run.watch import added
-from pipelines.runners.flink_counters import counters_of, metrics_of
-from pipelines.runners.state_folder import StateFolder
-from pipelines.show.alarms import alarms_of
-from pipelines.sources.limits import Limits
-from pipelines.terminal import bytes_text, console, count, heading, table
-from transforms.runtime.reasons import by_field, words
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.doors.paths import local
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.ledger.places import plan_in
+from weir.pipelines.results.files import HELD_FOLDER, result_files
+from weir.pipelines.results.result import COUNTERS
+from weir.pipelines.results.run import Run
+from weir.pipelines.run.watch import added
+from weir.pipelines.runners.flink_counters import counters_of, metrics_of
+from weir.pipelines.runners.state_folder import StateFolder
+from weir.pipelines.show.alarms import alarms_of
+from weir.pipelines.sources.limits import Limits
+from weir.pipelines.terminal import bytes_text, console, count, heading, table
+from weir.transforms.runtime.reasons import by_field, words
 
 OURS = "weir-"
 """How the jobs are named that ``weir run`` submits."""

@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from dpcore.errors import WeirError
-from dpcore.pricing.band import BAND
-from pipelines.results.files import HELD_FOLDER, result_files
-from pipelines.results.result import COUNTERS, Result
-from pipelines.results.run import Run
-from pipelines.runners.flink_target import HELD
-from pipelines.show.plan import one_line
-from pipelines.terminal import count, heading, least_width, number, span, table
-from transforms.runtime.reasons import Refused, refused_by_field
+from weir.dpcore.errors import WeirError
+from weir.dpcore.pricing.band import BAND
+from weir.pipelines.results.files import HELD_FOLDER, result_files
+from weir.pipelines.results.result import COUNTERS, Result
+from weir.pipelines.results.run import Run
+from weir.pipelines.runners.flink_target import HELD
+from weir.pipelines.show.plan import one_line
+from weir.pipelines.terminal import count, heading, least_width, number, span, table
+from weir.transforms.runtime.reasons import Refused, refused_by_field
 
 TICKS = 3
 """Last ticks that are shown of every release; with --wide more."""

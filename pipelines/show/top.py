@@ -19,16 +19,16 @@ from rich.padding import Padding
 from rich.text import Text
 from scipy.special import ndtri
 
-from dpcore.arrays import Floats, Ints
-from dpcore.config.section import nearest
-from dpcore.config.spans import ticks_of
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.keys import grouping_of
-from dpcore.pricing.band import LAPLACE_BAND
-from pipelines.results.run import Output, Run
-from pipelines.show.summary import one, starts
-from pipelines.terminal import count, heading, span, table
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.config.section import nearest
+from weir.dpcore.config.spans import ticks_of
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.keys import grouping_of
+from weir.dpcore.pricing.band import LAPLACE_BAND
+from weir.pipelines.results.run import Output, Run
+from weir.pipelines.show.summary import one, starts
+from weir.pipelines.terminal import count, heading, span, table
 
 CHANCE = 0.05
 """That the ranks of any key are told wrong."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from pipelines.terminal import count, number, table
+from weir.pipelines.terminal import count, number, table
 
 CAPS = {
     "ticks": "ticks of a user",

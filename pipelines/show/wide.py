@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.config.section import nearest
-from dpcore.errors import ConfigError
-from pipelines.results.files import read_file
-from pipelines.results.run import Run
-from pipelines.show.summary import first_keys
-from transforms.sinks.wide import COLUMNS, Wide
+from weir.dpcore.config.section import nearest
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.results.files import read_file
+from weir.pipelines.results.run import Run
+from weir.pipelines.show.summary import first_keys
+from weir.transforms.sinks.wide import COLUMNS, Wide
 
 
 def lines(

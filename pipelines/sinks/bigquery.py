@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from dpcore.plan import Plan
-from pipelines.sinks.sink import Sink
+from weir.dpcore.plan import Plan
+from weir.pipelines.sinks.sink import Sink
 
 
 class BigQuerySink(Sink):
@@ -18,6 +18,6 @@ class BigQuerySink(Sink):
     bigquery: str = Field(description="A BigQuery table.", examples=["acme:shop.releases"])
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
-        from transforms.sinks.transforms import WriteBigQuery
+        from weir.transforms.sinks.transforms import WriteBigQuery
 
         return WriteBigQuery(self.bigquery, plan, self.layout)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from pipelines.sinks.folder import Folder
+from weir.pipelines.sinks.folder import Folder
 
 
 class CsvSink(Folder):

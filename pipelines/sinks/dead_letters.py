@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from pipelines.doors.door import Door, check_name
+from weir.pipelines.doors.door import Door, check_name
 
 
 class DeadLetters(Door):
@@ -33,7 +33,7 @@ class DeadFolder(DeadLetters):
         return str(self.value)
 
     def open(self) -> Any:
-        from transforms.sinks.dead_letters import WriteDead
+        from weir.transforms.sinks.dead_letters import WriteDead
 
         return WriteDead(self.place, self.kind)
 
@@ -78,6 +78,6 @@ class DeadTopic(DeadLetters):
         return self
 
     def open(self) -> Any:
-        from transforms.sinks.dead_letters import PublishDead
+        from weir.transforms.sinks.dead_letters import PublishDead
 
         return PublishDead(self.pubsub)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.sinks.sink import Secrets, Sink
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.sinks.sink import Secrets, Sink
 
 
 class Folder(Sink):
@@ -22,7 +22,7 @@ class Folder(Sink):
         return self.model_copy(update={self.kind: folder})
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
-        from transforms.sinks.transforms import WriteFolder
+        from weir.transforms.sinks.transforms import WriteFolder
 
         parts = self._parts(plan)
         return WriteFolder(plan, self.place, self.kind, self.every, hold, self.layout, parts)
@@ -35,20 +35,20 @@ class Folder(Sink):
         return self
 
     def has_results(self) -> bool:
-        from transforms.sinks import place
+        from weir.transforms.sinks import place
 
         return place.has_results(self.place)
 
     def begun_under(self) -> int | None:
         if self._is_new():  # without Beam
             return None
-        from pipelines.results import plan_file
+        from weir.pipelines.results import plan_file
 
         return plan_file.version_in(self.place)
 
     def check_plan(self, plan: Plan) -> bool:
-        from pipelines.results import plan_file
-        from transforms.sinks import place
+        from weir.pipelines.results import plan_file
+        from weir.transforms.sinks import place
 
         plan_file.refuse_other_results(self.place, plan, self.field)
         begun = place.check(self.place, plan.layout, self.field)
@@ -59,8 +59,8 @@ class Folder(Sink):
     def check(self, plan: Plan, secrets: Secrets) -> None:
         if self._is_new():  # without Beam
             return
-        from pipelines.results import secret_marks
-        from transforms.sinks import place
+        from weir.pipelines.results import secret_marks
+        from weir.transforms.sinks import place
 
         if not self.check_plan(plan):
             return
@@ -83,8 +83,8 @@ class Folder(Sink):
         Raises:
           ConfigError: see ``check``; or the folder cannot be written to.
         """
-        from pipelines.results import plan_file, secret_marks
-        from transforms.sinks import place
+        from weir.pipelines.results import plan_file, secret_marks
+        from weir.transforms.sinks import place
 
         self.check(plan, secrets)
         told = plan_file.plan_json(plan) | {plan_file.LAYOUT: self.layout}
@@ -108,12 +108,12 @@ class Folder(Sink):
 
     def note(self, name: str, facts: Mapping[str, Any]) -> None:
         """A field of ``_plan.json``."""
-        from pipelines.results import plan_file
+        from weir.pipelines.results import plan_file
 
         plan_file.note(self.place, name, facts)
 
     def missing(self, plan: Plan) -> Sequence[str] | None:
-        from transforms.sinks import held
+        from weir.transforms.sinks import held
 
         return None if plan.clock.ticks is None else held.missing(self.place, self._files(plan))
 
@@ -121,12 +121,12 @@ class Folder(Sink):
         return self.missing(plan) == []
 
     def finish(self, plan: Plan, held: bool) -> None:
-        from transforms.sinks.held import publish, twice
+        from weir.transforms.sinks.held import publish, twice
 
         publish(self.place, self._files(plan) if held else [], twice(plan))
 
     def publish(self, plan: Plan) -> int:
-        from transforms.sinks import held
+        from weir.transforms.sinks import held
 
         self.check_plan(plan)
         wanted = self._files(plan)
@@ -149,14 +149,14 @@ class Folder(Sink):
 
     def _files(self, plan: Plan) -> list[str]:
         """Names of all files of a plan's releases."""
-        from transforms.sinks.transforms import files_of
+        from weir.transforms.sinks.transforms import files_of
 
         return files_of(plan, self.every, self.kind, self._parts(plan))
 
     def _parts(self, plan: Plan) -> int:
         """Files of a range: as the folder was begun, else as the plan needs."""
-        from transforms.sinks import place
-        from transforms.sinks.transforms import parts_of
+        from weir.transforms.sinks import place
+        from weir.transforms.sinks.transforms import parts_of
 
         needed = parts_of(plan, self.every, self.layout)
         if needed == 1:  # then a folder that was begun has one too: nobody need connect to see

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dpcore.plan import Plan
-from pipelines.doors.door import check_name
-from pipelines.sinks.sink import Sink
+from weir.dpcore.plan import Plan
+from weir.pipelines.doors.door import check_name
+from weir.pipelines.sinks.sink import Sink
 
 
 class PubSubSink(Sink):
@@ -29,6 +29,6 @@ class PubSubSink(Sink):
         return self
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
-        from transforms.sinks.pubsub import PublishReleases
+        from weir.transforms.sinks.pubsub import PublishReleases
 
         return PublishReleases(self.pubsub, plan, self.format, self.layout)

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pipelines.doors.registry import Doors, OneKind
-from pipelines.sinks.dead_letters import DeadLetters
-from pipelines.sinks.sink import Sink
+from weir.pipelines.doors.registry import Doors, OneKind
+from weir.pipelines.sinks.dead_letters import DeadLetters
+from weir.pipelines.sinks.sink import Sink
 
 SINKS = Doors(
     "sink",
     {
-        "parquet": "pipelines.sinks.parquet:ParquetSink",
-        "csv": "pipelines.sinks.csv:CsvSink",
-        "ndjson": "pipelines.sinks.ndjson:NdjsonSink",
-        "stdout": "pipelines.sinks.stdout:StdoutSink",
-        "bigquery": "pipelines.sinks.bigquery:BigQuerySink",
-        "pubsub": "pipelines.sinks.pubsub:PubSubSink",
+        "parquet": "weir.pipelines.sinks.parquet:ParquetSink",
+        "csv": "weir.pipelines.sinks.csv:CsvSink",
+        "ndjson": "weir.pipelines.sinks.ndjson:NdjsonSink",
+        "stdout": "weir.pipelines.sinks.stdout:StdoutSink",
+        "bigquery": "weir.pipelines.sinks.bigquery:BigQuerySink",
+        "pubsub": "weir.pipelines.sinks.pubsub:PubSubSink",
     },
     "weir.sinks",
 )
@@ -25,10 +25,10 @@ SINKS = Doors(
 DEAD_LETTERS = Doors(
     "dead_letters",
     {
-        "parquet": "pipelines.sinks.dead_letters:DeadParquet",
-        "csv": "pipelines.sinks.dead_letters:DeadCsv",
-        "ndjson": "pipelines.sinks.dead_letters:DeadNdjson",
-        "pubsub": "pipelines.sinks.dead_letters:DeadTopic",
+        "parquet": "weir.pipelines.sinks.dead_letters:DeadParquet",
+        "csv": "weir.pipelines.sinks.dead_letters:DeadCsv",
+        "ndjson": "weir.pipelines.sinks.dead_letters:DeadNdjson",
+        "pubsub": "weir.pipelines.sinks.dead_letters:DeadTopic",
     },
     "weir.dead_letters",
 )

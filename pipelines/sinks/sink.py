@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from dpcore.config.numbers import Lengths, same
-from dpcore.config.section import refusal
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.doors.door import Door
+from weir.dpcore.config.numbers import Lengths, same
+from weir.dpcore.config.section import refusal
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.doors.door import Door
 
 if TYPE_CHECKING:
-    from transforms.runtime.secret import SecretRef
+    from weir.transforms.runtime.secret import SecretRef
 
 Secrets = Sequence[tuple[int, "SecretRef"]]
 """References to the secrets of a run, each with its first tick; none where a fresh one is drawn."""

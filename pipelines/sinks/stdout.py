@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.plan import Plan
-from pipelines.sinks.sink import Secrets, Sink
+from weir.dpcore.plan import Plan
+from weir.pipelines.sinks.sink import Secrets, Sink
 
 
 class StdoutSink(Sink):
@@ -25,7 +25,7 @@ class StdoutSink(Sink):
     )
 
     def open(self, plan: Plan, hold: bool = False, here: bool = False) -> Any:
-        from transforms.sinks.transforms import WriteTable
+        from weir.transforms.sinks.transforms import WriteTable
 
         return WriteTable(plan, self.every, hold and here, self.layout, self.wide)
 
@@ -37,12 +37,12 @@ class StdoutSink(Sink):
 
     def prepare(self, plan: Plan, secrets: Secrets, hold: bool) -> bool:
         """Forgets what an earlier run in this process did not show."""
-        from transforms.sinks.transforms import forget_held
+        from weir.transforms.sinks.transforms import forget_held
 
         forget_held()
         return False
 
     def finish(self, plan: Plan, held: bool) -> None:
-        from transforms.sinks.transforms import print_held
+        from weir.transforms.sinks.transforms import print_held
 
         print_held()

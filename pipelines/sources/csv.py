@@ -7,15 +7,15 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from dpcore.config.section import as_tuple, refusal
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.sources.files import Files
-from pipelines.sources.limits import Limits
-from pipelines.sources.source import schema_of
-from transforms.decode.encoding import check_encoding
-from transforms.decode.lines import LINE_BYTES
-from transforms.decode.text_form import TextForm
+from weir.dpcore.config.section import as_tuple, refusal
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.sources.files import Files
+from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sources.source import schema_of
+from weir.transforms.decode.encoding import check_encoding
+from weir.transforms.decode.lines import LINE_BYTES
+from weir.transforms.decode.text_form import TextForm
 
 QUOTES = (
     "Quoted fields may hold newlines, so where a record ends follows from its quotes: the promise "

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dpcore.plan import Plan
-from pipelines.sources.limits import Limits
-from pipelines.sources.source import Source, schema_of
+from weir.dpcore.plan import Plan
+from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sources.source import Source, schema_of
 
 
 class Files(Source):
@@ -37,15 +37,15 @@ class Files(Source):
         return None, sum(path.stat().st_size for path in self.local())
 
     def seal(self, key: bytes) -> str | None:
-        from transforms.sources.seal import seal
+        from weir.transforms.sources.seal import seal
 
         return seal(self.path, self.field, key)
 
     def open(self, plan: Plan, limits: Limits) -> Any:
         """See transforms.sources.read_files.ReadFiles."""
-        from transforms.decode.first_look import FirstLook
-        from transforms.sources.files import FileSource
-        from transforms.sources.read_files import ReadFiles
+        from weir.transforms.decode.first_look import FirstLook
+        from weir.transforms.sources.files import FileSource
+        from weir.transforms.sources.read_files import ReadFiles
 
         source = FileSource(self.form, self.path, *self.text_form(limits.line_bytes))
         schema = schema_of(plan)

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from dpcore.config.section import Section, refusal
+from weir.dpcore.config.section import Section, refusal
 
 
 class Limits(Section):

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.sources.limits import Limits
-from pipelines.sources.source import Source, schema_of
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sources.source import Source, schema_of
 
 
 class MemorySource(Source):
@@ -24,8 +24,8 @@ class MemorySource(Source):
     _schema: Any = PrivateAttr(default=None)
 
     def open(self, plan: Plan, limits: Limits) -> Any:
-        from transforms.decode.first_look import FirstLook
-        from transforms.sources.memory import ReadMemory
+        from weir.transforms.decode.first_look import FirstLook
+        from weir.transforms.sources.memory import ReadMemory
 
         schema = schema_of(plan)
         look = FirstLook(plan, schema) if limits.first_look else None
@@ -36,7 +36,7 @@ class MemorySource(Source):
         self._schema = schema_of(plan)
 
     def seal(self, key: bytes) -> str | None:
-        from transforms.sources.memory import seal
+        from weir.transforms.sources.memory import seal
 
         return seal(self.memory, self._schema, key)
 
@@ -46,7 +46,7 @@ class MemorySource(Source):
             raise ConfigError("--runner", runner, "cannot read events that lie in this process.")
 
     def amount(self) -> tuple[int | None, int | None]:
-        from transforms.sources.memory import held
+        from weir.transforms.sources.memory import held
 
         return len(held(self.memory)), None
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from pipelines.sources.files import Files
+from weir.pipelines.sources.files import Files
 
 
 class ParquetSource(Files):

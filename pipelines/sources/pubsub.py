@@ -7,15 +7,15 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dpcore.config import durations
-from dpcore.config.promise import Duration, Timestamp
-from dpcore.config.section import Section, refusal
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.doors.door import check_name
-from pipelines.sources.limits import Limits
-from pipelines.sources.source import Source, schema_of
-from transforms.runtime.stream_time import PRESENT, StreamTime
+from weir.dpcore.config import durations
+from weir.dpcore.config.promise import Duration, Timestamp
+from weir.dpcore.config.section import Section, refusal
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.doors.door import check_name
+from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sources.source import Source, schema_of
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
 ANSWER = 10.0
 """Seconds to wait for a server that is asked for the subscription."""
@@ -142,8 +142,8 @@ class PubSubSource(Source):
 
     def open(self, plan: Plan, limits: Limits) -> Any:
         """See transforms.sources.pubsub.read.ReadPubSub."""
-        from transforms.decode.messages import MessageDecoder
-        from transforms.sources.pubsub.read import ReadPubSub
+        from weir.transforms.decode.messages import MessageDecoder
+        from weir.transforms.sources.pubsub.read import ReadPubSub
 
         section = self.pubsub
         decoder = MessageDecoder(
@@ -153,8 +153,8 @@ class PubSubSource(Source):
 
     def subscription(self) -> Any:
         """As its reader takes it, with the emulator that this process is told to use, if any."""
-        from transforms.runtime.pubsub_client import emulator
-        from transforms.sources.pubsub.reader import Subscription
+        from weir.transforms.runtime.pubsub_client import emulator
+        from weir.transforms.sources.pubsub.reader import Subscription
 
         return Subscription(
             name=self.pubsub.subscription,
@@ -174,7 +174,7 @@ class PubSubSource(Source):
         from google.api_core import exceptions
         from google.auth.exceptions import GoogleAuthError
 
-        from transforms.runtime.pubsub_client import emulator, subscriber
+        from weir.transforms.runtime.pubsub_client import emulator, subscriber
 
         name, deadline = self.pubsub.subscription, self.pubsub.ack_deadline
         try:
@@ -208,7 +208,7 @@ class PubSubSource(Source):
         """
         from google.api_core.exceptions import GoogleAPIError
 
-        from transforms.runtime.pubsub_client import emulator, subscriber
+        from weir.transforms.runtime.pubsub_client import emulator, subscriber
 
         request = {"subscription": self.pubsub.subscription, "snapshot": snapshot}
         try:
@@ -225,7 +225,7 @@ class PubSubSource(Source):
         """Makes the subscription to a topic."""
         from google.api_core.exceptions import AlreadyExists
 
-        from transforms.runtime.pubsub_client import emulator, subscriber
+        from weir.transforms.runtime.pubsub_client import emulator, subscriber
 
         name, seconds = self.pubsub.subscription, self.pubsub.ack_seconds
         request = {"name": name, "topic": topic, "ack_deadline_seconds": seconds}

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pipelines.doors.registry import Doors, OneKind
-from pipelines.sources.source import Source
+from weir.pipelines.doors.registry import Doors, OneKind
+from weir.pipelines.sources.source import Source
 
 SOURCES = Doors(
     "source",
     {
-        "csv": "pipelines.sources.csv:CsvSource",
-        "ndjson": "pipelines.sources.ndjson:NdjsonSource",
-        "parquet": "pipelines.sources.parquet:ParquetSource",
-        "arrow": "pipelines.sources.arrow:ArrowSource",
-        "avro": "pipelines.sources.avro:AvroSource",
-        "pubsub": "pipelines.sources.pubsub:PubSubSource",
+        "csv": "weir.pipelines.sources.csv:CsvSource",
+        "ndjson": "weir.pipelines.sources.ndjson:NdjsonSource",
+        "parquet": "weir.pipelines.sources.parquet:ParquetSource",
+        "arrow": "weir.pipelines.sources.arrow:ArrowSource",
+        "avro": "weir.pipelines.sources.avro:AvroSource",
+        "pubsub": "weir.pipelines.sources.pubsub:PubSubSource",
     },
     "weir.sources",
 )

@@ -6,16 +6,16 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.doors.door import Door
-from pipelines.sources.limits import Limits
-from transforms.decode.lines import LINE_BYTES
-from transforms.decode.text_form import TextForm
-from transforms.runtime.stream_time import PRESENT, StreamTime
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.doors.door import Door
+from weir.pipelines.sources.limits import Limits
+from weir.transforms.decode.lines import LINE_BYTES
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
 
 if TYPE_CHECKING:
-    from transforms.decode.schema import EventSchema
+    from weir.transforms.decode.schema import EventSchema
 
 PUBLICATION = (
     "Whether and when a run is published is not covered: it may depend on how many records were "
@@ -135,7 +135,7 @@ class Source(Door):
 
 def schema_of(plan: Plan) -> EventSchema:
     """The roles of the columns that a plan reads."""
-    from transforms.decode.schema import EventSchema
+    from weir.transforms.decode.schema import EventSchema
 
     return EventSchema.from_config(plan.config, plan.program.columns)
 

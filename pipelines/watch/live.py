@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from dpcore.errors import ConfigError
-from pipelines.results.files import result_files
-from pipelines.results.run import Run
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.results.files import result_files
+from weir.pipelines.results.run import Run
 
 
 class Shown(NamedTuple):
@@ -74,8 +74,8 @@ class Live:
 
 def _drawn(folder: Path) -> tuple[str, str]:
     """Page and data of a folder."""
-    from pipelines.report.data import gather
-    from pipelines.report.page import as_script, page, parts, payload
+    from weir.pipelines.report.data import gather
+    from weir.pipelines.report.page import as_script, page, parts, payload
 
     data = gather(Run.open(folder))
     told = {**payload(data), "parts": parts(data)}
@@ -86,7 +86,7 @@ def health(look: Callable[[], object]) -> Callable[[], str]:
     """What an operator's page shows, JSON: a call never fails, but says why there is nothing."""
 
     def asked() -> str:
-        from pipelines.engines.processes import EngineFailed
+        from weir.pipelines.engines.processes import EngineFailed
 
         try:
             return json.dumps({"jobs": look(), "error": ""})

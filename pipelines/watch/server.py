@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from dpcore.errors import ConfigError
-from pipelines.report.page import policy, templates
-from pipelines.watch.live import Live
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.report.page import policy, templates
+from weir.pipelines.watch.live import Live
 
 HOST = "127.0.0.1"
 ALIVE = 10.0

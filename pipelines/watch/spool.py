@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from dpcore.errors import ConfigError
-from transforms.runtime.coders import batch_from_bytes
-from transforms.runtime.pubsub_client import emulator, subscriber
-from transforms.sinks.place import DIGITS
+from weir.dpcore.errors import ConfigError
+from weir.transforms.runtime.coders import batch_from_bytes
+from weir.transforms.runtime.pubsub_client import emulator, subscriber
+from weir.transforms.sinks.place import DIGITS
 
 MESSAGES = 500
 SECONDS = 5.0

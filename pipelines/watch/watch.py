@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dpcore.errors import ConfigError
-from pipelines.doors.paths import local
-from pipelines.results.result import COUNTERS
-from pipelines.show.status import Rates, lines_of
-from pipelines.show.status import look as status_of
-from pipelines.watch.live import Live, health
-from pipelines.watch.server import HOST, operator, releases, serve
-from transforms.runtime.reasons import by_field, words
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.doors.paths import local
+from weir.pipelines.results.result import COUNTERS
+from weir.pipelines.show.status import Rates, lines_of
+from weir.pipelines.show.status import look as status_of
+from weir.pipelines.watch.live import Live, health
+from weir.pipelines.watch.server import HOST, operator, releases, serve
+from weir.transforms.runtime.reasons import by_field, words
 
 
 def watch(
@@ -81,7 +81,7 @@ def watch(
 
 
 def _subscribed(name: str, folder: Path, plan: Path | None) -> Live:
-    from pipelines.watch.spool import Spool
+    from weir.pipelines.watch.spool import Spool
 
     if plan is not None:
         try:

@@ -22,11 +22,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines.audit.attack import Report, attack
-from pipelines.audit.audit import Audit
-from pipelines.config.job import loads
 from tests.audit.cases import TRIALS, configs
 from tests.audit.twins import TWINS, Twin
+from weir.pipelines.audit.attack import Report, attack
+from weir.pipelines.audit.audit import Audit
+from weir.pipelines.config.job import loads
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "audit.md"

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from dpcore.continual.rational import Rational
 from tests.audit.verdict import audit, tampered
 from tests.audit.world import WINDOW, World, make
+from weir.dpcore.continual.rational import Rational
 
 KEYS = 3000
 """So many that what is wrong stands out by 7 standard errors beyond the 4 that are chance."""

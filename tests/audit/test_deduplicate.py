@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.leaves.timed_set import TimedSet
 from tests.transforms.shards import Shards, batch_of
-from transforms.leaves.columns import HIGH, LOW
-from transforms.select.seen_ids import look, remember
+from weir.dpcore.leaves.timed_set import TimedSet
+from weir.transforms.leaves.columns import HIGH, LOW
+from weir.transforms.select.seen_ids import look, remember
 
 IDS = range(1, 21)
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting.calibrate import gdp_delta
 from tests.dpcore.discovery.world import Ring, program_of, rule_of, stepped
+from weir.dpcore.accounting.calibrate import gdp_delta
 
 TICKS, BINS, SAMPLES = 6, 24, 120_000
 EPSILONS = (0.25, 0.5, 1.0, 2.0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.simulate import Events, simulate
 from tests.audit.verdict import audit, epsilon_bound, separation, tampered
 from tests.audit.world import DAY, WINDOW, World, make
+from weir.dpcore.simulate import Events, simulate
 
 KEYS = 6000
 

@@ -15,12 +15,12 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from dpcore.neighbours import family_of
-from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
-from pipelines.audit.attack import Report, attack
-from pipelines.config.job import loads
 from tests.audit.cases import configs
 from tests.audit.twins.twin import patched
+from weir.dpcore.neighbours import family_of
+from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
+from weir.pipelines.audit.attack import Report, attack
+from weir.pipelines.config.job import loads
 
 CASES = {name: (text, trials) for name, text, trials in configs(short=True)}
 FOUND = "keys that are found, gaussian"
@@ -51,7 +51,9 @@ def audited(name: str) -> Report:
     text, trials = CASES[name]
     with ExitStack() as held:
         if name.partition(",")[0] in MODELS.own:
-            held.enter_context(patch("pipelines.audit.attack.needs_search", lambda choice: False))
+            held.enter_context(
+                patch("weir.pipelines.audit.attack.needs_search", lambda choice: False)
+            )
         return attack(loads(text), trials, "all releases", fuzz=False, rounds=0)
 
 
@@ -67,8 +69,8 @@ def without_noise() -> Iterator[None]:
 
     with ExitStack() as held:
         for draw in DRAWS:
-            held.enter_context(patched(f"dpcore.noise.prf.KeyedNoise.{draw}", hushed))
-        held.enter_context(patched("dpcore.noise.prf.KeyedNoise.select", best))
+            held.enter_context(patched(f"weir.dpcore.noise.prf.KeyedNoise.{draw}", hushed))
+        held.enter_context(patched("weir.dpcore.noise.prf.KeyedNoise.select", best))
         yield
 
 
@@ -92,7 +94,7 @@ def test_whatever_is_registered_has_an_audit_and_a_family(monkeypatch: pytest.Mo
     for algorithm in registered().values():
         assert family_of(algorithm).ticks(12, 2, 2)
     monkeypatch.setattr(CONTINUAL_SUMS, "own", (*CONTINUAL_SUMS.own, "new"))
-    monkeypatch.setitem(CONTINUAL_SUMS._files, "new", "dpcore.continual.blt:Blt")
+    monkeypatch.setitem(CONTINUAL_SUMS._files, "new", "weir.dpcore.continual.blt:Blt")
     assert set(registered()) - set(CASES) == {"new, gaussian"}
     with pytest.raises(AssertionError, match="new, gaussian is registered"):
         audited("new, gaussian")

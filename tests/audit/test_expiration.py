@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.accounting.calibrate import gdp_epsilon, zcdp_epsilon
-from dpcore.simulate import simulate
 from tests.audit.verdict import audit, claimed_mu, separation
 from tests.audit.world import DAY, Neighbours, Placed, World, make
+from weir.dpcore.accounting.calibrate import gdp_epsilon, zcdp_epsilon
+from weir.dpcore.simulate import simulate
 
 SPAN, TICKS = 4, 48
 SMALL = " n: {count: events}\n s: {sum: a, clip: [-1, 3]}"
@@ -103,9 +103,9 @@ def test_keys_that_appear_late_are_protected_alike(mechanism: str) -> None:
     plan = make(mechanism, keys=2, ticks=16, epsilon=6.0, window=SPAN, aggregates=SMALL)
     text = plan.config.to_dict()
     text["key"] = {"column": "k", "observed_keys_are_public": True}
-    from dpcore.plan import Plan
-    from dpcore.plan_config import PlanConfig
-    from dpcore.simulate import Events
+    from weir.dpcore.plan import Plan
+    from weir.dpcore.plan_config import PlanConfig
+    from weir.dpcore.simulate import Events
 
     plan = Plan.from_config(PlanConfig.from_dict(text))
     names = [f"k{i}" for i in range(keys)]

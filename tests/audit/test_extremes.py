@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpcore.accounting.calibrate import gdp_epsilon, gdp_mu, zcdp_epsilon, zcdp_rho
-from dpcore.errors import ConfigError
-from dpcore.noise.inverse_normal import exponential_from_bits, normal_from_bits
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.registry import CONTINUAL_SUMS
-from dpcore.simulate import Events, simulate
+from weir.dpcore.accounting.calibrate import gdp_epsilon, gdp_mu, zcdp_epsilon, zcdp_rho
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.inverse_normal import exponential_from_bits, normal_from_bits
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.registry import CONTINUAL_SUMS
+from weir.dpcore.simulate import Events, simulate
 
 SECRET = bytes(32)
 

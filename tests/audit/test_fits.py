@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.audit.bounds import STRICT, Counts, epsilon_bound
-from dpcore.continual.unit import draw_units
-from dpcore.models.blocks.minimised import Minimised
-from dpcore.models.blocks.schedule import used
-from dpcore.noise.noise import label
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
-from pipelines.config.job import loads
 from tests.audit.twins.models import LABELS, model
+from weir.dpcore.audit.bounds import STRICT, Counts, epsilon_bound
+from weir.dpcore.continual.unit import draw_units
+from weir.dpcore.models.blocks.minimised import Minimised
+from weir.dpcore.models.blocks.schedule import used
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
+from weir.pipelines.config.job import loads
 
 TRIALS = 150_000
 WINDOW = model(

@@ -12,9 +12,9 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.registry import CONTINUAL_SUMS
 from tests.audit.verdict import audit
 from tests.audit.world import WINDOW, Neighbours, Placed, World, make
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 GAUSSIAN = tuple(name for name, cls in CONTINUAL_SUMS.items() if "gaussian" in cls.kinds)
 DISCRETE = tuple(name for name, cls in CONTINUAL_SUMS.items() if "discrete_gaussian" in cls.kinds)
@@ -73,8 +73,8 @@ def test_late_arrival_is_a_payload_that_filters_out() -> None:
     """An arrival time in the payload decides lateness: counts are not public then."""
     text = make("blt", relation="replace_one", keys=2).config.to_dict()
     text["schema"]["arrival"] = {"column": "arrived"}
-    from dpcore.plan import Plan
-    from dpcore.plan_config import PlanConfig
+    from weir.dpcore.plan import Plan
+    from weir.dpcore.plan_config import PlanConfig
 
     plan = Plan.from_config(PlanConfig.from_dict(text))
     assert all(all(part.mechanism.scales) for part in plan.program.parts)  # type: ignore[attr-defined]

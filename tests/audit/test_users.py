@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.audit.law import inverted
-from dpcore.errors import WeirError
-from dpcore.leaves.row_hash import hashes_of_users
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.people.caps import Caps
-from dpcore.people.hashes import CapKeys, user_hashes
-from dpcore.people.person import Person
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.simulate import Events, simulate
 from tests.audit.verdict import epsilon_bound, tampered, threshold
 from tests.audit.world import DAY, Recorder, World
 from tests.constant_noise import NoNoise
+from weir.dpcore.audit.law import inverted
+from weir.dpcore.errors import WeirError
+from weir.dpcore.leaves.row_hash import hashes_of_users
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.hashes import CapKeys, user_hashes
+from weir.dpcore.people.person import Person
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.simulate import Events, simulate
 
 TICKS, SPAN, WINDOW = 16, 8, 8
 KEYS, PER_TRIAL = 6000, 2

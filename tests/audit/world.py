@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.audit.changes import Placed
-from dpcore.audit.law import inverted
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
+from weir.dpcore.audit.changes import Placed
+from weir.dpcore.audit.law import inverted
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
 
 DAY = 86_400_000_000
 WINDOW = 8

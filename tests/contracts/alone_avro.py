@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.contracts.alone_cells import COLUMNS, DOUBLES, INTEGERS, NOT_TEXT, TEXTS, fitting
 from tests.transforms.avro_files import record_of
-from transforms.decode.schema import EventSchema
+from weir.transforms.decode.schema import EventSchema
 
 Type = Any
 TIMES: tuple[Type, ...] = tuple(

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
-from transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.schema import EventSchema, Stamp
 
 COLUMNS = ("t", "a", "k", "l", "i", "u", "x", "w", "b", "n")
 """time, arrival, key, another, id, unit; a number, a text, a boolean, one that need only be there.

@@ -21,7 +21,7 @@ from tests.contracts.alone_cells import (
     TEXTS,
     fitting,
 )
-from transforms.decode.schema import EventSchema
+from weir.transforms.decode.schema import EventSchema
 
 Cell = bytes | None
 """The bits of a value of its column's type, or null."""

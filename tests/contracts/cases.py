@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Ints, State, arrays_of
-from dpcore.continual.base import ContinualSum
-from dpcore.continual.cover import CoverSum
-from dpcore.errors import ConfigError
-from dpcore.noise.noise import kind_of
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.registry import CONTINUAL_SUMS
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Ints, State, arrays_of
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.cover import CoverSum
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.noise import kind_of
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 WINDOWS: tuple[int | None, ...] = (1, 2, 3, 8, None)
 OVERS: tuple[tuple[int | None, ...], ...] = ((None, 1, 3), (None,), (5,), (1,))

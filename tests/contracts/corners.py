@@ -12,22 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.aggregates.program import Aggregates
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.blocks.program import BlockProgram
-from dpcore.models.erm.incremental import IncrementalErm
-from dpcore.models.online.pocg import Pocg
-from dpcore.models.online.pqftl import Pqftl
-from dpcore.models.online.program import Learner
-from dpcore.models.optimize.one_pass import OnePass
-from dpcore.models.optimize.one_sample import OneSample
-from dpcore.models.optimize.phased import Phased
-from dpcore.models.optimize.phased_erm import PhasedErm, spread_of
-from dpcore.models.optimize.program import WindowProgram
-from dpcore.models.optimize.width import Width
-from dpcore.models.regression.incremental import Incremental
-from dpcore.models.regression.projected import Projected
-from dpcore.models.solvers.design import Design
+from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.blocks.program import BlockProgram
+from weir.dpcore.models.erm.incremental import IncrementalErm
+from weir.dpcore.models.online.pocg import Pocg
+from weir.dpcore.models.online.pqftl import Pqftl
+from weir.dpcore.models.online.program import Learner
+from weir.dpcore.models.optimize.one_pass import OnePass
+from weir.dpcore.models.optimize.one_sample import OneSample
+from weir.dpcore.models.optimize.phased import Phased
+from weir.dpcore.models.optimize.phased_erm import PhasedErm, spread_of
+from weir.dpcore.models.optimize.program import WindowProgram
+from weir.dpcore.models.optimize.width import Width
+from weir.dpcore.models.regression.incremental import Incremental
+from weir.dpcore.models.regression.projected import Projected
+from weir.dpcore.models.solvers.design import Design
 
 ODD = (1e300, -1e300, np.nan, np.inf)
 SOME = 200

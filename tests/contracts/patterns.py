@@ -10,8 +10,8 @@ from functools import cache
 
 import numpy as np
 
-from dpcore.accounting.pattern import Pattern
 from tests.contracts.cases import Case, response
+from weir.dpcore.accounting.pattern import Pattern
 
 Ticks = tuple[int, ...]
 

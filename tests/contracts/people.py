@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpcore.plan_config import PlanConfig
-from dpcore.pricing.terms import Terms
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.pricing.terms import Terms
 
 CAPS: dict[str, Any] = {"ticks": 4, "keys": 2, "events": 3}
 

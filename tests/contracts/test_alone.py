@@ -23,21 +23,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpcore.errors import ConfigError
 from tests.contracts import alone_avro, alone_cells, alone_columns
 from tests.transforms.avro_files import container
-from transforms.decode.canonical import Decoded
-from transforms.decode.columnar import decode_arrow, decode_parquet
-from transforms.decode.csv import decode_csv
-from transforms.decode.formats import FORMATS, PAYLOADS, decode_bytes
-from transforms.decode.lines import chunks
-from transforms.decode.messages import Message, MessageDecoder
-from transforms.decode.ndjson import decode_ndjson
-from transforms.decode.schema import EventSchema
-from transforms.decode.tables import TABLE, decode_table
-from transforms.leaves.lists import is_list
-from transforms.runtime.dead_letters import rows
-from transforms.select.keys import KEY, is_key, keys_of
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.columnar import decode_arrow, decode_parquet
+from weir.transforms.decode.csv import decode_csv
+from weir.transforms.decode.formats import FORMATS, PAYLOADS, decode_bytes
+from weir.transforms.decode.lines import chunks
+from weir.transforms.decode.messages import Message, MessageDecoder
+from weir.transforms.decode.ndjson import decode_ndjson
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.decode.tables import TABLE, decode_table
+from weir.transforms.leaves.lists import is_list
+from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.select.keys import KEY, is_key, keys_of
 
 pytestmark = pytest.mark.slow
 

@@ -17,21 +17,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpcore.config.list_column import ListColumn
-from dpcore.errors import ConfigError
 from tests.contracts import alone_columns
 from tests.contracts.test_alone import BORDERS, Case, _check, _messages
 from tests.transforms.avro_files import container, record_of
-from transforms.decode.canonical import Decoded
-from transforms.decode.columnar import decode_arrow, decode_parquet
-from transforms.decode.csv import decode_csv
-from transforms.decode.formats import FORMATS, decode_bytes
-from transforms.decode.lines import chunks
-from transforms.decode.messages import Message, MessageDecoder
-from transforms.decode.ndjson import decode_ndjson
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.leaves.lists import to_rows
-from transforms.runtime.dead_letters import rows
+from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.columnar import decode_arrow, decode_parquet
+from weir.transforms.decode.csv import decode_csv
+from weir.transforms.decode.formats import FORMATS, decode_bytes
+from weir.transforms.decode.lines import chunks
+from weir.transforms.decode.messages import Message, MessageDecoder
+from weir.transforms.decode.ndjson import decode_ndjson
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.leaves.lists import to_rows
+from weir.transforms.runtime.dead_letters import rows
 
 SIZE = 4
 WHOLE = ListColumn(column="x", size=SIZE)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
-from pipelines.audit.attack import spans
-from pipelines.audit.audit import Claim
-from pipelines.audit.choice import Choice
-from pipelines.audit.job import Audited
-from pipelines.config.job import loads
 from tests.audit.cases import configs
+from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
+from weir.pipelines.audit.attack import spans
+from weir.pipelines.audit.audit import Claim
+from weir.pipelines.audit.choice import Choice
+from weir.pipelines.audit.job import Audited
+from weir.pipelines.config.job import loads
 
 CASES = {name: text for name, text, _ in configs()}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.arrays import arrays_of
 from tests.contracts.cases import KEYS, cases, leaves, run, same
+from weir.dpcore.arrays import arrays_of
 
 
 @pytest.mark.slow

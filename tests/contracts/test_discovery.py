@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from dpcore.registry import CONTINUAL_SUMS
 from tests.dpcore.discovery.test_step import NAMES, TICKS, same, whole
 from tests.dpcore.discovery.world import Ring, by_key, leaves_of, program_of, rule_of, stepped
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 SERVED = [
     (name, noise)

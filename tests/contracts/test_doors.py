@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import ConfigError, WeirError
-from dpcore.registry import installed
-from pipelines.config.job import loads
-from pipelines.config.schema import json_schema
-from pipelines.doors.registry import Doors
-from pipelines.sinks.registry import DEAD_LETTERS, SINKS
-from pipelines.sources.registry import SOURCES
 from tests.pipelines.conftest import SMALL, Weir, small, weir  # noqa: F401 - fixtures
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.dpcore.registry import installed
+from weir.pipelines.config.job import loads
+from weir.pipelines.config.schema import json_schema
+from weir.pipelines.doors.registry import Doors
+from weir.pipelines.sinks.registry import DEAD_LETTERS, SINKS
+from weir.pipelines.sources.registry import SOURCES
 
 SOURCE = '''
 from pathlib import Path
 from typing import ClassVar
 import apache_beam as beam
 from pydantic import Field
-from pipelines.sources.source import Source, schema_of
+from weir.pipelines.sources.source import Source, schema_of
 
 class Read(beam.PTransform):
     def __init__(self, lines, schema):
@@ -32,7 +32,7 @@ class Read(beam.PTransform):
         self.lines, self.schema = lines, schema
 
     def expand(self, begin):
-        from transforms.decode.from_dicts import from_rows
+        from weir.transforms.decode.from_dicts import from_rows
         cells = [line.split("|") for line in self.lines]
         rows = [{"at": a, "id": b, "store": c, "amount": float(d)} for a, b, c, d in cells]
         return from_rows(begin | "Rows" >> beam.Create(rows), self.schema)
@@ -54,7 +54,7 @@ from pathlib import Path
 from typing import ClassVar
 import apache_beam as beam
 from pydantic import Field
-from pipelines.sinks.sink import Sink
+from weir.pipelines.sinks.sink import Sink
 
 class Pile(beam.DoFn):
     def __init__(self, file):
@@ -203,5 +203,5 @@ def test_no_package_replaces_a_kind_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path, monkeypatch, "[weir.sources]\ncsv = toy_pipe:PipeSource\n")
-    assert SOURCES["csv"].__module__ == "pipelines.sources.csv"
+    assert SOURCES["csv"].__module__ == "weir.pipelines.sources.csv"
     assert list(SOURCES).count("csv") == 1

@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dpcore import registry
-from dpcore.config import yaml
-from dpcore.errors import ConfigError, WeirError
-from dpcore.plan import Plan
-from dpcore.registry import CONTINUAL_SUMS, MODELS
-from dpcore.simulate import Events, simulate
-from pipelines.cli.main import main
-from pipelines.config.schema import json_schema
 from tests.constant_noise import NoNoise
 from tests.contracts.cases import Case
 from tests.contracts.test_loss import TICKS, replayed
+from weir.dpcore import registry
+from weir.dpcore.config import yaml
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.dpcore.plan import Plan
+from weir.dpcore.registry import CONTINUAL_SUMS, MODELS
+from weir.dpcore.simulate import Events, simulate
+from weir.pipelines.cli.main import main
+from weir.pipelines.config.schema import json_schema
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000

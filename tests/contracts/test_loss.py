@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from dpcore.registry import CONTINUAL_SUMS
 from tests.contracts.cases import BUDGET, SENSITIVITY, Case, cases, response
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 TICKS = 32
 FEW = (0, 1, 3, 7, 8, 15, 16)

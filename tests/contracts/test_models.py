@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import arrays_of
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
-from dpcore.registry import MODELS
-from dpcore.simulate import Events, bounded, leaves_for, simulate
 from tests.contracts.cases import same
-from transforms.runtime.coders import pack, restore, unpack
+from weir.dpcore.arrays import arrays_of
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
+from weir.dpcore.registry import MODELS
+from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
+from weir.transforms.runtime.coders import pack, restore, unpack
 
 pytestmark = pytest.mark.slow
 

@@ -7,11 +7,11 @@ import types
 
 import pytest
 
-from dpcore import registry
-from dpcore.continual.blt import Blt
-from dpcore.errors import WeirError
-from dpcore.neighbours import Family
-from dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
+from weir.dpcore import registry
+from weir.dpcore.continual.blt import Blt
+from weir.dpcore.errors import WeirError
+from weir.dpcore.neighbours import Family
+from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
 
 
 @pytest.mark.parametrize("names", [CONTINUAL_SUMS, AGGREGATES, MODELS, SOLVERS])

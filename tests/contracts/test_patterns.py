@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.pattern import Pattern
-from dpcore.continual import tree
-from dpcore.errors import ConfigError
-from dpcore.noise.noise import kind_of
-from dpcore.plan_config import PlanConfig
-from dpcore.pricing.calibrate import FixedLeaf, calibrated
-from dpcore.registry import CONTINUAL_SUMS
 from tests.contracts.cases import BUDGET, OVERS, SCALES, SENSITIVITY, Case
 from tests.contracts.patterns import columns, pattern, replayed, spaced
 from tests.dpcore.people.test_person_config import VISITS, changed
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.continual import tree
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.noise import kind_of
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.pricing.calibrate import FixedLeaf, calibrated
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 TICKS = 32
 PATTERNS = (

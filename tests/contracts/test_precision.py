@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting.precision import TAILS, WHOLE, sparse_tail, unevenness
-from dpcore.continual.unit import draw_units
-from dpcore.errors import ConfigError
-from dpcore.noise.inverse_normal import exponential_from_bits, normal_from_bits
-from dpcore.noise.noise import label
-from dpcore.plan import Plan
-from dpcore.registry import MODELS
 from tests.contracts.cases import Case, cases, noise
 from tests.contracts.test_models import KEYS, config_of
+from weir.dpcore.accounting.precision import TAILS, WHOLE, sparse_tail, unevenness
+from weir.dpcore.continual.unit import draw_units
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.inverse_normal import exponential_from_bits, normal_from_bits
+from weir.dpcore.noise.noise import label
+from weir.dpcore.plan import Plan
+from weir.dpcore.registry import MODELS
 
 
 def drawn(kind: str, scale: float) -> np.ndarray:

@@ -8,19 +8,19 @@ import pkgutil
 
 import pytest
 
-import dpcore.continual
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.continual.base import ContinualSum
-from dpcore.errors import ConfigError, WeirError
-from dpcore.noise.noise import kind_of
-from dpcore.registry import CONTINUAL_SUMS, describe
+import weir.dpcore.continual
 from tests.contracts.cases import BUDGET, OVERS, WINDOWS, cases
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.dpcore.noise.noise import kind_of
+from weir.dpcore.registry import CONTINUAL_SUMS, describe
 
 
 def test_every_concrete_continual_sum_is_registered():
     classes = set()
     for module in pkgutil.iter_modules(dpcore.continual.__path__):
-        loaded = importlib.import_module(f"dpcore.continual.{module.name}")
+        loaded = importlib.import_module(f"weir.dpcore.continual.{module.name}")
         for _, cls in inspect.getmembers(loaded, inspect.isclass):
             if issubclass(cls, ContinualSum) and not inspect.isabstract(cls):
                 classes.add(cls)
@@ -84,7 +84,7 @@ def test_every_mechanism_states_its_own_privacy_facts(name):
 
 
 def test_a_mechanism_that_leaves_a_privacy_fact_out_does_not_register(monkeypatch):
-    import dpcore.continual.sliding as module
+    import weir.dpcore.continual.sliding as module
 
     silent = type("Silent", (module.Sliding,), {"name": "sliding"})  # inherited is not stated
     monkeypatch.setattr(module, "Sliding", silent)

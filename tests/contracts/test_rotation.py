@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import arrays_of
-from dpcore.noise.key_ring import MARK_BYTES, KeyRing
-from dpcore.noise.prf import KeyedNoise, RootKey
 from tests.contracts.cases import KEYS, SCALES, Case, cases
+from weir.dpcore.arrays import arrays_of
+from weir.dpcore.noise.key_ring import MARK_BYTES, KeyRing
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ONE, TWO, THREE = (bytes([value]) * 32 for value in (1, 2, 3))
 PLAN = bytes(range(32))

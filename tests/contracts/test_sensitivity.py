@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError, WeirError
-from dpcore.models.regression import event_kernel
-from dpcore.models.regression import rows as module
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.registry import AGGREGATES, MODELS
 from tests.contracts.corners import candidates, moved, weights
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.dpcore.models.regression import event_kernel
+from weir.dpcore.models.regression import rows as module
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.registry import AGGREGATES, MODELS
 
 RELATIONS = ("add_remove", "replace_one", "replace_anywhere")
 CLIPS = (2.0**-8, 0.5, 1.0, 1.5, 2.0, 4.0, None)

@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-from dpcore.arrays import arrays_of
 from tests.contracts.cases import KEYS, SCALES, cases, gaussian_cases, leaves, noise, run, same
+from weir.dpcore.arrays import arrays_of
 
 
 @pytest.mark.slow

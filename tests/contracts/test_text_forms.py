@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.decode.csv import decode_csv
-from transforms.decode.encoding import width_of
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.decode.text_form import TextForm
-from transforms.runtime.dead_letters import rows
-from transforms.sources.text_file import TextFile
+from weir.transforms.decode.csv import decode_csv
+from weir.transforms.decode.encoding import width_of
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.sources.text_file import TextFile
 
 pytestmark = pytest.mark.slow
 

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.leaves.row_hash import hashes_of_users
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.blocks.cut_users import ByUsers
-from dpcore.models.blocks.fitter import Draws
-from dpcore.models.blocks.growing import Growing
-from dpcore.models.blocks.minimised import MinimisedFit
-from dpcore.models.blocks.presence import Presence, presence_of
-from dpcore.models.blocks.program import BlockProgram
-from dpcore.models.blocks.resolutions import Resolutions
-from dpcore.models.blocks.sliding import Sliding
-from dpcore.models.blocks.training import BlockTraining
-from dpcore.program import hash_ticks, within_cap
 from tests.contracts.corners import candidates
 from tests.contracts.people import config_of
 from tests.contracts.test_user_models import RANGES, program_of
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.row_hash import hashes_of_users
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.blocks.cut_users import ByUsers
+from weir.dpcore.models.blocks.fitter import Draws
+from weir.dpcore.models.blocks.growing import Growing
+from weir.dpcore.models.blocks.minimised import MinimisedFit
+from weir.dpcore.models.blocks.presence import Presence, presence_of
+from weir.dpcore.models.blocks.program import BlockProgram
+from weir.dpcore.models.blocks.resolutions import Resolutions
+from weir.dpcore.models.blocks.sliding import Sliding
+from weir.dpcore.models.blocks.training import BlockTraining
+from weir.dpcore.program import hash_ticks, within_cap
 
 TICKS, KEYS = 16, 2
 CAPS = {"ticks": 3, "keys": 2, "events": 3, "ticks_per_key": 2, "total": 5}

@@ -8,19 +8,19 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from dpcore.accounting.pattern import Pattern
-from dpcore.errors import ConfigError
-from dpcore.leaves.row_hash import hashes_of_users
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.erm.prefix import Prefix
-from dpcore.models.online.leader_model import LeaderModel
-from dpcore.models.online.program import Learner
-from dpcore.models.people import refuse_blind, rows_of_user
-from dpcore.program import takes_rows, within_cap
-from dpcore.registry import MODELS
-from dpcore.spaced import compiled
 from tests.contracts.corners import candidates, weights
 from tests.contracts.people import CAPS, config_of
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.row_hash import hashes_of_users
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.erm.prefix import Prefix
+from weir.dpcore.models.online.leader_model import LeaderModel
+from weir.dpcore.models.online.program import Learner
+from weir.dpcore.models.people import refuse_blind, rows_of_user
+from weir.dpcore.program import takes_rows, within_cap
+from weir.dpcore.registry import MODELS
+from weir.dpcore.spaced import compiled
 
 LEARNERS = ("online.follow_the_leader", "online.conditional_gradient", "online.pftal")
 MOMENTS = ("online.pqftl", "regression.incremental", "regression.projected")

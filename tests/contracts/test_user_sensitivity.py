@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.aggregates.aggregate import Aggregate
-from dpcore.aggregates.compile import outputs_of, overs_of
-from dpcore.aggregates.config import kind_of
-from dpcore.aggregates.leaf import ChannelLeaf
-from dpcore.aggregates.program import Aggregates
-from dpcore.config.section import validate
-from dpcore.plan import Plan
-from dpcore.registry import AGGREGATES
-from dpcore.simulate import Bound, Events, bounded, sum_leaves
 from tests.contracts.people import config_of, terms_of
+from weir.dpcore.aggregates.aggregate import Aggregate
+from weir.dpcore.aggregates.compile import outputs_of, overs_of
+from weir.dpcore.aggregates.config import kind_of
+from weir.dpcore.aggregates.leaf import ChannelLeaf
+from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.config.section import validate
+from weir.dpcore.plan import Plan
+from weir.dpcore.registry import AGGREGATES
+from weir.dpcore.simulate import Bound, Events, bounded, sum_leaves
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "count": [

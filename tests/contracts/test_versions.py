@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from dpcore.config.version import PLAN_VERSION
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.registry import CONTINUAL_SUMS, MODELS, SOLVERS
 from tests.contracts import versions
+from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.registry import CONTINUAL_SUMS, MODELS, SOLVERS
 
 CONFIGS = dict(versions.configs())
 ONE = CONFIGS["chosen"]

@@ -7,13 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.gradients import Gradients
-from dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared
-from dpcore.models.scaling import Scaling, is_void
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.simulate import Events, bounded, leaves_for
 from tests.constant_noise import NoNoise
 from tests.contracts.test_models import (
     BY_SOLVER,
@@ -29,6 +22,13 @@ from tests.contracts.test_models import (
     taken,
     with_rows,
 )
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared
+from weir.dpcore.models.scaling import Scaling, is_void
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.simulate import Events, bounded, leaves_for
 
 BAD = (np.nan, np.inf, -np.inf)
 

@@ -17,13 +17,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from dpcore.aggregates.gates import GATE
-from dpcore.config.version import PLAN_VERSION
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
-from dpcore.registry import CONTINUAL_SUMS, MODELS, SOLVERS
-from dpcore.simulate import Events, bounded, leaves_for, simulate
+from weir.dpcore.aggregates.gates import GATE
+from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
+from weir.dpcore.registry import CONTINUAL_SUMS, MODELS, SOLVERS
+from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
 
 GOLDEN = Path(__file__).parent / "versions.json"
 """Case -> version -> [digest, bits]. A version that plans run under never changes in here."""

@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from pipelines.results.result import COUNTERS
 from tests.deploy.promql import check, metrics
-from transforms.runtime.reasons import (
+from weir.pipelines.results.result import COUNTERS
+from weir.transforms.runtime.reasons import (
     MISSING,
     REASONS,
     UNREAD,

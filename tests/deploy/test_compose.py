@@ -11,12 +11,12 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from pipelines.cli.main import main
-from pipelines.config.job import load
-from pipelines.graph.checks import plan_of
-from pipelines.sources.pubsub import PubSubSource
 from tests.deploy.dockerfile import read
-from transforms.runtime.secret import MOUNTS
+from weir.pipelines.cli.main import main
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.sources.pubsub import PubSubSource
+from weir.transforms.runtime.secret import MOUNTS
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = YAML(typ="safe", pure=True).load(

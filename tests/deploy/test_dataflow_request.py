@@ -20,12 +20,12 @@ from click.testing import CliRunner
 from google.cloud import dataflow_v1beta3
 from google.protobuf import json_format
 
-from dpcore.errors import ConfigError
-from pipelines.cli.main import main
-from pipelines.config.job import JobConfig, load, loads
-from pipelines.graph.parts import parts_of
-from pipelines.runners import dataflow, dataflow_limits
-from pipelines.runners.pipeline import pipeline_for
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.cli.main import main
+from weir.pipelines.config.job import JobConfig, load, loads
+from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.runners import dataflow, dataflow_limits
+from weir.pipelines.runners.pipeline import pipeline_for
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "europe-docker.pkg.dev/acme-data/weir/weir:0.1.0"

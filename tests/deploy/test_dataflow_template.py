@@ -12,8 +12,8 @@ import pytest
 from google.cloud import dataflow_v1beta3
 from google.protobuf import json_format
 
-from dpcore.errors import ConfigError
-from pipelines.runners import dataflow_template
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.runners import dataflow_template
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "dataflow"

@@ -13,14 +13,14 @@ import pytest
 from click.testing import CliRunner
 from ruamel.yaml import YAML
 
-from pipelines.cli.main import main
-from pipelines.config.job import load
-from pipelines.engines import job_server
-from pipelines.graph.checks import plan_of
-from pipelines.runners.groups import FEWEST
 from tests.deploy.dockerfile import read
 from tests.deploy.flink_schema import FLINK_DEPLOYMENT
-from transforms.runtime.secret import MOUNTS
+from weir.pipelines.cli.main import main
+from weir.pipelines.config.job import load
+from weir.pipelines.engines import job_server
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.runners.groups import FEWEST
+from weir.transforms.runtime.secret import MOUNTS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "flink"

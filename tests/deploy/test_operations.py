@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from pipelines.cli.main import main
-from pipelines.config.schema import json_schema
+from weir.pipelines.cli.main import main
+from weir.pipelines.config.schema import json_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()

@@ -12,8 +12,8 @@ from typing import Any
 import hcl2
 import pytest
 
-from pipelines.config.job import loads
-from pipelines.sources.pubsub import PubSubSource
+from weir.pipelines.config.job import loads
+from weir.pipelines.sources.pubsub import PubSubSource
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "pubsub"

@@ -7,8 +7,8 @@ import re
 import shlex
 from pathlib import Path
 
-from pipelines.cli.main import main
 from tests.deploy.dockerfile import read
+from weir.pipelines.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

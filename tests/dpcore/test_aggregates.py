@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.plan import Plan
-from dpcore.pricing.price import round_up
-from dpcore.simulate import Events, bounded, simulate, sum_leaves
 from tests.constant_noise import NoNoise
+from weir.dpcore.plan import Plan
+from weir.dpcore.pricing.price import round_up
+from weir.dpcore.simulate import Events, bounded, simulate, sum_leaves
 
 SECRET = bytes(range(32))
 DAY = 86_400_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.arrays import WIDE, accumulate
+from weir.dpcore.arrays import WIDE, accumulate
 
 
 @pytest.mark.parametrize("shape", [(0, WIDE, 2), (1, WIDE), (9, 3, 2), (9, WIDE - 1), (9, WIDE, 2)])

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpcore.config.durations import duration, show_duration, show_timestamp, timestamp
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.registry import AGGREGATES, MODELS
+from weir.dpcore.config.durations import duration, show_duration, show_timestamp, timestamp
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.registry import AGGREGATES, MODELS
 
 SHOP: dict[str, Any] = {
     "name": "shop",
@@ -341,7 +341,14 @@ def test_whatever_stands_in_a_field_is_taken_or_refused_in_words(name: str, valu
 
 
 def test_every_field_has_a_description_and_an_example() -> None:
-    from dpcore.plan_config import ClockConfig, Key, MechanismConfig, Privacy, Schema, TimeColumn
+    from weir.dpcore.plan_config import (
+        ClockConfig,
+        Key,
+        MechanismConfig,
+        Privacy,
+        Schema,
+        TimeColumn,
+    )
 
     sections = [
         PlanConfig, *AGGREGATES.values(), ClockConfig, Key, MechanismConfig, Privacy, Schema,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.models.online.program import Learner
-from dpcore.models.regression.projected import Projected
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.online.program import Learner
+from weir.dpcore.models.regression.projected import Projected
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
 
 SHOP: dict[str, Any] = {
     "name": "shop",

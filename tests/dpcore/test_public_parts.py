@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.accounting.guarantee import Expiration, PrivacyLoss, compose
-from dpcore.accounting.statement import statement
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.keys import Keys
+from weir.dpcore.accounting.guarantee import Expiration, PrivacyLoss, compose
+from weir.dpcore.accounting.statement import statement
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.keys import Keys
 
 
 @given(st.integers(-(2**50), 2**50), st.integers(1, 2**40), st.integers(-(2**50), 2**50))

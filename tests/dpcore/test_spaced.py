@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import arrays_of
-from dpcore.errors import ConfigError
-from dpcore.models.regression.section import Banded
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
 from tests.constant_noise import NoNoise
 from tests.contracts.cases import same
-from transforms.runtime.coders import pack, restore, unpack
+from weir.dpcore.arrays import arrays_of
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.regression.section import Banded
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
+from weir.transforms.runtime.coders import pack, restore, unpack
 
 DAY = 86_400_000_000
 SECRET = bytes(range(32))

@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 
-from dpcore.accounting import calibrate
-from dpcore.accounting.circumstances import Circumstances
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.statement import neighbours
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
+from weir.dpcore.accounting import calibrate
+from weir.dpcore.accounting.circumstances import Circumstances
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.statement import neighbours
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
 
 CONFIG = """
 name: s

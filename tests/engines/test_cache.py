@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import WeirError
-from pipelines.engines import flink_home, install, job_server, prism, pubsub_build, tools
-from pipelines.engines.cache import Component, EngineMissing, cache_folder
+from weir.dpcore.errors import WeirError
+from weir.pipelines.engines import flink_home, install, job_server, prism, pubsub_build, tools
+from weir.pipelines.engines.cache import Component, EngineMissing, cache_folder
 
 
 @pytest.fixture(autouse=True)

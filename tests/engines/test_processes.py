@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engines.processes import EngineFailed, Process, free_ports
+from weir.pipelines.engines.processes import EngineFailed, Process, free_ports
 
 PARENT = """
 import sys, time
 from pathlib import Path
-from pipelines.engines.processes import Process
+from weir.pipelines.engines.processes import Process
 log = Path(sys.argv[1])
 Process("a sleeper", ["sh", "-c", "sleep 1000 & echo $! $$; wait"], log)
 time.sleep(1000)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engines import job_server
-from pipelines.engines.cache import EngineMissing
+from weir.pipelines.engines import job_server
+from weir.pipelines.engines.cache import EngineMissing
 
 pytestmark = pytest.mark.slow
 

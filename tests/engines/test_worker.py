@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engines.worker import ALLOCATION, environment_config
+from weir.pipelines.engines.worker import ALLOCATION, environment_config
 
 
 @pytest.mark.parametrize("given", [{}, {"MALLOC_ARENA_MAX": "7"}])

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engines.workplace import Workplace, sweep
+from weir.pipelines.engines.workplace import Workplace, sweep
 
 PREFIX = "weir-test-"
 OWNER = """
 import sys, time
-from pipelines.engines.workplace import Workplace
+from weir.pipelines.engines.workplace import Workplace
 place = Workplace(sys.argv[1])
 (place.folder / "state").mkdir()
 print(place.folder, flush=True)

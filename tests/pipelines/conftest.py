@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pipelines.cli.main import main
+from weir.pipelines.cli.main import main
 
 SMALL = """\
 name: shop

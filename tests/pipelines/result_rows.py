@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pipelines.results.files import TYPES, read_file, result_files
+from weir.pipelines.results.files import TYPES, read_file, result_files
 
 
 def result_rows(folder: Path) -> list[dict[str, Any]]:

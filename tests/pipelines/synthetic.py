@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.algorithm import Shown
-from pipelines.results.files import TYPES
+from weir.dpcore.algorithm import Shown
+from weir.pipelines.results.files import TYPES
 
 DAY = 86_400_000_000
 START = 852_076_800_000_000  # 1997-01-01T00:00:00Z

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.noise.prf import KeyedNoise
-from pipelines.audit.adaptive import CHANGED, decided, drive
-from pipelines.audit.attack import Report, attack
-from pipelines.audit.choice import Choice
-from pipelines.audit.job import Audited
-from pipelines.config.job import loads
 from tests.audit.twins.twin import behind, config, patched
 from tests.audit.verdict import tampered
 from tests.fixed_secrets import same_secrets  # noqa: F401
+from weir.dpcore.noise.prf import KeyedNoise
+from weir.pipelines.audit.adaptive import CHANGED, decided, drive
+from weir.pipelines.audit.attack import Report, attack
+from weir.pipelines.audit.choice import Choice
+from weir.pipelines.audit.job import Audited
+from weir.pipelines.config.job import loads
 
 SUM = config(ticks=5)
 MEAN = config("aggregates: {m: {mean: v, clip: [0, 10]}}", ticks=4)
@@ -75,7 +75,7 @@ def anew() -> Iterator[None]:
 
         return gaussian
 
-    with patched("dpcore.noise.prf.KeyedNoise.gaussian", fresh):
+    with patched("weir.dpcore.noise.prf.KeyedNoise.gaussian", fresh):
         yield
 
 

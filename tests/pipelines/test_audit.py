@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pipelines.audit.attack import attack
-from pipelines.audit.choice import Choice
-from pipelines.audit.job import Audited
-from pipelines.audit.once import through
-from pipelines.audit.streams import events_of
-from pipelines.cli.main import main
-from pipelines.config.job import loads
-from pipelines.sources.files import Files
 from tests.audit.twins import config
 from tests.fixed_secrets import same_secrets  # noqa: F401
-from transforms.runtime.secret import SecretRef
+from weir.pipelines.audit.attack import attack
+from weir.pipelines.audit.choice import Choice
+from weir.pipelines.audit.job import Audited
+from weir.pipelines.audit.once import through
+from weir.pipelines.audit.streams import events_of
+from weir.pipelines.cli.main import main
+from weir.pipelines.config.job import loads
+from weir.pipelines.sources.files import Files
+from weir.transforms.runtime.secret import SecretRef
 
 FIELDS = {
     "what", "claimed", "proven", "claimed_mu", "proven_mu", "tightness", "delta", "trials",

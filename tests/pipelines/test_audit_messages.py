@@ -15,29 +15,29 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from dpcore.config import durations
-from dpcore.errors import ConfigError, WeirError
-from pipelines.audit import attack as attacking
-from pipelines.audit import once, post
-from pipelines.audit.attack import attack
-from pipelines.audit.choice import Choice
-from pipelines.audit.job import Audited
-from pipelines.audit.messages import container_forms, messages, payload_of, strays
-from pipelines.audit.post import Post, refuse_missing, server
-from pipelines.audit.restarts import Restarts
-from pipelines.audit.streams import Maker, Rows
-from pipelines.audit.way import Way
-from pipelines.cli.main import main
-from pipelines.config.job import loads
-from pipelines.engines.cache import EngineMissing
-from pipelines.engines.processes import free_ports
-from pipelines.results.result import Result
-from pipelines.sinks.dead_letters import DeadNdjson
-from pipelines.sources.pubsub import PubSubSource
-from pipelines.sources.source import schema_of
 from tests.audit.twins import config
-from transforms.decode.messages import Message, MessageDecoder
-from transforms.runtime.pubsub_client import EMULATOR
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.pipelines.audit import attack as attacking
+from weir.pipelines.audit import once, post
+from weir.pipelines.audit.attack import attack
+from weir.pipelines.audit.choice import Choice
+from weir.pipelines.audit.job import Audited
+from weir.pipelines.audit.messages import container_forms, messages, payload_of, strays
+from weir.pipelines.audit.post import Post, refuse_missing, server
+from weir.pipelines.audit.restarts import Restarts
+from weir.pipelines.audit.streams import Maker, Rows
+from weir.pipelines.audit.way import Way
+from weir.pipelines.cli.main import main
+from weir.pipelines.config.job import loads
+from weir.pipelines.engines.cache import EngineMissing
+from weir.pipelines.engines.processes import free_ports
+from weir.pipelines.results.result import Result
+from weir.pipelines.sinks.dead_letters import DeadNdjson
+from weir.pipelines.sources.pubsub import PubSubSource
+from weir.pipelines.sources.source import schema_of
+from weir.transforms.decode.messages import Message, MessageDecoder
+from weir.transforms.runtime.pubsub_client import EMULATOR
 
 BOM = b"\xef\xbb\xbf"
 THEIRS = "projects/acme/subscriptions/purchases"
@@ -272,7 +272,7 @@ def test_a_run_that_was_stopped_or_too_slow_proves_nothing(ended: Any, tmp_path:
 def test_a_job_that_fails_again_and_again_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from pipelines.audit import restarts
+    from weir.pipelines.audit import restarts
 
     cancelled: list[str] = []
     counts = iter([0, 1, 2, 3, 4])

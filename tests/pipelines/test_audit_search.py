@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.audit.learned import apart
-from pipelines.audit.attack import attack
-from pipelines.audit.choice import Choice
-from pipelines.audit.job import Audited
-from pipelines.audit.search import needs_search, scenes, searched
-from pipelines.config.job import loads
 from tests.audit.twins import config
 from tests.fixed_secrets import same_secrets  # noqa: F401
+from weir.dpcore.audit.learned import apart
+from weir.pipelines.audit.attack import attack
+from weir.pipelines.audit.choice import Choice
+from weir.pipelines.audit.job import Audited
+from weir.pipelines.audit.search import needs_search, scenes, searched
+from weir.pipelines.config.job import loads
 
 MEAN = config("aggregates: {m: {mean: v, clip: [0, 10]}}", window="all")
 

@@ -8,14 +8,14 @@ import apache_beam as beam
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig, load
-from pipelines.graph import build
-from pipelines.graph.parts import parts_of
-from pipelines.run.run import told
-from transforms.runtime import counters
-from transforms.runtime.secret import SecretRef
-from transforms.sinks.held import Contradicted
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig, load
+from weir.pipelines.graph import build
+from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.run.run import told
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.sinks.held import Contradicted
 
 CONFIG = """
 name: shop

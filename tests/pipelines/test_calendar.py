@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.accounting import grid
-from pipelines.results.ruler import Ruler
-from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
+from weir.dpcore.accounting import grid
+from weir.pipelines.results.ruler import Ruler
+from weir.pipelines.results.run import Run
 
 CLOCK = (
     "clock: {start: 2024-01-01T00:00:00, period: 1 month, zone: Europe/Berlin, "

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.accounting.circumstances import Circumstances
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig, load
-from pipelines.graph.checks import horizon_of, plan_under
-from pipelines.graph.parts import parts_of
-from pipelines.results import plan_file
-from pipelines.sources.source import PUBLICATION
-from pipelines.terminal import number
 from tests.pipelines.conftest import Weir
-from transforms.private_releases import PrivateReleases
+from weir.dpcore.accounting.circumstances import Circumstances
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig, load
+from weir.pipelines.graph.checks import horizon_of, plan_under
+from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.results import plan_file
+from weir.pipelines.sources.source import PUBLICATION
+from weir.pipelines.terminal import number
+from weir.transforms.private_releases import PrivateReleases
 
 STREAM = "source={pubsub: {subscription: projects/p/subscriptions/s}}"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.registry import CONTINUAL_SUMS, MODELS, SOLVERS
-from pipelines.cli.main import main
 from tests.pipelines.conftest import Weir
+from weir.dpcore.registry import CONTINUAL_SUMS, MODELS, SOLVERS
+from weir.pipelines.cli.main import main
 
 SECRET = "0f1e2d3c4b5a6978" * 4
 SLASHES = "q7Zp//Kd83hTbW//Lm2x//Yc5RgU0vNaEi4sJoFf9Ht="
@@ -194,7 +194,7 @@ def test_a_defect_is_told_without_its_text(weir: Weir, monkeypatch: pytest.Monke
     def broken() -> None:
         raise ValueError("PRIVATE")
 
-    monkeypatch.setattr("pipelines.config.schema.json_schema", broken)
+    monkeypatch.setattr("weir.pipelines.config.schema.json_schema", broken)
     result = weir("schema")
     assert result.exit_code == 1
     assert "ValueError" in result.stderr and "PRIVATE" not in result.output

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.plan_config import PlanConfig
-from pipelines.config.job import JobConfig, load, loads
-from pipelines.config.sections import (
+from tests.pipelines.conftest import SMALL, Weir
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan_config import PlanConfig
+from weir.pipelines.config.job import JobConfig, load, loads
+from weir.pipelines.config.sections import (
     Deduplicate,
     Secret,
 )
-from pipelines.sinks.csv import CsvSink
-from pipelines.sinks.registry import DEAD_LETTERS, SINKS
-from pipelines.sources.limits import Limits
-from pipelines.sources.pubsub import SubscriptionConfig
-from pipelines.sources.registry import SOURCES
-from tests.pipelines.conftest import SMALL, Weir
+from weir.pipelines.sinks.csv import CsvSink
+from weir.pipelines.sinks.registry import DEAD_LETTERS, SINKS
+from weir.pipelines.sources.limits import Limits
+from weir.pipelines.sources.pubsub import SubscriptionConfig
+from weir.pipelines.sources.registry import SOURCES
 
 
 def refusal(text: str = SMALL, sets: tuple[str, ...] = (), **environ: str) -> ConfigError:

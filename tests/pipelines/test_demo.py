@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import WeirError
 from examples.shop import data, demo, plot
 from examples.shop import truth as demo_truth
-from pipelines.results.run import Output, Run
 from tests.pipelines import synthetic
+from weir.dpcore.errors import WeirError
+from weir.pipelines.results.run import Output, Run
 
 TEXT = b""" customer_id  date number_of_cds  dollar_value
  00001 19970101  1   11.77

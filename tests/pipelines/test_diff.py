@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.config.job import load, loads
-from pipelines.results.compare import changed_fields
-from pipelines.show.diff import compare
-from pipelines.terminal import number
 from tests.pipelines.conftest import SMALL, Weir
+from weir.pipelines.config.job import load, loads
+from weir.pipelines.results.compare import changed_fields
+from weir.pipelines.show.diff import compare
+from weir.pipelines.terminal import number
 
 
 def against(*sets: str) -> dict[str, Any]:

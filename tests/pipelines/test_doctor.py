@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.config.job import load
-from pipelines.show import doctor
 from tests.pipelines.conftest import Weir
+from weir.pipelines.config.job import load
+from weir.pipelines.show import doctor
 
 Found = dict[str, dict[str, Any]]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.engines.processes import EngineFailed
-from pipelines.runners import ending
-from pipelines.runners.ending import AHEAD, BELIEVED, END_OF_TIME, End, Warden, cancel
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.runners import ending
+from weir.pipelines.runners.ending import AHEAD, BELIEVED, END_OF_TIME, End, Warden, cancel
 
 
 class Flink:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.graph.parts import parts_of
-from pipelines.run import run
 from tests.pipelines.result_rows import result_rows
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.run import run
 
 TEXT = """\
 name: shop

@@ -8,10 +8,10 @@ import json
 import pytest
 from rich.console import Console
 
-from dpcore.config.version import PLAN_VERSION
-from pipelines.results.plan_file import plan_json
-from pipelines.show.plan import one_line, render
 from tests.contracts import versions
+from weir.dpcore.config.version import PLAN_VERSION
+from weir.pipelines.results.plan_file import plan_json
+from weir.pipelines.show.plan import one_line, render
 
 pytestmark = pytest.mark.slow
 

@@ -14,19 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.config import yaml
-from dpcore.errors import ConfigError, WeirError
-from pipelines.config.job import JobConfig, loads
-from pipelines.feed.feed import Clockwork, Pace, feed, first_moment, notes, setting
-from pipelines.feed.synthetic import Shares, batches, uniforms
-from pipelines.feed.targets import open_target
-from pipelines.feed.topic import TopicTarget
-from pipelines.graph.checks import plan_of
-from pipelines.sources.pubsub import Replay
 from tests.pipelines.conftest import SMALL, Weir
-from transforms.decode.messages import Message, MessageDecoder
-from transforms.decode.schema import EventSchema
-from transforms.runtime.stream_time import StreamTime
+from weir.dpcore.config import yaml
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.pipelines.config.job import JobConfig, loads
+from weir.pipelines.feed.feed import Clockwork, Pace, feed, first_moment, notes, setting
+from weir.pipelines.feed.synthetic import Shares, batches, uniforms
+from weir.pipelines.feed.targets import open_target
+from weir.pipelines.feed.topic import TopicTarget
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.sources.pubsub import Replay
+from weir.transforms.decode.messages import Message, MessageDecoder
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.runtime.stream_time import StreamTime
 
 ARRIVAL = SMALL.replace("schema: {time: at, id: id}", "schema: {time: at, id: id, arrival: got}")
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.conftest import Weir
-from transforms.sources import first_files
+from weir.transforms.sources import first_files
 
 pytestmark = pytest.mark.slow
 

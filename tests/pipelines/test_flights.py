@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dpcore.errors import WeirError
-from dpcore.simulate import simulate
 from examples.flights import data, example, plot, truth
 from examples.flights.data import CARRIERS, FEATURES, Flights
-from pipelines.config.job import load
-from pipelines.graph.checks import plan_of
+from weir.dpcore.errors import WeirError
+from weir.dpcore.simulate import simulate
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.checks import plan_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = (

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.runners.flink_cause import cause_in, refusal_in
-from pipelines.runners.flink_options import flags_of, names_of, parallelism_of, settings_of
-from pipelines.runners.flink_target import FlinkTarget
-from pipelines.runners.state_folder import StateFolder
-from transforms.sinks.held import contradiction
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.runners.flink_cause import cause_in, refusal_in
+from weir.pipelines.runners.flink_options import flags_of, names_of, parallelism_of, settings_of
+from weir.pipelines.runners.flink_target import FlinkTarget
+from weir.pipelines.runners.state_folder import StateFolder
+from weir.transforms.sinks.held import contradiction
 
 CLUSTER = FlinkTarget("localhost:1")
 
@@ -127,7 +127,7 @@ def test_slots_that_become_free_are_waited_for(small: Path) -> None:
 def test_of_a_long_text_only_our_own_words_are_told() -> None:
     text = (
         "java.lang.RuntimeException: Error from SDK worker: PRIVATE\n"
-        "dpcore.errors.CodecError: stored state up to tick 4 was made with other secrets. "
+        "weir.dpcore.errors.CodecError: stored state up to tick 4 was made with other secrets. "
         "[while running 'Tick']\nPRIVATE"
     )
     assert refusal_in(text) == "stored state up to tick 4 was made with other secrets."

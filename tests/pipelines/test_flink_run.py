@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.engines import job_server
-from pipelines.engines.job_server import Kept
-from pipelines.engines.processes import EngineFailed
-from pipelines.graph.parts import parts_of
-from pipelines.runners.ending import END_OF_TIME, End
-from pipelines.runners.flink import FlinkRun
-from pipelines.runners.flink_target import FlinkTarget
-from pipelines.runners.state_folder import StateFolder
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.engines import job_server
+from weir.pipelines.engines.job_server import Kept
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.runners.ending import END_OF_TIME, End
+from weir.pipelines.runners.flink import FlinkRun
+from weir.pipelines.runners.flink_target import FlinkTarget
+from weir.pipelines.runners.state_folder import StateFolder
 
 
 def job_server_of(folder: Path, kept: Kept) -> str:
@@ -49,7 +49,7 @@ def test_who_runs_a_stream_on_a_job_server_that_loses_memory_hears_it(
     given: tuple[str, ...],
     warned: bool,
 ) -> None:
-    monkeypatch.setattr("pipelines.runners.flink.need", lambda *_: "java")
+    monkeypatch.setattr("weir.pipelines.runners.flink.need", lambda *_: "java")
     state = StateFolder(str(small.parent / "state"))
     jar = job_server_of(small.parent, kept)
     FlinkRun(parts_of(load(small)), FlinkTarget(jar=jar), state, streaming, given)
@@ -73,7 +73,7 @@ def test_a_checkpoint_of_another_kind_of_job_server_is_refused(
     small: Path, monkeypatch: pytest.MonkeyPatch, names: bytes, kept: Kept, refused: bool
 ) -> None:
     """What lies in the other place would not be found, and every source would stand still."""
-    monkeypatch.setattr("pipelines.runners.flink.need", lambda *_: "java")
+    monkeypatch.setattr("weir.pipelines.runners.flink.need", lambda *_: "java")
     timers = b"a timer sdf_checkpoint:7:0" if b"sdf" in names else b"none"
     savepoint = small.parent / "a savepoint"
     savepoint.mkdir()
@@ -120,7 +120,7 @@ class Beginning:
 
 def left_alone(small: Path, monkeypatch: pytest.MonkeyPatch, flink: Beginning) -> FlinkRun:
     """A detached run that has waited for its job to begin."""
-    monkeypatch.setattr("pipelines.runners.flink.need", lambda *_: "java")
+    monkeypatch.setattr("weir.pipelines.runners.flink.need", lambda *_: "java")
     target = FlinkTarget("localhost:1", detach=True, jar="apache.jar")
     run = FlinkRun(
         parts_of(load(small)), target, StateFolder(str(small.parent / "state")), True, ()
@@ -176,7 +176,7 @@ class Over:
 def test_a_drain_that_fails_is_asked_for_again_and_one_that_does_not_only_once(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.runners.flink.need", lambda *_: "java")
+    monkeypatch.setattr("weir.pipelines.runners.flink.need", lambda *_: "java")
     target = FlinkTarget(jar="apache.jar")
     run = FlinkRun(
         parts_of(load(small)), target, StateFolder(str(small.parent / "state")), True, ()

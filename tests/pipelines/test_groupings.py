@@ -10,21 +10,21 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dpcore.config import yaml
-from dpcore.errors import ConfigError
-from dpcore.leaves.keys import key_text, shown_key
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from pipelines.audit.job import Audited
-from pipelines.config.job import loads
-from pipelines.config.schema import json_schema
-from pipelines.feed.truth import Truth
-from pipelines.graph.checks import plan_of
-from pipelines.report.data import gather
-from pipelines.report.page import page
-from pipelines.results.run import Run
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.result_rows import result_rows
+from weir.dpcore.config import yaml
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.keys import key_text, shown_key
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.pipelines.audit.job import Audited
+from weir.pipelines.config.job import loads
+from weir.pipelines.config.schema import json_schema
+from weir.pipelines.feed.truth import Truth
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.report.data import gather
+from weir.pipelines.report.page import page
+from weir.pipelines.results.run import Run
 
 ONE = "key: {column: store, declared: [north, south]}"
 PAIRS = [("paris", "shoes"), ("paris", "hats"), ("rome", "hats")]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.runners import groups
-from pipelines.runners.state_folder import StateFolder
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.runners import groups
+from weir.pipelines.runners.state_folder import StateFolder
 
 CONFIG = """
 name: groups

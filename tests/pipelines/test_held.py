@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config.job import load
-from pipelines.run.run import as_they_go
 from tests.pipelines.conftest import Weir
 from tests.transforms.bucket import Bucket
-from transforms.sinks import place as sinks_place
-from transforms.sinks.held import HeldWriter
+from weir.pipelines.config.job import load
+from weir.pipelines.run.run import as_they_go
+from weir.transforms.sinks import place as sinks_place
+from weir.transforms.sinks.held import HeldWriter
 
 HEAD = "at,id,store,amount"
 GOOD = [f"2024-01-01T{i % 24:02d}:00:00Z,e{i},{('north', 'south')[i % 2]},{i}" for i in range(40)]

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.config import yaml
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.init.init import config_text, output_name, release_name
-from pipelines.init.words import word
 from tests.pipelines.conftest import Weir
+from weir.dpcore.config import yaml
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.init.init import config_text, output_name, release_name
+from weir.pipelines.init.words import word
 
 CSV = """\
 date,purchase_id,customer_id,store,dollar value,n,no
@@ -286,8 +286,8 @@ def test_a_list_column_is_proposed_where_the_header_fixes_its_size(tmp_path: Pat
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from pipelines.init.header import sniff
-    from pipelines.init.model import check_target, model
+    from weir.pipelines.init.header import sniff
+    from weir.pipelines.init.model import check_target, model
 
     numbers = [[1.0, 2.0, 3.0], [0.0, 0.0, 1.0]]
     for kind, proposed in ((pa.list_(pa.float32(), 3), True), (pa.list_(pa.float32()), False)):

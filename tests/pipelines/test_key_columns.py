@@ -11,21 +11,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.config import yaml
-from dpcore.errors import ConfigError
-from dpcore.leaves.keys import key_text, shown_key
-from dpcore.plan_config import PlanConfig
-from dpcore.simulate import Events, simulate
-from pipelines.config.job import load, loads
-from pipelines.config.schema import json_schema
-from pipelines.feed.synthetic import Shares, batches
-from pipelines.graph.checks import plan_of
-from pipelines.report.data import gather
-from pipelines.report.page import page
-from pipelines.report.score import score
-from pipelines.results.run import Run
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.result_rows import result_rows
+from weir.dpcore.config import yaml
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.keys import key_text, shown_key
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.simulate import Events, simulate
+from weir.pipelines.config.job import load, loads
+from weir.pipelines.config.schema import json_schema
+from weir.pipelines.feed.synthetic import Shares, batches
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.report.data import gather
+from weir.pipelines.report.page import page
+from weir.pipelines.report.score import score
+from weir.pipelines.results.run import Run
 
 ONE = "key: {column: store, declared: [north, south]}"
 PAIRS = [("paris", "shoes"), ("rome", "hats"), ("a,b", "c"), ("a", 'b",c')]

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.leaves.keys import Keys
-from dpcore.program import Released
-from pipelines.results.files import TYPES, ResultFile, is_flat, matrix, read_file
-from pipelines.results.packed import packed
 from tests.transforms.doubles import FakePlan
-from transforms.release.flat import Flat, Layout
-from transforms.release.table import ReleaseWriter
-from transforms.sinks import formats, place
-from transforms.sinks.sorted_table import sorted_table
+from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.program import Released
+from weir.pipelines.results.files import TYPES, ResultFile, is_flat, matrix, read_file
+from weir.pipelines.results.packed import packed
+from weir.transforms.release.flat import Flat, Layout
+from weir.transforms.release.table import ReleaseWriter
+from weir.transforms.sinks import formats, place
+from weir.transforms.sinks.sorted_table import sorted_table
 
 KEYS = sorted(
     key.encode()

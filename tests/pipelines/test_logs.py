@@ -8,12 +8,12 @@ import threading
 
 import pytest
 
-from pipelines.cli.logs import discreet
+from weir.pipelines.cli.logs import discreet
 
 
 def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     with discreet(form="json"):
-        log = logging.getLogger("pipelines.x")
+        log = logging.getLogger("weir.pipelines.x")
         log.info("read %d", 3, extra={"fields": {"events": 3}})
         try:
             raise ValueError("PRIVATE")
@@ -25,14 +25,14 @@ def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
         ("INFO", "read 3"),
         ("WARNING", "no"),
     ]
-    assert lines[0]["events"] == 3 and lines[0]["logger"] == "pipelines.x"
+    assert lines[0]["events"] == 3 and lines[0]["logger"] == "weir.pipelines.x"
     assert lines[0]["time"].endswith("+00:00") and "PRIVATE" not in str(lines)
 
 
 def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     with discreet():
-        logging.getLogger("pipelines.x").info("quiet")
-        logging.getLogger("pipelines.x").warning("mind this")
+        logging.getLogger("weir.pipelines.x").info("quiet")
+        logging.getLogger("weir.pipelines.x").warning("mind this")
     assert capsys.readouterr().err == "weir: note: mind this\n"
 
 

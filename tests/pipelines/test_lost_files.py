@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.results.verdict import judge
 from tests.pipelines.conftest import Weir
 from tests.transforms.avro_files import container, encoded, record_of
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.runtime import counters
-from transforms.runtime.ahead import ahead
-from transforms.sources.files import FileSource
+from weir.pipelines.results.verdict import judge
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.ahead import ahead
+from weir.transforms.sources.files import FileSource
 
 HEAD = "at,id,store,amount\n"
 FIELDS = {"at": "string", "x": "double"}

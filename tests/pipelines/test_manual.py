@@ -12,13 +12,13 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 from ruamel.yaml import YAML
 
-from pipelines.cli.main import main
-from pipelines.cli.manual import SHELLS
-from pipelines.config.job import load
-from pipelines.graph.checks import plan_of
-from pipelines.show.commands import man, markdown, told
-from pipelines.show.dbt import COLUMNS, place_of, source_file
-from transforms.release.table import RELEASE_SCHEMA
+from weir.pipelines.cli.main import main
+from weir.pipelines.cli.manual import SHELLS
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.show.commands import man, markdown, told
+from weir.pipelines.show.dbt import COLUMNS, place_of, source_file
+from weir.transforms.release.table import RELEASE_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOP = ROOT / "examples" / "shop" / "shop.yaml"

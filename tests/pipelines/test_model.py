@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.registry import MODELS
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
+from weir.dpcore.registry import MODELS
 
 CONFIG = """\
 name: flights

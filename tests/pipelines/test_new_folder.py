@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config.job import load
-from pipelines.graph.parts import parts_of
-from pipelines.run.new_folder import beside
 from tests.pipelines.conftest import Weir
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.run.new_folder import beside
 
 
 @pytest.fixture

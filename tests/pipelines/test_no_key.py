@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
+from weir.pipelines.results.run import Run
 
 pytestmark = pytest.mark.slow
 

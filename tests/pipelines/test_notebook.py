@@ -14,15 +14,15 @@ import pytest
 from click.testing import CliRunner
 
 import weir
-from dpcore.errors import ConfigError
-from dpcore.plan_html import plan_html, table
-from pipelines.cli.main import main
-from pipelines.config.job import load
-from pipelines.notebook.release import job_of
-from pipelines.results.flat import flat_table
-from pipelines.results.run import Run
-from transforms.release.table import RELEASE_SCHEMA
-from transforms.sources.memory import held
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan_html import plan_html, table
+from weir.pipelines.cli.main import main
+from weir.pipelines.config.job import load
+from weir.pipelines.notebook.release import job_of
+from weir.pipelines.results.flat import flat_table
+from weir.pipelines.results.run import Run
+from weir.transforms.release.table import RELEASE_SCHEMA
+from weir.transforms.sources.memory import held
 
 HEX = "5a" * 32
 TEXT = """
@@ -95,7 +95,7 @@ def test_events_are_let_go_and_nothing_of_them_stays_on_a_disk(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     handles: list[str] = []
-    from transforms.sources import memory
+    from weir.transforms.sources import memory
 
     real: Callable[..., Any] = memory.ReadMemory.__init__
 

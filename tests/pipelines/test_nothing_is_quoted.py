@@ -17,7 +17,7 @@ from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.secret_files import COLUMNS, FOREIGN, MAIL, NAME, NUMBER, WORDS, WRITERS, wrong
 from tests.pipelines.secret_files import folder as files_of
 from tests.runners.secrets_search import forms_of, search
-from transforms.decode.formats import FORMATS
+from weir.transforms.decode.formats import FORMATS
 
 FORMS = [form for word in WORDS for form in forms_of(word.encode())]
 FORMS += [form for form in (word.encode("latin-1") for word in WORDS) if form not in FORMS]

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from dpcore.leaves.keys import Keys
-from pipelines.config.job import load
-from pipelines.graph.parts import parts_of as cut
-from pipelines.results.run import Run
-from pipelines.sinks.sink import Sink
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
 from tests.pipelines.test_held import GOOD, events, released, stop_in
 from tests.transforms.doubles import FakePlan
-from transforms.sinks import place, transforms
-from transforms.sinks.ranges import Ranges
-from transforms.sinks.transforms import MOST_ROWS, parts_of
+from weir.dpcore.leaves.keys import Keys
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.parts import parts_of as cut
+from weir.pipelines.results.run import Run
+from weir.pipelines.sinks.sink import Sink
+from weir.transforms.sinks import place, transforms
+from weir.transforms.sinks.ranges import Ranges
+from weir.transforms.sinks.transforms import MOST_ROWS, parts_of
 
 
 @pytest.fixture

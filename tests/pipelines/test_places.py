@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.config.places import refuse_mixed
-from pipelines.doors.paths import is_inside, resolved
 from tests.pipelines.conftest import Weir
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.config.places import refuse_mixed
+from weir.pipelines.doors.paths import is_inside, resolved
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.terminal import bytes_text, count, long_time, number, span
 from tests.pipelines.conftest import Weir
+from weir.pipelines.terminal import bytes_text, count, long_time, number, span
 
 FIELDS = {
     "name", "digest", "algorithm", "guarantee", "expiration", "releases", "alternatives",

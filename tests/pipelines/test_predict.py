@@ -12,13 +12,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.predict.models import models_at
-from pipelines.report.data import gather
-from pipelines.report.score import score
-from pipelines.results.events import tables
-from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.predict.models import models_at
+from weir.pipelines.report.data import gather
+from weir.pipelines.report.score import score
+from weir.pipelines.results.events import tables
+from weir.pipelines.results.run import Run
 
 N = 900
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipelines.cli.logs import discreet
-from pipelines.run import progress
-from pipelines.run.progress import Progress, Total, fraction, line
-from pipelines.run.watch import Watch
+from weir.pipelines.cli.logs import discreet
+from weir.pipelines.run import progress
+from weir.pipelines.run.progress import Progress, Total, fraction, line
+from weir.pipelines.run.watch import Watch
 
 
 def test_nothing_is_known_at_first() -> None:

@@ -10,15 +10,15 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from google.api_core.exceptions import NotFound
 from google.pubsub_v1.types import SeekRequest
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from pipelines.config.job import JobConfig, loads
-from pipelines.sources.pubsub import PubSubSource
 from tests.pipelines.conftest import SMALL
-from transforms.runtime.stream_time import PRESENT
-from transforms.sinks.dead_letters import PublishDead
-from transforms.sinks.pubsub import PublishReleases
-from transforms.sources.pubsub.read import ReadPubSub
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.pipelines.config.job import JobConfig, loads
+from weir.pipelines.sources.pubsub import PubSubSource
+from weir.transforms.runtime.stream_time import PRESENT
+from weir.transforms.sinks.dead_letters import PublishDead
+from weir.transforms.sinks.pubsub import PublishReleases
+from weir.transforms.sources.pubsub.read import ReadPubSub
 
 SUB = "projects/acme-shop/subscriptions/purchases"
 STREAM = SMALL.replace("source: {csv: events.csv}", f"source: {{pubsub: {{subscription: {SUB}}}}}")
@@ -106,7 +106,7 @@ class Seeks:
 
 def test_a_subscription_is_taken_back_to_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Seeks()
-    monkeypatch.setattr("transforms.runtime.pubsub_client.subscriber", lambda _: server)
+    monkeypatch.setattr("weir.transforms.runtime.pubsub_client.subscriber", lambda _: server)
     source = stream().source
     assert source is not None
     source.rewind("projects/acme/snapshots/before")

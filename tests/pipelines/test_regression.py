@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
 
 CONFIG = """\
 name: shop

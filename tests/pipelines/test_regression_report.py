@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dpcore.errors import ConfigError
-from pipelines.cli.main import main
-from pipelines.report.data import gather
-from pipelines.report.figures import sections
-from pipelines.report.report import report
-from pipelines.report.score import r_squared, score
-from pipelines.results.run import Run
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.cli.main import main
+from weir.pipelines.report.data import gather
+from weir.pipelines.report.figures import sections
+from weir.pipelines.report.report import report
+from weir.pipelines.report.score import r_squared, score
+from weir.pipelines.results.run import Run
 
 SECRET = "11" * 32
 CONFIG = """

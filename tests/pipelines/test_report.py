@@ -19,15 +19,15 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from dpcore.errors import ConfigError
-from pipelines.report import numbers, words
-from pipelines.report.data import KEYS_DRAWN, gather
-from pipelines.report.pack import packed
-from pipelines.report.report import report
-from pipelines.results.files import lists_of, matrix
-from pipelines.results.run import Run
 from tests.pipelines import synthetic
 from tests.pipelines.pages import Page, unpacked
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.report import numbers, words
+from weir.pipelines.report.data import KEYS_DRAWN, gather
+from weir.pipelines.report.pack import packed
+from weir.pipelines.report.report import report
+from weir.pipelines.results.files import lists_of, matrix
+from weir.pipelines.results.run import Run
 
 KEYS = ["north", "south", "east", "west", "centre", "harbour", "airport", "station"]
 

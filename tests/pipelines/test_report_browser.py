@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.report.report import report
 from tests.browser import WIDTHS, look, pages_printed
 from tests.pipelines import synthetic
+from weir.pipelines.report.report import report
 
 pytestmark = pytest.mark.slow
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dpcore.algorithm import Shown
-from dpcore.registry import MODELS
-from pipelines.report import words
-from pipelines.report.data import KEYS_DRAWN, gather
-from pipelines.report.figures import LINES_DRAWN, sections
-from pipelines.report.report import report
-from pipelines.results.run import Run
 from tests.pipelines import synthetic
 from tests.pipelines.pages import Page
+from weir.dpcore.algorithm import Shown
+from weir.dpcore.registry import MODELS
+from weir.pipelines.report import words
+from weir.pipelines.report.data import KEYS_DRAWN, gather
+from weir.pipelines.report.figures import LINES_DRAWN, sections
+from weir.pipelines.report.report import report
+from weir.pipelines.results.run import Run
 
 LABELS = ("dep_delay", "distance", "hour_sin", "hour_cos", "season_sin", "season_cos", "intercept")
 LEARNER = MODELS["online.follow_the_leader"]

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from dpcore.plan import Plan
-from pipelines.config.job import load
-from pipelines.graph.checks import plan_of
-from pipelines.results.files import ResultFile, is_flat
-from pipelines.results.run import Run
-from pipelines.run.owed import owed
-from pipelines.run.run import RunFailed, refuse_short
-from pipelines.sinks.csv import CsvSink
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
-from transforms.release.noisy import NoisyStride
-from transforms.release.solve import SolveDoFn
-from transforms.runtime.reasons import by_field
-from transforms.sinks.held import HeldWriter
+from weir.dpcore.plan import Plan
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.results.files import ResultFile, is_flat
+from weir.pipelines.results.run import Run
+from weir.pipelines.run.owed import owed
+from weir.pipelines.run.run import RunFailed, refuse_short
+from weir.pipelines.sinks.csv import CsvSink
+from weir.transforms.release.noisy import NoisyStride
+from weir.transforms.release.solve import SolveDoFn
+from weir.transforms.runtime.reasons import by_field
+from weir.transforms.sinks.held import HeldWriter
 
 ROWS = [
     "at,id,store,amount",

@@ -10,13 +10,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.registry import MODELS
-from pipelines.config.job import JobConfig
-from pipelines.config.schema import json_schema
 from tests.pipelines.conftest import Weir
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.registry import MODELS
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.config.schema import json_schema
 
 
 def objects(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

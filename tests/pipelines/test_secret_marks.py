@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.graph.checks import plan_of
-from pipelines.graph.parts import parts_of
-from pipelines.results import secret_marks
-from pipelines.results.secret_marks import differ
-from transforms.runtime.secret import SecretRef
-from transforms.sinks import place
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.results import secret_marks
+from weir.pipelines.results.secret_marks import differ
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.sinks import place
 
 ONE, TWO = "ab" * 32, "cd" * 32
 ROTATED = "secret={file: one.key, rotate: [{from: '2024-01-01T12:00:00Z', file: two.key}]}"

@@ -15,17 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from dpcore.errors import ConfigError
-from pipelines.graph.build import in_process_runner
-from pipelines.init.header import sniff
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.runtime import counters
-from transforms.runtime.ahead import ahead
-from transforms.runtime.dead_letters import rows
-from transforms.sources import files
-from transforms.sources.files import FileSource
-from transforms.sources.matching import File
-from transforms.sources.read_files import ReadFiles
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.graph.build import in_process_runner
+from weir.pipelines.init.header import sniff
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.ahead import ahead
+from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.sources import files
+from weir.transforms.sources.files import FileSource
+from weir.transforms.sources.matching import File
+from weir.transforms.sources.read_files import ReadFiles
 
 SCHEMA = EventSchema.build(Stamp("date"), key="store", numbers=["dollars"])
 LINES = [f"2024-01-{1 + i % 28:02d},s{i % 3},{i}" for i in range(500)]

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.plan import Plan
-from dpcore.program import SPARSE_FROM
-from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import SPARSE_FROM
+from weir.pipelines.results.run import Run
 
 FEATURES = [f"f{i:02d}" for i in range(SPARSE_FROM)]
 TEXT = f"""\

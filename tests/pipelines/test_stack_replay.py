@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dpcore.config import durations
-from dpcore.errors import ConfigError
 from examples.stack.replay import Replay
 from examples.stack.view import curve
-from pipelines.config.job import JobConfig, loads
-from pipelines.feed.recorded import read_batches
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig, loads
+from weir.pipelines.feed.recorded import read_batches
 
 CONFIG = """
 name: replayed

@@ -15,7 +15,7 @@ SHOP = Path(__file__).parent.parent.parent / "examples" / "shop" / "shop.yaml"
 HEAVY = {"apache_beam", "pandas", "scipy.optimize", "altair", "matplotlib", "sklearn", "jinja2"}
 PLAN = """
 import json, sys
-from pipelines.cli.main import main
+from weir.pipelines.cli.main import main
 main(["plan", sys.argv[1], "--json"], standalone_mode=False)
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
@@ -27,5 +27,5 @@ def test_a_plan_loads_no_engine() -> None:
     )
     assert json.loads(ran.stdout)["digest"]
     loaded = set(json.loads(ran.stderr.splitlines()[-1]))
-    assert "dpcore.plan" in loaded
+    assert "weir.dpcore.plan" in loaded
     assert sorted(loaded & HEAVY) == []

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import ConfigError, WeirError
-from pipelines.config.job import JobConfig, load
-from pipelines.graph.checks import plan_of
-from pipelines.graph.parts import parts_of
-from pipelines.run.run import refuse_restart, state_before
-from pipelines.runners.flink_cause import Unreadable
-from pipelines.runners.flink_target import FlinkTarget
-from pipelines.runners.state_folder import LATEST, StateFolder
-from transforms.runtime import fence
-from transforms.sources.pubsub import acked
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.pipelines.config.job import JobConfig, load
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.run.run import refuse_restart, state_before
+from weir.pipelines.runners.flink_cause import Unreadable
+from weir.pipelines.runners.flink_target import FlinkTarget
+from weir.pipelines.runners.state_folder import LATEST, StateFolder
+from weir.transforms.runtime import fence
+from weir.transforms.sources.pubsub import acked
 
 ONE, TWO = "ab" * 32, "cd" * 32
 

@@ -13,12 +13,12 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from dpcore.errors import ConfigError
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.show import status
-from pipelines.show.alarms import alarms_of
 from tests.pipelines.conftest import Weir
-from transforms.runtime.reasons import counter_of
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.show import status
+from weir.pipelines.show.alarms import alarms_of
+from weir.transforms.runtime.reasons import counter_of
 
 NOT_A_NUMBER = "not_a_number_in_price___2eeur"
 STEP = "0.[3]Tick.weir_"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipelines.show.summary import BINS, long_table, one, pivot, shown, starts
+from weir.pipelines.show.summary import BINS, long_table, one, pivot, shown, starts
 
 
 def printed(renderable: Any) -> str:

@@ -13,22 +13,22 @@ import pytest
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2 as model
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import loads
-from pipelines.graph.parts import Parts, parts_of
-from pipelines.run.run import run
-from pipelines.runners import flink as runs
-from pipelines.runners import flink_options, older_job
-from pipelines.runners.flink import FlinkRun
-from pipelines.runners.flink_cause import Unreadable
-from pipelines.runners.flink_target import STOPPED, Ended, FlinkTarget
-from pipelines.runners.pipeline import pipeline_for
-from pipelines.runners.state_folder import StateFolder
-from pipelines.sources.pubsub import PubSubSource
 from tests.pipelines.conftest import SMALL
-from transforms.runtime import fence, kept_counts
-from transforms.runtime.fence import Fence, Fenced
-from transforms.sources.pubsub import acked
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import loads
+from weir.pipelines.graph.parts import Parts, parts_of
+from weir.pipelines.run.run import run
+from weir.pipelines.runners import flink as runs
+from weir.pipelines.runners import flink_options, older_job
+from weir.pipelines.runners.flink import FlinkRun
+from weir.pipelines.runners.flink_cause import Unreadable
+from weir.pipelines.runners.flink_target import STOPPED, Ended, FlinkTarget
+from weir.pipelines.runners.pipeline import pipeline_for
+from weir.pipelines.runners.state_folder import StateFolder
+from weir.pipelines.sources.pubsub import PubSubSource
+from weir.transforms.runtime import fence, kept_counts
+from weir.transforms.runtime.fence import Fence, Fenced
+from weir.transforms.sources.pubsub import acked
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from io import StringIO
 import pytest
 from rich.padding import Padding
 
-from pipelines.show.summary import fitting
-from pipelines.terminal import Screen, table
+from weir.pipelines.show.summary import fitting
+from weir.pipelines.terminal import Screen, table
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 100])

@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from examples.stack.view import Exact, Shown, View
-from pipelines.config.job import loads
-from pipelines.results.run import Output
 from tests.pipelines.conftest import Weir
+from weir.pipelines.config.job import loads
+from weir.pipelines.results.run import Output
 
 CONFIG = """\
 name: truth

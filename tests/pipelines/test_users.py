@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config.job import loads
-from pipelines.show.diff import compare
 from tests.pipelines.conftest import SMALL, Weir
+from weir.pipelines.config.job import loads
+from weir.pipelines.show.diff import compare
 
 USERS = SMALL.replace("id: id}", "id: id, unit: who}").replace(
     "protect_for: 8}",

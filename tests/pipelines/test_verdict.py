@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.config.job import JobConfig
-from pipelines.config.schema import json_schema
-from pipelines.results.verdict import judge
-from transforms.runtime.reasons import counter_of
+from weir.pipelines.config.job import JobConfig
+from weir.pipelines.config.schema import json_schema
+from weir.pipelines.results.verdict import judge
+from weir.transforms.runtime.reasons import counter_of
 
 DONE = {"ticks_released": 24}
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from dpcore.config.version import PLAN_VERSION
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.graph.checks import plan_of
-from pipelines.graph.parts import under_version
-from pipelines.results.plan_file import changes
-from pipelines.runners.state_folder import StateFolder
 from tests.pipelines.conftest import Weir
+from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.graph.parts import under_version
+from weir.pipelines.results.plan_file import changes
+from weir.pipelines.runners.state_folder import StateFolder
 
 EVENTS = "at,id,store,amount\n" + "\n".join(
     f"2024-01-01T{i % 24:02d}:00:00Z,e{i},{('north', 'south')[i % 2]},{i}" for i in range(60)

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.results.run import Run
-from pipelines.watch.live import Live, health
-from pipelines.watch.server import HOST, Site, operator, releases, serve
-from pipelines.watch.spool import Spool
-from pipelines.watch.watch import watch
 from tests.browser import browser, probed
 from tests.pipelines import synthetic
 from tests.pipelines.conftest import Weir
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.results.run import Run
+from weir.pipelines.watch.live import Live, health
+from weir.pipelines.watch.server import HOST, Site, operator, releases, serve
+from weir.pipelines.watch.spool import Spool
+from weir.pipelines.watch.watch import watch
 
 OUTPUTS = [("purchases", 1)]
 

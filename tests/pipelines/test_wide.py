@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcore.program import Released
-from pipelines.results.run import Run
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.result_rows import result_rows
 from tests.transforms.doubles import FakePlan
-from transforms.release.table import ReleaseWriter
-from transforms.sinks.sorted_table import sorted_table
-from transforms.sinks.wide import Wide, number
+from weir.dpcore.program import Released
+from weir.pipelines.results.run import Run
+from weir.transforms.release.table import ReleaseWriter
+from weir.transforms.sinks.sorted_table import sorted_table
+from weir.transforms.sinks.wide import Wide, number
 
 EVENTS = [
     "at,id,store,item,amount",

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
-from pipelines.predict.models import models_at
-from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
+from weir.pipelines.predict.models import models_at
+from weir.pipelines.results.run import Run
 
 pytestmark = pytest.mark.slow
 

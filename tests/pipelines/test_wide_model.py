@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
-from pipelines.predict.models import models_at
-from pipelines.results.files import read_file
-from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
+from weir.pipelines.predict.models import models_at
+from weir.pipelines.results.files import read_file
+from weir.pipelines.results.run import Run
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +88,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def done(folder: Path) -> Path:
     from click.testing import CliRunner
 
-    from pipelines.cli.main import main
+    from weir.pipelines.cli.main import main
 
     for form in FORMS:
         result = CliRunner().invoke(main, ["run", str(folder / f"{form}.yaml")])

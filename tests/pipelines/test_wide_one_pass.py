@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
-from pipelines.predict.models import models_at
-from pipelines.results.run import Run
 from tests.pipelines.conftest import Weir
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
+from weir.pipelines.predict.models import models_at
+from weir.pipelines.results.run import Run
 
 P, N, EACH, LACKS = 5000, 300, 9, 5
 START, SECRET = 1_704_067_200_000_000, "cd" * 32
@@ -97,7 +97,7 @@ def write(folder: Path) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from click.testing import CliRunner
 
-    from pipelines.cli.main import main
+    from weir.pipelines.cli.main import main
 
     path = tmp_path_factory.mktemp("wide")
     write(path)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.engines.processes import EngineFailed
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.processes import EngineFailed
 
 LINES = 25
 """Of each log, from its end."""

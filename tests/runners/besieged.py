@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipelines.engines.flink import FlinkCluster
 from tests.runners.fitting import Fitting
 from tests.runners.kills import Siege
 from tests.runners.messages import Pace, Post, over_messages
 from tests.runners.recording import Recording
+from weir.pipelines.engines.flink import FlinkCluster
 
 HOUR_A_SECOND = 3600.0
 LEADS = (45, 240)

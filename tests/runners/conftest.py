@@ -13,11 +13,11 @@ from typing import TypeVar
 
 import pytest
 
-from pipelines.engines import flink_home, job_server, prism, pubsub_build
-from pipelines.engines.cache import EngineMissing
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.processes import EngineFailed
-from pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines import flink_home, job_server, prism, pubsub_build
+from weir.pipelines.engines.cache import EngineMissing
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.engines.pubsub import PubSubServer
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from dpcore.config import durations
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
 from tests.runners.recording import HOUR, SECRET, START, Cells, line_of
+from weir.dpcore.config import durations
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
 
 EARLY = "early"
 LATE = ("late-1", "late-2", "late-3")

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from pipelines.engines.flink import FlinkCluster
 from tests.pipelines.result_rows import result_rows
 from tests.runners.fitting import Fitting
 from tests.runners.optimizing import Optimizing
 from tests.runners.recording import SECRET, Cells, Recording, cells_of
+from weir.pipelines.engines.flink import FlinkCluster
 
 Stream = Recording | Fitting | Optimizing
 """What runs."""
@@ -194,7 +194,7 @@ def launch(
     """Starts ``weir run`` on a config and does not wait. Its logs lie beside the config."""
     log = config.with_suffix(f".{time.time_ns()}.log")
     answer = log.with_suffix(".json")
-    command = [sys.executable, "-m", "pipelines.cli.main", "run", str(config), "--json"]
+    command = [sys.executable, "-m", "weir.pipelines.cli.main", "run", str(config), "--json"]
     with log.open("wb") as err, answer.open("wb") as out:
         process = subprocess.Popen(
             [*command, "--runner", runner, *flags],

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.processes import EngineFailed
-from pipelines.runners.ending import is_over
 from tests.runners.account import account
 from tests.runners.jobs import Job, Outcome, Running, on
 from tests.runners.messages import Pace
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.runners.ending import is_over
 
-WORKER = b"pipelines.engines.worker"
+WORKER = b"weir.pipelines.engines.worker"
 SETTLES = 180.0
 """Seconds in which a job must have a new checkpoint after whatever was done to it."""
 

@@ -16,9 +16,9 @@ from google.pubsub_v1 import PublisherClient, SubscriberClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
-from dpcore.config import durations
 from tests.runners.jobs import Job, Stream
 from tests.runners.recording import HOUR, START, show
+from weir.dpcore.config import durations
 
 PROJECT = "projects/rehearsal"
 AHEAD = 3.0

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.config import durations
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
-from pipelines.results.files import TYPES, read_file
-from pipelines.results.run import Run
 from tests.runners.recording import HOUR, SECRET, START, line_of
+from weir.dpcore.config import durations
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
+from weir.pipelines.results.files import TYPES, read_file
+from weir.pipelines.results.run import Run
 
 SIZE, EACH = 6000, 8
 """Features of a list, and how many of them are not 0."""

@@ -12,13 +12,13 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineState
 
-from dpcore.leaves.clock import Clock
 from tests.transforms.running import KEPT, keep
-from transforms.decode.messages import MessageDecoder
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.runtime.dead_letters import rows
-from transforms.sources.pubsub.reader import Subscription
-from transforms.sources.pubsub.source import ReadSubscription
+from weir.dpcore.leaves.clock import Clock
+from weir.transforms.decode.messages import MessageDecoder
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.sources.pubsub.reader import Subscription
+from weir.transforms.sources.pubsub.source import ReadSubscription
 
 SCHEMA = EventSchema.build(Stamp("at", "epoch_us"), id="id", numbers=["x"])
 SECOND = 1_000_000

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import orjson
 
-from dpcore.config import durations
-from dpcore.leaves.row_hash import event_hashes
-from dpcore.leaves.rows import RowLeaf
-from dpcore.plan import Plan
-from dpcore.simulate import Bound, Events, bounded, simulate
-from transforms.runtime.reasons import MISSING, counter_of
+from weir.dpcore.config import durations
+from weir.dpcore.leaves.row_hash import event_hashes
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Bound, Events, bounded, simulate
+from weir.transforms.runtime.reasons import MISSING, counter_of
 
 SECRET = bytes(range(7, 39))
 START = "2024-03-01T00:00:00Z"

@@ -8,8 +8,8 @@ import mmap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.engines.processes import EngineFailed
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.processes import EngineFailed
 
 
 def forms_of(secret: bytes) -> list[bytes]:

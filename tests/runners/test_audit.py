@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.audit import once
-from pipelines.audit.attack import Report, attack
-from pipelines.audit.choice import Choice
-from pipelines.audit.job import Audited
-from pipelines.audit.messages import strays
-from pipelines.audit.streams import Rows
-from pipelines.audit.way import Way
-from pipelines.config.job import loads
-from pipelines.engines.pubsub import PubSubServer
 from tests.audit.twins import TWINS, config
 from tests.fixed_secrets import same_secrets  # noqa: F401
-from transforms.runtime.pubsub_client import EMULATOR
-from transforms.runtime.secret import SecretRef
+from weir.pipelines.audit import once
+from weir.pipelines.audit.attack import Report, attack
+from weir.pipelines.audit.choice import Choice
+from weir.pipelines.audit.job import Audited
+from weir.pipelines.audit.messages import strays
+from weir.pipelines.audit.streams import Rows
+from weir.pipelines.audit.way import Way
+from weir.pipelines.config.job import loads
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.transforms.runtime.pubsub_client import EMULATOR
+from weir.transforms.runtime.secret import SecretRef
 
 THEIRS = "projects/acme/subscriptions/purchases"
 LIVE = config().replace(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.pubsub import PubSubServer
 from tests.runners.besieged import HOUR_A_SECOND, besieged
 from tests.runners.jobs import differences, on
 from tests.runners.kills import eventually
 from tests.runners.recording import Recording
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.pubsub import PubSubServer
 
 LINES = 20
 INCREMENTAL = {"state.backend.type": "rocksdb", "state.backend.incremental": True}

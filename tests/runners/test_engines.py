@@ -7,8 +7,8 @@ from pathlib import Path
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.engines.flink import FlinkCluster
 from tests.runners.counting import count, counted
+from weir.pipelines.engines.flink import FlinkCluster
 
 EXPECTED = {"k0": 50, "k1": 50, "k2": 50}
 

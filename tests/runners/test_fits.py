@@ -10,15 +10,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.flink_rest import FlinkRest
-from pipelines.engines.processes import EngineFailed
-from pipelines.engines.pubsub import PubSubServer
 from tests.runners.besieged import besieged
 from tests.runners.fitting import EARLY, LATE, Fitting
 from tests.runners.jobs import differences
 from tests.runners.messages import Pace, Publisher
 from tests.runners.recording import cells_of
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.engines.pubsub import PubSubServer
 
 HALF_A_SECOND = 7200.0
 """Speed at which a tick of an hour takes half a second."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.pubsub import PubSubServer
-from pipelines.runners.ending import is_over
 from tests.runners.besieged import besieged
 from tests.runners.jobs import differences
 from tests.runners.kills import eventually
 from tests.runners.messages import Post, Publisher
 from tests.runners.recording import Recording
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.runners.ending import is_over
 
 
 def wait_for_pulls(server: PubSubServer, post: Post, more: int) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.pubsub import PubSubServer
 from tests.runners.account import account
 from tests.runners.jobs import Job
 from tests.runners.kills import eventually
 from tests.runners.messages import Pace, Post, over_messages
 from tests.runners.optimizing import KEYS, MODELS, Optimizing, released
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.pubsub import PubSubServer
 
 SPEED = 3600.0
 """A tick of an hour takes a second."""

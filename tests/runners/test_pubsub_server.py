@@ -9,8 +9,8 @@ import pytest
 from google.api_core.exceptions import ServiceUnavailable
 from google.cloud import pubsub_v1
 
-from pipelines.engines.processes import EngineFailed
-from pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.engines.pubsub import PubSubServer
 
 
 @pytest.fixture

@@ -15,17 +15,17 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from click.testing import CliRunner
 
-from dpcore.errors import ConfigError
-from pipelines.cli.main import main
-from pipelines.engines.pubsub import PubSubServer
-from pipelines.sources import pubsub
 from tests.pipelines.conftest import SMALL
 from tests.runners.messages import Post
 from tests.transforms.releases import PLAN, batch
-from transforms.runtime.coders import batch_from_bytes
-from transforms.runtime.dead_letters import dead_letters
-from transforms.sinks.dead_letters import PublishDead
-from transforms.sinks.pubsub import PublishReleases
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.cli.main import main
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.sources import pubsub
+from weir.transforms.runtime.coders import batch_from_bytes
+from weir.transforms.runtime.dead_letters import dead_letters
+from weir.transforms.sinks.dead_letters import PublishDead
+from weir.transforms.sinks.pubsub import PublishReleases
 
 
 def publish(sink: beam.PTransform, batches: list[pa.RecordBatch]) -> None:

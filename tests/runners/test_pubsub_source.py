@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dpcore.leaves.clock import Clock
-from pipelines.engines.pubsub import PubSubServer
 from tests.runners.messages import Post
 from tests.runners.pulling import SECOND, prism_flags, reading, until
-from transforms.sources.pubsub.reader import Subscription
+from weir.dpcore.leaves.clock import Clock
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.transforms.sources.pubsub.reader import Subscription
 
 IN_PROCESS = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner", "--streaming"]
 

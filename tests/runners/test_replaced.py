@@ -14,17 +14,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dpcore.errors import ConfigError
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.processes import EngineFailed
-from pipelines.engines.pubsub import PubSubServer
-from pipelines.runners.state_folder import METADATA, StateFolder
 from tests.runners.besieged import HOUR_A_SECOND
 from tests.runners.jobs import Job, Running, differences, on
 from tests.runners.kills import eventually
 from tests.runners.messages import Pace, Post, Publisher, over_messages
 from tests.runners.recording import Recording
-from transforms.sources.pubsub.acked import FOLDER
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.processes import EngineFailed
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.runners.state_folder import METADATA, StateFolder
+from weir.transforms.sources.pubsub.acked import FOLDER
 
 
 @contextmanager

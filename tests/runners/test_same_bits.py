@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.engines.flink import FlinkCluster
 from tests.runners.jobs import Job, check, on
 from tests.runners.recording import Recording
+from weir.pipelines.engines.flink import FlinkCluster
 
 PROGRAMS = ["sums", "learner"]
 

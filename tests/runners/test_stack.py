@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engines import flink_home, pubsub_build
-from pipelines.results.files import result_files
-from pipelines.results.run import Run
 from tests.runners.conftest import needed
+from weir.pipelines.engines import flink_home, pubsub_build
+from weir.pipelines.results.files import result_files
+from weir.pipelines.results.run import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 400.0

@@ -6,12 +6,12 @@ import base64
 import signal
 from pathlib import Path
 
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.pubsub import PubSubServer
 from tests.runners.besieged import besieged
 from tests.runners.jobs import Job, differences, on
 from tests.runners.recording import SECRET, Recording
 from tests.runners.secrets_search import forms_of, search, told_by
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.pubsub import PubSubServer
 
 LINES = 20
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.pubsub import PubSubServer
 from tests.runners.jobs import check, differences, on
 from tests.runners.messages import Pace, Post, Publisher, over_messages
 from tests.runners.recording import Recording
 from tests.runners.wire import Wire
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.pubsub import PubSubServer
 
 LINES = 20
 """Lines of a message."""

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.pubsub import PubSubServer
 from tests.runners.besieged import HOUR_A_SECOND, besieged
 from tests.runners.jobs import Job, Outcome, differences
 from tests.runners.messages import Pace, Post, Publisher, over_messages
 from tests.runners.recording import Recording
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.pubsub import PubSubServer
 
 LINES = 20
 FEW = "deduplicate: {shards: 4}\n"

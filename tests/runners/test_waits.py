@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.doors.paths import local
-from pipelines.engines import job_server
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.job_server import Kept, kept_by
-from pipelines.engines.pubsub import PubSubServer
-from pipelines.runners.residuals import in_a_map
 from tests.runners.jobs import Job, differences
 from tests.runners.kills import Siege, eventually
 from tests.runners.messages import Pace, Post, over_messages
 from tests.runners.recording import Recording
 from tests.runners.waiting import DUE, STEP, WAIT, look, names_in, taken
+from weir.pipelines.doors.paths import local
+from weir.pipelines.engines import job_server
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.job_server import Kept, kept_by
+from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.runners.residuals import in_a_map
 
 RING = 64
 """Names that the class of ours uses, as its source says."""

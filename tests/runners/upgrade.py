@@ -18,11 +18,11 @@ import signal
 import tempfile
 from pathlib import Path
 
-from pipelines.engines.flink import FlinkCluster
-from pipelines.engines.pubsub import PubSubServer
 from tests.runners.besieged import besieged
 from tests.runners.jobs import differences, on
 from tests.runners.recording import Recording
+from weir.pipelines.engines.flink import FlinkCluster
+from weir.pipelines.engines.pubsub import PubSubServer
 
 LINES = 20
 EVERY = 4

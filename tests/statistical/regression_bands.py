@@ -43,17 +43,17 @@ import numpy as np
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from dpcore.config.version import PLAN_VERSION
-from dpcore.continual.base import ContinualSum
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.regression.accelerated import solve
-from dpcore.models.regression.incremental import Incremental
-from dpcore.models.regression.lifting import solve_embedded
-from dpcore.models.regression.projected import Projected
-from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.pricing.band import BAND
+from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.regression.accelerated import solve
+from weir.dpcore.models.regression.incremental import Incremental
+from weir.dpcore.models.regression.lifting import solve_embedded
+from weir.dpcore.models.regression.projected import Projected
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.pricing.band import BAND
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.plan import Plan
-from dpcore.simulate import Events, Simulated, simulate
 from tests.audit.world import DAY
 from tests.constant_noise import NoNoise
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, Simulated, simulate
 
 SURE = 4.5
 """Standard errors that count as chance. Secrets are fixed: a test passes always or never."""

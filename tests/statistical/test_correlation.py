@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.registry import CONTINUAL_SUMS
 from tests.audit.world import EVERYTHING, Placed, World, make
 from tests.constant_noise import NoNoise
 from tests.statistical.samples import SURE
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 KEYS, TICKS = 2500, 18
 CASES = [(name, noise) for name, cls in CONTINUAL_SUMS.items() for noise in cls.kinds]

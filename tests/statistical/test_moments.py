@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.plan import Plan
 from tests.statistical.samples import SURE
 from tests.transforms.running import run
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.plan import Plan
+from weir.transforms.runtime.secret import SecretRef
 
 KEYS, TICKS, MINUTE = 700, 5, 60_000_000
 START = 1_704_067_200_000_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.registry import CONTINUAL_SUMS
 from tests.audit.verdict import tampered
 from tests.audit.world import make
 from tests.statistical.samples import SURE, background, ratio, released, truth
+from weir.dpcore.registry import CONTINUAL_SUMS
 
 LINEAR = """
   n: {count: events, over: %(over)s}

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.transforms.cells import Bag, One
-from transforms.select.shelf import Shelf
-from transforms.tick.block import BlockState
-from transforms.tick.cells import Cells, Content, Held, Stored
+from weir.transforms.select.shelf import Shelf
+from weir.transforms.tick.block import BlockState
+from weir.transforms.tick.cells import Cells, Content, Held, Stored
 
 
 def no_cells() -> Cells:

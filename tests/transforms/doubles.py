@@ -9,15 +9,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpcore.accounting.circumstances import NONE, Circumstances
-from dpcore.accounting.guarantee import Guarantee, PrivacyLoss
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.keys import Keys
-from dpcore.noise.noise import label
-from dpcore.people.person import Person
-from dpcore.program import Bounded, OutputInfo, Released
 from tests.constant_noise import NoNoise
-from transforms.tick.noise_source import NoiseSource
+from weir.dpcore.accounting.circumstances import NONE, Circumstances
+from weir.dpcore.accounting.guarantee import Guarantee, PrivacyLoss
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.noise.noise import label
+from weir.dpcore.people.person import Person
+from weir.dpcore.program import Bounded, OutputInfo, Released
+from weir.transforms.tick.noise_source import NoiseSource
 
 MINUTE = 60_000_000
 START = 1_704_067_200_000_000  # 2024-01-01T00:00:00Z

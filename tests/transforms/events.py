@@ -6,13 +6,13 @@ import io
 from collections.abc import Iterable
 from typing import Any
 
-from transforms.decode.canonical import Decoded
-from transforms.decode.csv import decode_csv, parse_header
-from transforms.decode.lines import LINE_BYTES, chunks
-from transforms.decode.ndjson import decode_ndjson
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.runtime.dead_letters import rows
-from transforms.runtime.reasons import VALUES
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.csv import decode_csv, parse_header
+from weir.transforms.decode.lines import LINE_BYTES, chunks
+from weir.transforms.decode.ndjson import decode_ndjson
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.runtime.reasons import VALUES
 
 MARKER = "XYZZY"
 """A word that occurs in events only: it must never be seen in a log or an error."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from dpcore.program import Released
 from tests.transforms.doubles import FakePlan
-from transforms.release.table import (
+from weir.dpcore.program import Released
+from weir.transforms.release.table import (
     ReleaseWriter,
 )
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from transforms.private_releases import PrivateReleases
-from transforms.runtime import counters
-from transforms.runtime.dead_letters import rows
-from transforms.runtime.secret import SecretRef
+from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.runtime.secret import SecretRef
 
 KEPT: dict[str, list[Any]] = {}
 _TOKENS = itertools.count()

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
-from dpcore.leaves.clock import Clock
-from transforms.leaves.columns import LOW
-from transforms.runtime.coders import batch_to_bytes
-from transforms.runtime.windowing import to_timestamp
-from transforms.select.deduplicate import DropSeen, prepare
-from transforms.select.shelf import Shelf
-from transforms.select.timed_cells import RING, width_of
+from weir.dpcore.leaves.clock import Clock
+from weir.transforms.leaves.columns import LOW
+from weir.transforms.runtime.coders import batch_to_bytes
+from weir.transforms.runtime.windowing import to_timestamp
+from weir.transforms.select.deduplicate import DropSeen, prepare
+from weir.transforms.select.shelf import Shelf
+from weir.transforms.select.timed_cells import RING, width_of
 
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)
 LAYOUT = "cd" * 32

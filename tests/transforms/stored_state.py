@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.leaves.rows import RowLeaf
-from dpcore.plan import Plan
 from tests.transforms.blocks import bytes_of
 from tests.transforms.cells import Bag, One
-from transforms.leaves import partial
-from transforms.leaves import rows as row_leaf
-from transforms.leaves.partial import PartialLeaf
-from transforms.tick.cells import Cells
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.plan import Plan
+from weir.transforms.leaves import partial
+from weir.transforms.leaves import rows as row_leaf
+from weir.transforms.leaves.partial import PartialLeaf
+from weir.transforms.tick.cells import Cells
 
 FOLDER = Path(__file__).parent / "stored"
 STOPPED, END = 40, 60

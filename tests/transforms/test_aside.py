@@ -12,11 +12,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 
-from dpcore.errors import CodecError
-from dpcore.leaves.id_hash import id_hashes
-from transforms.runtime.aside import Aside, in_one_process
-from transforms.select import names as names_module
-from transforms.select.names import Names
+from weir.dpcore.errors import CodecError
+from weir.dpcore.leaves.id_hash import id_hashes
+from weir.transforms.runtime.aside import Aside, in_one_process
+from weir.transforms.select import names as names_module
+from weir.transforms.select.names import Names
 
 NOTHING = type(None)
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.plan import Plan
 from tests.transforms.events import aside, csv, ndjson
-from transforms.decode.formats import decode_bytes, emit
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.leaves.bound import bound
-from transforms.runtime import counters
-from transforms.runtime.reasons import MISSING, by_field
-from transforms.select.predicate import Predicate
+from weir.dpcore.plan import Plan
+from weir.transforms.decode.formats import decode_bytes, emit
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.leaves.bound import bound
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.reasons import MISSING, by_field
+from weir.transforms.select.predicate import Predicate
 
 PLAN = Plan.from_yaml("""\
 name: ratings

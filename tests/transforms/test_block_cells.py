@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import arrays_of, sliding
-from dpcore.errors import CodecError
-from dpcore.plan import Plan
 from tests.transforms.blocks import Block, bytes_of, copied
-from transforms.leaves import partial
-from transforms.leaves.partial import PartialLeaf
-from transforms.runtime.secret import SecretRef
-from transforms.select.shelf import Shelf
-from transforms.tick import past
-from transforms.tick.noise_source import KeyedNoiseSource
+from weir.dpcore.arrays import arrays_of, sliding
+from weir.dpcore.errors import CodecError
+from weir.dpcore.plan import Plan
+from weir.transforms.leaves import partial
+from weir.transforms.leaves.partial import PartialLeaf
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.select.shelf import Shelf
+from weir.transforms.tick import past
+from weir.transforms.tick.noise_source import KeyedNoiseSource
 
 CONFIG = """
 name: cells

@@ -8,8 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
 from tests.transforms.running import Ran, cut, run, shuffled
 from tests.transforms.test_model_pipeline import (
     DECLARED,
@@ -20,7 +18,9 @@ from tests.transforms.test_model_pipeline import (
     flights,
     secret,
 )
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
+from weir.transforms.runtime.secret import SecretRef
 
 pytestmark = pytest.mark.slow
 

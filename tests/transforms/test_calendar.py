@@ -7,12 +7,12 @@ from datetime import date
 import numpy as np
 import pytest
 
-from dpcore.plan import Plan
 from tests.transforms.doubles import events
 from tests.transforms.running import cut, run, shuffled
 from tests.transforms.test_cap import simulated as simulated_users
 from tests.transforms.test_pipeline import as_cells, simulated
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.plan import Plan
+from weir.transforms.runtime.secret import SecretRef
 
 DAY = 86_400_000_000
 MONTHS = """

@@ -17,27 +17,27 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.window import TimestampedValue
 
-from dpcore.accounting.circumstances import Circumstances
-from dpcore.errors import CodecError
-from dpcore.leaves.clock import Clock
-from dpcore.people.caps import Caps
-from dpcore.people.periods import Periods
-from dpcore.people.person import Person
-from dpcore.simulate import Events, simulate
 from tests.dpcore.people.cap_rule import CLOCK, Case, Event, case_of, vectorised
 from tests.transforms import user_shards
 from tests.transforms.cells import Bag, Cell
 from tests.transforms.doubles import MINUTE, START, FakeConfig, FakePlan, FakeSchema, Silent, events
 from tests.transforms.running import KEPT, Ran, cut, keep, run, shuffled
 from tests.transforms.user_shards import UserShards, without_ids
-from transforms.runtime import counters, heartbeat
-from transforms.runtime.dead_letters import rows
-from transforms.runtime.secret import SecretRef
-from transforms.runtime.windowing import to_timestamp
-from transforms.select import cap, capped
-from transforms.select.cap import Cap
-from transforms.select.user_state import Closed
-from transforms.tick.heartbeats import LEAD, Follow
+from weir.dpcore.accounting.circumstances import Circumstances
+from weir.dpcore.errors import CodecError
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.periods import Periods
+from weir.dpcore.people.person import Person
+from weir.dpcore.simulate import Events, simulate
+from weir.transforms.runtime import counters, heartbeat
+from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.runtime.windowing import to_timestamp
+from weir.transforms.select import cap, capped
+from weir.transforms.select.cap import Cap
+from weir.transforms.select.user_state import Closed
+from weir.transforms.tick.heartbeats import LEAD, Follow
 
 TestStream.__test__ = False  # not a test of ours
 SECRET = "5a" * 32

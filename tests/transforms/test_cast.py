@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from dpcore.native import kernels
-from transforms.decode import cast, formats
-from transforms.decode.cast import to_number, to_numbers
-from transforms.decode.columnar import decode_batches
-from transforms.decode.schema import EventSchema, Stamp
+from weir.dpcore.native import kernels
+from weir.transforms.decode import cast, formats
+from weir.transforms.decode.cast import to_number, to_numbers
+from weir.transforms.decode.columnar import decode_batches
+from weir.transforms.decode.schema import EventSchema, Stamp
 
 SIGNALS, QUIET, NEGATIVE, OTHER = (
     struct.unpack("<d", struct.pack("<Q", bits))[0]

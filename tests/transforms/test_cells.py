@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import transforms.decode.csv as decoder
-import transforms.decode.time as times
-from dpcore.native import kernels
-from transforms.decode.cells import plain_cells
-from transforms.decode.csv import decode_csv
-from transforms.decode.iso import ABSOLUTE, LOCAL, OTHER, common_times
-from transforms.decode.lines import Chunk, of_bytes
-from transforms.decode.schema import EventSchema, Stamp
+import weir.transforms.decode.csv as decoder
+import weir.transforms.decode.time as times
+from weir.dpcore.native import kernels
+from weir.transforms.decode.cells import plain_cells
+from weir.transforms.decode.csv import decode_csv
+from weir.transforms.decode.iso import ABSOLUTE, LOCAL, OTHER, common_times
+from weir.transforms.decode.lines import Chunk, of_bytes
+from weir.transforms.decode.schema import EventSchema, Stamp
 
 pytestmark = pytest.mark.usefixtures("compiled")
 

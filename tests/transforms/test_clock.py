@@ -9,15 +9,15 @@ from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTr
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
 from tests.transforms.doubles import MINUTE, START
 from tests.transforms.running import KEPT, keep
-from transforms.runtime import heartbeat
-from transforms.runtime.stream_time import PRESENT, StreamTime
-from transforms.sources.pubsub.drain import CUT, DRAIN_WATCHES, MOST_PATIENCE, TEST
-from transforms.tick import heartbeats
-from transforms.tick.heartbeats import Follow, Heartbeats, TickProvider
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.transforms.runtime import heartbeat
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
+from weir.transforms.sources.pubsub.drain import CUT, DRAIN_WATCHES, MOST_PATIENCE, TEST
+from weir.transforms.tick import heartbeats
+from weir.transforms.tick.heartbeats import Follow, Heartbeats, TickProvider
 
 ENDLESS = Clock(START, MINUTE)
 ENDING = Clock(START, MINUTE, START + 10 * MINUTE)

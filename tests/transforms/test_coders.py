@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.arrays import arrays_of
-from dpcore.errors import CodecError
 from tests.transforms.doubles import CountSum, FakePlan, random_events
-from transforms.leaves import partial, rows
-from transforms.leaves.partial import PartialLeaf
-from transforms.release.noisy import NoisyStride, NoisyStrideCoder
-from transforms.runtime import heartbeat
-from transforms.runtime.coders import (
+from weir.dpcore.arrays import arrays_of
+from weir.dpcore.errors import CodecError
+from weir.transforms.leaves import partial, rows
+from weir.transforms.leaves.partial import PartialLeaf
+from weir.transforms.release.noisy import NoisyStride, NoisyStrideCoder
+from weir.transforms.runtime import heartbeat
+from weir.transforms.runtime.coders import (
     RecordBatchCoder,
     batch_from_bytes,
     batch_to_bytes,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
 from tests.transforms.avro_files import container, encoded, record_of
 from tests.transforms.events import Rows, aside, collect
-from transforms.decode.formats import decode_bytes
-from transforms.decode.schema import EventSchema, Stamp
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode.schema import EventSchema, Stamp
 
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 COLOR = {"type": "enum", "name": "color", "symbols": ["red", "blue"]}

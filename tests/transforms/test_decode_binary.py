@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.errors import ConfigError
 from tests.transforms.events import collect
-from transforms.decode.formats import concatenate, decode_bytes
-from transforms.decode.schema import EventSchema, Stamp
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.formats import concatenate, decode_bytes
+from weir.transforms.decode.schema import EventSchema, Stamp
 
 SCHEMA = EventSchema.build(Stamp("t"), key="store", id="order", where="n > 0", numbers=["x"])
 N = 1000

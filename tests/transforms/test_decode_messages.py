@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.decode import arrow_together
-from transforms.decode import messages as messages_module
-from transforms.decode.messages import Message, MessageDecoder, earliest
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.runtime.dead_letters import rows
+from weir.transforms.decode import arrow_together
+from weir.transforms.decode import messages as messages_module
+from weir.transforms.decode.messages import Message, MessageDecoder, earliest
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.runtime.dead_letters import rows
 
 SUB = "projects/p/subscriptions/s"
 SCHEMA = EventSchema.build(Stamp("at"), key="store", id="order", numbers=["dollars"])

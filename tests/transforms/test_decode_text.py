@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpcore.errors import ConfigError
 from tests.transforms.events import HEADER, MARKER, SCHEMA, aside, collect, csv, ndjson
-from transforms.decode.formats import decode_bytes, decode_payload
-from transforms.decode.schema import EventSchema, Stamp
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.formats import decode_bytes, decode_payload
+from weir.transforms.decode.schema import EventSchema, Stamp
 
 HEAD = ",".join(HEADER).encode() + b"\n"
 GOOD = b"19970101,north,7,2,11.5\n"
@@ -192,7 +192,7 @@ def test_a_long_line_streams_past() -> None:
         def read(self, n: int) -> bytes:
             return self.pieces.pop(0) if self.pieces else b""
 
-    from transforms.decode.lines import chunks
+    from weir.transforms.decode.lines import chunks
 
     found = list(chunks(Endless().read, 2, line_bytes=1 << 20))
     assert max(len(chunk.data) for chunk in found) < 100

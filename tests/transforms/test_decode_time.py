@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.errors import ConfigError
-from transforms.decode.schema import Stamp
-from transforms.decode.time import to_time
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.schema import Stamp
+from weir.transforms.decode.time import to_time
 
 
 def read(values: Any, form: str | None = None, zone: str = "UTC") -> list[datetime | None]:

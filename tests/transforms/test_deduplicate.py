@@ -15,21 +15,21 @@ from apache_beam.testing.test_stream import TestStream
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import TimestampedValue
 
-from dpcore.leaves import numbered
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.id_hash import id_hashes
-from dpcore.leaves.timed_set import TimedSet, sort_hashes
 from tests.transforms.running import KEPT, cut, keep, shuffled
-from transforms.decode.lists import from_python
-from transforms.leaves.columns import HIGH, LOW
-from transforms.runtime import counters
-from transforms.runtime.coders import batch_from_bytes
-from transforms.runtime.dead_letters import rows
-from transforms.runtime.secret import SecretRef
-from transforms.select import deduplicate, seen_ids, spread, unique_here
-from transforms.select.deduplicate import Deduplicate, dedupe_key, prepare
-from transforms.select.seen_ids import look, remember
-from transforms.select.unique_here import which_count
+from weir.dpcore.leaves import numbered
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.id_hash import id_hashes
+from weir.dpcore.leaves.timed_set import TimedSet, sort_hashes
+from weir.transforms.decode.lists import from_python
+from weir.transforms.leaves.columns import HIGH, LOW
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.coders import batch_from_bytes
+from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.select import deduplicate, seen_ids, spread, unique_here
+from weir.transforms.select.deduplicate import Deduplicate, dedupe_key, prepare
+from weir.transforms.select.seen_ids import look, remember
+from weir.transforms.select.unique_here import which_count
 
 LAYOUT = "cd" * 32
 CLOCK = Clock(start=1_600_000_000_000_000, period=1_000_000)

@@ -16,9 +16,9 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms import core, userstate
 from apache_beam.transforms.window import GlobalWindows
 
-from transforms import private_releases  # noqa: F401  # every step of a run
-from transforms.runtime import direct_quirks
-from transforms.tick.tick import TickDoFn
+from weir.transforms import private_releases  # noqa: F401  # every step of a run
+from weir.transforms.runtime import direct_quirks
+from weir.transforms.tick.tick import TickDoFn
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_options_of_the_command_line_are_read_anew(monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 def test_ipython_is_not_loaded_to_ask_whether_it_runs() -> None:
     code = (
-        "import sys; from transforms.runtime import direct_quirks as d; d.once();"
+        "import sys; from weir.transforms.runtime import direct_quirks as d; d.once();"
         "from apache_beam.pipeline import is_in_ipython as asked;"
         "print(asked(), 'IPython' in sys.modules)"
     )

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.errors import ConfigError
-from transforms.decode.encoding import Recoded, check_encoding, width_of
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.encoding import Recoded, check_encoding, width_of
 
 WORDS = "tea,Zoë,naïve\r\n,,\nlast"
 

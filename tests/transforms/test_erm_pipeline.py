@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.plan import Plan
 from tests.transforms.running import cut, run, shuffled
 from tests.transforms.test_model_pipeline import (
     DECLARED,
@@ -19,7 +18,8 @@ from tests.transforms.test_model_pipeline import (
     secret,
     simulated,
 )
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.plan import Plan
+from weir.transforms.runtime.secret import SecretRef
 
 pytestmark = pytest.mark.slow
 

@@ -15,17 +15,17 @@ import pytest
 from apache_beam.utils.timestamp import Timestamp
 
 from tests.transforms.doubles import FakePlan
-from transforms.release.table import ReleaseWriter
-from transforms.runtime import counters, fence, kept_counts
-from transforms.runtime.fence import Claim, Fence, Fenced
-from transforms.sinks.folder import RangeDoFn
-from transforms.sinks.here import WriteHere
-from transforms.sinks.pubsub import Outgoing, Publish
-from transforms.sinks.ranges import Ranges
-from transforms.sinks.sorted_table import Sorted
-from transforms.sinks.writer import Writer
-from transforms.sources.pubsub.acked import FOLDER, Acknowledged, Outdated
-from transforms.sources.pubsub.reader import Reader, Subscription
+from weir.transforms.release.table import ReleaseWriter
+from weir.transforms.runtime import counters, fence, kept_counts
+from weir.transforms.runtime.fence import Claim, Fence, Fenced
+from weir.transforms.sinks.folder import RangeDoFn
+from weir.transforms.sinks.here import WriteHere
+from weir.transforms.sinks.pubsub import Outgoing, Publish
+from weir.transforms.sinks.ranges import Ranges
+from weir.transforms.sinks.sorted_table import Sorted
+from weir.transforms.sinks.writer import Writer
+from weir.transforms.sources.pubsub.acked import FOLDER, Acknowledged, Outdated
+from weir.transforms.sources.pubsub.reader import Reader, Subscription
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_looked_into_for_a_moment_ends_no_job(
 
     server, mine = Server(), Fence(fence.claim(folder, "a"))
     one = reader(mine, server)
-    monkeypatch.setattr("transforms.runtime.files.exists", fail)
+    monkeypatch.setattr("weir.transforms.runtime.files.exists", fail)
     mine.look()
     turn(one, 0, "a")
     with pytest.raises(OSError):
@@ -181,7 +181,9 @@ def test_a_replaced_sink_writes_nothing(folder: str, monkeypatch: pytest.MonkeyP
         here = WriteHere(Ranges(1, 1, (0,)), Never(), "here")
         topic = Publish("t", lambda _: iter([Outgoing(b"", {})]), "n")
     fence.claim(folder, "b")
-    monkeypatch.setattr("transforms.sinks.folder.sorted_table", lambda _: Sorted(pa.table({}), 0))
+    monkeypatch.setattr(
+        "weir.transforms.sinks.folder.sorted_table", lambda _: Sorted(pa.table({}), 0)
+    )
     covered = files._covered(0, None)
     with pytest.raises(Fenced):
         files._write(0, [], covered)

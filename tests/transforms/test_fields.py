@@ -10,12 +10,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
-import transforms.decode.ndjson as decoder
-from dpcore.native import kernels
-from transforms.decode.fields import plain
-from transforms.decode.formats import decode_bytes
-from transforms.decode.lines import of_bytes
-from transforms.decode.schema import EventSchema, Stamp
+import weir.transforms.decode.ndjson as decoder
+from weir.dpcore.native import kernels
+from weir.transforms.decode.fields import plain
+from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode.lines import of_bytes
+from weir.transforms.decode.schema import EventSchema, Stamp
 
 TYPES = {"s": pa.string(), "x": pa.float64(), "i": pa.int64(), "b": pa.bool_()}
 GOOD = b'{"s":"a","x":1.5,"i":7,"b":true}'

@@ -14,12 +14,12 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.keys import Keys
-from pipelines.graph.build import in_process_runner
-from transforms.runtime.dead_letters import rows
-from transforms.select.filter import Assign, FilterAssign
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.keys import Keys
+from weir.pipelines.graph.build import in_process_runner
+from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.select.filter import Assign, FilterAssign
 
 CLOCK = Clock(start=1000, period=10, end=1035, delay=5)
 

@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
 from tests.transforms.events import MARKER
 from tests.transforms.running import run
-from transforms.decode.canonical import Decoded
-from transforms.decode.first_look import Doubt, Evidence, FirstLook
-from transforms.decode.first_look_words import Place, refusal
-from transforms.decode.lines import chunks
-from transforms.decode.ndjson import decode_ndjson
-from transforms.decode.schema import EventSchema
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.first_look import Doubt, Evidence, FirstLook
+from weir.transforms.decode.first_look_words import Place, refusal
+from weir.transforms.decode.lines import chunks
+from weir.transforms.decode.ndjson import decode_ndjson
+from weir.transforms.decode.schema import EventSchema
 
 TEXT = """
 name: ratings

@@ -12,13 +12,13 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.typehints.schemas import named_tuple_to_schema
 
 import weir
-from dpcore.program import Released
 from tests.transforms.doubles import FakePlan
 from tests.transforms.running import KEPT, keep
-from transforms.release.flat import FLAT_SCHEMA, Flat, FlatReleases
-from transforms.release.rows import ReleaseRow, rows_of
-from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, ReleaseWriter
-from transforms.sinks.sorted_table import sorted_table
+from weir.dpcore.program import Released
+from weir.transforms.release.flat import FLAT_SCHEMA, Flat, FlatReleases
+from weir.transforms.release.rows import ReleaseRow, rows_of
+from weir.transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, ReleaseWriter
+from weir.transforms.sinks.sorted_table import sorted_table
 
 PLAN = FakePlan()
 KEYS = [b"a", b"b"]

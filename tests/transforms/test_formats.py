@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.leaves.keys import Keys
-from dpcore.program import Released
-from pipelines.results.files import read_file, result_files
 from tests.transforms.releases import PLAN
-from transforms.release.table import (
+from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.program import Released
+from weir.pipelines.results.files import read_file, result_files
+from weir.transforms.release.table import (
     ReleaseWriter,
 )
-from transforms.sinks import formats
-from transforms.sinks.sorted_table import sorted_table
-from transforms.sinks.writer import differences
+from weir.transforms.sinks import formats
+from weir.transforms.sinks.sorted_table import sorted_table
+from weir.transforms.sinks.writer import differences
 
 
 def test_odd_text_and_numbers_survive() -> None:

@@ -16,24 +16,24 @@ from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.errors import CodecError, WeirError
-from dpcore.leaves.keys import Keys
-from dpcore.people.discover import Retire
-from dpcore.plan import Plan
 from tests.dpcore.discovery.world import rule_of
 from tests.transforms.blocks import bytes_of, copied, no_cells
 from tests.transforms.running import KEPT, Ran, keep, run
-from transforms.leaves import partial
-from transforms.leaves.partial import PartialLeaf
-from transforms.release.noisy import NoisyStride
-from transforms.runtime import heartbeat
-from transforms.runtime.secret import SecretRef
-from transforms.select.shelf import Shelf
-from transforms.tick.found_block import FoundBlock
-from transforms.tick.found_cells import FoundStored
-from transforms.tick.noise_source import KeyedNoiseSource
-from transforms.tick.tick import Tick
 from weir import Events, simulate
+from weir.dpcore.errors import CodecError, WeirError
+from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.people.discover import Retire
+from weir.dpcore.plan import Plan
+from weir.transforms.leaves import partial
+from weir.transforms.leaves.partial import PartialLeaf
+from weir.transforms.release.noisy import NoisyStride
+from weir.transforms.runtime import heartbeat
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.select.shelf import Shelf
+from weir.transforms.tick.found_block import FoundBlock
+from weir.transforms.tick.found_cells import FoundStored
+from weir.transforms.tick.noise_source import KeyedNoiseSource
+from weir.transforms.tick.tick import Tick
 
 TestStream.__test__ = False  # not a test of ours
 TICKS, PER, MINUTE = 60, 20, 60_000_000

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.leaves.keys import Keys
-from dpcore.program import Released
 from tests.transforms.doubles import FakePlan
-from transforms.release.table import IN_FLIGHT_SCHEMA, ReleaseWriter
-from transforms.sinks import formats, sorted_table
-from transforms.sinks.grid import grid_table
+from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.program import Released
+from weir.transforms.release.table import IN_FLIGHT_SCHEMA, ReleaseWriter
+from weir.transforms.sinks import formats, sorted_table
+from weir.transforms.sinks.grid import grid_table
 
 PLAN = FakePlan()
 NAMES = ["", "b", "a", "ö", "Z", "k" * 40, "10", "9"]

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.leaves.keys import key_text
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
 from tests.transforms.running import cut, run, shuffled
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.leaves.keys import key_text
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
+from weir.transforms.runtime.secret import SecretRef
 
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000
 CITIES, PRODUCTS = ("paris", "rome", 'a"b'), ("shoes", "hats")
@@ -111,7 +111,7 @@ def test_copies_of_an_id_count_once_in_every_grouping(secret: SecretRef) -> None
 
 def test_totals_are_those_of_their_parts_but_for_noise() -> None:
     """With a public number of events: exact sums of a coarser key are those of the finer ones."""
-    from dpcore.simulate import bounded, sum_leaves
+    from weir.dpcore.simulate import bounded, sum_leaves
 
     plan = plan_of(DECLARED)
     events = Events(

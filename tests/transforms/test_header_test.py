@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dpcore.errors import ConfigError
 from tests.transforms.events import MARKER, SCHEMA
-from transforms.decode.header_test import described, doubt
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.header_test import described, doubt
 
 HEADERS = [
     ["date", "purchase_id", "customer_id", "store", "dollar value", "n", "no"],

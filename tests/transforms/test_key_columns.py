@@ -18,15 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.keys import Keys, key_text
 from tests.transforms.test_filter import PublicPlan
-from transforms.decode.formats import FORMATS, decode_bytes
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.runtime.dead_letters import rows
-from transforms.select import keys as select_keys
-from transforms.select.filter import Assign
-from transforms.select.keys import key_roles, keys_of
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.keys import Keys, key_text
+from weir.transforms.decode.formats import FORMATS, decode_bytes
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.select import keys as select_keys
+from weir.transforms.select.filter import Assign
+from weir.transforms.select.keys import key_roles, keys_of
 
 AWKWARD = (
     *("a", "b,c", "a,b", "c", "", " ", '"', '","', "\\", '\\"', "]", "[", '["a","b"]', "null", "/"),

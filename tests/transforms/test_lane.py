@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import arrays_of
-from dpcore.errors import CodecError
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.erm import training as erm_training
-from dpcore.training import WHOLE, whole_init, whole_step
 from tests.transforms.blocks import Block, no_cells
 from tests.transforms.test_erm_pipeline import plan
-from transforms.leaves import rows as row_leaf
-from transforms.release.noisy import NoisyStride
-from transforms.runtime.coders import pack, pack_names
-from transforms.runtime.secret import SecretRef
-from transforms.tick import jobs
-from transforms.tick.jobs import Fitted, Numbered, decode_fitted, encode_fitted
-from transforms.tick.noise_source import KeyedNoiseSource
-from transforms.train.assembly import Assembly, outline
-from transforms.train.lane import Lane
+from weir.dpcore.arrays import arrays_of
+from weir.dpcore.errors import CodecError
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.erm import training as erm_training
+from weir.dpcore.training import WHOLE, whole_init, whole_step
+from weir.transforms.leaves import rows as row_leaf
+from weir.transforms.release.noisy import NoisyStride
+from weir.transforms.runtime.coders import pack, pack_names
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.tick import jobs
+from weir.transforms.tick.jobs import Fitted, Numbered, decode_fitted, encode_fitted
+from weir.transforms.tick.noise_source import KeyedNoiseSource
+from weir.transforms.train.assembly import Assembly, outline
+from weir.transforms.train.lane import Lane
 
 STOP = 12
 PLAN: Any = plan("{column: k, declared: [a, b]}", more="every: 3\n  iterations: 4", blocks=1)

@@ -11,11 +11,11 @@ import numpy as np
 import orjson
 import pytest
 
-from dpcore.config.list_column import ListColumn
-from dpcore.native import kernels
-from transforms.decode import lifted
-from transforms.decode.formats import decode_bytes
-from transforms.decode.schema import EventSchema, Stamp
+from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.native import kernels
+from weir.transforms.decode import lifted
+from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode.schema import EventSchema, Stamp
 
 pytestmark = pytest.mark.usefixtures("compiled")
 

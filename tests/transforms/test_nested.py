@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore.errors import ConfigError
-from transforms.decode.canonical import Decoded, assemble
-from transforms.decode.formats import decode_bytes
-from transforms.decode.mappings import columns_of
-from transforms.decode.messages import Message, MessageDecoder
-from transforms.decode.python_events import pick
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.decode.tables import decode_table
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.canonical import Decoded, assemble
+from weir.transforms.decode.formats import decode_bytes
+from weir.transforms.decode.mappings import columns_of
+from weir.transforms.decode.messages import Message, MessageDecoder
+from weir.transforms.decode.python_events import pick
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.tables import decode_table
 
 SCHEMA = EventSchema.build(
     Stamp("meta.at"), key="meta.place.city", where="meta.flag or note is None", numbers=["body.x"]

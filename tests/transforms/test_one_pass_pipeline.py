@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dpcore.plan import Plan
 from tests.transforms.running import cut, run, shuffled
 from tests.transforms.test_blocks_pipeline import models_of, simulated
 from tests.transforms.test_model_pipeline import DECLARED, OBSERVED, cells, flights, secret
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.plan import Plan
+from weir.transforms.runtime.secret import SecretRef
 
 pytestmark = pytest.mark.slow
 

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.aggregates.gates import GATE
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
 from tests.transforms.doubles import START, FakePlan, events, random_events
 from tests.transforms.running import Ran, cut, run, shuffled
-from transforms.runtime.reasons import counter_of
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.aggregates.gates import GATE
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
+from weir.transforms.runtime.reasons import counter_of
+from weir.transforms.runtime.secret import SecretRef
 
 PLAN = """
 name: shop
@@ -228,7 +228,7 @@ def test_a_fresh_secret_gives_fresh_noise() -> None:
 def test_nothing_in_the_graph_holds_the_secret(secret: SecretRef, tmp_path: Path) -> None:
     import apache_beam as beam
 
-    from transforms.private_releases import PrivateReleases
+    from weir.transforms.private_releases import PrivateReleases
 
     value = secret.resolve()
     pipeline = beam.Pipeline()

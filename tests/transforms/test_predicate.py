@@ -7,9 +7,9 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from dpcore.errors import ConfigError
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.select.predicate import Predicate
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.select.predicate import Predicate
 
 NAN = float("nan")
 BATCH = pa.RecordBatch.from_pydict(

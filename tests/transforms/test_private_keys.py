@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
 from tests.transforms.running import run
-from transforms.runtime.secret import SecretRef
 from weir import Events, simulate
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.transforms.runtime.secret import SecretRef
 
 TICKS, MINUTE = 24, 60_000_000
 START = 1_704_067_200_000_000

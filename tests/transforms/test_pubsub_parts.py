@@ -9,11 +9,17 @@ from typing import Any
 import grpc
 import pytest
 
-from transforms.runtime.stream_time import PRESENT, StreamTime
-from transforms.sources.pubsub.leases import CALL, Leases
-from transforms.sources.pubsub.reader import LONGEST_PAUSE, PROBE, Reader, Subscription, read_stamp
-from transforms.sources.pubsub.restriction import Turn, TurnProvider, TurnTracker
-from transforms.sources.pubsub.watermark import BACKLOG, Frontier
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
+from weir.transforms.sources.pubsub.leases import CALL, Leases
+from weir.transforms.sources.pubsub.reader import (
+    LONGEST_PAUSE,
+    PROBE,
+    Reader,
+    Subscription,
+    read_stamp,
+)
+from weir.transforms.sources.pubsub.restriction import Turn, TurnProvider, TurnTracker
+from weir.transforms.sources.pubsub.watermark import BACKLOG, Frontier
 
 S = 1_000_000
 T0 = 1_700_000_000 * S
@@ -127,7 +133,7 @@ def test_leases_are_moved_on_until_they_are_acknowledged_or_given_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr("transforms.sources.pubsub.leases.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("weir.transforms.sources.pubsub.leases.time.monotonic", lambda: clock[0])
     server = Server()
     leases = Leases(server, "s", 10)
     leases.close()
@@ -150,7 +156,7 @@ def test_leases_are_moved_on_until_they_are_acknowledged_or_given_back(
 
 def test_a_bundle_that_nobody_declares_safe_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("transforms.sources.pubsub.leases.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("weir.transforms.sources.pubsub.leases.time.monotonic", lambda: clock[0])
     server = Server()
     leases = Leases(server, "s", 10)
     leases.close()
@@ -236,7 +242,7 @@ def reader(
         asked.append(count)
         return Call(queue.pop(0) if queue else None)
 
-    monkeypatch.setattr("transforms.sources.pubsub.reader.pull_call", lambda client: ask)
+    monkeypatch.setattr("weir.transforms.sources.pubsub.reader.pull_call", lambda client: ask)
     one = Reader(Subscription("s", **options), client=server, now=lambda: clock[0])
     one.leases._closed.set()
     one.begin(0)

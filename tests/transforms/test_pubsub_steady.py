@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from transforms.runtime.stream_time import PRESENT
-from transforms.sources.pubsub.reader import Reader, Subscription
-from transforms.sources.pubsub.steady import CATCH_UP, SteadyTime
-from transforms.sources.pubsub.watermark import Frontier
+from weir.transforms.runtime.stream_time import PRESENT
+from weir.transforms.sources.pubsub.reader import Reader, Subscription
+from weir.transforms.sources.pubsub.steady import CATCH_UP, SteadyTime
+from weir.transforms.sources.pubsub.watermark import Frontier
 
 S = 1_000_000
 

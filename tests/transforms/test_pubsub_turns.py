@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from dpcore.leaves.clock import Clock
-from transforms.decode.messages import MessageDecoder
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.sources.pubsub import source
-from transforms.sources.pubsub.acks import Confirmations
-from transforms.sources.pubsub.reader import Subscription
-from transforms.sources.pubsub.source import BEYOND, LONG_TURN, STEP, TURN, WAIT, PullDoFn
-from transforms.sources.pubsub.watermark import BACKLOG
+from weir.dpcore.leaves.clock import Clock
+from weir.transforms.decode.messages import MessageDecoder
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.sources.pubsub import source
+from weir.transforms.sources.pubsub.acks import Confirmations
+from weir.transforms.sources.pubsub.reader import Subscription
+from weir.transforms.sources.pubsub.source import BEYOND, LONG_TURN, STEP, TURN, WAIT, PullDoFn
+from weir.transforms.sources.pubsub.watermark import BACKLOG
 
 S = 1_000_000
 T0 = 1_700_000_000 * S

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 from apache_beam.transforms import window
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
 from tests.transforms.running import run
-from transforms.decode.python_events import check_elements, pick
-from transforms.decode.schema import EventSchema
-from transforms.private_releases import PrivateReleases
-from transforms.runtime.secret import SecretRef
-from transforms.select.filter import Assign
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.transforms.decode.python_events import check_elements, pick
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.select.filter import Assign
 
 TEXT = """
 name: shop

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.events import HEADER, MARKER, SCHEMA, Rows, collect
-from transforms.decode.csv import decode_csv
-from transforms.decode.quoted_text import holds_newlines, quoted_chunks
+from weir.transforms.decode.csv import decode_csv
+from weir.transforms.decode.quoted_text import holds_newlines, quoted_chunks
 
 GOOD = b"19970101,north,7,2,11.5\n"
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.runtime import counters as process_counts
-from transforms.runtime.dead_letters import count_dead, dead_letters, reason_code, rows
-from transforms.runtime.reasons import (
+from weir.transforms.runtime import counters as process_counts
+from weir.transforms.runtime.dead_letters import count_dead, dead_letters, reason_code, rows
+from weir.transforms.runtime.reasons import (
     MISSING,
     REASONS,
     Refused,

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
 from tests.transforms.doubles import FakePlan, random_events
 from tests.transforms.running import cut, run, shuffled
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
+from weir.transforms.runtime.secret import SecretRef
 
 pytestmark = pytest.mark.slow
 

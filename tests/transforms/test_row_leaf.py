@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.leaves.keys import Keys
-from dpcore.leaves.rows import RowLeaf
-from dpcore.program import Bounded, OutputInfo, Released
 from tests.transforms.doubles import FakeConfig, FakePlan, FakeSchema, Silent, events, random_events
 from tests.transforms.running import cut, run, shuffled
-from transforms.leaves import rows as row_leaf
-from transforms.leaves.rows import content_hashes
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.program import Bounded, OutputInfo, Released
+from weir.transforms.leaves import rows as row_leaf
+from weir.transforms.leaves.rows import content_hashes
 
 
 class Walk(NamedTuple):
@@ -113,7 +113,7 @@ def test_order_splits_and_bundles_do_not_matter(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_the_cap_keeps_the_same_rows_whatever_the_order(tmp_path: Any) -> None:
-    from transforms.runtime.secret import SecretRef
+    from weir.transforms.runtime.secret import SecretRef
 
     file = tmp_path / "secret.key"
     file.write_text("5a" * 32)

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from transforms.private_releases import PrivateReleases
-from transforms.runtime.flink_quirks import WHOLE_BUNDLES, on_flink, require_whole_bundles
-from transforms.runtime.prism_quirks import NO_SPLITS, keep_bundles_whole
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.runtime.flink_quirks import WHOLE_BUNDLES, on_flink, require_whole_bundles
+from weir.transforms.runtime.prism_quirks import NO_SPLITS, keep_bundles_whole
+from weir.transforms.runtime.secret import SecretRef
 
 PLAN = Plan.from_yaml(
     "name: x\nkey: {column: k, declared: [a]}\n"

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dpcore.errors import ConfigError
 from tests.transforms.doubles import FakeConfig, FakePlan, FakeSchema
-from transforms.private_releases import PrivateReleases
-from transforms.runtime.cluster import has_own_workers
-from transforms.runtime.secret import SecretRef, mounted_path
-from transforms.tick.noise_source import KeyedNoiseSource
+from weir.dpcore.errors import ConfigError
+from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.runtime.cluster import has_own_workers
+from weir.transforms.runtime.secret import SecretRef, mounted_path
+from weir.transforms.tick.noise_source import KeyedNoiseSource
 
 SECRET = bytes(range(100, 132))
 

@@ -17,30 +17,30 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.errors import CodecError, ConfigError, WeirError
-from dpcore.leaves.keys import Keys
-from dpcore.program import Released
 from tests.transforms.cells import Bag, One
 from tests.transforms.doubles import FakePlan, Silent, events, random_events
 from tests.transforms.releases import PLAN, batch
 from tests.transforms.running import KEPT, cut, keep
-from transforms.private_releases import PrivateReleases
-from transforms.release.few import shape_for
-from transforms.release.table import (
+from weir.dpcore.errors import CodecError, ConfigError, WeirError
+from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.program import Released
+from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.release.few import shape_for
+from weir.transforms.release.table import (
     RELEASE_SCHEMA,
     ReleaseWriter,
     is_release,
     releases_only,
     span_of,
 )
-from transforms.runtime import counters
-from transforms.runtime.coders import unpack
-from transforms.sinks import place
-from transforms.sinks.folder import KIND, RangeDoFn, ToRange
-from transforms.sinks.here import WriteHere, waiting_of
-from transforms.sinks.pubsub import PublishReleases, to_messages
-from transforms.sinks.sorted_table import sorted_table
-from transforms.sinks.transforms import (
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.coders import unpack
+from weir.transforms.sinks import place
+from weir.transforms.sinks.folder import KIND, RangeDoFn, ToRange
+from weir.transforms.sinks.here import WriteHere, waiting_of
+from weir.transforms.sinks.pubsub import PublishReleases, to_messages
+from weir.transforms.sinks.sorted_table import sorted_table
+from weir.transforms.sinks.transforms import (
     WriteBigQuery,
     WriteFolder,
     WriteTable,
@@ -48,7 +48,7 @@ from transforms.sinks.transforms import (
     ranges_of,
     to_records,
 )
-from transforms.sinks.writer import FolderWriter
+from weir.transforms.sinks.writer import FolderWriter
 
 
 def write(batches: list[pa.RecordBatch], folder: Path, form: str = "parquet", **kw: Any) -> Any:
@@ -65,7 +65,7 @@ def write(batches: list[pa.RecordBatch], folder: Path, form: str = "parquet", **
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How releases wait for their file: as they are in this process, or as bytes in state."""
     if request.param == "state":
-        monkeypatch.setattr("transforms.sinks.folder.in_one_process", lambda _: False)
+        monkeypatch.setattr("weir.transforms.sinks.folder.in_one_process", lambda _: False)
 
 
 def full_run(folder: Path, form: str, plan: FakePlan = PLAN, seed: int = 0) -> None:
@@ -272,7 +272,7 @@ def test_releases_wait_alike_in_this_process_and_in_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full_run(tmp_path / "aside", "parquet")
-    monkeypatch.setattr("transforms.sinks.folder.in_one_process", lambda _: False)
+    monkeypatch.setattr("weir.transforms.sinks.folder.in_one_process", lambda _: False)
     full_run(tmp_path / "state", "parquet")
     aside, state = ({p.name: p.read_bytes() for p in (tmp_path / way).iterdir()}
                     for way in ("aside", "state"))  # fmt: skip

@@ -11,11 +11,11 @@ import pytest
 
 from tests.transforms.bucket import Bucket
 from tests.transforms.releases import PLAN, batch
-from transforms.release.few import shape_for
-from transforms.sinks import held
-from transforms.sinks import place as sinks_place
-from transforms.sinks.held import Contradicted, HeldWriter
-from transforms.sinks.sorted_table import sorted_table
+from weir.transforms.release.few import shape_for
+from weir.transforms.sinks import held
+from weir.transforms.sinks import place as sinks_place
+from weir.transforms.sinks.held import Contradicted, HeldWriter
+from weir.transforms.sinks.sorted_table import sorted_table
 
 NAMES = [sinks_place.file_name(4 * i, 4 * i + 3, "csv") for i in range(4)]
 COST = "epsilon 2"

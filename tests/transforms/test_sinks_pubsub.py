@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.errors import WeirError
-from dpcore.program import Released
 from tests.transforms.releases import PLAN, batch
-from transforms.release.few import Shape, shape_for
-from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, ReleaseWriter
-from transforms.runtime.coders import batch_from_bytes
-from transforms.runtime.dead_letters import dead_letters
-from transforms.sinks import dead_letters as sinks_dead
-from transforms.sinks import pubsub
-from transforms.sinks.pubsub import Outgoing, Publish, to_messages
+from weir.dpcore.errors import WeirError
+from weir.dpcore.program import Released
+from weir.transforms.release.few import Shape, shape_for
+from weir.transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, ReleaseWriter
+from weir.transforms.runtime.coders import batch_from_bytes
+from weir.transforms.runtime.dead_letters import dead_letters
+from weir.transforms.sinks import dead_letters as sinks_dead
+from weir.transforms.sinks import pubsub
+from weir.transforms.sinks.pubsub import Outgoing, Publish, to_messages
 
 TOPIC = "projects/p/topics/t"
 

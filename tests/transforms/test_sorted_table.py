@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.transforms.releases import batch
-from transforms.sinks import formats
-from transforms.sinks.sorted_table import sorted_table
+from weir.transforms.sinks import formats
+from weir.transforms.sinks.sorted_table import sorted_table
 
 
 def test_many_blocks_become_one_sorted_table() -> None:

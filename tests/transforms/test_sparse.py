@@ -10,21 +10,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.simplex import Simplex
-from dpcore.leaves.sparse_rows import MOST_DENSE
-from dpcore.program import SPARSE_FROM, OutputInfo, Released
-from pipelines.results.files import TYPES, ResultFile, matrix, read_file
 from tests.transforms.doubles import CountSum, FakePlan
-from transforms.release.few import FEW_SCHEMA, Few, shape_for
-from transforms.release.flat import Flat
-from transforms.release.table import ReleaseWriter
-from transforms.sinks import formats, place
-from transforms.sinks.pubsub import to_messages
-from transforms.sinks.sorted_table import sorted_table
-from transforms.sinks.transforms import bigquery_schema, to_records
-from transforms.sinks.writer import differences
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE
+from weir.dpcore.program import SPARSE_FROM, OutputInfo, Released
+from weir.pipelines.results.files import TYPES, ResultFile, matrix, read_file
+from weir.transforms.release.few import FEW_SCHEMA, Few, shape_for
+from weir.transforms.release.flat import Flat
+from weir.transforms.release.table import ReleaseWriter
+from weir.transforms.sinks import formats, place
+from weir.transforms.sinks.pubsub import to_messages
+from weir.transforms.sinks.sorted_table import sorted_table
+from weir.transforms.sinks.transforms import bigquery_schema, to_records
+from weir.transforms.sinks.writer import differences
 
 SIZE, TICKS = 6, 3
 KEYS = [b"a", b"b"]

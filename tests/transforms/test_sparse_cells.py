@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.errors import CodecError
-from dpcore.leaves.keys import Keys
 from tests.transforms.doubles import FakePlan
-from transforms.leaves import key_index, partial, sums
-from transforms.leaves.here import opened, put_aside, taken
-from transforms.leaves.key_index import KeyIndex
-from transforms.leaves.partial import PartialLeaf, apart
-from transforms.leaves.sparse_cells import SparseCells
-from transforms.leaves.sums import Gatherer
-from transforms.tick.pending import PendingSums
+from weir.dpcore.errors import CodecError
+from weir.dpcore.leaves.keys import Keys
+from weir.transforms.leaves import key_index, partial, sums
+from weir.transforms.leaves.here import opened, put_aside, taken
+from weir.transforms.leaves.key_index import KeyIndex
+from weir.transforms.leaves.partial import PartialLeaf, apart
+from weir.transforms.leaves.sparse_cells import SparseCells
+from weir.transforms.leaves.sums import Gatherer
+from weir.transforms.tick.pending import PendingSums
 
 OBSERVED = replace(FakePlan(), keys=Keys.make("k", None, True, None))
 

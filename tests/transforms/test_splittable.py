@@ -6,12 +6,12 @@ import apache_beam as beam
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
-from dpcore.leaves.clock import Clock
-from transforms.decode.messages import MessageDecoder
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.sources.pubsub.reader import Subscription
-from transforms.sources.pubsub.source import ReadSubscription
-from transforms.tick.heartbeats import Heartbeats
+from weir.dpcore.leaves.clock import Clock
+from weir.transforms.decode.messages import MessageDecoder
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.sources.pubsub.reader import Subscription
+from weir.transforms.sources.pubsub.source import ReadSubscription
+from weir.transforms.tick.heartbeats import Heartbeats
 
 
 def test_no_two_of_them_take_elements_of_one_coder() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import arrays_of
-from dpcore.errors import CodecError
 from tests.transforms import stored_state as stored
 from tests.transforms.blocks import Block, bytes_of, copied
-from transforms.leaves import partial
-from transforms.runtime.coders import NO_MARK, VERSION, header_of, pack, unpack
-from transforms.runtime.secret import SecretRef
-from transforms.tick.noise_source import KeyedNoiseSource
+from weir.dpcore.arrays import arrays_of
+from weir.dpcore.errors import CodecError
+from weir.transforms.leaves import partial
+from weir.transforms.runtime.coders import NO_MARK, VERSION, header_of, pack, unpack
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.tick.noise_source import KeyedNoiseSource
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dpcore.errors import ConfigError
-from transforms.decode.canonical import Decoded
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.decode.tables import decode_table, is_frame, is_table
-from transforms.runtime.dead_letters import rows
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.tables import decode_table, is_frame, is_table
+from weir.transforms.runtime.dead_letters import rows
 
 SCHEMA = EventSchema.build(
     Stamp("at"), key="store", id="no", numbers=["dollars"], where="member == true"

@@ -18,31 +18,31 @@ from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.errors import CodecError
-from dpcore.leaves.keys import Keys
-from dpcore.people.caps import Caps
-from dpcore.people.periods import Periods
-from dpcore.people.person import Person
 from tests.transforms.blocks import Block, bytes_of
 from tests.transforms.cells import Bag, Cell, One
 from tests.transforms.doubles import MINUTE, START, FakePlan, Silent
 from tests.transforms.running import KEPT, keep
-from transforms.leaves import partial
-from transforms.leaves.partial import PartialLeaf
-from transforms.release.noisy import NoisyStride, boundaries
-from transforms.runtime import heartbeat
-from transforms.runtime.coders import pack
-from transforms.runtime.dead_letters import rows
-from transforms.runtime.waiting import SPANS, bag_of, bags_due
-from transforms.select import cap, deduplicate
-from transforms.select.timed_cells import RING
-from transforms.select.user_state import BAGS
-from transforms.sinks import folder
-from transforms.tick import tick
-from transforms.tick.tick import Tick, TickDoFn
-from transforms.train import assemble, train
-from transforms.train.assemble import AssembleDoFn
-from transforms.train.train import TrainDoFn
+from weir.dpcore.errors import CodecError
+from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.periods import Periods
+from weir.dpcore.people.person import Person
+from weir.transforms.leaves import partial
+from weir.transforms.leaves.partial import PartialLeaf
+from weir.transforms.release.noisy import NoisyStride, boundaries
+from weir.transforms.runtime import heartbeat
+from weir.transforms.runtime.coders import pack
+from weir.transforms.runtime.dead_letters import rows
+from weir.transforms.runtime.waiting import SPANS, bag_of, bags_due
+from weir.transforms.select import cap, deduplicate
+from weir.transforms.select.timed_cells import RING
+from weir.transforms.select.user_state import BAGS
+from weir.transforms.sinks import folder
+from weir.transforms.tick import tick
+from weir.transforms.tick.tick import Tick, TickDoFn
+from weir.transforms.train import assemble, train
+from weir.transforms.train.assemble import AssembleDoFn
+from weir.transforms.train.train import TrainDoFn
 
 TestStream.__test__ = False  # not a test of ours
 ENDLESS = replace(FakePlan(), clock=replace(FakePlan().clock, end=None))
@@ -367,8 +367,8 @@ def step_names(training: bool = False, users: bool = False) -> list[str]:
     """Full names of the stateful steps of a job with everything in it; or of one that trains."""
     from tests.transforms.doubles import FakeConfig, FakeSchema
     from tests.transforms.test_erm_pipeline import plan as training_plan
-    from transforms.private_releases import PrivateReleases
-    from transforms.sinks.transforms import WriteFolder
+    from weir.transforms.private_releases import PrivateReleases
+    from weir.transforms.sinks.transforms import WriteFolder
 
     plan: Any = replace(FakePlan(), config=FakeConfig(FakeSchema("id")))
     if users:

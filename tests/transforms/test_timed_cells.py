@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import CodecError
-from dpcore.leaves.timed_set import entries
 from tests.transforms.shards import CLOCK, Alone, Event, Shard, Shards, hashes_of
-from transforms.runtime.coders import unpack
-from transforms.select import shelf, timed_cells
-from transforms.select.shelf import Shelf
-from transforms.select.timed_cells import RING, Held, TimedCells, slices_of, sums_of
+from weir.dpcore.errors import CodecError
+from weir.dpcore.leaves.timed_set import entries
+from weir.transforms.runtime.coders import unpack
+from weir.transforms.select import shelf, timed_cells
+from weir.transforms.select.shelf import Shelf
+from weir.transforms.select.timed_cells import RING, Held, TimedCells, slices_of, sums_of
 
 STORED = Path(__file__).parent / "stored"
 HORIZON = 8

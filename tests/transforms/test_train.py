@@ -17,8 +17,6 @@ from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.models.erm import training as erm_training
-from dpcore.plan import Plan
 from tests.transforms.running import KEPT, cut, keep, run, shuffled
 from tests.transforms.test_erm_pipeline import plan
 from tests.transforms.test_model_pipeline import (
@@ -31,10 +29,12 @@ from tests.transforms.test_model_pipeline import (
     simulated,
 )
 from tests.transforms.test_model_pipeline import plan as learner_plan
-from transforms.private_releases import PrivateReleases
-from transforms.release.noisy import TICKS as STRIDE
-from transforms.runtime.secret import SecretRef
-from transforms.train.lane import Lane
+from weir.dpcore.models.erm import training as erm_training
+from weir.dpcore.plan import Plan
+from weir.transforms.private_releases import PrivateReleases
+from weir.transforms.release.noisy import TICKS as STRIDE
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.train.lane import Lane
 
 __all__ = ["secret"]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.plan import Plan
-from dpcore.simulate import Events, bounded, leaves_for, simulate
 from tests.transforms.doubles import MINUTE, START
 from tests.transforms.running import cut, run, shuffled
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
+from weir.transforms.runtime.secret import SecretRef
 
 SECRET = "5a" * 32
 TICKS = 24

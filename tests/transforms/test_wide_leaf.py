@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.leaves.keys import Keys
-from dpcore.models.moments import Moments
-from dpcore.models.regression.rows import EventRows
-from dpcore.program import Runs
 from tests.transforms.doubles import MINUTE, START, FakePlan
 from tests.transforms.running import cut, shuffled
-from transforms.leaves import partial
-from transforms.leaves import sums as module
-from transforms.leaves.bound import numbers
-from transforms.leaves.sums import Gatherer
-from transforms.runtime import counters
-from transforms.select.filter import Assign
-from transforms.tick.pending import PendingSums
-from transforms.tick.tick import split_overdue
+from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.models.regression.rows import EventRows
+from weir.dpcore.program import Runs
+from weir.transforms.leaves import partial
+from weir.transforms.leaves import sums as module
+from weir.transforms.leaves.bound import numbers
+from weir.transforms.leaves.sums import Gatherer
+from weir.transforms.runtime import counters
+from weir.transforms.select.filter import Assign
+from weir.transforms.tick.pending import PendingSums
+from weir.transforms.tick.tick import split_overdue
 
 TICKS, D = 40, 6
 NAMES = tuple(f"f{i}" for i in range(D - 1))
@@ -256,7 +256,7 @@ def test_a_bundle_is_sent_on_before_its_sums_run_out_of_room() -> None:
 
 
 def test_a_cell_beyond_its_capacity_is_held_in_room_whatever_travelled_how() -> None:
-    from transforms.tick.pending import ROOM
+    from weir.transforms.tick.pending import ROOM
 
     program = Wide(capacity=100)
     row = np.full((1, D + 1), 2**16, dtype=np.int32)

@@ -12,19 +12,19 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.people.caps import Caps
-from dpcore.people.hashes import CapKeys, user_hashes
-from dpcore.people.periods import Periods
-from dpcore.people.person import Person
 from tests.dpcore.people.cap_rule import CLOCK, Case, Event, Found
 from tests.transforms.cells import Bag, One
 from tests.transforms.doubles import CountSum
-from transforms.leaves.columns import UNIT_HIGH, UNIT_LOW
-from transforms.runtime import heartbeat
-from transforms.select.cap import CloseTicks
-from transforms.select.spread import hashed
-from transforms.select.user_state import BAGS, Shelves
-from transforms.select.users import encode, prepared
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.hashes import CapKeys, user_hashes
+from weir.dpcore.people.periods import Periods
+from weir.dpcore.people.person import Person
+from weir.transforms.leaves.columns import UNIT_HIGH, UNIT_LOW
+from weir.transforms.runtime import heartbeat
+from weir.transforms.select.cap import CloseTicks
+from weir.transforms.select.spread import hashed
+from weir.transforms.select.user_state import BAGS, Shelves
+from weir.transforms.select.users import encode, prepared
 
 LAYOUT = "cd" * 32
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from transforms.decode.canonical import Decoded, assemble
-from transforms.decode.columnar import BATCH_ROWS
-from transforms.decode.columnar_sound import sound
-from transforms.decode.schema import EventSchema
+from weir.transforms.decode.canonical import Decoded, assemble
+from weir.transforms.decode.columnar import BATCH_ROWS
+from weir.transforms.decode.columnar_sound import sound
+from weir.transforms.decode.schema import EventSchema
 
 _FILE = b"ARROW1"
 """How a file begins; a stream cannot."""

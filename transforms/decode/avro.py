@@ -13,12 +13,12 @@ import fastavro
 import numpy as np
 from fastavro.read import BLOCK_READERS
 
-from transforms.decode.avro_columns import columns_of
-from transforms.decode.avro_schema import Wire, on_the_wire
-from transforms.decode.canonical import Decoded, assemble
-from transforms.decode.columnar import Lost, lost_rows, unweighed, whole_file
-from transforms.decode.nested import any_nested
-from transforms.decode.schema import EventSchema
+from weir.transforms.decode.avro_columns import columns_of
+from weir.transforms.decode.avro_schema import Wire, on_the_wire
+from weir.transforms.decode.canonical import Decoded, assemble
+from weir.transforms.decode.columnar import Lost, lost_rows, unweighed, whole_file
+from weir.transforms.decode.nested import any_nested
+from weir.transforms.decode.schema import EventSchema
 
 MAGIC = b"Obj\x01"
 BATCH_ROWS = 2**16

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.config.list_column import ListColumn
-from dpcore.errors import ConfigError
-from transforms.decode.avro_schema import Branch, Field
-from transforms.decode.canonical import Spoilt
-from transforms.decode.columnar_sound import sound
-from transforms.decode.json_lines import NotText
-from transforms.decode.lists import from_python
-from transforms.decode.parts import Part, read_parts
-from transforms.decode.schema import EventSchema
+from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.avro_schema import Branch, Field
+from weir.transforms.decode.canonical import Spoilt
+from weir.transforms.decode.columnar_sound import sound
+from weir.transforms.decode.json_lines import NotText
+from weir.transforms.decode.lists import from_python
+from weir.transforms.decode.parts import Part, read_parts
+from weir.transforms.decode.schema import EventSchema
 
 _PLAIN = {
     "boolean": pa.bool_(),

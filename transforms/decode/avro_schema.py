@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dpcore.errors import ConfigError
-from transforms.decode.nested import steps
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.nested import steps
 
 _WIRE = {
     "null": "null",

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.config.list_column import ListColumn
-from dpcore.errors import ConfigError
-from transforms.decode.cast import (
+from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.cast import (
     Bad,
     is_bytes,
     is_text,
@@ -24,14 +24,14 @@ from transforms.decode.cast import (
     to_presence,
     to_text,
 )
-from transforms.decode.lines import Chunk
-from transforms.decode.lists import to_lists
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.decode.time import to_time
-from transforms.leaves.lists import LIST
-from transforms.runtime.dead_letters import dead_letters, reason_code
-from transforms.select.keys import is_key, key_roles
-from transforms.select.predicate_compiler import Kind
+from weir.transforms.decode.lines import Chunk
+from weir.transforms.decode.lists import to_lists
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.time import to_time
+from weir.transforms.leaves.lists import LIST
+from weir.transforms.runtime.dead_letters import dead_letters, reason_code
+from weir.transforms.select.keys import is_key, key_roles
+from weir.transforms.select.predicate_compiler import Kind
 
 TIME, ARRIVAL = "@time", "@arrival"
 KEY_TYPE = pa.dictionary(pa.int32(), pa.string())

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from dpcore.native import kernels
-from transforms.decode.type_words import type_word
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.native import kernels
+from weir.transforms.decode.type_words import type_word
 
 Bad = NDArray[np.bool_] | None
 

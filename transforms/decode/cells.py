@@ -14,9 +14,9 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from dpcore.native import kernels
-from transforms.decode.fields import Plain, column
-from transforms.decode.lines import Chunk
+from weir.dpcore.native import kernels
+from weir.transforms.decode.fields import Plain, column
+from weir.transforms.decode.lines import Chunk
 
 _UNUSED = -1
 _TEXT, _NUMBER = 0, 1

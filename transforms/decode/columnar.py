@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.decode.canonical import Decoded, assemble
-from transforms.decode.columnar_sound import sound
-from transforms.decode.lists import to_lists
-from transforms.decode.nested import column_of, names_of, type_of
-from transforms.decode.schema import EventSchema
-from transforms.runtime.dead_letters import WHOLE_FILE, dead_letters
+from weir.transforms.decode.canonical import Decoded, assemble
+from weir.transforms.decode.columnar_sound import sound
+from weir.transforms.decode.lists import to_lists
+from weir.transforms.decode.nested import column_of, names_of, type_of
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.runtime.dead_letters import WHOLE_FILE, dead_letters
 
 BATCH_ROWS = 2**18
 LIST_ROWS = 2**15

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.decode.cast import Bad, is_bytes, is_text
-from transforms.decode.lists import holds_numbers
+from weir.transforms.decode.cast import Bad, is_bytes, is_text
+from weir.transforms.decode.lists import holds_numbers
 
 _VIEW = np.dtype([("size", "<i4"), ("prefix", "<i4"), ("buffer", "<i4"), ("offset", "<i4")])
 _INLINE = 12

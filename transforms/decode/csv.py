@@ -23,13 +23,13 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from transforms.decode.canonical import Decoded, Over, assemble
-from transforms.decode.cast import MISSING
-from transforms.decode.cells import plain_cells
-from transforms.decode.lines import BYTE_ORDER_MARK, Chunk
-from transforms.decode.schema import EventSchema
-from transforms.runtime.dead_letters import dead_letters
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.canonical import Decoded, Over, assemble
+from weir.transforms.decode.cast import MISSING
+from weir.transforms.decode.cells import plain_cells
+from weir.transforms.decode.lines import BYTE_ORDER_MARK, Chunk
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.runtime.dead_letters import dead_letters
 
 _ASCII = bytes.maketrans(bytes(range(128, 256)), b"?" * 128)
 

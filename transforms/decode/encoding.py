@@ -11,7 +11,7 @@ import codecs
 from collections.abc import Callable
 from functools import lru_cache
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 UTF_8 = "utf-8"
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.decode.schema import EPOCH_MICROSECONDS
+from weir.transforms.decode.schema import EPOCH_MICROSECONDS
 
 FIRST = -62_135_596_800_000_000
 LAST = 253_402_300_799_999_999

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.native import kernels
-from transforms.decode.lines import Chunk
-from transforms.decode.nested import steps
+from weir.dpcore.native import kernels
+from weir.transforms.decode.lines import Chunk
+from weir.transforms.decode.nested import steps
 
 _KINDS: dict[pa.DataType, int] = {pa.string(): 0, pa.float64(): 1, pa.int64(): 2, pa.bool_(): 3}
 _OBJECT = 4

@@ -8,9 +8,9 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
-from transforms.decode.first_look import Evidence, FirstLook
-from transforms.decode.first_look_words import Place, refusal
-from transforms.decode.python_events import ALLOWED
+from weir.transforms.decode.first_look import Evidence, FirstLook
+from weir.transforms.decode.first_look_words import Place, refusal
+from weir.transforms.decode.python_events import ALLOWED
 
 EVENTS = Place("events", "...", "events", f"give {ALLOWED}")
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from dpcore.config import durations
-from dpcore.errors import ConfigError
-from transforms.decode.first_look import Doubt, Evidence, FirstLook
-from transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
+from weir.dpcore.config import durations
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.first_look import Doubt, Evidence, FirstLook
+from weir.transforms.decode.schema import EPOCH_MICROSECONDS, EventSchema
 
 _KINDS = {"number": "numbers", "text": "text", "boolean": "true or false", "any": "text"}
 _USES = {

@@ -11,17 +11,17 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.errors import ConfigError
-from transforms.decode.avro import decode_avro
-from transforms.decode.canonical import Decoded
-from transforms.decode.columnar import decode_arrow, decode_parquet
-from transforms.decode.csv import decode_csv, parse_header
-from transforms.decode.lines import BYTE_ORDER_MARK, LINE_BYTES, chunks
-from transforms.decode.ndjson import decode_ndjson
-from transforms.decode.schema import EventSchema
-from transforms.runtime import counters
-from transforms.runtime.dead_letters import DEAD, count_by_field, count_dead
-from transforms.runtime.reasons import MISSING, VALUES, counter_of
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.avro import decode_avro
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.columnar import decode_arrow, decode_parquet
+from weir.transforms.decode.csv import decode_csv, parse_header
+from weir.transforms.decode.lines import BYTE_ORDER_MARK, LINE_BYTES, chunks
+from weir.transforms.decode.ndjson import decode_ndjson
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.dead_letters import DEAD, count_by_field, count_dead
+from weir.transforms.runtime.reasons import MISSING, VALUES, counter_of
 
 Format = Literal["csv", "ndjson", "parquet", "arrow", "avro"]
 FORMATS: tuple[str, ...] = get_args(Format)

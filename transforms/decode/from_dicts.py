@@ -14,16 +14,16 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
-from dpcore.errors import ConfigError
-from transforms.decode.canonical import Decoded, assemble
-from transforms.decode.first_look import SEEN, Evidence, FirstLook, Read
-from transforms.decode.formats import emit
-from transforms.decode.mappings import columns_of
-from transforms.decode.python_events import check_elements, pick
-from transforms.decode.schema import EventSchema
-from transforms.decode.tables import decode_table, is_table
-from transforms.runtime.dead_letters import DEAD, dead_letters
-from transforms.runtime.windowing import stamped
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.canonical import Decoded, assemble
+from weir.transforms.decode.first_look import SEEN, Evidence, FirstLook, Read
+from weir.transforms.decode.formats import emit
+from weir.transforms.decode.mappings import columns_of
+from weir.transforms.decode.python_events import check_elements, pick
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.decode.tables import decode_table, is_table
+from weir.transforms.runtime.dead_letters import DEAD, dead_letters
+from weir.transforms.runtime.windowing import stamped
 
 ROWS = 1 << 16
 LOOKED_AT = 1_000

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcore.native import kernels
+from weir.dpcore.native import kernels
 
 OTHER, ABSOLUTE, LOCAL = 0, 1, 2
 

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
-from transforms.decode.nested import any_nested, steps, take, taker
+from weir.transforms.decode.nested import any_nested, steps, take, taker
 
 _DEEPEST = 1024
 """How deep orjson reads."""

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcore.native import kernels
-from transforms.decode.lines import Chunk
-from transforms.decode.lists import from_entries
-from transforms.decode.nested import any_nested
-from transforms.decode.schema import EventSchema
+from weir.dpcore.native import kernels
+from weir.transforms.decode.lines import Chunk
+from weir.transforms.decode.lists import from_entries
+from weir.transforms.decode.nested import any_nested
+from weir.transforms.decode.schema import EventSchema
 
 Ints = NDArray[np.int64]
 

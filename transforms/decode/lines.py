@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.native import kernels
+from weir.dpcore.native import kernels
 
 CHUNK_BYTES = 8 * 2**20
 LINE_BYTES = 2**20

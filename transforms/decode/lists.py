@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.config.list_column import ListColumn
-from dpcore.errors import ConfigError
-from dpcore.leaves.sparse_rows import SparseRows
-from transforms.decode.cast import Bad, fault, plain
-from transforms.decode.type_words import type_word
-from transforms.leaves.lists import LIST, from_rows, is_list
+from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.transforms.decode.cast import Bad, fault, plain
+from weir.transforms.decode.type_words import type_word
+from weir.transforms.leaves.lists import LIST, from_rows, is_list
 
 Ints = NDArray[np.int64]
 Rows = NDArray[np.bool_]

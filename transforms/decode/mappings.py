@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms.decode.canonical import Spoilt
-from transforms.decode.json_lines import NotText
-from transforms.decode.lists import from_python
-from transforms.decode.nested import take
-from transforms.decode.parts import Part, read_times
-from transforms.decode.schema import EventSchema
+from weir.transforms.decode.canonical import Spoilt
+from weir.transforms.decode.json_lines import NotText
+from weir.transforms.decode.lists import from_python
+from weir.transforms.decode.nested import take
+from weir.transforms.decode.parts import Part, read_times
+from weir.transforms.decode.schema import EventSchema
 
 _NONE = type(None)
 _NUMBERS: frozenset[type] = frozenset({int, float, Decimal, _NONE})

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.decode.arrow_together import read_together
-from transforms.decode.canonical import Decoded
-from transforms.decode.formats import ONE_LINE, concatenate, decode_payload
-from transforms.decode.lines import BYTE_ORDER_MARK, LINE_BYTES, chunks
-from transforms.decode.ndjson import decode_ndjson
-from transforms.decode.schema import EventSchema
-from transforms.decode.time import UTC_MICROSECONDS
-from transforms.runtime.dead_letters import SOURCE, WHOLE_FILE, dead_letters
+from weir.transforms.decode.arrow_together import read_together
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.formats import ONE_LINE, concatenate, decode_payload
+from weir.transforms.decode.lines import BYTE_ORDER_MARK, LINE_BYTES, chunks
+from weir.transforms.decode.ndjson import decode_ndjson
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.decode.time import UTC_MICROSECONDS
+from weir.transforms.runtime.dead_letters import SOURCE, WHOLE_FILE, dead_letters
 
 Ints = NDArray[np.int64]
 

@@ -18,16 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.decode.canonical import Decoded, Over, assemble
-from transforms.decode.fields import plain
-from transforms.decode.json_lines import read_arrow, read_objects
-from transforms.decode.lifted import Lifted, lift
-from transforms.decode.lines import Chunk
-from transforms.decode.mappings import typed_columns
-from transforms.decode.nested import any_nested, take
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.leaves.lists import LIST
-from transforms.runtime.dead_letters import dead_letters
+from weir.transforms.decode.canonical import Decoded, Over, assemble
+from weir.transforms.decode.fields import plain
+from weir.transforms.decode.json_lines import read_arrow, read_objects
+from weir.transforms.decode.lifted import Lifted, lift
+from weir.transforms.decode.lines import Chunk
+from weir.transforms.decode.mappings import typed_columns
+from weir.transforms.decode.nested import any_nested, take
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.leaves.lists import LIST
+from weir.transforms.runtime.dead_letters import dead_letters
 
 _OPEN, _CLOSE = ord("{"), ord("}")
 _BLANK = 2

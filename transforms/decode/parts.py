@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcore.errors import ConfigError
-from transforms.decode.canonical import ARRIVAL, TIME, Rows
-from transforms.decode.cast import Bad, to_boolean, to_number, to_presence, to_text
-from transforms.decode.schema import EventSchema, Stamp
-from transforms.decode.time import UTC_MICROSECONDS, to_time
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.canonical import ARRIVAL, TIME, Rows
+from weir.transforms.decode.cast import Bad, to_boolean, to_number, to_presence, to_text
+from weir.transforms.decode.schema import EventSchema, Stamp
+from weir.transforms.decode.time import UTC_MICROSECONDS, to_time
 
 Read = Callable[[Any], tuple[Any, Bad]]
 

@@ -15,9 +15,9 @@ from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.errors import ConfigError
-from transforms.decode.nested import steps, take
-from transforms.decode.schema import EventSchema
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.nested import steps, take
+from weir.transforms.decode.schema import EventSchema
 
 ALLOWED = (
     "dictionaries, beam.Row, NamedTuples or dataclasses with the config's columns, frames of "

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transforms.decode.lines import CHUNK_BYTES, LINE_BYTES, Chunk
+from weir.transforms.decode.lines import CHUNK_BYTES, LINE_BYTES, Chunk
 
 _QUOTE, _NEWLINE, _RETURN = 34, 10, 13
 

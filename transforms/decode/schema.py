@@ -10,12 +10,12 @@ from functools import cached_property
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from dpcore.aggregates.gates import GATE
-from dpcore.config.list_column import ListColumn
-from dpcore.errors import ConfigError
-from transforms.decode import header_test
-from transforms.select.predicate import Predicate
-from transforms.select.predicate_compiler import Kind
+from weir.dpcore.aggregates.gates import GATE
+from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode import header_test
+from weir.transforms.select.predicate import Predicate
+from weir.transforms.select.predicate_compiler import Kind
 
 EPOCH_MICROSECONDS = {
     "epoch_s": 1_000_000.0,

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms.decode.canonical import Decoded, assemble
-from transforms.decode.cast import to_number
-from transforms.decode.columnar import BATCH_ROWS, decode_batches
-from transforms.decode.mappings import strings, typed_columns
-from transforms.decode.nested import names_of, steps, take
-from transforms.decode.python_events import native
-from transforms.decode.schema import EventSchema
+from weir.transforms.decode.canonical import Decoded, assemble
+from weir.transforms.decode.cast import to_number
+from weir.transforms.decode.columnar import BATCH_ROWS, decode_batches
+from weir.transforms.decode.mappings import strings, typed_columns
+from weir.transforms.decode.nested import names_of, steps, take
+from weir.transforms.decode.python_events import native
+from weir.transforms.decode.schema import EventSchema
 
 FRAME, TABLE = "the frame", "the table"
 """What they are called in messages and dead letters."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from transforms.decode.encoding import UTF_8
-from transforms.decode.lines import LINE_BYTES
+from weir.transforms.decode.encoding import UTF_8
+from weir.transforms.decode.lines import LINE_BYTES
 
 
 class TextForm(NamedTuple):

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.decode.cast import cast_or_null, fault, is_text, plain, to_text
-from transforms.decode.epoch import DIGITS, in_range, of_counts, of_numbers, of_text
-from transforms.decode.iso import ABSOLUTE, LOCAL, OTHER, common_times
-from transforms.decode.schema import Stamp
-from transforms.decode.type_words import type_word
+from weir.transforms.decode.cast import cast_or_null, fault, is_text, plain, to_text
+from weir.transforms.decode.epoch import DIGITS, in_range, of_counts, of_numbers, of_text
+from weir.transforms.decode.iso import ABSOLUTE, LOCAL, OTHER, common_times
+from weir.transforms.decode.schema import Stamp
+from weir.transforms.decode.type_words import type_word
 
 UTC_MICROSECONDS = pa.timestamp("us", "UTC")
 _UNITS = {"s": 6, "ms": 3, "us": 0, "ns": -3}

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.arrays import Ints
-from dpcore.leaves.list_columns import Expanded, width_of
-from dpcore.program import Bounded, Program, Runs, sums_runs, texts_of
-from transforms.leaves.columns import CELL, NEW
-from transforms.leaves.lists import is_list, to_rows
-from transforms.runtime import counters
+from weir.dpcore.arrays import Ints
+from weir.dpcore.leaves.list_columns import Expanded, width_of
+from weir.dpcore.program import Bounded, Program, Runs, sums_runs, texts_of
+from weir.transforms.leaves.columns import CELL, NEW
+from weir.transforms.leaves.lists import is_list, to_rows
+from weir.transforms.runtime import counters
 
 
 def numbers(column: pa.Array) -> NDArray[np.float64]:

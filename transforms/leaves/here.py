@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.leaves import partial
-from transforms.leaves.partial import PartialLeaf
-from transforms.runtime.aside import Aside
-from transforms.runtime.coders import kind_of, pack, unpack
+from weir.transforms.leaves import partial
+from weir.transforms.leaves.partial import PartialLeaf
+from weir.transforms.runtime.aside import Aside
+from weir.transforms.runtime.coders import kind_of, pack, unpack
 
 KIND = b"I"
 Kept = Aside[PartialLeaf, None]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcore.leaves.keys import Keys
+from weir.dpcore.leaves.keys import Keys
 
 Ints = NDArray[np.int64]
 

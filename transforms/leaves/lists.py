@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.leaves.sparse_rows import SparseRows
 
 LIST = pa.large_list(pa.struct([pa.field("at", pa.int32()), pa.field("number", pa.float64())]))
 """Canonical type; places increase, no number is 0, and one that is missing is NaN. Null: there is

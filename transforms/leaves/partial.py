@@ -8,8 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.leaves.order import order_of
-from transforms.runtime.coders import kind_of, numbers_at, pack, pack_names, unpack, unpack_names
+from weir.dpcore.leaves.order import order_of
+from weir.transforms.runtime.coders import (
+    kind_of,
+    numbers_at,
+    pack,
+    pack_names,
+    unpack,
+    unpack_names,
+)
 
 Ints = NDArray[np.int64]
 

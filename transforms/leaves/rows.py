@@ -15,19 +15,19 @@ import pyarrow as pa
 from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.keys import Keys
-from dpcore.leaves.row_hash import content_hashes, hashes_of_users, row_key
-from dpcore.leaves.rows import RowLeaf, joined
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.program import RowProgram, by_users, hash_ticks, within_cap
-from transforms.leaves.bound import bound
-from transforms.leaves.columns import HIGH, LOW, UNIT_HIGH, UNIT_LOW
-from transforms.leaves.key_index import KeyIndex
-from transforms.runtime import counters
-from transforms.runtime.coders import pack, pack_names, unpack, unpack_names
-from transforms.runtime.secret import SecretRef
-from transforms.runtime.windowing import windowed
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.leaves.row_hash import content_hashes, hashes_of_users, row_key
+from weir.dpcore.leaves.rows import RowLeaf, joined
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.program import RowProgram, by_users, hash_ticks, within_cap
+from weir.transforms.leaves.bound import bound
+from weir.transforms.leaves.columns import HIGH, LOW, UNIT_HIGH, UNIT_LOW
+from weir.transforms.leaves.key_index import KeyIndex
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.coders import pack, pack_names, unpack, unpack_names
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.runtime.windowing import windowed
 
 KIND = b"R"
 ROWS = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.program import Runs
+from weir.dpcore.program import Runs
 
 Ints = NDArray[np.int64]
 

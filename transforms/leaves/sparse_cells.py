@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transforms.leaves.key_index import KeyIndex
-from transforms.leaves.partial import PartialLeaf, narrow, sum_by_cell
+from weir.transforms.leaves.key_index import KeyIndex
+from weir.transforms.leaves.partial import PartialLeaf, narrow, sum_by_cell
 
 Ints = NDArray[np.int64]
 

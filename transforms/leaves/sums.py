@@ -15,18 +15,18 @@ import pyarrow as pa
 from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.keys import Keys
-from dpcore.program import Bounded, Program, Runs, sums_runs
-from transforms.leaves import partial
-from transforms.leaves.bound import bound, summed
-from transforms.leaves.here import opened, put_aside
-from transforms.leaves.key_index import INDEX, KeyIndex
-from transforms.leaves.partial import PartialLeaf
-from transforms.leaves.runs import gaps, runs_of
-from transforms.leaves.sparse_cells import SparseCells
-from transforms.runtime.aside import in_one_process
-from transforms.runtime.windowing import windowed
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.program import Bounded, Program, Runs, sums_runs
+from weir.transforms.leaves import partial
+from weir.transforms.leaves.bound import bound, summed
+from weir.transforms.leaves.here import opened, put_aside
+from weir.transforms.leaves.key_index import INDEX, KeyIndex
+from weir.transforms.leaves.partial import PartialLeaf
+from weir.transforms.leaves.runs import gaps, runs_of
+from weir.transforms.leaves.sparse_cells import SparseCells
+from weir.transforms.runtime.aside import in_one_process
+from weir.transforms.runtime.windowing import windowed
 
 Ints = NDArray[np.int64]
 

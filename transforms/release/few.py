@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.leaves.sparse_rows import MOST_DENSE
-from dpcore.plan import Plan
-from transforms.release.flat import Flat, Layout, Spot, Spread, chunk_of, outputs_of, some_of
-from transforms.release.table import NUMBERS, PACKED_SCHEMA, in_flight, releases_only
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE
+from weir.dpcore.plan import Plan
+from weir.transforms.release.flat import Flat, Layout, Spot, Spread, chunk_of, outputs_of, some_of
+from weir.transforms.release.table import NUMBERS, PACKED_SCHEMA, in_flight, releases_only
 
 INDICES = "indices"
 PLACES = pa.list_(pa.field("element", pa.int32(), nullable=False))

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.leaves.sparse_rows import MOST_DENSE
-from dpcore.plan import Plan
-from transforms.release.table import RELEASE_SCHEMA, in_flight, releases_only
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE
+from weir.dpcore.plan import Plan
+from weir.transforms.release.table import RELEASE_SCHEMA, in_flight, releases_only
 
 Ints = NDArray[np.integer[Any]]
 Layout = Literal["flat", "packed"]

@@ -11,7 +11,7 @@ import numpy as np
 from apache_beam import coders
 from numpy.typing import NDArray
 
-from transforms.runtime.coders import pack, pack_names, unpack, unpack_names
+from weir.transforms.runtime.coders import pack, pack_names, unpack, unpack_names
 
 KIND = b"N"
 TICKS = 128

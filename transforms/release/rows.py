@@ -10,9 +10,9 @@ import pyarrow as pa
 from apache_beam import coders
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.plan import Plan
-from transforms.release.flat import Flat
-from transforms.release.table import RELEASE_SCHEMA
+from weir.dpcore.plan import Plan
+from weir.transforms.release.flat import Flat
+from weir.transforms.release.table import RELEASE_SCHEMA
 
 _TIMES = ("tick_start", "tick_end")
 

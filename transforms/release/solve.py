@@ -9,10 +9,10 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from dpcore.plan import Plan
-from transforms.release.noisy import NoisyStride
-from transforms.release.table import ReleaseWriter
-from transforms.runtime import counters
+from weir.dpcore.plan import Plan
+from weir.transforms.release.noisy import NoisyStride
+from weir.transforms.release.table import ReleaseWriter
+from weir.transforms.runtime import counters
 
 
 class SolveDoFn(beam.DoFn):

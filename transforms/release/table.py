@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcore.errors import WeirError
-from dpcore.leaves.clock import Clock
-from dpcore.plan import Plan
-from dpcore.program import Released
+from weir.dpcore.errors import WeirError
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import Released
 
 UTC = pa.timestamp("us", tz="UTC")
 NUMBERS = pa.list_(pa.field("element", pa.float64(), nullable=True))

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import NamedTuple, TypeVar
 
-from transforms.runtime import counters
+from weir.transforms.runtime import counters
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -18,8 +18,8 @@ from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.environments import EmbeddedPythonEnvironment
 
-from dpcore.errors import CodecError
-from transforms.runtime.coders import pack, unpack
+from weir.dpcore.errors import CodecError
+from weir.transforms.runtime.coders import pack, unpack
 
 KIND = b"A"
 """Kind of bytes of a name."""

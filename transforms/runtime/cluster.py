@@ -6,7 +6,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PortableOptions, StandardOptions
 
-from transforms.runtime.flink_quirks import on_flink
+from weir.transforms.runtime.flink_quirks import on_flink
 
 
 def has_own_workers(pipeline: Any) -> bool:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from apache_beam import coders
 from numpy.typing import NDArray
 
-from dpcore.errors import CodecError
+from weir.dpcore.errors import CodecError
 
 MAGIC = b"WEIR"
 VERSION = 4

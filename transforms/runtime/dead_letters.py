@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from transforms.runtime import counters
-from transforms.runtime.reasons import REASONS, counter_of
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.reasons import REASONS, counter_of
 
 DEAD = "dead"
 """Tag of the output that carries dead letters."""

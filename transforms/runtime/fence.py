@@ -17,8 +17,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dpcore.errors import WeirError
-from transforms.runtime import files
+from weir.dpcore.errors import WeirError
+from weir.transforms.runtime import files
 
 FOLDER = "_epochs"
 DRAINED = "_drained"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from apache_beam.io.filesystems import FileSystems
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 
 def is_remote(folder: str) -> bool:

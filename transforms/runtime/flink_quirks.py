@@ -20,7 +20,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import StandardOptions
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 WHOLE_BUNDLES = "finish_bundle_before_checkpointing"
 """Option of Flink's runner."""

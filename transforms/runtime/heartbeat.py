@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transforms.runtime.coders import kind_of, pack, unpack
+from weir.transforms.runtime.coders import kind_of, pack, unpack
 
 KIND = b"H"
 

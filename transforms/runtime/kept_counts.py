@@ -14,8 +14,8 @@ import socket
 import threading
 from collections.abc import Mapping
 
-from transforms.runtime import counters, files
-from transforms.runtime.fence import Claim, Fence
+from weir.transforms.runtime import counters, files
+from weir.transforms.runtime.fence import Claim, Fence
 
 FOLDER = "_counts"
 EVERY = 2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 EMULATOR = "PUBSUB_EMULATOR_HOST"
 """Environment variable that names a server without TLS and credentials, as in every client."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from dpcore.errors import SECRET_FORM, ConfigError
+from weir.dpcore.errors import SECRET_FORM, ConfigError
 
 BYTES = 32
 MOUNTS = "/var/run/secrets/weir"

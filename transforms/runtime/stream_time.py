@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -33,19 +33,19 @@ from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
 
-from dpcore.people.cap import cap_events, keeps_pairs
-from dpcore.people.cells import gather
-from dpcore.plan import Plan
-from dpcore.program import reads_new
-from transforms.runtime import heartbeat
-from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
-from transforms.runtime.flink_quirks import AT_ONCE, on_flink
-from transforms.runtime.secret import SecretRef
-from transforms.runtime.windowing import to_timestamp
-from transforms.select.capped import batches, count, without_hashes
-from transforms.select.user_state import BAGS, Closed, Shelves, SpentCells, WaitingRows
-from transforms.select.users import PLACE, ToUsers, decode, hashes_of
-from transforms.select.users_here import CloseHere, Kept, ToUsersHere, opened
+from weir.dpcore.people.cap import cap_events, keeps_pairs
+from weir.dpcore.people.cells import gather
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import reads_new
+from weir.transforms.runtime import heartbeat
+from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
+from weir.transforms.runtime.flink_quirks import AT_ONCE, on_flink
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.runtime.windowing import to_timestamp
+from weir.transforms.select.capped import batches, count, without_hashes
+from weir.transforms.select.user_state import BAGS, Closed, Shelves, SpentCells, WaitingRows
+from weir.transforms.select.users import PLACE, ToUsers, decode, hashes_of
+from weir.transforms.select.users_here import CloseHere, Kept, ToUsersHere, opened
 
 STEP_NAME = "Cap"
 CLOSED_STATE = "closed"

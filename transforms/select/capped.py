@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from dpcore.people.cap import Kept
-from dpcore.program import Program, takes_rows
-from transforms.leaves.columns import CELL, HIGH, LOW, NEW, UNIT_HIGH, UNIT_LOW
-from transforms.runtime import counters
-from transforms.select.users import HAS_ID, PAIR_HIGH, PAIR_LOW
+from weir.dpcore.people.cap import Kept
+from weir.dpcore.program import Program, takes_rows
+from weir.transforms.leaves.columns import CELL, HIGH, LOW, NEW, UNIT_HIGH, UNIT_LOW
+from weir.transforms.runtime import counters
+from weir.transforms.select.users import HAS_ID, PAIR_HIGH, PAIR_LOW
 
 ROWS = 1 << 19
 """Events that leave in one batch, at most, but for a cell of more."""

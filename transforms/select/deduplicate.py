@@ -24,23 +24,23 @@ from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.accounting.circumstances import SHARDS
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.id_hash import id_hashes
-from dpcore.leaves.row_hash import dedupe_key
-from dpcore.leaves.timed_set import Words
-from transforms.leaves.columns import HIGH, LOW
-from transforms.runtime.aside import in_one_process
-from transforms.runtime.coders import batch_from_bytes, batch_to_bytes
-from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
-from transforms.runtime.secret import SecretRef
-from transforms.runtime.windowing import stamped, to_timestamp
-from transforms.select.old_ids import old_entries, other_horizon
-from transforms.select.seen_ids import look, remember
-from transforms.select.shelf import Shelf
-from transforms.select.spread import Spread, hashed, whole
-from transforms.select.timed_cells import FOREVER, RING, Held, TimedCells, width_of
-from transforms.select.unique_here import Known, UniqueHere, known_of
+from weir.dpcore.accounting.circumstances import SHARDS
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.id_hash import id_hashes
+from weir.dpcore.leaves.row_hash import dedupe_key
+from weir.dpcore.leaves.timed_set import Words
+from weir.transforms.leaves.columns import HIGH, LOW
+from weir.transforms.runtime.aside import in_one_process
+from weir.transforms.runtime.coders import batch_from_bytes, batch_to_bytes
+from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.runtime.windowing import stamped, to_timestamp
+from weir.transforms.select.old_ids import old_entries, other_horizon
+from weir.transforms.select.seen_ids import look, remember
+from weir.transforms.select.shelf import Shelf
+from weir.transforms.select.spread import Spread, hashed, whole
+from weir.transforms.select.timed_cells import FOREVER, RING, Held, TimedCells, width_of
+from weir.transforms.select.unique_here import Known, UniqueHere, known_of
 
 STEP_NAME = "Deduplicate"
 HEAD_STATE = "head"

@@ -16,15 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.aggregates.gates import GATE
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
-from dpcore.program import needs_ids
-from transforms.runtime import counters
-from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters, reason_code
-from transforms.select.dictionaries import compact
-from transforms.select.keys import KEY, keys_of
-from transforms.select.predicate import Predicate
+from weir.dpcore.aggregates.gates import GATE
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.program import needs_ids
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters, reason_code
+from weir.transforms.select.dictionaries import compact
+from weir.transforms.select.keys import KEY, keys_of
+from weir.transforms.select.predicate import Predicate
 
 BEFORE_START = reason_code("before_start")
 AFTER_END = reason_code("after_end")
@@ -98,7 +98,7 @@ class Assign:
                 "RecordBatch",
                 "has no columns @time and @position, so it is no batch of decoded events; give "
                 "its rows, batch.to_pylist(), or decode it with "
-                "transforms.decode.canonical.assemble.",
+                "weir.transforms.decode.canonical.assemble.",
             )
         before = batch.num_rows
         if self._where is not None:

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcore.leaves.id_hash import Digests
-from dpcore.native import kernels
+from weir.dpcore.leaves.id_hash import Digests
+from weir.dpcore.native import kernels
 
 FIRST: Final = 1 << 12
 """Slots of an empty table; there are always twice as many as names."""

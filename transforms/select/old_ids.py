@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.errors import CodecError
-from dpcore.leaves.timed_set import Entries, entries
-from transforms.runtime.coders import unpack
-from transforms.select.seen_ids import NO_TICK
+from weir.dpcore.errors import CodecError
+from weir.dpcore.leaves.timed_set import Entries, entries
+from weir.transforms.runtime.coders import unpack
+from weir.transforms.select.seen_ids import NO_TICK
 
 KIND = b"D"
 SHARDS = 8

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from transforms.select.predicate_compiler import Compiler, Evaluate, Kind
+from weir.transforms.select.predicate_compiler import Compiler, Evaluate, Kind
 
 
 @dataclass(frozen=True)

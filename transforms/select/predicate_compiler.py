@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 Kind = Literal["number", "text", "boolean", "any", "list"]
 """How a column is read. number: float64, NaN where missing; text: string; boolean: bool; any:

@@ -30,10 +30,10 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from dpcore.leaves.timed_set import Entries, Ticks, TimedSet, entries, sort_hashes
-from transforms.leaves.columns import HIGH, LOW
-from transforms.leaves.lists import is_list, words_of
-from transforms.runtime.dead_letters import SOURCE
+from weir.dpcore.leaves.timed_set import Entries, Ticks, TimedSet, entries, sort_hashes
+from weir.transforms.leaves.columns import HIGH, LOW
+from weir.transforms.leaves.lists import is_list, words_of
+from weir.transforms.runtime.dead_letters import SOURCE
 
 CELL = ("@tick", "@key")
 """Columns that say where an event counts."""

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from dpcore.leaves.timed_set import Words
-from transforms.runtime.ahead import THREADS
-from transforms.runtime.dead_letters import SOURCE
-from transforms.select.dictionaries import compact_batch
+from weir.dpcore.leaves.timed_set import Words
+from weir.transforms.runtime.ahead import THREADS
+from weir.transforms.runtime.dead_letters import SOURCE
+from weir.transforms.select.dictionaries import compact_batch
 
 ROWS = 1 << 22
 """Events that a bundle gathers before it sends them to their shards."""

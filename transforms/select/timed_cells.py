@@ -26,10 +26,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.errors import CodecError
-from dpcore.leaves.timed_set import Entries, Ticks, TimedSet, together
-from transforms.runtime.coders import pack, unpack
-from transforms.select.shelf import Shelf
+from weir.dpcore.errors import CodecError
+from weir.dpcore.leaves.timed_set import Entries, Ticks, TimedSet, together
+from weir.transforms.runtime.coders import pack, unpack
+from weir.transforms.select.shelf import Shelf
 
 HEAD, SEGMENT = b"I", b"S"
 """Kinds of stored bytes."""

@@ -21,17 +21,17 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 from numpy.typing import NDArray
 
-from dpcore.leaves.id_hash import id_hashes
-from dpcore.leaves.numbered import Numbered
-from dpcore.leaves.row_hash import dedupe_key
-from dpcore.leaves.timed_set import Words
-from transforms.leaves.columns import HIGH, LOW
-from transforms.runtime.aside import Aside
-from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
-from transforms.runtime.secret import SecretRef
-from transforms.runtime.windowing import stamped
-from transforms.select.seen_ids import chosen_first
-from transforms.select.spread import ROWS
+from weir.dpcore.leaves.id_hash import id_hashes
+from weir.dpcore.leaves.numbered import Numbered
+from weir.dpcore.leaves.row_hash import dedupe_key
+from weir.dpcore.leaves.timed_set import Words
+from weir.transforms.leaves.columns import HIGH, LOW
+from weir.transforms.runtime.aside import Aside
+from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.runtime.windowing import stamped
+from weir.transforms.select.seen_ids import chosen_first
+from weir.transforms.select.spread import ROWS
 
 Ints = NDArray[np.int64]
 

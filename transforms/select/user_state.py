@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpcore.people.cap import PAIR_NOTES, USER_NOTES, Capped, Spent
-from transforms.runtime.coders import pack, unpack
-from transforms.runtime.waiting import bag_of, bags_due
-from transforms.select.shelf import Shelf
-from transforms.select.spread import joined
-from transforms.select.timed_cells import RING, Bag, Cell, Held, TimedCells
-from transforms.select.users import decode, encode
+from weir.dpcore.people.cap import PAIR_NOTES, USER_NOTES, Capped, Spent
+from weir.transforms.runtime.coders import pack, unpack
+from weir.transforms.runtime.waiting import bag_of, bags_due
+from weir.transforms.select.shelf import Shelf
+from weir.transforms.select.spread import joined
+from weir.transforms.select.timed_cells import RING, Bag, Cell, Held, TimedCells
+from weir.transforms.select.users import decode, encode
 
 CLOSED = b"C"
 """Kind of bytes."""

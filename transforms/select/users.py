@@ -11,9 +11,9 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.leaves.id_hash import Digests, IdHashes
-from dpcore.people.cells import Hashed
-from dpcore.people.hashes import (
+from weir.dpcore.leaves.id_hash import Digests, IdHashes
+from weir.dpcore.people.cells import Hashed
+from weir.dpcore.people.hashes import (
     CapKeys,
     contents_of,
     name_hashes,
@@ -21,17 +21,17 @@ from dpcore.people.hashes import (
     row_hashes,
     user_hashes,
 )
-from dpcore.people.person import Person
-from dpcore.plan import Plan
-from dpcore.program import Program
-from transforms.leaves.bound import columns_of
-from transforms.leaves.columns import HIGH, LOW, UNIT_HIGH, UNIT_LOW
-from transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
-from transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
-from transforms.runtime.secret import SecretRef
-from transforms.runtime.windowing import stamped
-from transforms.select.keys import KEY
-from transforms.select.spread import Spread, hashed, whole
+from weir.dpcore.people.person import Person
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import Program
+from weir.transforms.leaves.bound import columns_of
+from weir.transforms.leaves.columns import HIGH, LOW, UNIT_HIGH, UNIT_LOW
+from weir.transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
+from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.runtime.windowing import stamped
+from weir.transforms.select.keys import KEY
+from weir.transforms.select.spread import Spread, hashed, whole
 
 EVENTS = b"U"
 """Kind of bytes."""

@@ -17,23 +17,30 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.leaves.id_hash import Digests, id_hashes
-from dpcore.people.cap import Spent, cap_events, keeps_pairs
-from dpcore.people.hashes import CapKeys, name_hashes
-from dpcore.people.untouched import ASKED, NEW, Marks, untouched
-from dpcore.plan import Plan
-from dpcore.program import reads_new, takes_rows
-from transforms.leaves.columns import CELL, HIGH, LOW, UNIT_HIGH, UNIT_LOW
-from transforms.leaves.columns import NEW as NEWCOMER
-from transforms.runtime.aside import Aside
-from transforms.runtime.secret import SecretRef
-from transforms.runtime.windowing import stamped
-from transforms.select.capped import batches, count, without_hashes
-from transforms.select.keys import KEY
-from transforms.select.names import Names
-from transforms.select.sift import WORKED_ON, Sieve, Sifted, parts_of
-from transforms.select.spread import joined
-from transforms.select.users import HAS_ID, PLACE, completed, hashes_of, of_users, with_row_hashes
+from weir.dpcore.leaves.id_hash import Digests, id_hashes
+from weir.dpcore.people.cap import Spent, cap_events, keeps_pairs
+from weir.dpcore.people.hashes import CapKeys, name_hashes
+from weir.dpcore.people.untouched import ASKED, NEW, Marks, untouched
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import reads_new, takes_rows
+from weir.transforms.leaves.columns import CELL, HIGH, LOW, UNIT_HIGH, UNIT_LOW
+from weir.transforms.leaves.columns import NEW as NEWCOMER
+from weir.transforms.runtime.aside import Aside
+from weir.transforms.runtime.secret import SecretRef
+from weir.transforms.runtime.windowing import stamped
+from weir.transforms.select.capped import batches, count, without_hashes
+from weir.transforms.select.keys import KEY
+from weir.transforms.select.names import Names
+from weir.transforms.select.sift import WORKED_ON, Sieve, Sifted, parts_of
+from weir.transforms.select.spread import joined
+from weir.transforms.select.users import (
+    HAS_ID,
+    PLACE,
+    completed,
+    hashes_of,
+    of_users,
+    with_row_hashes,
+)
 
 Kept = Aside[list[Sifted], Names]
 """Events of a run in this process, and the names of their keys."""

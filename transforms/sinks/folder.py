@@ -18,17 +18,17 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
-from dpcore.errors import CodecError
-from transforms.release.table import releases_only, span_of
-from transforms.runtime import counters, fence, kept_counts
-from transforms.runtime.aside import Aside, in_one_process
-from transforms.runtime.coders import MAGIC, batch_from_bytes, batch_to_bytes, pack, unpack
-from transforms.runtime.windowing import stamped
-from transforms.sinks import formats, place
-from transforms.sinks.here import Waiting, WriteHere, waiting_of
-from transforms.sinks.ranges import Ranges
-from transforms.sinks.sorted_table import Sorted, sorted_table
-from transforms.sinks.writer import Writer
+from weir.dpcore.errors import CodecError
+from weir.transforms.release.table import releases_only, span_of
+from weir.transforms.runtime import counters, fence, kept_counts
+from weir.transforms.runtime.aside import Aside, in_one_process
+from weir.transforms.runtime.coders import MAGIC, batch_from_bytes, batch_to_bytes, pack, unpack
+from weir.transforms.runtime.windowing import stamped
+from weir.transforms.sinks import formats, place
+from weir.transforms.sinks.here import Waiting, WriteHere, waiting_of
+from weir.transforms.sinks.ranges import Ranges
+from weir.transforms.sinks.sorted_table import Sorted, sorted_table
+from weir.transforms.sinks.writer import Writer
 
 STEP_NAME = "WriteFolder"
 PARTS_STATE = "parts"

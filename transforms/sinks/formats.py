@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from transforms.release.few import INDICES, Shape
-from transforms.release.table import RELEASE_SCHEMA
-from transforms.sinks.formula import given_back, guarded
-from transforms.sinks.sorted_table import file_table
+from weir.transforms.release.few import INDICES, Shape
+from weir.transforms.release.table import RELEASE_SCHEMA
+from weir.transforms.sinks.formula import given_back, guarded
+from weir.transforms.sinks.sorted_table import file_table
 
 NOT_CODED = ("value", "low", "high")
 """Columns whose values hardly repeat."""

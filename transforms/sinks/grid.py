@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.release.table import IN_FLIGHT_SCHEMA, NUMBERS
+from weir.transforms.release.table import IN_FLIGHT_SCHEMA, NUMBERS
 
 ALIKE = ("release", "epsilon", "delta", "window", "plan")
 """Columns of one value."""

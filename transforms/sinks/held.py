@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from dpcore.errors import WeirError
-from dpcore.plan import Plan
-from transforms.release.few import Shape
-from transforms.sinks import formats, place
-from transforms.sinks.sorted_table import Sorted
-from transforms.sinks.writer import Writer, differences
+from weir.dpcore.errors import WeirError
+from weir.dpcore.plan import Plan
+from weir.transforms.release.few import Shape
+from weir.transforms.sinks import formats, place
+from weir.transforms.sinks.sorted_table import Sorted
+from weir.transforms.sinks.writer import Writer, differences
 
 
 class Contradicted(WeirError):

@@ -20,15 +20,15 @@ import pyarrow as pa
 from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
 
-from transforms.release.table import releases_only, span_of
-from transforms.runtime import counters, fence
-from transforms.runtime.ahead import THREADS
-from transforms.runtime.aside import Aside
-from transforms.runtime.windowing import stamped
-from transforms.sinks import place
-from transforms.sinks.ranges import Ranges
-from transforms.sinks.sorted_table import sorted_table
-from transforms.sinks.writer import Writer
+from weir.transforms.release.table import releases_only, span_of
+from weir.transforms.runtime import counters, fence
+from weir.transforms.runtime.ahead import THREADS
+from weir.transforms.runtime.aside import Aside
+from weir.transforms.runtime.windowing import stamped
+from weir.transforms.sinks import place
+from weir.transforms.sinks.ranges import Ranges
+from weir.transforms.sinks.sorted_table import sorted_table
+from weir.transforms.sinks.writer import Writer
 
 
 @dataclass

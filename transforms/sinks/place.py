@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpcore.errors import ConfigError
-from transforms.runtime import fence
-from transforms.runtime.files import (
+from weir.dpcore.errors import ConfigError
+from weir.transforms.runtime import fence
+from weir.transforms.runtime.files import (
     exists,
     is_remote,
     join,

@@ -15,16 +15,16 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from dpcore.errors import WeirError
-from dpcore.plan import Plan
-from transforms.release.few import FEW_SCHEMA, INDICES, Shape, shape_for
-from transforms.release.flat import Layout
-from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, releases_only
-from transforms.runtime import counters, fence, kept_counts
-from transforms.runtime.coders import batch_to_bytes
-from transforms.runtime.pubsub_client import PATIENCE, emulator, patiently, publisher
-from transforms.sinks.formats import json_lines
-from transforms.sinks.sorted_table import file_table, sorted_table
+from weir.dpcore.errors import WeirError
+from weir.dpcore.plan import Plan
+from weir.transforms.release.few import FEW_SCHEMA, INDICES, Shape, shape_for
+from weir.transforms.release.flat import Layout
+from weir.transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, releases_only
+from weir.transforms.runtime import counters, fence, kept_counts
+from weir.transforms.runtime.coders import batch_to_bytes
+from weir.transforms.runtime.pubsub_client import PATIENCE, emulator, patiently, publisher
+from weir.transforms.sinks.formats import json_lines
+from weir.transforms.sinks.sorted_table import file_table, sorted_table
 
 ROWS = 500
 """Rows of one message."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from dpcore.errors import WeirError
+from weir.dpcore.errors import WeirError
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from transforms.release.flat import chunk_of
-from transforms.release.table import IN_FLIGHT_SCHEMA, NUMBERS
-from transforms.sinks.grid import grid_table
+from weir.transforms.release.flat import chunk_of
+from weir.transforms.release.table import IN_FLIGHT_SCHEMA, NUMBERS
+from weir.transforms.sinks.grid import grid_table
 
 Ints = NDArray[np.int64]
 

@@ -12,19 +12,19 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.leaves.keys import FEWEST, PER_BLOCK
-from dpcore.plan import Plan
-from transforms.release.few import FEW_SCHEMA, INDICES, Few, Shape, shape_for
-from transforms.release.flat import Flat, Layout
-from transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, releases_only
-from transforms.runtime import fence
-from transforms.sinks import place
-from transforms.sinks.folder import WriteRanges
-from transforms.sinks.formats import texts
-from transforms.sinks.held import HeldWriter, twice
-from transforms.sinks.ranges import Ranges
-from transforms.sinks.wide import Wide
-from transforms.sinks.writer import FolderWriter, Writer
+from weir.dpcore.leaves.keys import FEWEST, PER_BLOCK
+from weir.dpcore.plan import Plan
+from weir.transforms.release.few import FEW_SCHEMA, INDICES, Few, Shape, shape_for
+from weir.transforms.release.flat import Flat, Layout
+from weir.transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, releases_only
+from weir.transforms.runtime import fence
+from weir.transforms.sinks import place
+from weir.transforms.sinks.folder import WriteRanges
+from weir.transforms.sinks.formats import texts
+from weir.transforms.sinks.held import HeldWriter, twice
+from weir.transforms.sinks.ranges import Ranges
+from weir.transforms.sinks.wide import Wide
+from weir.transforms.sinks.writer import FolderWriter, Writer
 
 BIGQUERY_TYPES = {
     "tick": "INTEGER",

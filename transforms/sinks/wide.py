@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpcore.leaves.keys import shown_key
-from dpcore.plan import Plan
-from transforms.release.flat import Flat, Spot, chunk_of, labels_of
-from transforms.sinks.formats import texts
+from weir.dpcore.leaves.keys import shown_key
+from weir.dpcore.plan import Plan
+from weir.transforms.release.flat import Flat, Spot, chunk_of, labels_of
+from weir.transforms.sinks.formats import texts
 
 COLUMNS = ("key", "tick_start", "name", "over", "value", "stddev")
 """What is read of rows."""

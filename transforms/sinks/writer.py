@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from transforms.release.few import Shape
-from transforms.sinks import formats, place
-from transforms.sinks.sorted_table import Sorted
+from weir.transforms.release.few import Shape
+from weir.transforms.sinks import formats, place
+from weir.transforms.sinks.sorted_table import Sorted
 
 
 class Writer(ABC):

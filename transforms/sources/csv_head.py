@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 from typing import NamedTuple
 
-from dpcore.errors import ConfigError
-from transforms.decode import header_test
-from transforms.decode.csv import parse_header
-from transforms.decode.schema import EventSchema
-from transforms.decode.text_form import TextForm
-from transforms.sources import matching
-from transforms.sources.text_file import first_lines
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode import header_test
+from weir.transforms.decode.csv import parse_header
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.sources import matching
+from weir.transforms.sources.text_file import first_lines
 
 _ROWS = 50
 

@@ -15,10 +15,10 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpcore.errors import ConfigError
-from transforms.decode.avro import decode_avro, wire_of
-from transforms.decode.canonical import Decoded, assemble
-from transforms.decode.columnar import (
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.avro import decode_avro, wire_of
+from weir.transforms.decode.canonical import Decoded, assemble
+from weir.transforms.decode.columnar import (
     Ahead,
     Groups,
     Lost,
@@ -27,20 +27,20 @@ from transforms.decode.columnar import (
     parquet_groups,
     whole_file,
 )
-from transforms.decode.csv import check_delimiter, decode_csv
-from transforms.decode.encoding import UTF_8, check_encoding, width_of
-from transforms.decode.formats import FORMATS
-from transforms.decode.lines import CHUNK_BYTES, LINE_BYTES
-from transforms.decode.ndjson import decode_ndjson
-from transforms.decode.nested import names_of, type_of
-from transforms.decode.schema import EventSchema
-from transforms.decode.text_form import TextForm
-from transforms.runtime import counters
-from transforms.runtime.ahead import in_turn
-from transforms.sources import matching
-from transforms.sources.csv_head import Head, check_head, csv_head
-from transforms.sources.text_file import TextFile, behind, first_lines
-from transforms.sources.wrong_format import kind_of, kind_of_text
+from weir.transforms.decode.csv import check_delimiter, decode_csv
+from weir.transforms.decode.encoding import UTF_8, check_encoding, width_of
+from weir.transforms.decode.formats import FORMATS
+from weir.transforms.decode.lines import CHUNK_BYTES, LINE_BYTES
+from weir.transforms.decode.ndjson import decode_ndjson
+from weir.transforms.decode.nested import names_of, type_of
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.ahead import in_turn
+from weir.transforms.sources import matching
+from weir.transforms.sources.csv_head import Head, check_head, csv_head
+from weir.transforms.sources.text_file import TextFile, behind, first_lines
+from weir.transforms.sources.wrong_format import kind_of, kind_of_text
 
 SPLIT_BYTES = 64 * 2**20
 SPLIT_ROWS = 2**21

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from transforms.decode.canonical import Decoded
-from transforms.decode.first_look import Evidence, FirstLook
-from transforms.decode.first_look_words import Place, doubtful_predicate, refusal
-from transforms.decode.schema import EventSchema
-from transforms.sources import matching
-from transforms.sources.files import ALL, FileSource, Split
-from transforms.sources.first_text import signs_of
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.first_look import Evidence, FirstLook
+from weir.transforms.decode.first_look_words import Place, doubtful_predicate, refusal
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.sources import matching
+from weir.transforms.sources.files import ALL, FileSource, Split
+from weir.transforms.sources.first_text import signs_of
 
 CHUNK_BYTES = 1 << 18
 FAR = 1_000_000

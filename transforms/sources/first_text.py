@@ -13,11 +13,11 @@ from typing import Any
 
 import orjson
 
-from dpcore.errors import ConfigError
-from transforms.decode.encoding import UTF_8
-from transforms.decode.first_look import Evidence
-from transforms.decode.text_form import TextForm
-from transforms.sources.text_file import first_lines
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.encoding import UTF_8
+from weir.transforms.decode.first_look import Evidence
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.sources.text_file import first_lines
 
 LINES = 1_000
 SEVERAL = 8

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from dpcore.errors import ConfigError
-from transforms.decode.avro import Header, read_header
-from transforms.decode.columnar import is_broken
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.avro import Header, read_header
+from weir.transforms.decode.columnar import is_broken
 
 MAGICS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"Obj\x01": "avro"}
 COMPRESSED: dict[str, Callable[[BinaryIO], Any]] = {

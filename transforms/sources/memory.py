@@ -17,17 +17,17 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from dpcore.errors import ConfigError
-from transforms.decode.canonical import Decoded
-from transforms.decode.first_look import Evidence, FirstLook
-from transforms.decode.first_look_words import Place, doubtful_predicate, refusal
-from transforms.decode.formats import emit
-from transforms.decode.from_dicts import decode_rows
-from transforms.decode.python_events import ALLOWED, pick
-from transforms.decode.schema import EventSchema
-from transforms.decode.tables import decode_table, is_table
-from transforms.runtime.dead_letters import DEAD
-from transforms.sources.read_files import Read
+from weir.dpcore.errors import ConfigError
+from weir.transforms.decode.canonical import Decoded
+from weir.transforms.decode.first_look import Evidence, FirstLook
+from weir.transforms.decode.first_look_words import Place, doubtful_predicate, refusal
+from weir.transforms.decode.formats import emit
+from weir.transforms.decode.from_dicts import decode_rows
+from weir.transforms.decode.python_events import ALLOWED, pick
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.decode.tables import decode_table, is_table
+from weir.transforms.runtime.dead_letters import DEAD
+from weir.transforms.sources.read_files import Read
 
 ROWS = 1 << 16
 """Events of a batch."""

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import pyarrow as pa
 
-from transforms.decode.first_look import FirstLook
-from transforms.decode.formats import emit
-from transforms.decode.schema import EventSchema
-from transforms.runtime import counters
-from transforms.runtime.ahead import ahead
-from transforms.runtime.aside import in_one_process
-from transforms.runtime.dead_letters import DEAD
-from transforms.sources import matching
-from transforms.sources.files import FileSource, Split
-from transforms.sources.first_files import look_at_files
+from weir.transforms.decode.first_look import FirstLook
+from weir.transforms.decode.formats import emit
+from weir.transforms.decode.schema import EventSchema
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.ahead import ahead
+from weir.transforms.runtime.aside import in_one_process
+from weir.transforms.runtime.dead_letters import DEAD
+from weir.transforms.sources import matching
+from weir.transforms.sources.files import FileSource, Split
+from weir.transforms.sources.first_files import look_at_files
 
 
 class SplitFiles(beam.DoFn):

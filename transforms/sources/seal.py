@@ -9,8 +9,8 @@ from typing import Any, cast
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from dpcore.errors import ConfigError
-from transforms.sources.matching import File, is_local, match, open_raw
+from weir.dpcore.errors import ConfigError
+from weir.transforms.sources.matching import File, is_local, match, open_raw
 
 
 def seal(path: str, field: str, key: bytes) -> str | None:

@@ -8,11 +8,11 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from transforms.decode.encoding import UTF_8, Recoded
-from transforms.decode.lines import BYTE_ORDER_MARK, Chunk, chunks
-from transforms.decode.quoted_text import quoted_chunks
-from transforms.decode.text_form import TextForm
-from transforms.sources import matching
+from weir.transforms.decode.encoding import UTF_8, Recoded
+from weir.transforms.decode.lines import BYTE_ORDER_MARK, Chunk, chunks
+from weir.transforms.decode.quoted_text import quoted_chunks
+from weir.transforms.decode.text_form import TextForm
+from weir.transforms.sources import matching
 
 _BEGIN = 2**13
 _STEP = 2**16

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import codecs
 
-from transforms.decode.encoding import UTF_8
-from transforms.sources import matching
+from weir.transforms.decode.encoding import UTF_8
+from weir.transforms.sources import matching
 
 _KINDS: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "gzip data; give it a name that ends in .gz"),

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import concatenate
-from dpcore.program import Program
-from transforms.release.noisy import NoisyStride, boundaries
-from transforms.tick import jobs
-from transforms.tick.cells import Content, init
-from transforms.tick.jobs import Numbered
-from transforms.tick.noise_source import NoiseSource
-from transforms.tick.pending import Pending, pending_of
+from weir.dpcore.arrays import concatenate
+from weir.dpcore.program import Program
+from weir.transforms.release.noisy import NoisyStride, boundaries
+from weir.transforms.tick import jobs
+from weir.transforms.tick.cells import Content, init
+from weir.transforms.tick.jobs import Numbered
+from weir.transforms.tick.noise_source import NoiseSource
+from weir.transforms.tick.pending import Pending, pending_of
 
 
 class BlockState:

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import State, arrays_of
-from dpcore.errors import CodecError
-from dpcore.program import Program
-from transforms.runtime.coders import (
+from weir.dpcore.arrays import State, arrays_of
+from weir.dpcore.errors import CodecError
+from weir.dpcore.program import Program
+from weir.transforms.runtime.coders import (
     NO_MARK,
     header_of,
     kind_of,
@@ -35,9 +35,9 @@ from transforms.runtime.coders import (
     unpack,
     unpack_names,
 )
-from transforms.select.shelf import Shelf
-from transforms.tick import past
-from transforms.tick.noise_source import NoiseSource
+from weir.transforms.select.shelf import Shelf
+from weir.transforms.tick import past
+from weir.transforms.tick.noise_source import NoiseSource
 
 KIND, NAMES = b"B", b"W"
 WHOLE, GATHERED = b"M", b"G"

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dpcore.arrays import Ints
-from dpcore.discovery.rule import Rule
-from dpcore.discovery.ruled_out import ruled_out
-from dpcore.discovery.step import step
-from dpcore.discovery.waiting import Block
-from dpcore.program import Program
-from transforms.release.noisy import NoisyStride, boundaries
-from transforms.tick.noise_source import NoiseSource
-from transforms.tick.pending import PendingSums
+from weir.dpcore.arrays import Ints
+from weir.dpcore.discovery.rule import Rule
+from weir.dpcore.discovery.ruled_out import ruled_out
+from weir.dpcore.discovery.step import step
+from weir.dpcore.discovery.waiting import Block
+from weir.dpcore.program import Program
+from weir.transforms.release.noisy import NoisyStride, boundaries
+from weir.transforms.tick.noise_source import NoiseSource
+from weir.transforms.tick.pending import PendingSums
 
 
 class FoundBlock:

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import State, arrays_of
-from dpcore.discovery.waiting import Block, Cells, Faint, Tested, Watched
-from dpcore.program import Program
-from transforms.runtime.coders import pack, pack_names, restore, unpack, unpack_names
-from transforms.select.shelf import Shelf
-from transforms.tick import cells as block_cells
-from transforms.tick import past
-from transforms.tick.noise_source import NoiseSource
+from weir.dpcore.arrays import State, arrays_of
+from weir.dpcore.discovery.waiting import Block, Cells, Faint, Tested, Watched
+from weir.dpcore.program import Program
+from weir.transforms.runtime.coders import pack, pack_names, restore, unpack, unpack_names
+from weir.transforms.select.shelf import Shelf
+from weir.transforms.tick import cells as block_cells
+from weir.transforms.tick import past
+from weir.transforms.tick.noise_source import NoiseSource
 
 KIND, NAMES = b"F", b"K"
 

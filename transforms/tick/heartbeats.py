@@ -19,12 +19,12 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
-from transforms.runtime.flink_quirks import on_flink
-from transforms.runtime.heartbeat import encode
-from transforms.runtime.stream_time import PRESENT, StreamTime
-from transforms.sources.pubsub.drain import DRAIN_WATCHES
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.transforms.runtime.flink_quirks import on_flink
+from weir.transforms.runtime.heartbeat import encode
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
+from weir.transforms.sources.pubsub.drain import DRAIN_WATCHES
 
 FOREVER = 1 << 50
 """More ticks than any stream will see."""

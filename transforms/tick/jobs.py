@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import arrays_of
-from dpcore.errors import CodecError
-from dpcore.training import Job, Models, Training
-from transforms.runtime.coders import pack, pack_names, restore, unpack, unpack_names
+from weir.dpcore.arrays import arrays_of
+from weir.dpcore.errors import CodecError
+from weir.dpcore.training import Job, Models, Training
+from weir.transforms.runtime.coders import pack, pack_names, restore, unpack, unpack_names
 
 KIND = b"J"
 FITTED = b"O"

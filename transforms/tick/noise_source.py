@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from dpcore.noise.key_ring import NO_MARK, KeyRing
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.program import NoiseOf
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.noise.key_ring import NO_MARK, KeyRing
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.program import NoiseOf
+from weir.transforms.runtime.secret import SecretRef
 
 
 class NoiseSource(Protocol):

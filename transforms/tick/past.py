@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import arrays_of, sliding
-from dpcore.errors import CodecError
-from transforms.runtime.coders import header_of, pack, unpack
+from weir.dpcore.arrays import arrays_of, sliding
+from weir.dpcore.errors import CodecError
+from weir.transforms.runtime.coders import header_of, pack, unpack
 
 KIND = b"E"
 LEAST = 16

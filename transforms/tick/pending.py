@@ -8,14 +8,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.discovery.waiting import Cells
-from dpcore.leaves.rows import RowLeaf, joined
-from dpcore.program import CAPACITY, Program, RowProgram, takes_rows, within_cap
-from transforms.leaves import partial
-from transforms.leaves import rows as row_leaf
-from transforms.leaves.here import taken
-from transforms.leaves.partial import PartialLeaf
-from transforms.runtime import counters
+from weir.dpcore.discovery.waiting import Cells
+from weir.dpcore.leaves.rows import RowLeaf, joined
+from weir.dpcore.program import CAPACITY, Program, RowProgram, takes_rows, within_cap
+from weir.transforms.leaves import partial
+from weir.transforms.leaves import rows as row_leaf
+from weir.transforms.leaves.here import taken
+from weir.transforms.leaves.partial import PartialLeaf
+from weir.transforms.runtime import counters
 
 ROOM = 1 << 61
 """A cell with more events than its capacity is held within this, coordinate by coordinate."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from transforms.runtime.coders import pack, unpack
+from weir.transforms.runtime.coders import pack, unpack
 
 KIND = b"T"
 

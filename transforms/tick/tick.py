@@ -22,29 +22,29 @@ from apache_beam.transforms import userstate
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
 
-from dpcore.discovery.rule import Rule
-from dpcore.leaves.clock import Clock
-from dpcore.leaves.keys import Keys
-from dpcore.plan import Plan
-from dpcore.program import Program
-from transforms.leaves import partial, rows
-from transforms.leaves.here import taken
-from transforms.release.noisy import TICKS, NoisyStride
-from transforms.runtime import counters, heartbeat
-from transforms.runtime.coders import kind_of
-from transforms.runtime.dead_letters import DEAD, count_dead, dead_letters
-from transforms.runtime.flink_quirks import AT_ONCE, on_flink
-from transforms.runtime.waiting import bag_of, bags_due
-from transforms.runtime.windowing import to_timestamp
-from transforms.select.cap import AFTER_CAPS
-from transforms.select.shelf import Shelf
-from transforms.tick.block import BlockState
-from transforms.tick.cells import ROOM, Cells, Stored
-from transforms.tick.found_block import FoundBlock
-from transforms.tick.found_cells import FoundStored
-from transforms.tick.jobs import lane_of
-from transforms.tick.noise_source import NoiseSource
-from transforms.tick.progress import ProgressCell
+from weir.dpcore.discovery.rule import Rule
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.leaves.keys import Keys
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import Program
+from weir.transforms.leaves import partial, rows
+from weir.transforms.leaves.here import taken
+from weir.transforms.release.noisy import TICKS, NoisyStride
+from weir.transforms.runtime import counters, heartbeat
+from weir.transforms.runtime.coders import kind_of
+from weir.transforms.runtime.dead_letters import DEAD, count_dead, dead_letters
+from weir.transforms.runtime.flink_quirks import AT_ONCE, on_flink
+from weir.transforms.runtime.waiting import bag_of, bags_due
+from weir.transforms.runtime.windowing import to_timestamp
+from weir.transforms.select.cap import AFTER_CAPS
+from weir.transforms.select.shelf import Shelf
+from weir.transforms.tick.block import BlockState
+from weir.transforms.tick.cells import ROOM, Cells, Stored
+from weir.transforms.tick.found_block import FoundBlock
+from weir.transforms.tick.found_cells import FoundStored
+from weir.transforms.tick.jobs import lane_of
+from weir.transforms.tick.noise_source import NoiseSource
+from weir.transforms.tick.progress import ProgressCell
 
 STEP_NAME = "Tick"
 MACHINE_STATE = "machine"

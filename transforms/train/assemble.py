@@ -15,10 +15,10 @@ from apache_beam import coders
 from apache_beam.transforms import userstate
 from apache_beam.transforms.window import GlobalWindows
 
-from dpcore.plan import Plan
-from dpcore.training import Training
-from transforms.release.noisy import NoisyStride
-from transforms.train.assembly import Assembly, outline
+from weir.dpcore.plan import Plan
+from weir.dpcore.training import Training
+from weir.transforms.release.noisy import NoisyStride
+from weir.transforms.train.assembly import Assembly, outline
 
 STEP_NAME = "Assemble"
 HELD_STATE = "held"

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpcore.arrays import concatenate
-from dpcore.training import Models, Training
-from transforms.release.noisy import NoisyStride, NoisyStrideCoder
-from transforms.runtime.coders import kind_of, pack, pack_names, restore, unpack, unpack_names
-from transforms.tick.jobs import FITTED, decode_fitted
+from weir.dpcore.arrays import concatenate
+from weir.dpcore.training import Models, Training
+from weir.transforms.release.noisy import NoisyStride, NoisyStrideCoder
+from weir.transforms.runtime.coders import kind_of, pack, pack_names, restore, unpack, unpack_names
+from weir.transforms.tick.jobs import FITTED, decode_fitted
 
 KIND = b"A"
 Waiting = tuple[int, int, int]

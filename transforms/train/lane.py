@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import State, arrays_of, concatenate
-from dpcore.errors import CodecError
-from dpcore.training import Job, Models, Training
-from transforms.runtime.coders import (
+from weir.dpcore.arrays import State, arrays_of, concatenate
+from weir.dpcore.errors import CodecError
+from weir.dpcore.training import Job, Models, Training
+from weir.transforms.runtime.coders import (
     NO_MARK,
     header_of,
     pack,
@@ -20,9 +20,9 @@ from transforms.runtime.coders import (
     unpack,
     unpack_names,
 )
-from transforms.tick import jobs
-from transforms.tick.jobs import Fitted, Numbered
-from transforms.tick.noise_source import NoiseSource
+from weir.transforms.tick import jobs
+from weir.transforms.tick.jobs import Fitted, Numbered
+from weir.transforms.tick.noise_source import NoiseSource
 
 KEPT, RUN = b"K", b"C"
 """Kinds of stored bytes: rows that are kept, and how far the lane is."""

@@ -23,13 +23,13 @@ from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import Timestamp
 
-from dpcore.plan import Plan
-from dpcore.training import WHOLE, Training
-from transforms.runtime import counters
-from transforms.runtime.flink_quirks import AT_ONCE, on_flink
-from transforms.tick.jobs import encode_fitted
-from transforms.tick.noise_source import NoiseSource
-from transforms.train.lane import Lane
+from weir.dpcore.plan import Plan
+from weir.dpcore.training import WHOLE, Training
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.flink_quirks import AT_ONCE, on_flink
+from weir.transforms.tick.jobs import encode_fitted
+from weir.transforms.tick.noise_source import NoiseSource
+from weir.transforms.train.lane import Lane
 
 STEP_NAME = "Train"
 RUN_STATE = "run"

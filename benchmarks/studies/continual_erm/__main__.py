@@ -69,8 +69,8 @@ from benchmarks.studies.continual_erm.results import (
     reach_name,
     write,
 )
-from dpcore.plan import Plan
-from dpcore.simulate import Bound
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Bound
 
 Floats = NDArray[np.float64]
 

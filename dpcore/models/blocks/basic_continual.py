@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.models.blocks.continual import GrowingModel
-from dpcore.models.fields import ALGORITHM
+from weir.dpcore.models.blocks.continual import GrowingModel
+from weir.dpcore.models.fields import ALGORITHM
 
 
 class BasicContinualModel(GrowingModel):

@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.config.section import Says
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.growing import Growing
-from dpcore.models.blocks.section import BlockModel
-from dpcore.models.fields import ALGORITHM
+from weir.dpcore.config.section import Says
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.growing import Growing
+from weir.dpcore.models.blocks.section import BlockModel
+from weir.dpcore.models.fields import ALGORITHM
 
 MOST_TURN = 1 << 13
 

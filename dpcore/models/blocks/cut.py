@@ -8,11 +8,11 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from dpcore.arrays import Ints
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.blocks.rows import BlockRows
-from dpcore.models.erm.packed import some
-from dpcore.models.erm.prefix import Prefix
+from weir.dpcore.arrays import Ints
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.blocks.rows import BlockRows
+from weir.dpcore.models.erm.packed import some
+from weir.dpcore.models.erm.prefix import Prefix
 
 WHOLE = 1 << 62
 """More rows than any key has."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dpcore.config import durations
-from dpcore.config.spans import show_ticks
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.cut import Blocks, ByCount, ByTicks
-from dpcore.models.blocks.cut_users import ByUsers
-from dpcore.models.fields import MOST_ROWS
-from dpcore.people.person import Person
-from dpcore.pricing.terms import Terms
+from weir.dpcore.config import durations
+from weir.dpcore.config.spans import show_ticks
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.cut import Blocks, ByCount, ByTicks
+from weir.dpcore.models.blocks.cut_users import ByUsers
+from weir.dpcore.models.fields import MOST_ROWS
+from weir.dpcore.people.person import Person
+from weir.dpcore.pricing.terms import Terms
 
 SPARE = 16
 """Rows of a block of ticks beyond twice those that are expected, where no cap is given."""

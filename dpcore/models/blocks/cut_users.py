@@ -8,12 +8,12 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from dpcore.arrays import Ints
-from dpcore.leaves.rows import RowLeaf, grouped
-from dpcore.models.blocks.cut import Cut
-from dpcore.models.blocks.rows import BlockRows
-from dpcore.models.erm.packed import Dense, void
-from dpcore.models.erm.prefix import Prefix
+from weir.dpcore.arrays import Ints
+from weir.dpcore.leaves.rows import RowLeaf, grouped
+from weir.dpcore.models.blocks.cut import Cut
+from weir.dpcore.models.blocks.rows import BlockRows
+from weir.dpcore.models.erm.packed import Dense, void
+from weir.dpcore.models.erm.prefix import Prefix
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError
-from dpcore.models.scaling import STEP
-from dpcore.noise.public import PublicNormals
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.scaling import STEP
+from weir.dpcore.noise.public import PublicNormals
 
 MOST_INPUTS = 1 << 12
 """Features that are mapped, at most: sums of products are exact, in any order."""

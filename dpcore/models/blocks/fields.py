@@ -7,20 +7,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from dpcore.config import durations
-from dpcore.config.expect import MOST_EVENTS
-from dpcore.config.numbers import DurationText, Positive
-from dpcore.config.section import Says, Section, as_tuple, refusal, with_numbers
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.feature_map import (
+from weir.dpcore.config import durations
+from weir.dpcore.config.expect import MOST_EVENTS
+from weir.dpcore.config.numbers import DurationText, Positive
+from weir.dpcore.config.section import Says, Section, as_tuple, refusal, with_numbers
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.feature_map import (
     MOST_INPUTS,
     FeatureMap,
     Projection,
     RandomFourier,
 )
-from dpcore.models.blocks.price import SPLITS
-from dpcore.models.fields import MOST_ROWS, HingeLoss, HuberLoss
-from dpcore.models.losses import parse_loss
+from weir.dpcore.models.blocks.price import SPLITS
+from weir.dpcore.models.fields import MOST_ROWS, HingeLoss, HuberLoss
+from weir.dpcore.models.losses import parse_loss
 
 MOST_CLASSES = 1 << 10
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.noise.noise import Noise
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.noise.noise import Noise
 
 
 class Draws(NamedTuple):

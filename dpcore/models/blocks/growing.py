@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcore.models.blocks.schedule import Fit, Period, Shown
+from weir.dpcore.models.blocks.schedule import Fit, Period, Shown
 
 BASE, CURRENT = 0, 1
 """Slots: of the newest base model, and of the newest update."""

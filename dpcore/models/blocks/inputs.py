@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.models.blocks.feature_map import FeatureMap
-from dpcore.models.blocks.objective import Scored
-from dpcore.models.gradients import shorten
-from dpcore.models.scaling import STEP, Scaling, is_void
-from dpcore.program import Bounded
+from weir.dpcore.arrays import Floats
+from weir.dpcore.models.blocks.feature_map import FeatureMap
+from weir.dpcore.models.blocks.objective import Scored
+from weir.dpcore.models.gradients import shorten
+from weir.dpcore.models.scaling import STEP, Scaling, is_void
+from weir.dpcore.program import Bounded
 
 Classes = tuple[str, ...] | tuple[float, ...]
 

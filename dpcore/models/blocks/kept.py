@@ -11,20 +11,20 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from dpcore.arrays import Floats, Ints
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.blocks.cut import Blocks
-from dpcore.models.blocks.cut_users import ByUsers
-from dpcore.models.blocks.fitter import Fitter
-from dpcore.models.blocks.inputs import Inputs
-from dpcore.models.blocks.objective import Scored
-from dpcore.models.blocks.presence import ALONE, Presence
-from dpcore.models.blocks.schedule import Schedule
-from dpcore.models.blocks.training import BlockTraining
-from dpcore.models.blocks.wide_inputs import WideInputs
-from dpcore.program import CAPACITY, Bounded, NoiseOf, Released
-from dpcore.training import Whole, whole_init, whole_step
+from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.blocks.cut import Blocks
+from weir.dpcore.models.blocks.cut_users import ByUsers
+from weir.dpcore.models.blocks.fitter import Fitter
+from weir.dpcore.models.blocks.inputs import Inputs
+from weir.dpcore.models.blocks.objective import Scored
+from weir.dpcore.models.blocks.presence import ALONE, Presence
+from weir.dpcore.models.blocks.schedule import Schedule
+from weir.dpcore.models.blocks.training import BlockTraining
+from weir.dpcore.models.blocks.wide_inputs import WideInputs
+from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, Released
+from weir.dpcore.training import Whole, whole_init, whole_step
 
 FIXED = 64
 """Bytes of state of a key beside rows and models."""

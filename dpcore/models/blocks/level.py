@@ -11,14 +11,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Digests, Floats
-from dpcore.canonical import canonical_value
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.minimiser import Minimiser, accelerated
-from dpcore.models.blocks.noised import FINENESS, Noised, scale_for
-from dpcore.models.blocks.objective import Objective
-from dpcore.pricing.price import round_up
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Digests, Floats
+from weir.dpcore.canonical import canonical_value
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.minimiser import Minimiser, accelerated
+from weir.dpcore.models.blocks.noised import FINENESS, Noised, scale_for
+from weir.dpcore.models.blocks.objective import Objective
+from weir.dpcore.pricing.price import round_up
 
 TOO_LARGE = "leave the regulariser no room in double precision; take smaller blocks"
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.models.blocks.fitter import Draws, Made
-from dpcore.models.blocks.level import Level, SampleNoise
-from dpcore.models.blocks.noised import noise_labels
-from dpcore.models.blocks.objective import Objective
+from weir.dpcore.arrays import Floats
+from weir.dpcore.models.blocks.fitter import Draws, Made
+from weir.dpcore.models.blocks.level import Level, SampleNoise
+from weir.dpcore.models.blocks.noised import noise_labels
+from weir.dpcore.models.blocks.objective import Objective
 
 
 @dataclass(frozen=True)

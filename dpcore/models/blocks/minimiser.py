@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError
 
 Gradient = Callable[[Floats], Floats]
 """(D,) -> (D,), the gradient of F."""

@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.config.section import Says
-from dpcore.models.blocks.resolutions import Resolutions
-from dpcore.models.blocks.section import BlockModel
-from dpcore.models.fields import ALGORITHM
+from weir.dpcore.config.section import Says
+from weir.dpcore.models.blocks.resolutions import Resolutions
+from weir.dpcore.models.blocks.section import BlockModel
+from weir.dpcore.models.fields import ALGORITHM
 
 Scales = Annotated[int, Field(ge=0, le=12), Says("must be a whole number from 0 to 12.")]
 

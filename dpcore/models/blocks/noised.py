@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.precision import refuse_coarse
-from dpcore.arrays import Digests, Floats
-from dpcore.continual.unit import (
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.precision import refuse_coarse
+from weir.dpcore.arrays import Digests, Floats
+from weir.dpcore.continual.unit import (
     NOISE_OF,
     draw_units,
     lattice_variances,
@@ -22,10 +22,10 @@ from dpcore.continual.unit import (
     noise_scale_for,
     unit_variance,
 )
-from dpcore.errors import ConfigError
-from dpcore.noise.discrete_gaussian import MAX_VARIANCE
-from dpcore.noise.noise import Noise, label
-from dpcore.pricing.price import round_up
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
+from weir.dpcore.noise.noise import Noise, label
+from weir.dpcore.pricing.price import round_up
 
 FINENESS = 2.0**-10
 """What a certificate, or rounding, adds to how far a record moves a fit."""

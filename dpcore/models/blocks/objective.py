@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.canonical import canonical_value
-from dpcore.errors import ConfigError
-from dpcore.models.losses import Hinge, Huber, Logistic, PredictionLoss, Squared, sign_of
+from weir.dpcore.arrays import Floats
+from weir.dpcore.canonical import canonical_value
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.losses import Hinge, Huber, Logistic, PredictionLoss, Squared, sign_of
 
 CHUNK = 1 << 10
 """Rows that are multiplied at once, at most: what rounding does grows with it."""

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.models.blocks.section import BlockModel
-from dpcore.models.blocks.single import Single
-from dpcore.models.fields import ALGORITHM
+from weir.dpcore.models.blocks.section import BlockModel
+from weir.dpcore.models.blocks.single import Single
+from weir.dpcore.models.fields import ALGORITHM
 
 
 class OutputPerturbationModel(BlockModel):

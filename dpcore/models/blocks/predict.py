@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.models.blocks.inputs import Inputs, class_text
-from dpcore.models.blocks.objective import Scored
-from dpcore.models.blocks.wide_inputs import WideInputs
-from dpcore.models.prediction import Given, Predicted, shares
-from dpcore.models.scaling import is_void
+from weir.dpcore.arrays import Floats
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.models.blocks.inputs import Inputs, class_text
+from weir.dpcore.models.blocks.objective import Scored
+from weir.dpcore.models.blocks.wide_inputs import WideInputs
+from weir.dpcore.models.prediction import Given, Predicted, shares
+from weir.dpcore.models.scaling import is_void
 
 
 def predict(

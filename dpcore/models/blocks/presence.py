@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting.guarantee import LossKind
-from dpcore.models.blocks.schedule import Schedule, spent
-from dpcore.people.person import Person
+from weir.dpcore.accounting.guarantee import LossKind
+from weir.dpcore.models.blocks.schedule import Schedule, spent
+from weir.dpcore.people.person import Person
 
 
 @dataclass(frozen=True)

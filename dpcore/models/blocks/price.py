@@ -9,15 +9,15 @@ from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
 
-from dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.presence import ALONE, Presence
-from dpcore.models.blocks.program import BlockProgram
-from dpcore.models.blocks.schedule import Schedule
-from dpcore.pricing.best import Offer, pick, tries
-from dpcore.pricing.noises import noises_for
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import Terms
+from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.presence import ALONE, Presence
+from weir.dpcore.models.blocks.program import BlockProgram
+from weir.dpcore.models.blocks.schedule import Schedule
+from weir.dpcore.pricing.best import Offer, pick, tries
+from weir.dpcore.pricing.noises import noises_for
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import Terms
 
 Build = Callable[[PrivacyLoss, tuple[Fraction, ...]], BlockProgram]
 """Budget and shares of levels -> the program."""

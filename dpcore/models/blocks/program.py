@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting.guarantee import LossKind
-from dpcore.arrays import Ints
-from dpcore.models.blocks.cut import Blocks
-from dpcore.models.blocks.fitter import Fitter
-from dpcore.models.blocks.inputs import Inputs
-from dpcore.models.blocks.kept import KeptBlocks
-from dpcore.models.blocks.level import Level
-from dpcore.models.blocks.minimised import Minimised
-from dpcore.models.blocks.noised import Noised
-from dpcore.models.blocks.objective import Objective
-from dpcore.models.blocks.presence import ALONE, Presence
-from dpcore.models.blocks.schedule import Schedule, spread
-from dpcore.models.blocks.stepped import Stepped
-from dpcore.models.blocks.stochastic import Stochastic
-from dpcore.noise.noise import kind_of
-from dpcore.program import OutputInfo
+from weir.dpcore.accounting.guarantee import LossKind
+from weir.dpcore.arrays import Ints
+from weir.dpcore.models.blocks.cut import Blocks
+from weir.dpcore.models.blocks.fitter import Fitter
+from weir.dpcore.models.blocks.inputs import Inputs
+from weir.dpcore.models.blocks.kept import KeptBlocks
+from weir.dpcore.models.blocks.level import Level
+from weir.dpcore.models.blocks.minimised import Minimised
+from weir.dpcore.models.blocks.noised import Noised
+from weir.dpcore.models.blocks.objective import Objective
+from weir.dpcore.models.blocks.presence import ALONE, Presence
+from weir.dpcore.models.blocks.schedule import Schedule, spread
+from weir.dpcore.models.blocks.stepped import Stepped
+from weir.dpcore.models.blocks.stochastic import Stochastic
+from weir.dpcore.noise.noise import kind_of
+from weir.dpcore.program import OutputInfo
 
 
 @dataclass(frozen=True)

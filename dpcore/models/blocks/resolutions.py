@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from dpcore.models.blocks.schedule import Fit, Period, Shown
+from weir.dpcore.models.blocks.schedule import Fit, Period, Shown
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints
-from dpcore.leaves.sparse_rows import PackedRows, SparseRows
-from dpcore.models.erm.packed import Packed, joined, nothing, some, void
-from dpcore.models.scaling import STEP
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.leaves.sparse_rows import PackedRows, SparseRows
+from weir.dpcore.models.erm.packed import Packed, joined, nothing, some, void
+from weir.dpcore.models.scaling import STEP
 
 
 class BlockRows(NamedTuple):

@@ -8,14 +8,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.cut import Blocks
-from dpcore.models.blocks.level import Level, sampled_level
-from dpcore.models.blocks.multi_resolution import ScaledModel
-from dpcore.models.blocks.objective import Objective
-from dpcore.models.fields import ALGORITHM, Share
-from dpcore.pricing.terms import Terms
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.cut import Blocks
+from weir.dpcore.models.blocks.level import Level, sampled_level
+from weir.dpcore.models.blocks.multi_resolution import ScaledModel
+from weir.dpcore.models.blocks.objective import Objective
+from weir.dpcore.models.fields import ALGORITHM, Share
+from weir.dpcore.pricing.terms import Terms
 
 
 class SampledModel(ScaledModel):

@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.algorithm import ModelColumns, Reading, Shown
-from dpcore.arrays import Floats
-from dpcore.config.numbers import Positive
-from dpcore.errors import ConfigError
-from dpcore.models.blocks import words
-from dpcore.models.blocks.cut import Blocks
-from dpcore.models.blocks.cut_for import cut_for
-from dpcore.models.blocks.cut_users import ByUsers
-from dpcore.models.blocks.fields import (
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.algorithm import ModelColumns, Reading, Shown
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.numbers import Positive
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks import words
+from weir.dpcore.models.blocks.cut import Blocks
+from weir.dpcore.models.blocks.cut_for import cut_for
+from weir.dpcore.models.blocks.cut_users import ByUsers
+from weir.dpcore.models.blocks.fields import (
     Block,
     BlockClip,
     BlockLoss,
@@ -29,26 +29,26 @@ from dpcore.models.blocks.fields import (
     Users,
     made_map,
 )
-from dpcore.models.blocks.inputs import Classes, Inputs
-from dpcore.models.blocks.level import Level, level_for
-from dpcore.models.blocks.objective import Objective, row_loss
-from dpcore.models.blocks.predict import predict
-from dpcore.models.blocks.presence import presence_of
-from dpcore.models.blocks.price import Build, choose
-from dpcore.models.blocks.program import BlockProgram
-from dpcore.models.blocks.schedule import Schedule
-from dpcore.models.blocks.solver import MINIMISER, SOLVERS, Passes, Solver, solver_of
-from dpcore.models.blocks.stochastic import PASSES, Stochastic, stochastic_level
-from dpcore.models.erm.price import refuse_sums
-from dpcore.models.fields import MOST_COEFFICIENTS, MOST_ROWS, Cap, OneTarget
-from dpcore.models.losses import parse_loss
-from dpcore.models.prediction import Given, Predicted
-from dpcore.models.predictor import NOISES, Predictor
-from dpcore.models.words import OWN_UNITS
-from dpcore.neighbours import Family
-from dpcore.pricing.price import MOST_STATE, Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.program import Program
+from weir.dpcore.models.blocks.inputs import Classes, Inputs
+from weir.dpcore.models.blocks.level import Level, level_for
+from weir.dpcore.models.blocks.objective import Objective, row_loss
+from weir.dpcore.models.blocks.predict import predict
+from weir.dpcore.models.blocks.presence import presence_of
+from weir.dpcore.models.blocks.price import Build, choose
+from weir.dpcore.models.blocks.program import BlockProgram
+from weir.dpcore.models.blocks.schedule import Schedule
+from weir.dpcore.models.blocks.solver import MINIMISER, SOLVERS, Passes, Solver, solver_of
+from weir.dpcore.models.blocks.stochastic import PASSES, Stochastic, stochastic_level
+from weir.dpcore.models.erm.price import refuse_sums
+from weir.dpcore.models.fields import MOST_COEFFICIENTS, MOST_ROWS, Cap, OneTarget
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.prediction import Given, Predicted
+from weir.dpcore.models.predictor import NOISES, Predictor
+from weir.dpcore.models.words import OWN_UNITS
+from weir.dpcore.neighbours import Family
+from weir.dpcore.pricing.price import MOST_STATE, Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
 
 BARE = (
     "Models have no band: how noise moves a fit that follows a noisy model depends on the events."

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.schedule import Fit, Period, Shown
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.schedule import Fit, Period, Shown
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.config.section import Says
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.section import BlockModel
-from dpcore.models.blocks.sliding import Sliding
-from dpcore.models.fields import ALGORITHM
+from weir.dpcore.config.section import Says
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.section import BlockModel
+from weir.dpcore.models.blocks.sliding import Sliding
+from weir.dpcore.models.fields import ALGORITHM
 
 Window = Annotated[
     int, Field(ge=1, le=4095), Says("must be 2^k - 1 blocks: 1, 3, 7, 15, 31, ... up to 4,095.")

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpcore.config.section import Says
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.cut import Blocks
+from weir.dpcore.config.section import Says
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.cut import Blocks
 
 MINIMISER, SGD = "minimiser", "sgd"
 SOLVERS = (MINIMISER, SGD)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints
-from dpcore.models.blocks.fitter import Draws, Made
-from dpcore.models.blocks.noised import noise_labels
-from dpcore.models.blocks.objective import Objective
-from dpcore.models.blocks.stochastic import Stochastic
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.models.blocks.fitter import Draws, Made
+from weir.dpcore.models.blocks.noised import noise_labels
+from weir.dpcore.models.blocks.objective import Objective
+from weir.dpcore.models.blocks.stochastic import Stochastic
 
 CALL = 1 << 12
 """What a step costs beside its rows, in products."""

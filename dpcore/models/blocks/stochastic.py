@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Ints
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.level import TOO_LARGE
-from dpcore.models.blocks.noised import FINENESS, Noised, scale_for
-from dpcore.models.blocks.objective import Objective
-from dpcore.noise.public import PublicNormals
-from dpcore.pricing.price import round_up
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Ints
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.level import TOO_LARGE
+from weir.dpcore.models.blocks.noised import FINENESS, Noised, scale_for
+from weir.dpcore.models.blocks.objective import Objective
+from weir.dpcore.noise.public import PublicNormals
+from weir.dpcore.pricing.price import round_up
 
 BATCH = 32
 """Rows of a batch, about: few calls, and a product of matrices in each."""

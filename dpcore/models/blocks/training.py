@@ -9,17 +9,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.blocks.cut import Blocks
-from dpcore.models.blocks.fitter import Draws, Fit, Fitter, Placing, Weighing
-from dpcore.models.blocks.rows import BlockRows
-from dpcore.models.blocks.schedule import Fit as Planned
-from dpcore.models.blocks.schedule import Schedule
-from dpcore.models.erm.packed import void
-from dpcore.models.erm.prefix import Prefix, row_digests
-from dpcore.noise.noise import NoiseOf
-from dpcore.training import Job, Models, Slice
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.blocks.cut import Blocks
+from weir.dpcore.models.blocks.fitter import Draws, Fit, Fitter, Placing, Weighing
+from weir.dpcore.models.blocks.rows import BlockRows
+from weir.dpcore.models.blocks.schedule import Fit as Planned
+from weir.dpcore.models.blocks.schedule import Schedule
+from weir.dpcore.models.erm.packed import void
+from weir.dpcore.models.erm.prefix import Prefix, row_digests
+from weir.dpcore.noise.noise import NoiseOf
+from weir.dpcore.training import Job, Models, Slice
 
 WORK = 1 << 24
 """Products of a slice where few blocks of keys are fitted: a tenth of a second or less."""

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.models.blocks.inputs import Classes, class_places
-from dpcore.models.blocks.objective import Scored
-from dpcore.models.scaling import STEP, Scaling
-from dpcore.models.sparse_scaling import scaled_values, shortened, shortened_in
-from dpcore.program import Bounded
+from weir.dpcore.arrays import Floats
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.models.blocks.inputs import Classes, class_places
+from weir.dpcore.models.blocks.objective import Scored
+from weir.dpcore.models.scaling import STEP, Scaling
+from weir.dpcore.models.sparse_scaling import scaled_values, shortened, shortened_in
+from weir.dpcore.program import Bounded
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpcore.models.blocks.cut import ByCount
-from dpcore.models.blocks.cut_users import ByUsers
-from dpcore.models.blocks.objective import Objective
-from dpcore.models.blocks.presence import Presence
-from dpcore.models.blocks.program import BlockProgram
-from dpcore.models.blocks.stochastic import Stochastic
-from dpcore.program import Program
-from dpcore.words import bytes_text, number
+from weir.dpcore.models.blocks.cut import ByCount
+from weir.dpcore.models.blocks.cut_users import ByUsers
+from weir.dpcore.models.blocks.objective import Objective
+from weir.dpcore.models.blocks.presence import Presence
+from weir.dpcore.models.blocks.program import BlockProgram
+from weir.dpcore.models.blocks.stochastic import Stochastic
+from weir.dpcore.program import Program
+from weir.dpcore.words import bytes_text, number
 
 SQUARED = (
     "The squared loss has its slope clipped where a prediction is further from the target than the "

@@ -10,18 +10,18 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.pattern import Pattern
-from dpcore.arrays import Floats, Ints
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.erm.schedule import Schedule
-from dpcore.models.erm.training import ErmTraining
-from dpcore.models.online.pocg import model_outputs, models
-from dpcore.models.scaling import Scaling
-from dpcore.models.solvers.problem import Problem
-from dpcore.models.solvers.solver import BatchSolver
-from dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
-from dpcore.training import Whole, whole_init, whole_step
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.erm.schedule import Schedule
+from weir.dpcore.models.erm.training import ErmTraining
+from weir.dpcore.models.online.pocg import model_outputs, models
+from weir.dpcore.models.scaling import Scaling
+from weir.dpcore.models.solvers.problem import Problem
+from weir.dpcore.models.solvers.solver import BatchSolver
+from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.training import Whole, whole_init, whole_step
 
 FIXED = 40
 """Bytes of state of a key beside its rows and its model: two counts, age and digest."""

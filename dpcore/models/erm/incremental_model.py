@@ -6,17 +6,17 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from dpcore.config.numbers import Lengths
-from dpcore.errors import ConfigError
-from dpcore.models.erm import tau
-from dpcore.models.erm.incremental import IncrementalErm
-from dpcore.models.erm.price import refuse_sums, rule_of
-from dpcore.models.erm.schedule import schedule_for
-from dpcore.models.erm.section import RefittedModel
-from dpcore.models.fields import ALGORITHM
-from dpcore.pricing.noises import noises_for
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import Terms
+from weir.dpcore.config.numbers import Lengths
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.erm import tau
+from weir.dpcore.models.erm.incremental import IncrementalErm
+from weir.dpcore.models.erm.price import refuse_sums, rule_of
+from weir.dpcore.models.erm.schedule import schedule_for
+from weir.dpcore.models.erm.section import RefittedModel
+from weir.dpcore.models.fields import ALGORITHM
+from weir.dpcore.pricing.noises import noises_for
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import Terms
 
 
 def _every(value: Any) -> Any:

@@ -8,17 +8,17 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.accounting.calibrate import gdp_mu
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.models.erm.incremental import IncrementalErm
-from dpcore.models.erm.price import refuse_sums
-from dpcore.models.erm.schedule import Phase, Schedule
-from dpcore.models.erm.section import RefittedModel
-from dpcore.models.fields import ALGORITHM
-from dpcore.pricing.noises import noises_for
-from dpcore.pricing.price import Alternative, round_up
-from dpcore.pricing.terms import Terms
+from weir.dpcore.accounting.calibrate import gdp_mu
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.erm.incremental import IncrementalErm
+from weir.dpcore.models.erm.price import refuse_sums
+from weir.dpcore.models.erm.schedule import Phase, Schedule
+from weir.dpcore.models.erm.section import RefittedModel
+from weir.dpcore.models.fields import ALGORITHM
+from weir.dpcore.pricing.noises import noises_for
+from weir.dpcore.pricing.price import Alternative, round_up
+from weir.dpcore.pricing.terms import Terms
 
 
 class NaiveModel(RefittedModel):

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.leaves.rows import RowLeaf
-from dpcore.leaves.sparse_rows import PackedRows, SparseRows
-from dpcore.models.scaling import STEP, is_void
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.leaves.sparse_rows import PackedRows, SparseRows
+from weir.dpcore.models.scaling import STEP, is_void
 
 Dense = NDArray[np.int32]
 Packed = Dense | PackedRows

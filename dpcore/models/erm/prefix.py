@@ -8,9 +8,9 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Digests, Ints
-from dpcore.leaves.rows import RowLeaf, grouped
-from dpcore.models.erm.packed import (
+from weir.dpcore.arrays import Digests, Ints
+from weir.dpcore.leaves.rows import RowLeaf, grouped
+from weir.dpcore.models.erm.packed import (
     VOID,
     Dense,
     Packed,
@@ -21,10 +21,10 @@ from dpcore.models.erm.packed import (
     some,
     words_of,
 )
-from dpcore.models.gradients import Gradients
-from dpcore.models.scaling import STEP
-from dpcore.models.solvers.design import Design
-from dpcore.noise.noise import Noise
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.scaling import STEP
+from weir.dpcore.models.solvers.design import Design
+from weir.dpcore.noise.noise import Noise
 
 
 class Prefix(NamedTuple):

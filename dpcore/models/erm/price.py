@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.models.erm import tau
-from dpcore.models.erm.incremental import IncrementalErm
-from dpcore.models.erm.schedule import Schedule
-from dpcore.models.solvers.frank_wolfe import refuse_corners
-from dpcore.models.solvers.problem import Problem
-from dpcore.pricing.best import Offer, pick, tries
-from dpcore.pricing.price import Alternative, round_up
-from dpcore.pricing.terms import Terms
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.erm import tau
+from weir.dpcore.models.erm.incremental import IncrementalErm
+from weir.dpcore.models.erm.schedule import Schedule
+from weir.dpcore.models.solvers.frank_wolfe import refuse_corners
+from weir.dpcore.models.solvers.problem import Problem
+from weir.dpcore.pricing.best import Offer, pick, tries
+from weir.dpcore.pricing.price import Alternative, round_up
+from weir.dpcore.pricing.terms import Terms
 
 
 def choose(

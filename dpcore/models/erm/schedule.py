@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
 
 FIRST = 1 << 6
 """Ticks of the first phase of a stream without end; each later one is as long as all before it."""

@@ -8,30 +8,30 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from dpcore.algorithm import Reading, Shown
-from dpcore.config.limits import FARTHEST, NEAREST
-from dpcore.config.section import Says, refusal
-from dpcore.errors import ConfigError
-from dpcore.geometry.parse import parse_set
-from dpcore.models.curved import GradientClipped
-from dpcore.models.erm.incremental import IncrementalErm
-from dpcore.models.erm.price import choose, fraction
-from dpcore.models.erm.schedule import Schedule
-from dpcore.models.fields import AnyLoss, Cap, Count, OneTarget
-from dpcore.models.gradients import Gradients
-from dpcore.models.losses import parse_loss
-from dpcore.models.people import rows_of_user
-from dpcore.models.regression.section import BARE, FITTED, SO_FAR
-from dpcore.models.scaling import Scaling
-from dpcore.models.solvers.problem import Problem
-from dpcore.models.words import OWN_UNITS
-from dpcore.neighbours import Family
-from dpcore.pricing.price import MOST_STATE, Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.program import Program
-from dpcore.registry import SOLVERS
-from dpcore.words import bytes_text, number
+from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
+from weir.dpcore.algorithm import Reading, Shown
+from weir.dpcore.config.limits import FARTHEST, NEAREST
+from weir.dpcore.config.section import Says, refusal
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.models.curved import GradientClipped
+from weir.dpcore.models.erm.incremental import IncrementalErm
+from weir.dpcore.models.erm.price import choose, fraction
+from weir.dpcore.models.erm.schedule import Schedule
+from weir.dpcore.models.fields import AnyLoss, Cap, Count, OneTarget
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.people import rows_of_user
+from weir.dpcore.models.regression.section import BARE, FITTED, SO_FAR
+from weir.dpcore.models.scaling import Scaling
+from weir.dpcore.models.solvers.problem import Problem
+from weir.dpcore.models.words import OWN_UNITS
+from weir.dpcore.neighbours import Family
+from weir.dpcore.pricing.price import MOST_STATE, Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
+from weir.dpcore.registry import SOLVERS
+from weir.dpcore.words import bytes_text, number
 
 MOST_ITERATIONS = 1 << 16
 

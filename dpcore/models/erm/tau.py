@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from dpcore.errors import ConfigError, positive
+from weir.dpcore.errors import ConfigError, positive
 
 RULES = ("convex", "strongly_convex", "frank_wolfe")
 """The third is for the solver by Frank and Wolfe's steps."""

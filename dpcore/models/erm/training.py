@@ -8,16 +8,16 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.erm.prefix import Prefix, row_digests
-from dpcore.models.erm.schedule import Schedule
-from dpcore.models.grid import grid_of, to_grid
-from dpcore.models.solvers.problem import Problem
-from dpcore.models.solvers.queries import Queries
-from dpcore.models.solvers.solver import BatchSolver
-from dpcore.noise.noise import NoiseOf
-from dpcore.training import Job, Models, Slice, carried
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.erm.prefix import Prefix, row_digests
+from weir.dpcore.models.erm.schedule import Schedule
+from weir.dpcore.models.grid import grid_of, to_grid
+from weir.dpcore.models.solvers.problem import Problem
+from weir.dpcore.models.solvers.queries import Queries
+from weir.dpcore.models.solvers.solver import BatchSolver
+from weir.dpcore.noise.noise import NoiseOf
+from weir.dpcore.training import Job, Models, Slice, carried
 
 WORK = 1 << 23
 """Numbers of rows that a slice reads where few blocks are fitted: a tenth of a second."""

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
-from dpcore.errors import ConfigError
-from dpcore.models.grid import to_grid
-from dpcore.models.online.base import OverSet
-from dpcore.models.online.nearest import Nearest
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.grid import to_grid
+from weir.dpcore.models.online.base import OverSet
+from weir.dpcore.models.online.nearest import Nearest
 
 Growth = Literal["constant", "root"]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.geometry.balls import L1Ball
-from dpcore.native import kernels
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.balls import L1Ball
+from weir.dpcore.native import kernels
 
 FEW = 1 << 12
 """Numbers that it is tried on, but for wide rows."""

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError, positive
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.grid import centre_of, grid_of, start_of, to_grid
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError, positive
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.grid import centre_of, grid_of, start_of, to_grid
 
 
 @dataclass(frozen=True)

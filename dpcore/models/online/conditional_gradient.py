@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.local_oracle import LocalOracle
-from dpcore.models.grid import row_dot
-from dpcore.models.online.base import OverSet
-from dpcore.models.online.oracle_step import OracleStep
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.local_oracle import LocalOracle
+from weir.dpcore.models.grid import row_dot
+from weir.dpcore.models.online.base import OverSet
+from weir.dpcore.models.online.oracle_step import OracleStep
 
 GLOBAL_OFFSET = 16
 """C0 where there is no local oracle and hence no rho."""

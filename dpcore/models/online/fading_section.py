@@ -8,26 +8,26 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dpcore.algorithm import Shown
-from dpcore.config.numbers import Positive
-from dpcore.config.section import Says, refusal
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.fields import Share
-from dpcore.models.gradients import Gradients
-from dpcore.models.losses import parse_loss
-from dpcore.models.online.averaged_leader import AveragedLeader
-from dpcore.models.online.learner_section import LearnerModel
-from dpcore.models.online.price import Curving, split
-from dpcore.models.online.program import Learner
-from dpcore.models.online.pull import pays, pull, pull_of_second_order
-from dpcore.models.online.rule import Rule
-from dpcore.models.online.second_order import SecondOrderLeader
-from dpcore.models.second_moments import MOST, SecondMoments, typical_reach
-from dpcore.models.words import centre_words
-from dpcore.pricing.terms import Terms
-from dpcore.program import Program
-from dpcore.words import number
+from weir.dpcore.algorithm import Shown
+from weir.dpcore.config.numbers import Positive
+from weir.dpcore.config.section import Says, refusal
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.fields import Share
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.online.averaged_leader import AveragedLeader
+from weir.dpcore.models.online.learner_section import LearnerModel
+from weir.dpcore.models.online.price import Curving, split
+from weir.dpcore.models.online.program import Learner
+from weir.dpcore.models.online.pull import pays, pull, pull_of_second_order
+from weir.dpcore.models.online.rule import Rule
+from weir.dpcore.models.online.second_order import SecondOrderLeader
+from weir.dpcore.models.second_moments import MOST, SecondMoments, typical_reach
+from weir.dpcore.models.words import centre_words
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
+from weir.dpcore.words import number
 
 MOMENTUM = 0.6
 """Where none is given; see ``pull``, with which it was chosen."""

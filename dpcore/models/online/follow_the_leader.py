@@ -8,9 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
-from dpcore.models.grid import rounding_of, to_grid
-from dpcore.models.online.base import OverSet
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.models.grid import rounding_of, to_grid
+from weir.dpcore.models.online.base import OverSet
 
 
 class LeaderState(NamedTuple):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.convex_set import ConvexSet
 
 
 @dataclass(frozen=True)

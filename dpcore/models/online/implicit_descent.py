@@ -11,18 +11,18 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import PrivacyLoss, Relation
-from dpcore.accounting.precision import refuse_coarse
-from dpcore.arrays import Floats, Ints
-from dpcore.canonical import canonical_value
-from dpcore.errors import ConfigError, at_least_one, positive
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.grid import centre_of, grid_of, row_dot, to_grid
-from dpcore.models.losses import PredictionLoss
-from dpcore.models.online.implicit import ImplicitStep
-from dpcore.models.scaling import is_void
-from dpcore.noise.noise import Noise, label
+from weir.dpcore.accounting.guarantee import PrivacyLoss, Relation
+from weir.dpcore.accounting.precision import refuse_coarse
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.canonical import canonical_value
+from weir.dpcore.errors import ConfigError, at_least_one, positive
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.grid import centre_of, grid_of, row_dot, to_grid
+from weir.dpcore.models.losses import PredictionLoss
+from weir.dpcore.models.online.implicit import ImplicitStep
+from weir.dpcore.models.scaling import is_void
+from weir.dpcore.noise.noise import Noise, label
 
 SLACK: Final = 2.0**-7
 """Share of the sensitivity that is left to errors of the solver."""

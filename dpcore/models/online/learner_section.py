@@ -10,24 +10,24 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from dpcore.continual.base import ContinualSum
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.parse import parse_set
-from dpcore.models.fields import Share
-from dpcore.models.gradients import Gradients
-from dpcore.models.losses import parse_loss
-from dpcore.models.online.price import Curving, leaf_of
-from dpcore.models.online.program import Learner
-from dpcore.models.online.rule import Rule
-from dpcore.models.online.section import GradientModel
-from dpcore.models.online.spaced_learner import SpacedLearner
-from dpcore.models.people import events_of, refuse_blind
-from dpcore.models.scaling import Scaling
-from dpcore.pricing.best import Offer, best_sum
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.program import Program
-from dpcore.words import number
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.models.fields import Share
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.online.price import Curving, leaf_of
+from weir.dpcore.models.online.program import Learner
+from weir.dpcore.models.online.rule import Rule
+from weir.dpcore.models.online.section import GradientModel
+from weir.dpcore.models.online.spaced_learner import SpacedLearner
+from weir.dpcore.models.people import events_of, refuse_blind
+from weir.dpcore.models.scaling import Scaling
+from weir.dpcore.pricing.best import Offer, best_sum
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
+from weir.dpcore.words import number
 
 
 class LearnerModel(GradientModel):

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.grid import row_dot, to_grid
-from dpcore.models.online.oracle_step import OracleStep
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.grid import row_dot, to_grid
+from weir.dpcore.models.online.oracle_step import OracleStep
 
 
 class Near(NamedTuple):

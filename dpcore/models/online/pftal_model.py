@@ -7,15 +7,15 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.fields import ALGORITHM
-from dpcore.models.online.fading_section import FadingModel
-from dpcore.models.online.follow_the_leader import FollowTheLeader
-from dpcore.models.online.program import Learner
-from dpcore.models.online.rule import Rule
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import Terms
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.fields import ALGORITHM
+from weir.dpcore.models.online.fading_section import FadingModel
+from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
+from weir.dpcore.models.online.program import Learner
+from weir.dpcore.models.online.rule import Rule
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import Terms
 
 
 class PftalModel(FadingModel):

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.pattern import Pattern
-from dpcore.arrays import Floats, Ints, arrays_of
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.online.implicit_descent import DescentState, ImplicitDescent
-from dpcore.models.scaling import Scaling
-from dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.pattern import Pattern
+from weir.dpcore.arrays import Floats, Ints, arrays_of
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.online.implicit_descent import DescentState, ImplicitDescent
+from weir.dpcore.models.scaling import Scaling
+from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
 
 NAME = "online.pocg"
 

@@ -9,22 +9,22 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from dpcore.accounting.calibrate import gdp_mu
-from dpcore.errors import ConfigError
-from dpcore.geometry.parse import parse_set
-from dpcore.models.fields import ALGORITHM
-from dpcore.models.losses import parse_loss
-from dpcore.models.online.implicit_descent import ImplicitDescent, smoothness_of
-from dpcore.models.online.pocg import Pocg
-from dpcore.models.online.pull import pull_of_iterates
-from dpcore.models.online.section import GradientModel
-from dpcore.models.people import rows_of_user
-from dpcore.models.scaling import Scaling
-from dpcore.models.words import centre_words
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.program import Program
-from dpcore.words import number
+from weir.dpcore.accounting.calibrate import gdp_mu
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.models.fields import ALGORITHM
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.online.implicit_descent import ImplicitDescent, smoothness_of
+from weir.dpcore.models.online.pocg import Pocg
+from weir.dpcore.models.online.pull import pull_of_iterates
+from weir.dpcore.models.online.section import GradientModel
+from weir.dpcore.models.people import rows_of_user
+from weir.dpcore.models.scaling import Scaling
+from weir.dpcore.models.words import centre_words
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
+from weir.dpcore.words import number
 
 MECHANISM = "output_perturbation"
 

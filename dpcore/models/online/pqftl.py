@@ -9,17 +9,17 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Floats, Ints
-from dpcore.canonical import canonical_mechanism
-from dpcore.continual.base import ContinualSum, SumState
-from dpcore.leaves.clip import clip_l2
-from dpcore.leaves.lattice import Lattice
-from dpcore.models.moments import BITS, Moments
-from dpcore.models.online.pocg import model_outputs, models
-from dpcore.models.online.ridge_leader import RidgeLeader
-from dpcore.models.scaling import Scaling, is_void
-from dpcore.program import Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.canonical import canonical_mechanism
+from weir.dpcore.continual.base import ContinualSum, SumState
+from weir.dpcore.leaves.clip import clip_l2
+from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.models.moments import BITS, Moments
+from weir.dpcore.models.online.pocg import model_outputs, models
+from weir.dpcore.models.online.ridge_leader import RidgeLeader
+from weir.dpcore.models.scaling import Scaling, is_void
+from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Released
 
 NAME = "online.pqftl"
 LATTICE = Lattice(2.0**-BITS)

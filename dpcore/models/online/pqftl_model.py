@@ -9,23 +9,23 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.continual.base import ContinualSum
-from dpcore.geometry.parse import parse_set
-from dpcore.models.fields import ALGORITHM, SquaredLoss
-from dpcore.models.moments_leaf import leaf_of
-from dpcore.models.online.pqftl import LATTICE, Pqftl, moments_of
-from dpcore.models.online.pull import pull_of_second_order
-from dpcore.models.online.ridge_leader import RidgeLeader
-from dpcore.models.online.section import OnlineModel
-from dpcore.models.online.spaced_pqftl import SpacedPqftl
-from dpcore.models.scaling import Scaling
-from dpcore.models.second_moments import typical_reach
-from dpcore.models.words import centre_words
-from dpcore.pricing.best import Offer, best_sum, check_named
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.program import Program
-from dpcore.words import number
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.models.fields import ALGORITHM, SquaredLoss
+from weir.dpcore.models.moments_leaf import leaf_of
+from weir.dpcore.models.online.pqftl import LATTICE, Pqftl, moments_of
+from weir.dpcore.models.online.pull import pull_of_second_order
+from weir.dpcore.models.online.ridge_leader import RidgeLeader
+from weir.dpcore.models.online.section import OnlineModel
+from weir.dpcore.models.online.spaced_pqftl import SpacedPqftl
+from weir.dpcore.models.scaling import Scaling
+from weir.dpcore.models.second_moments import typical_reach
+from weir.dpcore.models.words import centre_words
+from weir.dpcore.pricing.best import Offer, best_sum, check_named
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
+from weir.dpcore.words import number
 
 
 class PqftlModel(OnlineModel):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from dpcore.errors import ConfigError
-from dpcore.models.gradients import Gradients
-from dpcore.models.second_moments import SecondMoments
-from dpcore.pricing.calibrate import FixedLeaf
-from dpcore.pricing.price import round_up
-from dpcore.pricing.terms import Terms
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.second_moments import SecondMoments
+from weir.dpcore.pricing.calibrate import FixedLeaf
+from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.terms import Terms
 
 
 class Curving(NamedTuple):

@@ -9,17 +9,17 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Floats, Ints, State, arrays_of, concatenate
-from dpcore.canonical import canonical_mechanism, canonical_value
-from dpcore.continual.base import ContinualSum, SumState
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.gradients import Gradients
-from dpcore.models.losses import PredictionLoss
-from dpcore.models.online.rule import Rule
-from dpcore.models.scaling import Scaling
-from dpcore.models.second_moments import SecondMoments
-from dpcore.program import CAPACITY, SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Floats, Ints, State, arrays_of, concatenate
+from weir.dpcore.canonical import canonical_mechanism, canonical_value
+from weir.dpcore.continual.base import ContinualSum, SumState
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.losses import PredictionLoss
+from weir.dpcore.models.online.rule import Rule
+from weir.dpcore.models.scaling import Scaling
+from weir.dpcore.models.second_moments import SecondMoments
+from weir.dpcore.program import CAPACITY, SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
 
 TOGETHER = 1 << 17
 """Weights that are stepped at once: what is worked on stays in the cache."""

@@ -7,17 +7,17 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.local_oracle import local_oracle
-from dpcore.geometry.parse import parse_set
-from dpcore.models.fields import ALGORITHM, ConvexSetSpec
-from dpcore.models.model import RADIUS
-from dpcore.models.online.conditional_gradient import ConditionalGradient, refuse_projected
-from dpcore.models.online.fading_section import FadingModel
-from dpcore.models.online.rule import Rule
-from dpcore.pricing.terms import Terms
-from dpcore.program import Program
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.local_oracle import local_oracle
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.models.fields import ALGORITHM, ConvexSetSpec
+from weir.dpcore.models.model import RADIUS
+from weir.dpcore.models.online.conditional_gradient import ConditionalGradient, refuse_projected
+from weir.dpcore.models.online.fading_section import FadingModel
+from weir.dpcore.models.online.rule import Rule
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
 
 
 class ProjectionFreeModel(FadingModel):

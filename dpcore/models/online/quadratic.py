@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
+from weir.dpcore.arrays import Floats
 
 FARTHEST = 2.0**100
 """Solutions are held within it, so that none reaches a projection as infinity."""

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError
-from dpcore.models.grid import to_grid
-from dpcore.models.online.base import OverSet
-from dpcore.models.online.quadratic import FARTHEST, solve_positive, unpack
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.grid import to_grid
+from weir.dpcore.models.online.base import OverSet
+from weir.dpcore.models.online.quadratic import FARTHEST, solve_positive, unpack
 
 
 @dataclass(frozen=True)

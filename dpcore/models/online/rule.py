@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
-from dpcore.arrays import Floats
-from dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.convex_set import ConvexSet
 
 
 class Rule(Protocol):

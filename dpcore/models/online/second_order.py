@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
-from dpcore.models.grid import to_grid
-from dpcore.models.online.base import OverSet
-from dpcore.models.online.nearest import Nearest
-from dpcore.models.online.quadratic import FARTHEST, solve_positive, triangle
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.models.grid import to_grid
+from weir.dpcore.models.online.base import OverSet
+from weir.dpcore.models.online.nearest import Nearest
+from weir.dpcore.models.online.quadratic import FARTHEST, solve_positive, triangle
 
 
 class SecondOrderState(NamedTuple):

@@ -7,15 +7,15 @@ from typing import Annotated, Any, ClassVar, Protocol, Self, runtime_checkable
 
 from pydantic import Field, model_validator
 
-from dpcore.algorithm import Reading, Shown
-from dpcore.config.limits import FARTHEST, NEAREST
-from dpcore.config.section import Says, refusal
-from dpcore.models.curved import Curved, GradientClip, GradientClipped
-from dpcore.models.fields import AnyLoss, Cap, OneTarget
-from dpcore.models.words import OWN_UNITS, centre_words
-from dpcore.neighbours import Family
-from dpcore.program import Program
-from dpcore.words import number
+from weir.dpcore.algorithm import Reading, Shown
+from weir.dpcore.config.limits import FARTHEST, NEAREST
+from weir.dpcore.config.section import Says, refusal
+from weir.dpcore.models.curved import Curved, GradientClip, GradientClipped
+from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget
+from weir.dpcore.models.words import OWN_UNITS, centre_words
+from weir.dpcore.neighbours import Family
+from weir.dpcore.program import Program
+from weir.dpcore.words import number
 
 PLAYED = Shown("coefficients in scaled units, as played at the tick", role="scaled_model")
 """The release ``theta``."""

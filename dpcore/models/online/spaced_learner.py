@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Floats, Ints, arrays_of
-from dpcore.continual.base import SumState
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.online.program import Learner
-from dpcore.program import NoiseOf, OutputInfo
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Floats, Ints, arrays_of
+from weir.dpcore.continual.base import SumState
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.online.program import Learner
+from weir.dpcore.program import NoiseOf, OutputInfo
 
 MOST = 1 << 61
 """Sums that wait for their release are held within this, coordinate by coordinate."""

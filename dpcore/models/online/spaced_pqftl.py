@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Floats, Ints
-from dpcore.continual.base import SumState
-from dpcore.models.online.pqftl import Pqftl
-from dpcore.models.online.spaced_learner import MOST
-from dpcore.program import NoiseOf, Released
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.continual.base import SumState
+from weir.dpcore.models.online.pqftl import Pqftl
+from weir.dpcore.models.online.spaced_learner import MOST
+from weir.dpcore.program import NoiseOf, Released
 
 
 class SpacedPqftlState(NamedTuple):

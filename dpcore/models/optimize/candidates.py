@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.geometry.convex_set import ConvexSet, norm_of
-from dpcore.models.optimize.rows import Rows, grid_for, on_grid
-from dpcore.models.scaling import STEP
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.convex_set import ConvexSet, norm_of
+from weir.dpcore.models.optimize.rows import Rows, grid_for, on_grid
+from weir.dpcore.models.scaling import STEP
 
 
 @dataclass(frozen=True)

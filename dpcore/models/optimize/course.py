@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Digests, Floats, State
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.grid import grid_of
-from dpcore.noise.noise import Noise
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Digests, Floats, State
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.grid import grid_of
+from weir.dpcore.noise.noise import Noise
 
 WHOLE = 1 << 62
 """More rows than any key has."""

@@ -1,7 +1,7 @@
 """Private Frank-Wolfe on arrays: the plan of a batch, and a function that fits it.
 
 >>> import numpy as np
->>> from dpcore.models.optimize.fit import BatchPlan, fit
+>>> from weir.dpcore.models.optimize.fit import BatchPlan, fit
 >>> plan = BatchPlan.of(
 ...     n=4000, features=30, set={"l1_ball": 1.0}, feature_range=(-1, 1), target_range=(-1, 1),
 ...     epsilon=2.0, delta=1e-6)
@@ -25,19 +25,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.canonical import canonical_value
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.parse import parse_set
-from dpcore.models.blocks.fitter import Draws
-from dpcore.models.losses import PredictionLoss, parse_loss
-from dpcore.models.optimize.linear import Linear
-from dpcore.models.optimize.packing import Packed, Range, pack
-from dpcore.models.optimize.price import SELECTIONS, best_way, budgets
-from dpcore.models.optimize.program import Way
-from dpcore.models.optimize.way import way_for
-from dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.arrays import Floats
+from weir.dpcore.canonical import canonical_value
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.models.blocks.fitter import Draws
+from weir.dpcore.models.losses import PredictionLoss, parse_loss
+from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.optimize.packing import Packed, Range, pack
+from weir.dpcore.models.optimize.price import SELECTIONS, best_way, budgets
+from weir.dpcore.models.optimize.program import Way
+from weir.dpcore.models.optimize.way import way_for
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROWS_VERSION = 2
 """How rows are named that noise is bound to: by their numbers, whether dense or sparse."""

@@ -8,32 +8,32 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.algorithm import ModelColumns, Reading, Shown
-from dpcore.arrays import Floats
-from dpcore.config.section import Says
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.cut_for import cut_for
-from dpcore.models.blocks.cut_users import ByUsers
-from dpcore.models.blocks.fields import Block, Users
-from dpcore.models.blocks.predict import predict
-from dpcore.models.blocks.presence import presence_of
-from dpcore.models.blocks.words import shared_note
-from dpcore.models.erm.price import refuse_sums
-from dpcore.models.fields import ALGORITHM, MOST_ROWS, Cap
-from dpcore.models.optimize.price import SELECTIONS, choose
-from dpcore.models.optimize.program import Way, WindowProgram
-from dpcore.models.optimize.section import OptimizeModel
-from dpcore.models.optimize.selection import Selection
-from dpcore.models.optimize.steps import MOST_STEPS
-from dpcore.models.optimize.way import way_for
-from dpcore.models.optimize.windows import Windows
-from dpcore.models.prediction import Given, Predicted
-from dpcore.models.words import OWN_UNITS
-from dpcore.pricing.price import MOST_STATE, Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.program import Program
-from dpcore.words import bytes_text, number
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.algorithm import ModelColumns, Reading, Shown
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.section import Says
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.cut_for import cut_for
+from weir.dpcore.models.blocks.cut_users import ByUsers
+from weir.dpcore.models.blocks.fields import Block, Users
+from weir.dpcore.models.blocks.predict import predict
+from weir.dpcore.models.blocks.presence import presence_of
+from weir.dpcore.models.blocks.words import shared_note
+from weir.dpcore.models.erm.price import refuse_sums
+from weir.dpcore.models.fields import ALGORITHM, MOST_ROWS, Cap
+from weir.dpcore.models.optimize.price import SELECTIONS, choose
+from weir.dpcore.models.optimize.program import Way, WindowProgram
+from weir.dpcore.models.optimize.section import OptimizeModel
+from weir.dpcore.models.optimize.selection import Selection
+from weir.dpcore.models.optimize.steps import MOST_STEPS
+from weir.dpcore.models.optimize.way import way_for
+from weir.dpcore.models.optimize.windows import Windows
+from weir.dpcore.models.prediction import Given, Predicted
+from weir.dpcore.models.words import OWN_UNITS
+from weir.dpcore.pricing.price import MOST_STATE, Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
+from weir.dpcore.words import bytes_text, number
 
 WIDE_STATE = 1 << 30
 """Bytes of state of a key, at most, where rows are sparse: few blocks of them are kept."""

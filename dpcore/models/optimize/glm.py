@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints
-from dpcore.canonical import canonical_value
-from dpcore.errors import ConfigError, positive
-from dpcore.geometry.lp_ball import lp_norms
-from dpcore.models.losses import Absolute, Hinge, Huber, PredictionLoss, Quantile, Squared
-from dpcore.models.optimize.points import (
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.canonical import canonical_value
+from weir.dpcore.errors import ConfigError, positive
+from weir.dpcore.geometry.lp_ball import lp_norms
+from weir.dpcore.models.losses import Absolute, Hinge, Huber, PredictionLoss, Quantile, Squared
+from weir.dpcore.models.optimize.points import (
     Points,
     SparsePoints,
     lattice_sum,
@@ -23,8 +23,8 @@ from dpcore.models.optimize.points import (
     scores_of,
     targets_of,
 )
-from dpcore.models.scaling import STEP
-from dpcore.pricing.price import round_up
+from weir.dpcore.models.scaling import STEP
+from weir.dpcore.pricing.price import round_up
 
 _UP = 1 + 2.0**-40
 

@@ -11,22 +11,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Floats, Ints
-from dpcore.continual.unit import draw_units, loss_of_units, noise_scale_for
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.leaves.lattice import Lattice
-from dpcore.models.losses import Huber, Squared
-from dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
-from dpcore.models.optimize.glm import Glm
-from dpcore.models.optimize.phase import Phase, phase_for
-from dpcore.models.optimize.phased import Phased, PhasedRun, slip, step_for
-from dpcore.models.optimize.points import lattice_sum
-from dpcore.models.optimize.predicted import equal_error
-from dpcore.models.optimize.runs import at_place
-from dpcore.noise.noise import label
-from dpcore.words import number
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.continual.unit import draw_units, loss_of_units, noise_scale_for
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.models.losses import Huber, Squared
+from weir.dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
+from weir.dpcore.models.optimize.glm import Glm
+from weir.dpcore.models.optimize.phase import Phase, phase_for
+from weir.dpcore.models.optimize.phased import Phased, PhasedRun, slip, step_for
+from weir.dpcore.models.optimize.points import lattice_sum
+from weir.dpcore.models.optimize.predicted import equal_error
+from weir.dpcore.models.optimize.runs import at_place
+from weir.dpcore.noise.noise import label
+from weir.dpcore.words import number
 
 STAGES = 4
 """Phases of a run, of the same length."""

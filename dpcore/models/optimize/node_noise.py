@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.precision import refuse_coarse
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.continual.unit import (
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.precision import refuse_coarse
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.continual.unit import (
     draw_units,
     lattice_variances,
     loss_of_units,
     noise_scale_for,
 )
-from dpcore.errors import ConfigError
-from dpcore.leaves.lattice import Lattice
-from dpcore.models.optimize.predicted import length_of
-from dpcore.noise.discrete_gaussian import MAX_VARIANCE
-from dpcore.noise.generalised_gaussian import GeneralisedGaussian
-from dpcore.noise.noise import Noise
-from dpcore.pricing.price import budget_of, round_up
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.models.optimize.predicted import length_of
+from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
+from weir.dpcore.noise.generalised_gaussian import GeneralisedGaussian
+from weir.dpcore.noise.noise import Noise
+from weir.dpcore.pricing.price import budget_of, round_up
 
 GENERALISED = "generalised_gaussian"
 NODE_NOISES = ("gaussian", "discrete_gaussian", GENERALISED)

@@ -9,16 +9,16 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Digests, Floats, Ints, State, arrays_of
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.blocks.cut import by_hash
-from dpcore.models.erm.prefix import row_digests
-from dpcore.models.optimize.course import Course, Drawn
-from dpcore.models.optimize.glm import shortened
-from dpcore.models.optimize.runs import start_of_run
-from dpcore.models.scaling import Scaling, is_void
-from dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Digests, Floats, Ints, State, arrays_of
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.blocks.cut import by_hash
+from weir.dpcore.models.erm.prefix import row_digests
+from weir.dpcore.models.optimize.course import Course, Drawn
+from weir.dpcore.models.optimize.glm import shortened
+from weir.dpcore.models.optimize.runs import start_of_run
+from weir.dpcore.models.scaling import Scaling, is_void
+from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, OutputInfo, Released
 
 FIXED = 64
 """Bytes of state of a key beside what its course keeps."""

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Digests, Floats
-from dpcore.errors import ConfigError
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.models.blocks.wide_inputs import WideInputs
-from dpcore.models.optimize.course import Course, Drawn
-from dpcore.models.optimize.glm import shortened
-from dpcore.models.scaling import STEP
-from dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Digests, Floats
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.models.blocks.wide_inputs import WideInputs
+from weir.dpcore.models.optimize.course import Course, Drawn
+from weir.dpcore.models.optimize.glm import shortened
+from weir.dpcore.models.scaling import STEP
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 KEY = b""
 

@@ -7,20 +7,20 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
-from dpcore.algorithm import Reading, Shown
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.cut_for import check_places
-from dpcore.models.erm.price import refuse_sums
-from dpcore.models.optimize.course import Course
-from dpcore.models.optimize.one_pass import OnePass
-from dpcore.models.optimize.one_pass_section import WIDE_STATE, OnePassSection
-from dpcore.models.optimize.wide_one_pass import WideOnePass
-from dpcore.models.words import OWN_UNITS
-from dpcore.neighbours import Family
-from dpcore.pricing.price import MOST_STATE, Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.program import Program
-from dpcore.words import bytes_text, number
+from weir.dpcore.algorithm import Reading, Shown
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.cut_for import check_places
+from weir.dpcore.models.erm.price import refuse_sums
+from weir.dpcore.models.optimize.course import Course
+from weir.dpcore.models.optimize.one_pass import OnePass
+from weir.dpcore.models.optimize.one_pass_section import WIDE_STATE, OnePassSection
+from weir.dpcore.models.optimize.wide_one_pass import WideOnePass
+from weir.dpcore.models.words import OWN_UNITS
+from weir.dpcore.neighbours import Family
+from weir.dpcore.pricing.price import MOST_STATE, Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
+from weir.dpcore.words import bytes_text, number
 
 SHOWN_RUNS = 4
 """Runs that a plan tells of."""

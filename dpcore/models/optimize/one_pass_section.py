@@ -8,23 +8,23 @@ from typing import Annotated, Any, Protocol, TypeVar, cast
 
 from pydantic import Field
 
-from dpcore.arrays import Floats
-from dpcore.config.numbers import Positive
-from dpcore.config.section import Says, Section
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.parse import parse_set
-from dpcore.leaves.sparse_rows import MOST_DENSE
-from dpcore.models.blocks.wide_inputs import WideInputs
-from dpcore.models.fields import AnyLoss, Cap, OneTarget
-from dpcore.models.losses import PredictionLoss, parse_loss
-from dpcore.models.model import Model
-from dpcore.models.optimize.glm import Glm, cornered, smoothed
-from dpcore.models.optimize.rehearsed import rehearsed
-from dpcore.models.optimize.runs import MOST_RUNS
-from dpcore.models.optimize.sfw import TreeRun, tree_runs
-from dpcore.models.optimize.tree import MOST_PHASES
-from dpcore.models.prediction import Given, Predicted, sparse_linear
-from dpcore.models.scaling import Scaling
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.numbers import Positive
+from weir.dpcore.config.section import Says, Section
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE
+from weir.dpcore.models.blocks.wide_inputs import WideInputs
+from weir.dpcore.models.fields import AnyLoss, Cap, OneTarget
+from weir.dpcore.models.losses import PredictionLoss, parse_loss
+from weir.dpcore.models.model import Model
+from weir.dpcore.models.optimize.glm import Glm, cornered, smoothed
+from weir.dpcore.models.optimize.rehearsed import rehearsed
+from weir.dpcore.models.optimize.runs import MOST_RUNS
+from weir.dpcore.models.optimize.sfw import TreeRun, tree_runs
+from weir.dpcore.models.optimize.tree import MOST_PHASES
+from weir.dpcore.models.prediction import Given, Predicted, sparse_linear
+from weir.dpcore.models.scaling import Scaling
 
 MOST_RECORDS = 1 << 31
 MOST_A_TICK = 1 << 16

@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.errors import ConfigError
-from dpcore.leaves.lattice import Lattice
-from dpcore.models.grid import to_grid
-from dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
-from dpcore.models.optimize.glm import Glm
-from dpcore.models.optimize.predicted import one_sample_error
-from dpcore.models.optimize.runs import at_place
-from dpcore.models.optimize.vertices import MANY, Vertices
-from dpcore.noise.noise import label
-from dpcore.pricing.price import round_up
-from dpcore.words import number
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.models.grid import to_grid
+from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
+from weir.dpcore.models.optimize.glm import Glm
+from weir.dpcore.models.optimize.predicted import one_sample_error
+from weir.dpcore.models.optimize.runs import at_place
+from weir.dpcore.models.optimize.vertices import MANY, Vertices
+from weir.dpcore.noise.noise import label
+from weir.dpcore.pricing.price import round_up
+from weir.dpcore.words import number
 
 _DRAWS = 1 << 19
 """Gumbel variables that are made at once."""

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpcore.models.losses import Hinge, Huber, Logistic, PredictionLoss, Squared
-from dpcore.models.optimize.glm import Envelope
-from dpcore.noise.powers import exact_exp_of
+from weir.dpcore.models.losses import Hinge, Huber, Logistic, PredictionLoss, Squared
+from weir.dpcore.models.optimize.glm import Envelope
+from weir.dpcore.noise.powers import exact_exp_of
 
 Slope = Callable[[float, float], float]
 """(prediction, target) -> derivative."""

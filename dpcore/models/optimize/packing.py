@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError
-from dpcore.leaves.sparse_rows import MOST_DENSE, SparseRows
-from dpcore.models.scaling import STEP
-from dpcore.models.sparse_scaling import scaled_values, shortened
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE, SparseRows
+from weir.dpcore.models.scaling import STEP
+from weir.dpcore.models.sparse_scaling import scaled_values, shortened
 
 PIECE = 1 << 22
 """Numbers that are worked on at once."""

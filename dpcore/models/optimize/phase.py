@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.precision import refuse_coarse
-from dpcore.continual.unit import lattice_variances, noise_scale_for
-from dpcore.errors import ConfigError
-from dpcore.noise.discrete_gaussian import MAX_VARIANCE
-from dpcore.pricing.price import round_up
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.precision import refuse_coarse
+from weir.dpcore.continual.unit import lattice_variances, noise_scale_for
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
+from weir.dpcore.pricing.price import round_up
 
 ROOM = 1 << 60
 FINENESS = 2.0**-12

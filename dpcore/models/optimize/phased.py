@@ -9,24 +9,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Digests, Floats
-from dpcore.continual.unit import draw_units, loss_of_units, noise_scale_for
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.lp_ball import LpBall
-from dpcore.models.grid import to_grid
-from dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
-from dpcore.models.optimize.glm import Glm
-from dpcore.models.optimize.phase import Phase, phase_for
-from dpcore.models.optimize.predicted import phased_error
-from dpcore.models.optimize.runs import at_place
-from dpcore.models.optimize.walk import walked
-from dpcore.noise.noise import Noise, label
-from dpcore.pricing.price import round_up
-from dpcore.words import number
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Digests, Floats
+from weir.dpcore.continual.unit import draw_units, loss_of_units, noise_scale_for
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.lp_ball import LpBall
+from weir.dpcore.models.grid import to_grid
+from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
+from weir.dpcore.models.optimize.glm import Glm
+from weir.dpcore.models.optimize.phase import Phase, phase_for
+from weir.dpcore.models.optimize.predicted import phased_error
+from weir.dpcore.models.optimize.runs import at_place
+from weir.dpcore.models.optimize.walk import walked
+from weir.dpcore.noise.noise import Noise, label
+from weir.dpcore.pricing.price import round_up
+from weir.dpcore.words import number
 
 SPARE = 2.0**-5
 """Phases end where rounding would make up more than this share of a sensitivity."""

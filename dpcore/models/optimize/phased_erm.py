@@ -9,22 +9,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Floats
-from dpcore.continual.unit import loss_of_units, noise_scale_for
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.losses import Absolute, Hinge, Huber, PredictionLoss, Quantile, Squared
-from dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
-from dpcore.models.optimize.glm import Envelope, Glm
-from dpcore.models.optimize.phase import Phase, phase_for
-from dpcore.models.optimize.phased import SPARE, Phased, terms_of
-from dpcore.models.optimize.points import SparsePoints, dot, inner
-from dpcore.models.optimize.runs import at_place
-from dpcore.models.optimize.walk import projection_of
-from dpcore.noise.noise import label
-from dpcore.pricing.price import round_up
-from dpcore.words import number
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Floats
+from weir.dpcore.continual.unit import loss_of_units, noise_scale_for
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.losses import Absolute, Hinge, Huber, PredictionLoss, Quantile, Squared
+from weir.dpcore.models.optimize.course import WHOLE, Drawn, Finished, pieces
+from weir.dpcore.models.optimize.glm import Envelope, Glm
+from weir.dpcore.models.optimize.phase import Phase, phase_for
+from weir.dpcore.models.optimize.phased import SPARE, Phased, terms_of
+from weir.dpcore.models.optimize.points import SparsePoints, dot, inner
+from weir.dpcore.models.optimize.runs import at_place
+from weir.dpcore.models.optimize.walk import projection_of
+from weir.dpcore.noise.noise import label
+from weir.dpcore.pricing.price import round_up
+from weir.dpcore.words import number
 
 CORNER = 2.0**-12
 """Width of the parabola that a corner is at least: a fraction of a step of any noise, but wide

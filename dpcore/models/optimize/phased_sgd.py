@@ -9,26 +9,26 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from dpcore.config.numbers import Positive
-from dpcore.config.section import Says
-from dpcore.continual.unit import noise_scale_for
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.fields import ALGORITHM, MOST_ROWS
-from dpcore.models.losses import parse_loss
-from dpcore.models.optimize.course import Course
-from dpcore.models.optimize.glm import Glm
-from dpcore.models.optimize.narrowing import ASKED, STAGES, Narrowing, rungs_for
-from dpcore.models.optimize.node_noise import budget_for
-from dpcore.models.optimize.one_pass import OnePass
-from dpcore.models.optimize.one_pass_model import OnePassModel
-from dpcore.models.optimize.phased import Phased, PhasedRun, phased_run
-from dpcore.models.optimize.phased_erm import Bent, PhasedErm, erm_run
-from dpcore.models.optimize.runs import MOST_RUNS, start_of_run
-from dpcore.pricing.terms import Terms
-from dpcore.program import Program
+from weir.dpcore.config.numbers import Positive
+from weir.dpcore.config.section import Says
+from weir.dpcore.continual.unit import noise_scale_for
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.fields import ALGORITHM, MOST_ROWS
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.optimize.course import Course
+from weir.dpcore.models.optimize.glm import Glm
+from weir.dpcore.models.optimize.narrowing import ASKED, STAGES, Narrowing, rungs_for
+from weir.dpcore.models.optimize.node_noise import budget_for
+from weir.dpcore.models.optimize.one_pass import OnePass
+from weir.dpcore.models.optimize.one_pass_model import OnePassModel
+from weir.dpcore.models.optimize.phased import Phased, PhasedRun, phased_run
+from weir.dpcore.models.optimize.phased_erm import Bent, PhasedErm, erm_run
+from weir.dpcore.models.optimize.runs import MOST_RUNS, start_of_run
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
 
 PHASED_NOISES = ("gaussian", "discrete_gaussian")
 MOST_PASSES = 64

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.models.grid import row_dot
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.models.grid import row_dot
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from dpcore.noise.generalised_gaussian import best_exponent, kappa
+from weir.dpcore.noise.generalised_gaussian import best_exponent, kappa
 
 
 def regularity(dual: float, dimension: int) -> float:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.models.optimize.linear import Linear
-from dpcore.models.optimize.program import Way, WindowProgram
-from dpcore.models.optimize.selection import COST
-from dpcore.pricing.best import Offer, Try, pick, priced
-from dpcore.pricing.noises import noises_for
-from dpcore.pricing.price import Alternative, budget_of
-from dpcore.pricing.terms import Terms
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.optimize.program import Way, WindowProgram
+from weir.dpcore.models.optimize.selection import COST
+from weir.dpcore.pricing.best import Offer, Try, pick, priced
+from weir.dpcore.pricing.noises import noises_for
+from weir.dpcore.pricing.price import Alternative, budget_of
+from weir.dpcore.pricing.terms import Terms
 
 SELECTIONS = tuple(COST)
 """Noises of selections."""

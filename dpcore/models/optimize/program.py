@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting.guarantee import LossKind
-from dpcore.arrays import Ints
-from dpcore.models.blocks.cut import Blocks
-from dpcore.models.blocks.inputs import Inputs
-from dpcore.models.blocks.kept import KeptBlocks
-from dpcore.models.blocks.presence import ALONE, Presence
-from dpcore.models.blocks.schedule import Schedule
-from dpcore.models.blocks.wide_inputs import WideInputs
-from dpcore.models.optimize.linear import Linear
-from dpcore.models.optimize.selection import Selection
-from dpcore.models.optimize.width import Width
-from dpcore.program import SPARSE_FROM, OutputInfo
+from weir.dpcore.accounting.guarantee import LossKind
+from weir.dpcore.arrays import Ints
+from weir.dpcore.models.blocks.cut import Blocks
+from weir.dpcore.models.blocks.inputs import Inputs
+from weir.dpcore.models.blocks.kept import KeptBlocks
+from weir.dpcore.models.blocks.presence import ALONE, Presence
+from weir.dpcore.models.blocks.schedule import Schedule
+from weir.dpcore.models.blocks.wide_inputs import WideInputs
+from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.optimize.selection import Selection
+from weir.dpcore.models.optimize.width import Width
+from weir.dpcore.program import SPARSE_FROM, OutputInfo
 
 Way = Selection | Width
 """How windows are fitted."""

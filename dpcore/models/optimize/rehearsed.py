@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtr
 
-from dpcore.arrays import Floats
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.lp_ball import LpBall
-from dpcore.geometry.simplex import Simplex
-from dpcore.noise.public import PublicNormals
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.lp_ball import LpBall
+from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.noise.public import PublicNormals
 
 if TYPE_CHECKING:
-    from dpcore.models.optimize.sfw import TreeRun
+    from weir.dpcore.models.optimize.sfw import TreeRun
 
 REPEATS = 16
 COORDINATES = 32

@@ -8,21 +8,21 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from dpcore.config.numbers import Positive
-from dpcore.config.section import Section, refusal, with_numbers
-from dpcore.errors import ConfigError
-from dpcore.geometry.parse import parse_set
-from dpcore.leaves.sparse_rows import MOST_DENSE
-from dpcore.models.blocks.fields import ClassList
-from dpcore.models.blocks.inputs import Classes, Inputs
-from dpcore.models.blocks.wide_inputs import WideInputs
-from dpcore.models.fields import ConvexSetSpec, HingeLoss, HuberLoss, OneTarget
-from dpcore.models.losses import parse_loss
-from dpcore.models.optimize.linear import Linear
-from dpcore.models.predictor import Predictor
-from dpcore.models.words import set_words
-from dpcore.neighbours import Family
-from dpcore.words import number
+from weir.dpcore.config.numbers import Positive
+from weir.dpcore.config.section import Section, refusal, with_numbers
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.leaves.sparse_rows import MOST_DENSE
+from weir.dpcore.models.blocks.fields import ClassList
+from weir.dpcore.models.blocks.inputs import Classes, Inputs
+from weir.dpcore.models.blocks.wide_inputs import WideInputs
+from weir.dpcore.models.fields import ConvexSetSpec, HingeLoss, HuberLoss, OneTarget
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.predictor import Predictor
+from weir.dpcore.models.words import set_words
+from weir.dpcore.neighbours import Family
+from weir.dpcore.words import number
 
 
 def _loss(value: Any) -> Any:

@@ -6,15 +6,15 @@ from typing import Protocol
 
 import numpy as np
 
-from dpcore.arrays import Digests, Floats
-from dpcore.models.blocks.fitter import Draws, Made
-from dpcore.models.optimize.candidates import Candidates
-from dpcore.models.optimize.linear import Linear
-from dpcore.models.optimize.rows import Rows, on_lattice
-from dpcore.models.optimize.steps import total
-from dpcore.models.scaling import STEP
-from dpcore.noise.noise import label
-from dpcore.noise.selection import select
+from weir.dpcore.arrays import Digests, Floats
+from weir.dpcore.models.blocks.fitter import Draws, Made
+from weir.dpcore.models.optimize.candidates import Candidates
+from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.optimize.rows import Rows, on_lattice
+from weir.dpcore.models.optimize.steps import total
+from weir.dpcore.models.scaling import STEP
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.selection import select
 
 AT_ONCE = 1 << 16
 """Numbers of noise that are drawn at once, where steps need fewer."""

@@ -11,17 +11,17 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.fitter import Draws
-from dpcore.models.losses import Squared
-from dpcore.models.optimize.candidates import Candidates
-from dpcore.models.optimize.linear import Linear
-from dpcore.models.optimize.rows import FINE, Rows
-from dpcore.models.optimize.selecting import Selecting
-from dpcore.models.optimize.steps import best_steps, gap
-from dpcore.pricing.price import round_up
+from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.fitter import Draws
+from weir.dpcore.models.losses import Squared
+from weir.dpcore.models.optimize.candidates import Candidates
+from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.optimize.rows import FINE, Rows
+from weir.dpcore.models.optimize.selecting import Selecting
+from weir.dpcore.models.optimize.steps import best_steps, gap
+from weir.dpcore.pricing.price import round_up
 
 COST: Mapping[str, Fraction] = {"gumbel": Fraction(1, 8), "laplace": Fraction(1, 2)}
 """zCDP of one selection, over (range sensitivity / scale)^2: see ``dpcore.noise.selection``."""

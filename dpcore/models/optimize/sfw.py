@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.errors import ConfigError
-from dpcore.leaves.lattice import Lattice
-from dpcore.models.grid import to_grid
-from dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
-from dpcore.models.optimize.glm import Glm
-from dpcore.models.optimize.node_noise import NodeNoise
-from dpcore.models.optimize.predicted import tree_error, tree_guess
-from dpcore.models.optimize.runs import at_place
-from dpcore.models.optimize.tree import MOST_PHASES, Stage, batch_for, needed, stages_for
-from dpcore.models.optimize.vertices import Vertices
-from dpcore.noise.noise import label
-from dpcore.words import number
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.lattice import Lattice
+from weir.dpcore.models.grid import to_grid
+from weir.dpcore.models.optimize.course import WHOLE, Doubling, Drawn, Finished, pieces
+from weir.dpcore.models.optimize.glm import Glm
+from weir.dpcore.models.optimize.node_noise import NodeNoise
+from weir.dpcore.models.optimize.predicted import tree_error, tree_guess
+from weir.dpcore.models.optimize.runs import at_place
+from weir.dpcore.models.optimize.tree import MOST_PHASES, Stage, batch_for, needed, stages_for
+from weir.dpcore.models.optimize.vertices import Vertices
+from weir.dpcore.noise.noise import label
+from weir.dpcore.words import number
 
 REHEARSED_RUNS, REHEARSED_PHASES, BEYOND = 12, 6, 2
 """Runs whose phases are chosen by rehearsal; most phases that are tried, and more than the best so

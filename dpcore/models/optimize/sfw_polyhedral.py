@@ -9,20 +9,20 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.config.section import Says
-from dpcore.models.fields import ALGORITHM, ConvexSetSpec
-from dpcore.models.optimize.course import Course
-from dpcore.models.optimize.glm import Glm
-from dpcore.models.optimize.node_noise import budget_for
-from dpcore.models.optimize.one_pass_model import OnePassModel
-from dpcore.models.optimize.one_pass_section import Phases
-from dpcore.models.optimize.one_sample import OneSample, OneSampleRun
-from dpcore.models.optimize.runs import MOST_RUNS
-from dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
-from dpcore.models.optimize.vertices import Vertices
-from dpcore.pricing.price import round_up
-from dpcore.pricing.terms import Terms
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.config.section import Says
+from weir.dpcore.models.fields import ALGORITHM, ConvexSetSpec
+from weir.dpcore.models.optimize.course import Course
+from weir.dpcore.models.optimize.glm import Glm
+from weir.dpcore.models.optimize.node_noise import budget_for
+from weir.dpcore.models.optimize.one_pass_model import OnePassModel
+from weir.dpcore.models.optimize.one_pass_section import Phases
+from weir.dpcore.models.optimize.one_sample import OneSample, OneSampleRun
+from weir.dpcore.models.optimize.runs import MOST_RUNS
+from weir.dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
+from weir.dpcore.models.optimize.vertices import Vertices
+from weir.dpcore.pricing.price import round_up
+from weir.dpcore.pricing.terms import Terms
 
 FORMS = ("tree", "one_sample")
 Form = Annotated[Literal["tree", "one_sample"], Says(f"must be one of {', '.join(FORMS)}.")]

@@ -9,19 +9,19 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.config.section import Says
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L2Ball
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.lp_ball import LpBall
-from dpcore.models.fields import ALGORITHM, ConvexSetSpec
-from dpcore.models.optimize.course import Course
-from dpcore.models.optimize.glm import Glm
-from dpcore.models.optimize.node_noise import NODE_NOISES, NodeNoise
-from dpcore.models.optimize.one_pass_model import OnePassModel
-from dpcore.models.optimize.one_pass_section import Phases
-from dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
-from dpcore.pricing.terms import Terms
+from weir.dpcore.config.section import Says
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L2Ball
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.lp_ball import LpBall
+from weir.dpcore.models.fields import ALGORITHM, ConvexSetSpec
+from weir.dpcore.models.optimize.course import Course
+from weir.dpcore.models.optimize.glm import Glm
+from weir.dpcore.models.optimize.node_noise import NODE_NOISES, NodeNoise
+from weir.dpcore.models.optimize.one_pass_model import OnePassModel
+from weir.dpcore.models.optimize.one_pass_section import Phases
+from weir.dpcore.models.optimize.sfw import Sfw, TreeRun, errors_of
+from weir.dpcore.pricing.terms import Terms
 
 NoiseName = Annotated[
     Literal["gaussian", "discrete_gaussian", "generalised_gaussian"],

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpcore.models.erm.tau import within
+from weir.dpcore.models.erm.tau import within
 
 MOST_STEPS = 1 << 15
 """Weights of steps add up to 2^29 of these at most: with rows on their lattice within 2^53."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 MOST_PHASES = 10
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.arrays import Digests, Floats
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet, Corners
-from dpcore.noise.noise import Noise
-from dpcore.noise.selection import select
+from weir.dpcore.arrays import Digests, Floats
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import ConvexSet, Corners
+from weir.dpcore.noise.noise import Noise
+from weir.dpcore.noise.selection import select
 
 MANY = 1 << 12
 """Vertices from which on logarithms are taken of few of them only."""

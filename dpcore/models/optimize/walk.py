@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.geometry.balls import L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.optimize.glm import Glm
-from dpcore.models.optimize.one_slope import one_slope
-from dpcore.models.optimize.points import SparsePoints, dot, inner
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.balls import L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.optimize.glm import Glm
+from weir.dpcore.models.optimize.one_slope import one_slope
+from weir.dpcore.models.optimize.points import SparsePoints, dot, inner
 
 Projection = Callable[[Floats], Floats]
 

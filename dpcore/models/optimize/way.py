@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.models.optimize.linear import Linear
-from dpcore.models.optimize.price import SELECTIONS
-from dpcore.models.optimize.program import Way
-from dpcore.models.optimize.selection import selection_for
-from dpcore.models.optimize.width import width_for
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.optimize.price import SELECTIONS
+from weir.dpcore.models.optimize.program import Way
+from weir.dpcore.models.optimize.selection import selection_for
+from weir.dpcore.models.optimize.width import width_for
 
 
 def way_for(

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcore.arrays import Floats, Ints
-from dpcore.models.blocks.wide_inputs import WideInputs
-from dpcore.models.optimize.one_pass import OnePass
-from dpcore.program import Bounded, OutputInfo
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.models.blocks.wide_inputs import WideInputs
+from weir.dpcore.models.optimize.one_pass import OnePass
+from weir.dpcore.program import Bounded, OutputInfo
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import LossKind, PrivacyLoss
-from dpcore.accounting.precision import refuse_coarse
-from dpcore.arrays import Floats
-from dpcore.continual.unit import (
+from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss
+from weir.dpcore.accounting.precision import refuse_coarse
+from weir.dpcore.arrays import Floats
+from weir.dpcore.continual.unit import (
     NOISE_OF,
     draw_units,
     lattice_variances,
@@ -23,15 +23,15 @@ from dpcore.continual.unit import (
     noise_scale_for,
     unit_variance,
 )
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.fitter import Draws, Made
-from dpcore.models.optimize.linear import Linear
-from dpcore.models.optimize.rows import FINE, Rows, grid_for, on_grid, on_lattice
-from dpcore.models.optimize.steps import best_steps, gap
-from dpcore.models.scaling import STEP
-from dpcore.noise.discrete_gaussian import MAX_VARIANCE
-from dpcore.noise.noise import label
-from dpcore.pricing.price import round_up
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.fitter import Draws, Made
+from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.optimize.rows import FINE, Rows, grid_for, on_grid, on_lattice
+from weir.dpcore.models.optimize.steps import best_steps, gap
+from weir.dpcore.models.scaling import STEP
+from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
+from weir.dpcore.noise.noise import label
+from weir.dpcore.pricing.price import round_up
 
 COARSE = 23
 """Bits of the sensitivity of a rounded sum, in its steps."""

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError, at_least_one, positive
-from dpcore.geometry.balls import L2Ball
-from dpcore.geometry.convex_set import ConvexSet, l2_norms
-from dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError, at_least_one, positive
+from weir.dpcore.geometry.balls import L2Ball
+from weir.dpcore.geometry.convex_set import ConvexSet, l2_norms
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 TOLERANCE = 1e-9
 STEPS = 20_000

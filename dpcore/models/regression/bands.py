@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 _CHUNK = 1 << 17
 

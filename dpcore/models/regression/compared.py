@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtri
 
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.moments import Moments
-from dpcore.models.regression.price import SLACK
-from dpcore.models.regression.ridge import ADASSP, Ridge, predicted, prior_of
-from dpcore.words import number
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.models.regression.price import SLACK
+from weir.dpcore.models.regression.ridge import ADASSP, Ridge, predicted, prior_of
+from weir.dpcore.words import number
 
 SHARES = (0.6, 0.8, 1.0, 1.25)
 """Of the length of a typical event: clips that are shown."""

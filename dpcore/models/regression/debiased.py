@@ -9,9 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.pricing.band import BAND
+from weir.dpcore.arrays import Floats
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.pricing.band import BAND
 
 _CHUNK = 1 << 17
 EDGE = 0.9

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from dpcore.errors import at_least_one, positive
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.regression.membership import Inputs
+from weir.dpcore.errors import at_least_one, positive
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.regression.membership import Inputs
 
 BETA = 0.05
 """Chance that the embedding fails, in the rule."""

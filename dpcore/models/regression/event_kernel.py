@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints
-from dpcore.errors import WeirError
-from dpcore.models.moments import Moments
-from dpcore.native import kernels
-from dpcore.program import Bounded, Runs
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.errors import WeirError
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.native import kernels
+from weir.dpcore.program import Bounded, Runs
 
 SHRINK = 1 - 2.0**-48
 """More than the rounding of a norm and of a product with it."""

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.models.moments import Statistics
-from dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.arrays import Floats
+from weir.dpcore.models.moments import Statistics
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 SURE = 8.0
 """Deviations of its noise that V must have, so that what is divided by it has a band."""

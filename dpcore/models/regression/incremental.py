@@ -10,17 +10,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import PrivacyLoss, compose
-from dpcore.arrays import Floats, Ints, State
-from dpcore.canonical import canonical_mechanism
-from dpcore.continual.base import ContinualSum
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.moments import Statistics
-from dpcore.models.regression.bands import stddev_along
-from dpcore.models.regression.debiased import Debiased
-from dpcore.models.regression.fit import Fit, fit_of, score_of, typical_band
-from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.models.regression.ridge import (
+from weir.dpcore.accounting.guarantee import PrivacyLoss, compose
+from weir.dpcore.arrays import Floats, Ints, State
+from weir.dpcore.canonical import canonical_mechanism
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.moments import Statistics
+from weir.dpcore.models.regression.bands import stddev_along
+from weir.dpcore.models.regression.debiased import Debiased
+from weir.dpcore.models.regression.fit import Fit, fit_of, score_of, typical_band
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.models.regression.ridge import (
     ADASSP,
     Ridge,
     canonical_ridge,
@@ -28,9 +28,9 @@ from dpcore.models.regression.ridge import (
     quadratic_for,
     ridge_for,
 )
-from dpcore.models.regression.rows import EventRows
-from dpcore.models.regression.solver import Solver
-from dpcore.program import Bounded, NoiseOf, OutputInfo, Released, Runs
+from weir.dpcore.models.regression.rows import EventRows
+from weir.dpcore.models.regression.solver import Solver
+from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Released, Runs
 
 
 @dataclass(frozen=True)

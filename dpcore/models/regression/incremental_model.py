@@ -6,15 +6,15 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from dpcore.continual.base import ContinualSum
-from dpcore.errors import ConfigError
-from dpcore.models.fields import ALGORITHM, OverSpan
-from dpcore.models.regression.incremental import Incremental
-from dpcore.models.regression.price import choose_moments
-from dpcore.models.regression.rows import EventRows
-from dpcore.models.regression.solved import SolvedModel
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import Terms
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.fields import ALGORITHM, OverSpan
+from weir.dpcore.models.regression.incremental import Incremental
+from weir.dpcore.models.regression.price import choose_moments
+from weir.dpcore.models.regression.rows import EventRows
+from weir.dpcore.models.regression.solved import SolvedModel
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import Terms
 
 SCORED = 1 / 8
 """Of the budget, for the noise that models are scored on: it makes theirs 7 % larger, and is 2.6

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.regression.accelerated import Objective, Solution, descend
-from dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.regression.accelerated import Objective, Solution, descend
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 LOOSE = 1e-3
 """Share of the least gauge that a model's may be above it."""

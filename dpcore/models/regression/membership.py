@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.config.section import nearest
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.parse import SETS, parse_set
-from dpcore.geometry.widths import length_of, sparse_bound
+from weir.dpcore.arrays import Floats
+from weir.dpcore.config.section import nearest
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.parse import SETS, parse_set
+from weir.dpcore.geometry.widths import length_of, sparse_bound
 
 SPARSE = "k_sparse"
 

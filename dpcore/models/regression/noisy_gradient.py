@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.errors import at_least_one, positive
-from dpcore.geometry.convex_set import ConvexSet, l2_norms
-from dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import at_least_one, positive
+from weir.dpcore.geometry.convex_set import ConvexSet, l2_norms
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 STEPS = 1000
 _CHUNK = 1 << 17

@@ -7,14 +7,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from dpcore.continual.base import ContinualSum
-from dpcore.continual.unit import NOISE_OF
-from dpcore.models.moments import Moments
-from dpcore.models.moments_leaf import leaf_of
-from dpcore.pricing.best import Offer, Priced, best_sum
-from dpcore.pricing.calibrate import calibrated
-from dpcore.pricing.price import Alternative, budget_of, share
-from dpcore.pricing.terms import Terms
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.continual.unit import NOISE_OF
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.models.moments_leaf import leaf_of
+from weir.dpcore.pricing.best import Offer, Priced, best_sum
+from weir.dpcore.pricing.calibrate import calibrated
+from weir.dpcore.pricing.price import Alternative, budget_of, share
+from weir.dpcore.pricing.terms import Terms
 
 SLACK = 1 + 2.0**-30
 """Default bounds lie above what any event has by more than rounding, so that none is touched."""

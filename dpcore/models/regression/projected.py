@@ -11,25 +11,25 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Floats, Ints
-from dpcore.canonical import canonical_mechanism
-from dpcore.continual.base import ContinualSum, SumState
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.regression.debiased import Debiased
-from dpcore.models.regression.image import Image
-from dpcore.models.regression.lifting import Embedded, is_least, lift, solve_embedded
-from dpcore.models.regression.projected_rows import ProjectedRows
-from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.models.regression.ridge import (
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.canonical import canonical_mechanism
+from weir.dpcore.continual.base import ContinualSum, SumState
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.regression.debiased import Debiased
+from weir.dpcore.models.regression.image import Image
+from weir.dpcore.models.regression.lifting import Embedded, is_least, lift, solve_embedded
+from weir.dpcore.models.regression.projected_rows import ProjectedRows
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.models.regression.ridge import (
     ADASSP,
     Ridge,
     canonical_ridge,
     quadratic_for,
     ridge_for,
 )
-from dpcore.models.regression.solver import Solver
-from dpcore.program import SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
+from weir.dpcore.models.regression.solver import Solver
+from weir.dpcore.program import SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
 
 NAME = "regression.projected"
 STEPS = 5000

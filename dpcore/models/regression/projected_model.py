@@ -9,27 +9,27 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from dpcore.config.numbers import Positive
-from dpcore.config.section import Says, Section
-from dpcore.continual.base import ContinualSum
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.spec import InputsSpec
-from dpcore.models.fields import ALGORITHM, MOST, MOST_COEFFICIENTS, OverSpan, Tolerance
-from dpcore.models.moments import Moments
-from dpcore.models.regression.dimension import dimension_for
-from dpcore.models.regression.incremental import Incremental
-from dpcore.models.regression.membership import Inputs, Sparse, parse_inputs
-from dpcore.models.regression.price import SLACK, choose_moments
-from dpcore.models.regression.projected import Projected
-from dpcore.models.regression.projected_rows import ProjectedRows
-from dpcore.models.regression.projection import RandomProjection
-from dpcore.models.regression.rows import EventRows
-from dpcore.models.regression.section import MomentsModel
-from dpcore.models.regression.solver import Solver
-from dpcore.pricing.price import Alternative
-from dpcore.pricing.terms import Terms
-from dpcore.program import Program
+from weir.dpcore.config.numbers import Positive
+from weir.dpcore.config.section import Says, Section
+from weir.dpcore.continual.base import ContinualSum
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.spec import InputsSpec
+from weir.dpcore.models.fields import ALGORITHM, MOST, MOST_COEFFICIENTS, OverSpan, Tolerance
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.models.regression.dimension import dimension_for
+from weir.dpcore.models.regression.incremental import Incremental
+from weir.dpcore.models.regression.membership import Inputs, Sparse, parse_inputs
+from weir.dpcore.models.regression.price import SLACK, choose_moments
+from weir.dpcore.models.regression.projected import Projected
+from weir.dpcore.models.regression.projected_rows import ProjectedRows
+from weir.dpcore.models.regression.projection import RandomProjection
+from weir.dpcore.models.regression.rows import EventRows
+from weir.dpcore.models.regression.section import MomentsModel
+from weir.dpcore.models.regression.solver import Solver
+from weir.dpcore.pricing.price import Alternative
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import Program
 
 Dimension = Annotated[
     int,

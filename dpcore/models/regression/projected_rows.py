@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError
-from dpcore.models.moments import Moments
-from dpcore.models.regression.membership import Inputs
-from dpcore.models.regression.projection import RandomProjection
-from dpcore.models.regression.rows import EventRows, fit, room_for
-from dpcore.program import Bounded
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.models.regression.membership import Inputs
+from weir.dpcore.models.regression.projection import RandomProjection
+from weir.dpcore.models.regression.rows import EventRows, fit, room_for
+from weir.dpcore.program import Bounded
 
 _NUMBERS = 1 << 22
 """In a table of features, at most (32 MB)."""

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError, at_least_one
-from dpcore.noise.public import PublicNormals
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError, at_least_one
+from weir.dpcore.noise.public import PublicNormals
 
 GRID = 16
 """Entries are multiples of 2^-16: normals of fewer than 20 bits."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.errors import ConfigError
+from weir.dpcore.arrays import Floats
+from weir.dpcore.errors import ConfigError
 
 _ROUNDING = 2.0**-50
 

@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from dpcore.arrays import Floats
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.moments import Statistics
-from dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.moments import Statistics
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 ADASSP: Literal["adassp"] = "adassp"
 Ridge = float | Literal["adassp"] | None

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints
-from dpcore.errors import ConfigError
-from dpcore.models.moments import Moments
-from dpcore.models.regression.event_kernel import SHRINK, EventKernel, square_of, too_long
-from dpcore.models.scaling import Scaling
-from dpcore.program import Bounded, Runs
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.models.regression.event_kernel import SHRINK, EventKernel, square_of, too_long
+from weir.dpcore.models.scaling import Scaling
+from weir.dpcore.program import Bounded, Runs
 
 _CHUNK = 1 << 15
 """Events that are bounded at once: a column of them stays in the cache."""

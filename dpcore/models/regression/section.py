@@ -10,24 +10,24 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkabl
 import numpy as np
 from pydantic import Field
 
-from dpcore.algorithm import Error, Reading, Shown
-from dpcore.arrays import Floats, Ints
-from dpcore.config.numbers import NotNegative
-from dpcore.config.section import Says, Section
-from dpcore.errors import ConfigError
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.parse import parse_set
-from dpcore.models.fields import Count, Length, SquaredLoss, Tolerance
-from dpcore.models.model import Model
-from dpcore.models.moments import Moments
-from dpcore.models.regression import compared
-from dpcore.models.regression.price import SLACK
-from dpcore.models.regression.ridge import ADASSP, Ridge
-from dpcore.models.words import OWN_UNITS
-from dpcore.neighbours import Family
-from dpcore.pricing.terms import Terms
-from dpcore.program import OutputInfo, Program
-from dpcore.words import number
+from weir.dpcore.algorithm import Error, Reading, Shown
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.config.numbers import NotNegative
+from weir.dpcore.config.section import Says, Section
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.models.fields import Count, Length, SquaredLoss, Tolerance
+from weir.dpcore.models.model import Model
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.models.regression import compared
+from weir.dpcore.models.regression.price import SLACK
+from weir.dpcore.models.regression.ridge import ADASSP, Ridge
+from weir.dpcore.models.words import OWN_UNITS
+from weir.dpcore.neighbours import Family
+from weir.dpcore.pricing.terms import Terms
+from weir.dpcore.program import OutputInfo, Program
+from weir.dpcore.words import number
 
 EVENTS = 10_000
 """Events in the span at which the error of a model is predicted."""

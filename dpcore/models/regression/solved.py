@@ -9,15 +9,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dpcore.config.numbers import Pair
-from dpcore.config.section import Says, refusal
-from dpcore.errors import ConfigError
-from dpcore.models.moments import Moments
-from dpcore.models.regression.incremental import Incremental
-from dpcore.models.regression.price import SLACK
-from dpcore.models.regression.section import MomentsModel
-from dpcore.models.regression.solver import Solver
-from dpcore.program import Program
+from weir.dpcore.config.numbers import Pair
+from weir.dpcore.config.section import Says, refusal
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.models.regression.incremental import Incremental
+from weir.dpcore.models.regression.price import SLACK
+from weir.dpcore.models.regression.section import MomentsModel
+from weir.dpcore.models.regression.solver import Solver
+from weir.dpcore.program import Program
 
 SolverName = Annotated[
     Literal["accelerated", "noisy_projected_gradient"],

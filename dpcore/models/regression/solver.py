@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dpcore.arrays import Floats
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.regression import accelerated, noisy_gradient
-from dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.regression import accelerated, noisy_gradient
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 Name = Literal["accelerated", "noisy_projected_gradient"]
 

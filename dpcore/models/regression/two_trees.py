@@ -9,18 +9,18 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.continual.tree import Tree
-from dpcore.errors import ConfigError
-from dpcore.models.fields import ALGORITHM, OneTarget
-from dpcore.models.moments import Moments
-from dpcore.models.regression.incremental import Incremental
-from dpcore.models.regression.ridge import Ridge
-from dpcore.models.regression.rows import EventRows
-from dpcore.models.regression.solved import SolvedModel
-from dpcore.pricing.calibrate import FixedLeaf, calibrated
-from dpcore.pricing.price import Alternative, budget_of, round_up, within_memory
-from dpcore.pricing.terms import Terms
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.continual.tree import Tree
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.fields import ALGORITHM, OneTarget
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.models.regression.incremental import Incremental
+from weir.dpcore.models.regression.ridge import Ridge
+from weir.dpcore.models.regression.rows import EventRows
+from weir.dpcore.models.regression.solved import SolvedModel
+from weir.dpcore.pricing.calibrate import FixedLeaf, calibrated
+from weir.dpcore.pricing.price import Alternative, budget_of, round_up, within_memory
+from weir.dpcore.pricing.terms import Terms
 
 
 class TwoTreesModel(SolvedModel):

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Floats, Ints
-from dpcore.errors import ConfigError
-from dpcore.models.grid import grid_of, to_grid
-from dpcore.models.solvers.problem import Problem
-from dpcore.models.solvers.queries import Paid, Queries, gradient_stddev
-from dpcore.models.solvers.solver import COUNT, BatchSolver, Run
-from dpcore.pricing.price import round_up
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.grid import grid_of, to_grid
+from weir.dpcore.models.solvers.problem import Problem
+from weir.dpcore.models.solvers.queries import Paid, Queries, gradient_stddev
+from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, Run
+from weir.dpcore.pricing.price import round_up
 
 DEFAULT = 32
 """Iterations where none are given: noise costs as the root of them from then on."""

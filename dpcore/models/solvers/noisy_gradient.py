@@ -10,13 +10,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Floats, Ints
-from dpcore.models.grid import centre_of, grid_of, to_grid
-from dpcore.models.solvers.problem import Problem
-from dpcore.models.solvers.queries import Paid, Queries, gradient_stddev
-from dpcore.models.solvers.solver import COUNT, BatchSolver, Run
-from dpcore.models.solvers.steps import Steps, steps_for
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.models.grid import centre_of, grid_of, to_grid
+from weir.dpcore.models.solvers.problem import Problem
+from weir.dpcore.models.solvers.queries import Paid, Queries, gradient_stddev
+from weir.dpcore.models.solvers.solver import COUNT, BatchSolver, Run
+from weir.dpcore.models.solvers.steps import Steps, steps_for
 
 DEFAULT = 64
 """Iterations where none are given."""

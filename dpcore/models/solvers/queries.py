@@ -10,21 +10,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.precision import refuse_coarse
-from dpcore.arrays import Digests, Floats, Ints
-from dpcore.continual.unit import (
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.precision import refuse_coarse
+from weir.dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.continual.unit import (
     NOISE_OF,
     draw_units,
     lattice_variances,
     noise_scale_for,
     unit_variance,
 )
-from dpcore.errors import ConfigError, WeirError
-from dpcore.models.solvers.design import Design
-from dpcore.models.solvers.problem import Problem
-from dpcore.noise.discrete_gaussian import MAX_VARIANCE
-from dpcore.noise.noise import Noise, label
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.dpcore.models.solvers.design import Design
+from weir.dpcore.models.solvers.problem import Problem
+from weir.dpcore.noise.discrete_gaussian import MAX_VARIANCE
+from weir.dpcore.noise.noise import Noise, label
 
 BATCH_BITS = 20
 """Bits of a noise label that tell batches of a pass apart."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import Floats, State
-from dpcore.models.solvers.problem import Problem
-from dpcore.models.solvers.queries import Paid, Queries
-from dpcore.neighbours import Family
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import Floats, State
+from weir.dpcore.models.solvers.problem import Problem
+from weir.dpcore.models.solvers.queries import Paid, Queries
+from weir.dpcore.neighbours import Family
 
 COUNT = Fraction(1, 32)
 """Share of a run's budget for the number of rows, on which the lengths of steps depend."""

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.arrays import Floats, Ints
+from weir.dpcore.arrays import Floats, Ints
 
 
 class Steps(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.aggregates.channel import Contribution
 from tests.audit.twins.twin import CSV, IDS, SUM, behind, patched, stepping, twin
+from weir.dpcore.aggregates.channel import Contribution
 
 
 @contextmanager
@@ -36,8 +36,8 @@ def past_the_clip(which: Callable[[Any], Any], times: float) -> Iterator[None]:
         return contribution
 
     with (
-        patched("dpcore.aggregates.clips.clip_values", loose),
-        patched("dpcore.aggregates.channel.Channel.contribution", unbounded),
+        patched("weir.dpcore.aggregates.clips.clip_values", loose),
+        patched("weir.dpcore.aggregates.channel.Channel.contribution", unbounded),
     ):
         yield
 
@@ -59,7 +59,7 @@ def every_copy() -> Iterator[None]:
     def all_count(right: Any) -> Any:
         return lambda held: np.ones_like(right(held))
 
-    with patched("transforms.select.unique_here.which_count", all_count):
+    with patched("weir.transforms.select.unique_here.which_count", all_count):
         yield
 
 
@@ -81,8 +81,8 @@ def sums_clipped() -> Iterator[None]:
         return stepping(program, before=lambda leaves: np.clip(leaves, -most, most))
 
     with (
-        patched("dpcore.aggregates.clips.clip_values", loose),
-        patched("dpcore.aggregates.channel.Channel.contribution", whole),
+        patched("weir.dpcore.aggregates.clips.clip_values", loose),
+        patched("weir.dpcore.aggregates.channel.Channel.contribution", whole),
         behind(held),
     ):
         yield

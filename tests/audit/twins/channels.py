@@ -18,7 +18,7 @@ def counted_for_all() -> Iterator[None]:
 
         return and_more
 
-    with patched("transforms.runtime.counters.add", add):
+    with patched("weir.transforms.runtime.counters.add", add):
         yield
 
 
@@ -27,14 +27,14 @@ def counted_together() -> Iterator[None]:
     def add(right: Any) -> Any:
         return lambda name, n=1: right("releases" if name == "clipped" else name, n)
 
-    with patched("transforms.runtime.counters.add", add):
+    with patched("weir.transforms.runtime.counters.add", add):
         yield
 
 
 @twin("the mark of a whole folder says how many events", SUM, "bytes", "_COMPLETE differ")
 def counted_in_the_folder() -> Iterator[None]:
-    from transforms.runtime import counters
-    from transforms.sinks import place
+    from weir.transforms.runtime import counters
+    from weir.transforms.sinks import place
 
     def finish(right: Any) -> Any:
         def told(folder: str) -> None:
@@ -43,13 +43,13 @@ def counted_in_the_folder() -> Iterator[None]:
 
         return told
 
-    with patched("transforms.sinks.place.finish", finish):
+    with patched("weir.transforms.sinks.place.finish", finish):
         yield
 
 
 @twin("counts in the metadata of a file", SUM, "bytes", "metadata of files differ")
 def counted_in_a_file() -> Iterator[None]:
-    from transforms.runtime import counters
+    from weir.transforms.runtime import counters
 
     def write_table(right: Any) -> Any:
         def with_counts(table: Any, sink: Any, **given: Any) -> None:
@@ -58,5 +58,5 @@ def counted_in_a_file() -> Iterator[None]:
 
         return with_counts
 
-    with patched("transforms.sinks.formats.pq.write_table", write_table):
+    with patched("weir.transforms.sinks.formats.pq.write_table", write_table):
         yield

@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from dpcore.audit.changes import Placed
-from pipelines.audit import once
 from tests.audit.twins.twin import Aim, config, patched, twin
+from weir.dpcore.audit.changes import Placed
+from weir.pipelines.audit import once
 
 
 def found(
@@ -79,7 +79,7 @@ def noise_from_birth() -> Iterator[None]:
 
         return ready
 
-    with patched("dpcore.discovery.step._ready", from_birth):
+    with patched("weir.dpcore.discovery.step._ready", from_birth):
         yield
 
 
@@ -101,7 +101,7 @@ def tests_only_with_data() -> Iterator[None]:
 
         return passed
 
-    with patched("dpcore.discovery.step.passed", only_with_data):
+    with patched("weir.dpcore.discovery.step.passed", only_with_data):
         yield
 
 
@@ -123,7 +123,7 @@ def silent_evicted() -> Iterator[None]:
 
         return passed
 
-    with patched("dpcore.discovery.step.passed", forgetful):
+    with patched("weir.dpcore.discovery.step.passed", forgetful):
         yield
 
 

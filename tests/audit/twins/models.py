@@ -8,10 +8,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from dpcore.audit.changes import Placed
-from dpcore.models.blocks.level import level_for
 from tests.audit.twins.twin import Aim, behind, config, patched, twin
 from tests.constant_noise import NoNoise
+from weir.dpcore.audit.changes import Placed
+from weir.dpcore.models.blocks.level import level_for
 
 
 def model(section: str, schema: str = "{time: at}", ticks: int = 6, **more: Any) -> str:
@@ -42,7 +42,7 @@ def iterate_released() -> Iterator[None]:
 
         return publish
 
-    with patched("dpcore.models.online.implicit_descent.ImplicitDescent.publish", bare):
+    with patched("weir.dpcore.models.online.implicit_descent.ImplicitDescent.publish", bare):
         yield
 
 
@@ -53,7 +53,7 @@ def iterate_released() -> Iterator[None]:
     short=6000,
 )
 def rows_of_any_length() -> Iterator[None]:
-    with patched("dpcore.models.regression.rows._shorten", lambda right: lambda *given: 0):
+    with patched("weir.dpcore.models.regression.rows._shorten", lambda right: lambda *given: 0):
         yield
 
 

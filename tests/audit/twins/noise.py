@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.noise.prf import KeyedNoise
 from tests.audit.twins.twin import REPLACED, SUM, TREE, behind, config, patched, programs_of, twin
 from tests.audit.verdict import tampered
+from weir.dpcore.noise.prf import KeyedNoise
 
 SUMS = config(
     "aggregates: {" + ", ".join(f"s{i}: {{sum: v{i}, clip: [-1, 1]}}" for i in range(16)) + "}",
@@ -57,7 +57,7 @@ def no_digest() -> Iterator[None]:
     def blank(right: Any) -> Any:
         return lambda self, leaves: np.zeros_like(right(self, leaves))
 
-    with patched("dpcore.noise.prf.KeyedNoise.leaf_digests", blank):
+    with patched("weir.dpcore.noise.prf.KeyedNoise.leaf_digests", blank):
         yield
 
 
@@ -71,7 +71,7 @@ def fresh_on_retry() -> Iterator[None]:
 
         return gaussian
 
-    with patched("dpcore.noise.prf.KeyedNoise.gaussian", fresh):
+    with patched("weir.dpcore.noise.prf.KeyedNoise.gaussian", fresh):
         yield
 
 
@@ -84,20 +84,22 @@ def one_noise() -> Iterator[None]:
 
         return gaussian
 
-    with patched("dpcore.noise.prf.KeyedNoise.gaussian", same):
+    with patched("weir.dpcore.noise.prf.KeyedNoise.gaussian", same):
         yield
 
 
 @twin("a folder resumed with another secret", SUM, "bytes", "another secret")
 def any_secret() -> Iterator[None]:
     with (
-        patched("pipelines.results.secret_marks.refuse_other", lambda right: lambda *given: None),
-        patched("transforms.sinks.held.differences", lambda right: lambda *given: False),
+        patched(
+            "weir.pipelines.results.secret_marks.refuse_other", lambda right: lambda *given: None
+        ),
+        patched("weir.transforms.sinks.held.differences", lambda right: lambda *given: False),
     ):
         yield
 
 
 @twin("per-coordinate Laplace noise with an l2 scale", SUMS, "all releases")
 def laplace_with_an_l2_scale() -> Iterator[None]:
-    with patched("dpcore.noise.prf.KeyedNoise.k_norm", lambda right: KeyedNoise.laplace):
+    with patched("weir.dpcore.noise.prf.KeyedNoise.k_norm", lambda right: KeyedNoise.laplace):
         yield

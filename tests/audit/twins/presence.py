@@ -33,7 +33,7 @@ def shown_where(which: Callable[[Any], Any]) -> Iterator[None]:
 
         return batch
 
-    with behind(gated), patched("transforms.release.table.ReleaseWriter.batch", without):
+    with behind(gated), patched("weir.transforms.release.table.ReleaseWriter.batch", without):
         yield
 
 

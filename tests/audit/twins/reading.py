@@ -18,7 +18,7 @@ USERS = config(
 
 def by_chunks() -> Any:
     """No line is read on its own: the readers of whole chunks are spoilt."""
-    return patched("transforms.decode.csv.plain_cells", lambda right: lambda *given: None)
+    return patched("weir.transforms.decode.csv.plain_cells", lambda right: lambda *given: None)
 
 
 @twin("a block that fails as one", CSV, "bytes", "do not belong to")
@@ -31,7 +31,7 @@ def blocks_fail() -> Iterator[None]:
 
         return all_or_none
 
-    with by_chunks(), patched("transforms.decode.csv._Parser.columns", columns):
+    with by_chunks(), patched("weir.transforms.decode.csv._Parser.columns", columns):
         yield
 
 
@@ -51,7 +51,7 @@ def one_fraction_for_all() -> Iterator[None]:
 
         return typed_together
 
-    with by_chunks(), patched("transforms.decode.csv._Parser.columns", columns):
+    with by_chunks(), patched("weir.transforms.decode.csv._Parser.columns", columns):
         yield
 
 
@@ -65,5 +65,5 @@ def one_id_one_event() -> Iterator[None]:
 
         return last_of_an_id
 
-    with patched("transforms.select.users_here.bare", bare):
+    with patched("weir.transforms.select.users_here.bare", bare):
         yield

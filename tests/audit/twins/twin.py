@@ -10,13 +10,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from dpcore.audit.changes import Change, Placed
-from dpcore.plan import Plan
-from pipelines.audit import attack as attacking
-from pipelines.audit import once
-from pipelines.audit.attack import Report, attack
-from pipelines.audit.choice import Choice
-from pipelines.config.job import loads
+from weir.dpcore.audit.changes import Change, Placed
+from weir.dpcore.plan import Plan
+from weir.pipelines.audit import attack as attacking
+from weir.pipelines.audit import once
+from weir.pipelines.audit.attack import Report, attack
+from weir.pipelines.audit.choice import Choice
+from weir.pipelines.config.job import loads
 
 Program = Any
 Context = AbstractContextManager[None]

@@ -11,8 +11,8 @@ from dp_accounting.pld.accountant import get_smallest_gaussian_noise
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dpcore.accounting import calibrate as c
-from dpcore.errors import ConfigError
+from weir.dpcore.accounting import calibrate as c
+from weir.dpcore.errors import ConfigError
 
 PAIRS = list(itertools.product((1e-3, 0.1, 1.0, 3.0, 20.0), (1e-15, 1e-9, 1e-6, 1e-2)))
 

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpcore.accounting.joint import (
+from weir.dpcore.accounting.joint import (
     RELATIONS,
     ChannelGroup,
     group_sensitivity,
     joint_sensitivity,
     split_scales,
 )
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 
 def corners(group: ChannelGroup) -> list[tuple[int, ...]]:

@@ -8,11 +8,17 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.accounting import contributions
-from dpcore.accounting.contributions import apart, of_distances, over_keys, shared, tree_squares
-from dpcore.accounting.participation import toeplitz_participation
-from dpcore.accounting.pattern import Pattern
 from tests.contracts.patterns import most_moved, pattern, spaced
+from weir.dpcore.accounting import contributions
+from weir.dpcore.accounting.contributions import (
+    apart,
+    of_distances,
+    over_keys,
+    shared,
+    tree_squares,
+)
+from weir.dpcore.accounting.participation import toeplitz_participation
+from weir.dpcore.accounting.pattern import Pattern
 
 
 def toeplitz(c: np.ndarray) -> np.ndarray:

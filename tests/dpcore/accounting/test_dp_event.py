@@ -10,8 +10,8 @@ from dp_accounting import NeighboringRelation
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.plan import Plan
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.plan import Plan
 
 PLAN = """
 name: priced

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting.groupings import of_one, over_groupings
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.leaves.keys import key_text
-from dpcore.plan import Plan
-from dpcore.pricing import calibrate
-from dpcore.simulate import Events, bounded, sum_leaves
+from weir.dpcore.accounting.groupings import of_one, over_groupings
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.leaves.keys import key_text
+from weir.dpcore.plan import Plan
+from weir.dpcore.pricing import calibrate
+from weir.dpcore.simulate import Events, bounded, sum_leaves
 
 TICKS, DAY = 6, 86_400_000_000
 CELLS = [("paris", "shoes"), ("paris", "hats"), ("rome", "hats")]

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dpcore.accounting import calibrate
-from dpcore.accounting.grid import DAY, Grid
-from dpcore.accounting.guarantee import LossKind, PrivacyLoss, Relation
-from dpcore.accounting.price import Point, Price, known_bound
-from dpcore.accounting.scope import Charge, Scope, charge, gdp_of_pure
-from dpcore.accounting.spent import fits, fitting, room, sweep, worst
-from dpcore.errors import ConfigError
+from weir.dpcore.accounting import calibrate
+from weir.dpcore.accounting.grid import DAY, Grid
+from weir.dpcore.accounting.guarantee import LossKind, PrivacyLoss, Relation
+from weir.dpcore.accounting.price import Point, Price, known_bound
+from weir.dpcore.accounting.scope import Charge, Scope, charge, gdp_of_pure
+from weir.dpcore.accounting.spent import fits, fitting, room, sweep, worst
+from weir.dpcore.errors import ConfigError
 
 SCOPE = Scope("event", "add_remove", 4.0, 1e-6, "gdp")
 ENDS = st.one_of(st.none(), st.integers(0, 12))

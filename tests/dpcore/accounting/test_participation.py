@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dpcore.accounting.participation import (
+from weir.dpcore.accounting.participation import (
     shared_counts,
     toeplitz_participation,
     tree_participation,
 )
-from dpcore.errors import ConfigError
+from weir.dpcore.errors import ConfigError
 
 
 def admissible(n: int, p: int, g: int) -> Iterator[tuple[int, ...]]:

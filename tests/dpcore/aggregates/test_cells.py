@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.aggregates.cells import Cells
-from dpcore.errors import WeirError
+from weir.dpcore.aggregates.cells import Cells
+from weir.dpcore.errors import WeirError
 
 
 def cells_of(sizes: list[int], most: int, new: bool = True) -> Cells:

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.aggregates.edges import even_edges
-from dpcore.aggregates.quantile import QuantileOutput
-from dpcore.aggregates.rank_tree import RankTree, best_fan, levels_of
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.simulate import Events, simulate
 from tests.constant_noise import NoNoise
+from weir.dpcore.aggregates.edges import even_edges
+from weir.dpcore.aggregates.quantile import QuantileOutput
+from weir.dpcore.aggregates.rank_tree import RankTree, best_fan, levels_of
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.simulate import Events, simulate
 
 DAY = 86_400_000_000
 TICKS = 6
@@ -140,8 +140,8 @@ def test_ranks_err_as_is_claimed_and_not_otherwise() -> None:
     (output,) = program.infos
     assert isinstance(output, QuantileOutput)
     # The same noise, before it is solved.
-    from dpcore.noise.key_ring import KeyRing
-    from dpcore.noise.prf import KeyedNoise
+    from weir.dpcore.noise.key_ring import KeyRing
+    from weir.dpcore.noise.prf import KeyedNoise
 
     ring = KeyRing.derive(bytes(range(32)), plan.name, bytes.fromhex(plan.digest))
     names = list(plan.keys.ordered)

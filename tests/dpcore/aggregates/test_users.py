@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.aggregates.compile import compile_aggregates
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.spaced import compiled
 from tests.contracts.people import config_of
+from weir.dpcore.aggregates.compile import compile_aggregates
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.spaced import compiled
 
 EVENTS: dict[str, Any] = {
     "name": "shop",

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting.guarantee import Relation
-from dpcore.aggregates.compile import outputs_of, overs_of
-from dpcore.aggregates.config import kind_of
-from dpcore.aggregates.gates import GATE
-from dpcore.aggregates.leaf import ChannelLeaf
-from dpcore.aggregates.program import Aggregates
-from dpcore.config.section import validate
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.simulate import Events, simulate
 from tests.constant_noise import NoNoise
 from tests.contracts.people import config_of, terms_of
+from weir.dpcore.accounting.guarantee import Relation
+from weir.dpcore.aggregates.compile import outputs_of, overs_of
+from weir.dpcore.aggregates.config import kind_of
+from weir.dpcore.aggregates.gates import GATE
+from weir.dpcore.aggregates.leaf import ChannelLeaf
+from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.config.section import validate
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.simulate import Events, simulate
 
 A, B = "kind == 'a'", "large"
 KINDS: dict[str, dict[str, Any]] = {

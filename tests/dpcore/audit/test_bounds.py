@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpcore.accounting.calibrate import gdp_epsilon
-from dpcore.audit.bounds import (
+from weir.dpcore.accounting.calibrate import gdp_epsilon
+from weir.dpcore.audit.bounds import (
     Counts,
     best_cut,
     curve,
@@ -18,8 +18,8 @@ from dpcore.audit.bounds import (
     mu_bound,
     separation,
 )
-from dpcore.errors import WeirError
-from dpcore.neighbours import Family, family_of, merged
+from weir.dpcore.errors import WeirError
+from weir.dpcore.neighbours import Family, family_of, merged
 
 MU, TRIALS, TIMES = 1.0, 2000, 400
 

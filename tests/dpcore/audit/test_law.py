@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.arrays import Ints
-from dpcore.audit.law import Law
-from dpcore.plan import Plan
-from pipelines.config.job import loads
+from weir.dpcore.arrays import Ints
+from weir.dpcore.audit.law import Law
+from weir.dpcore.plan import Plan
+from weir.pipelines.config.job import loads
 
 TICKS = 12
 CONFIG = """

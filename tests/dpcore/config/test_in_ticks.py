@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
 
 BASE: dict[str, Any] = {
     "name": "visits",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.config.yaml import parse, parse_mapping
-from dpcore.errors import ConfigError
+from weir.dpcore.config.yaml import parse, parse_mapping
+from weir.dpcore.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from dpcore.continual.rational import Rational
+from weir.dpcore.continual.rational import Rational
 
 Floats = NDArray[np.float64]
 Objective = Callable[["Parts"], float]

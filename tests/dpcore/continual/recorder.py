@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arrays import Digests, Floats, Ints
+from weir.dpcore.arrays import Digests, Floats, Ints
 
 
 class Recorder:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dpcore.accounting.calibrate import gdp_mu
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.continual.blt import FOREVER, Blt, chosen
-from dpcore.continual.blt_table import WINDOWS
-from dpcore.errors import ConfigError, WeirError
-from dpcore.noise.prf import KeyedNoise, RootKey
 from tests.dpcore.continual import fit_tables
+from weir.dpcore.accounting.calibrate import gdp_mu
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.continual.blt import FOREVER, Blt, chosen
+from weir.dpcore.continual.blt_table import WINDOWS
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(b"s" * 32, "test", b"d" * 32)
 KEYS = [f"key {i}".encode() for i in range(7)]

@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.continual.blt_table import PERPETUAL, WINDOWS
-from dpcore.continual.rational import Rational, round_up
-from dpcore.continual.sliding_table import SLIDING
-from dpcore.errors import WeirError
+from weir.dpcore.continual.blt_table import PERPETUAL, WINDOWS
+from weir.dpcore.continual.rational import Rational, round_up
+from weir.dpcore.continual.sliding_table import SLIDING
+from weir.dpcore.errors import WeirError
 
 TABLES = (*WINDOWS, *SLIDING, PERPETUAL)
 SOME = (Rational((), ()), *WINDOWS[::7], *SLIDING[::9], PERPETUAL)

@@ -7,18 +7,18 @@ import itertools
 import numpy as np
 import pytest
 
-from dpcore.accounting.calibrate import gdp_epsilon, gdp_mu
-from dpcore.accounting.contributions import of_distances
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.accounting.participation import toeplitz_participation
-from dpcore.continual import blt, sliding
-from dpcore.continual.blt import FOREVER, Blt
-from dpcore.continual.independent import Independent
-from dpcore.continual.rational import Rational
-from dpcore.continual.repeated import repeated_squares
-from dpcore.continual.signed import envelope, products
-from dpcore.continual.sliding import Sliding
 from tests.contracts.patterns import pattern, spaced
+from weir.dpcore.accounting.calibrate import gdp_epsilon, gdp_mu
+from weir.dpcore.accounting.contributions import of_distances
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.accounting.participation import toeplitz_participation
+from weir.dpcore.continual import blt, sliding
+from weir.dpcore.continual.blt import FOREVER, Blt
+from weir.dpcore.continual.independent import Independent
+from weir.dpcore.continual.rational import Rational
+from weir.dpcore.continual.repeated import repeated_squares
+from weir.dpcore.continual.signed import envelope, products
+from weir.dpcore.continual.sliding import Sliding
 
 
 def test_the_closed_form_is_the_sum_over_rows() -> None:

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.continual.sliding import Sliding
-from dpcore.continual.sliding_table import SLIDING
-from dpcore.errors import ConfigError
-from dpcore.noise.prf import KeyedNoise, RootKey
 from tests.constant_noise import NoNoise
 from tests.dpcore.continual import fit_tables
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.continual.sliding import Sliding
+from weir.dpcore.continual.sliding_table import SLIDING
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(b"s" * 32, "test", b"d" * 32)
 KEYS = [f"key {i}".encode() for i in range(5)]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.continual.toeplitz import Toeplitz, coefficients, record_units
-from dpcore.errors import ConfigError
-from dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.continual.toeplitz import Toeplitz, coefficients, record_units
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(b"s" * 32, "test", b"d" * 32)
 KEYS = [f"key {i}".encode() for i in range(5)]

@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.continual.cover import UNBOUNDED, trailing_zeros
-from dpcore.continual.hybrid import Hybrid
-from dpcore.continual.independent import Independent
-from dpcore.continual.merging_tree import MergingTree
-from dpcore.continual.tree import Tree
-from dpcore.continual.window_tree import WindowTree
-from dpcore.errors import ConfigError, WeirError
 from tests.constant_noise import ConstantNoise
 from tests.dpcore.continual.recorder import Recorder
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.continual.cover import UNBOUNDED, trailing_zeros
+from weir.dpcore.continual.hybrid import Hybrid
+from weir.dpcore.continual.independent import Independent
+from weir.dpcore.continual.merging_tree import MergingTree
+from weir.dpcore.continual.tree import Tree
+from weir.dpcore.continual.window_tree import WindowTree
+from weir.dpcore.errors import ConfigError, WeirError
 
 TICKS = 128
 

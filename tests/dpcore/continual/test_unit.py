@@ -7,16 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.continual.unit import (
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.continual.unit import (
     draw_units,
     lattice_variances,
     loss_of_units,
     noise_scale_for,
     unit_variance,
 )
-from dpcore.noise.noise import label
-from dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 KEYS = tuple(b"%d" % k for k in range(3000))
 NOISE = KeyedNoise(RootKey.derive(bytes(range(32)), "unit", bytes(32)), 0, KEYS, 0)

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.aggregates.program import Aggregates
-from dpcore.aggregates.selection import found_by
-from dpcore.errors import ConfigError
-from dpcore.plan_config import PlanConfig
+from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.aggregates.selection import found_by
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan_config import PlanConfig
 
 CONFIG = """
 name: pages

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.discovery.whole import lives
-from dpcore.people.discover import Retire
 from tests.dpcore.discovery.world import Ring, leaves_of, program_of, rule_of, stepped
+from weir.dpcore.discovery.whole import lives
+from weir.dpcore.people.discover import Retire
 
 TICKS, PER = 32, 4
 NAMES = [f"key {i}".encode() for i in range(30)]

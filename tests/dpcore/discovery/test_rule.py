@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.discovery.tail import reach, rounded_up
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.people.periods import Periods
 from tests.dpcore.discovery.world import DAY, program_of, rule_of
+from weir.dpcore.discovery.tail import reach, rounded_up
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.people.periods import Periods
 
 TICKS = 24
 

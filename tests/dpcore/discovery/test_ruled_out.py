@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcore.continual.buffers import BufferedSum, correlated
-from dpcore.discovery import ruled_out as looking
-from dpcore.discovery.ruled_out import error, ruled_out, stride
-from dpcore.discovery.waiting import Cells
 from tests.dpcore.discovery.world import Ring, by_key, leaves_of, program_of, rule_of, stepped
+from weir.dpcore.continual.buffers import BufferedSum, correlated
+from weir.dpcore.discovery import ruled_out as looking
+from weir.dpcore.discovery.ruled_out import error, ruled_out, stride
+from weir.dpcore.discovery.waiting import Cells
 
 TICKS, KEYS = 70, 900
 NAMES = [f"key {i}".encode() for i in range(KEYS)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.discovery import step as stepping
-from dpcore.discovery.whole import lives
 from tests.dpcore.discovery.world import Ring, by_key, leaves_of, program_of, rule_of, stepped
+from weir.dpcore.discovery import step as stepping
+from weir.dpcore.discovery.whole import lives
 
 TICKS = 24
 NAMES = [f"key {i}".encode() for i in range(30)]

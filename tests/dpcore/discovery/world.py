@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.aggregates.program import Aggregates
-from dpcore.discovery.rule import Rule
-from dpcore.discovery.step import Piece, step
-from dpcore.discovery.waiting import Block, Cells
-from dpcore.leaves.clock import Clock
-from dpcore.noise.key_ring import KeyRing
-from dpcore.noise.prf import KeyedNoise
-from dpcore.people.discover import Discover
-from dpcore.people.periods import Periods
 from weir import Plan
+from weir.dpcore.aggregates.program import Aggregates
+from weir.dpcore.discovery.rule import Rule
+from weir.dpcore.discovery.step import Piece, step
+from weir.dpcore.discovery.waiting import Block, Cells
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.noise.key_ring import KeyRing
+from weir.dpcore.noise.prf import KeyedNoise
+from weir.dpcore.people.discover import Discover
+from weir.dpcore.people.periods import Periods
 
 DAY = 86_400_000_000
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.convex_set import ConvexSet, Floats
-from dpcore.geometry.flows import Flow
-from dpcore.geometry.group_l1 import GroupL1Ball
-from dpcore.geometry.lp_ball import LpBall
-from dpcore.geometry.permutations import Permutations
-from dpcore.geometry.polytope import Polytope
-from dpcore.geometry.product import Product
-from dpcore.geometry.simplex import Simplex
-from dpcore.geometry.spectral import TraceNormBall
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.convex_set import ConvexSet, Floats
+from weir.dpcore.geometry.flows import Flow
+from weir.dpcore.geometry.group_l1 import GroupL1Ball
+from weir.dpcore.geometry.lp_ball import LpBall
+from weir.dpcore.geometry.permutations import Permutations
+from weir.dpcore.geometry.polytope import Polytope
+from weir.dpcore.geometry.product import Product
+from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.geometry.spectral import TraceNormBall
 
 
 def hull(points: object) -> Polytope:

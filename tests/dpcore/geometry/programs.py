@@ -8,14 +8,14 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from dpcore.geometry.balls import L1Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.convex_set import ConvexSet, Floats
-from dpcore.geometry.flows import Flow
-from dpcore.geometry.permutations import Permutations
-from dpcore.geometry.polytope import Polytope
-from dpcore.geometry.product import Product
-from dpcore.geometry.simplex import Simplex
+from weir.dpcore.geometry.balls import L1Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.convex_set import ConvexSet, Floats
+from weir.dpcore.geometry.flows import Flow
+from weir.dpcore.geometry.permutations import Permutations
+from weir.dpcore.geometry.polytope import Polytope
+from weir.dpcore.geometry.product import Product
+from weir.dpcore.geometry.simplex import Simplex
 
 
 class Form(NamedTuple):

@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.convex_set import ConvexSet, Floats
-from dpcore.geometry.local_oracle import LocalOracle, Memory, PolytopeOracle, local_oracle
-from dpcore.geometry.polytope import Polytope
-from dpcore.geometry.product import Product
-from dpcore.geometry.simplex import Simplex
 from tests.dpcore.geometry.instances import ALL, LOCAL, POLYTOPES, cloud, costs_for, points_in
 from tests.dpcore.geometry.programs import least_near
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.convex_set import ConvexSet, Floats
+from weir.dpcore.geometry.local_oracle import LocalOracle, Memory, PolytopeOracle, local_oracle
+from weir.dpcore.geometry.polytope import Polytope
+from weir.dpcore.geometry.product import Product
+from weir.dpcore.geometry.simplex import Simplex
 
 EVERY = pytest.mark.parametrize("convex_set", LOCAL.values(), ids=LOCAL)
 

@@ -7,14 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.lp_ball import LpBall, lp_norms
-from dpcore.geometry.parse import parse_set
-from dpcore.geometry.polytope import Polytope
 from tests.dpcore.geometry.instances import ALL, costs_for
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.lp_ball import LpBall, lp_norms
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.geometry.polytope import Polytope
 
 EXPONENTS = (1.0, 1.5, 2.0, 3.0, math.inf)
 EXACT = {"l1_ball", "l2_ball", "box", "simplex", "polytope", "lp_ball"}

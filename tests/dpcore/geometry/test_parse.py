@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.flows import Flow
-from dpcore.geometry.group_l1 import GroupL1Ball
-from dpcore.geometry.lp_ball import LpBall
-from dpcore.geometry.parse import SETS, parse_set
-from dpcore.geometry.permutations import Permutations
-from dpcore.geometry.polytope import Polytope
-from dpcore.geometry.product import Product
-from dpcore.geometry.simplex import Simplex
-from dpcore.geometry.spectral import TraceNormBall
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.flows import Flow
+from weir.dpcore.geometry.group_l1 import GroupL1Ball
+from weir.dpcore.geometry.lp_ball import LpBall
+from weir.dpcore.geometry.parse import SETS, parse_set
+from weir.dpcore.geometry.permutations import Permutations
+from weir.dpcore.geometry.polytope import Polytope
+from weir.dpcore.geometry.product import Product
+from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.geometry.spectral import TraceNormBall
 
 EDGES = [[0, 1], [1, 2]]
 GOOD: list[tuple[dict[str, Any], int, ConvexSet]] = [

@@ -9,15 +9,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpcore.errors import WeirError
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.group_l1 import GroupL1Ball
-from dpcore.geometry.lp_ball import LpBall
-from dpcore.geometry.permutations import Permutations
-from dpcore.geometry.polytope import Polytope
-from dpcore.geometry.product import Product
-from dpcore.geometry.simplex import Simplex
 from tests.dpcore.geometry.instances import (
     ALL,
     PROJECTING,
@@ -27,6 +18,15 @@ from tests.dpcore.geometry.instances import (
     points_near,
 )
 from tests.dpcore.geometry.programs import form_of, least
+from weir.dpcore.errors import WeirError
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.group_l1 import GroupL1Ball
+from weir.dpcore.geometry.lp_ball import LpBall
+from weir.dpcore.geometry.permutations import Permutations
+from weir.dpcore.geometry.polytope import Polytope
+from weir.dpcore.geometry.product import Product
+from weir.dpcore.geometry.simplex import Simplex
 
 EVERY = pytest.mark.parametrize("convex_set", ALL.values(), ids=ALL)
 EVERY_PROJECTING = pytest.mark.parametrize("convex_set", PROJECTING.values(), ids=PROJECTING)

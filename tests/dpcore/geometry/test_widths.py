@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.widths import (
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.widths import (
     hull_width,
     largest_length_of,
     largest_size_of,

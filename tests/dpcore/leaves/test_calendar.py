@@ -10,14 +10,14 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from dpcore.config import zones
-from dpcore.config.durations import timestamp
-from dpcore.config.promise import ClockConfig
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
-from dpcore.people.periods import Months, Periods
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
+from weir.dpcore.config import zones
+from weir.dpcore.config.durations import timestamp
+from weir.dpcore.config.promise import ClockConfig
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.people.periods import Months, Periods
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HALF_HOUR = 1_800_000_000

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpcore.errors import ConfigError
-from dpcore.leaves.clip import clip_l2, clip_values
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clip import clip_l2, clip_values
 
 anything = st.floats(allow_nan=True, allow_infinity=True)
 

@@ -7,9 +7,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dpcore.errors import ConfigError
-from dpcore.leaves import id_hash
-from dpcore.leaves.id_hash import hash_spans, id_hashes
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves import id_hash
+from weir.dpcore.leaves.id_hash import hash_spans, id_hashes
 
 KEY = bytes(range(16))
 

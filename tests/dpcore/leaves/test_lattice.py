@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.errors import ConfigError
-from dpcore.leaves import lattice
-from dpcore.leaves.lattice import Lattice, Rows, check_capacity, resolution_for, sum_cells
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves import lattice
+from weir.dpcore.leaves.lattice import Lattice, Rows, check_capacity, resolution_for, sum_cells
 
 
 @pytest.mark.parametrize(

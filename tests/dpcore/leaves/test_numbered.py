@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.leaves import numbered
-from dpcore.leaves.numbered import Numbered
+from weir.dpcore.leaves import numbered
+from weir.dpcore.leaves.numbered import Numbered
 
 
 @pytest.fixture(params=["kernel", "numpy"])

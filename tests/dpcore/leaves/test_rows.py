@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.errors import CodecError, ConfigError
-from dpcore.leaves.row_hash import hashes_of_users
-from dpcore.leaves.rows import RowLeaf
+from weir.dpcore.errors import CodecError, ConfigError
+from weir.dpcore.leaves.row_hash import hashes_of_users
+from weir.dpcore.leaves.rows import RowLeaf
 
 KEY = bytes(range(16))
 Event = tuple[int, int, int, int, tuple[int, ...]]  # key, time, two words of hash, row

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.errors import CodecError
-from dpcore.leaves.rows import RowLeaf
-from dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.errors import CodecError
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.leaves.sparse_rows import SparseRows
 
 WIDTH, KEY = 9, bytes(range(16))
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.leaves.sparse_rows import SparseRows
 
 WIDTH = 7
 
@@ -69,7 +69,7 @@ def test_digests_are_of_a_row_alone(monkeypatch):
     assert whole.shape == (9, 4) and len(np.unique(whole, axis=0)) == 6
     alone = [SparseRows.from_dense(table[i : i + 1]).digests()[0] for i in range(9)]
     np.testing.assert_array_equal(alone, whole)
-    monkeypatch.setattr("dpcore.leaves.sparse_rows.PIECE", 1)
+    monkeypatch.setattr("weir.dpcore.leaves.sparse_rows.PIECE", 1)
     np.testing.assert_array_equal(SparseRows.from_dense(table).digests(), whole)
 
 

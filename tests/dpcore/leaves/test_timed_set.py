@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.leaves.timed_set import Entries, TimedSet, entries, together
+from weir.dpcore.leaves.timed_set import Entries, TimedSet, entries, together
 
 
 def some(seed: int, n: int, notes: int) -> Entries:
@@ -89,7 +89,7 @@ def test_an_empty_set_holds_nothing_and_stays_so() -> None:
 def test_entries_are_copied_a_few_times_in_all_however_many_bundles_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from dpcore.leaves import timed_set
+    from weir.dpcore.leaves import timed_set
 
     copied = 0
     plain = timed_set.merge

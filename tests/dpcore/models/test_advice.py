@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dpcore.models.advice import FEW, LEADER, MANY, MOMENTS, ROWS
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
+from weir.dpcore.models.advice import FEW, LEADER, MANY, MOMENTS, ROWS
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
 
 
 def said(name: str, features: int, events: float | None = 1000, **model: Any) -> list[str]:

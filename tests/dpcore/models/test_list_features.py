@@ -7,12 +7,12 @@ import pickle
 import numpy as np
 import pytest
 
-from dpcore.config.list_column import ListFeatures
-from dpcore.errors import ConfigError
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.simulate import Events, simulate
+from weir.dpcore.config.list_column import ListFeatures
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.simulate import Events, simulate
 
 P = 4
 CONFIG = """

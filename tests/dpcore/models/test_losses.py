@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.models.losses import (
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.losses import (
     LOSSES,
     Absolute,
     PredictionLoss,

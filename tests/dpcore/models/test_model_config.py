@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.registry import MODELS
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.registry import MODELS
 
 FLIGHTS: dict[str, Any] = {
     "name": "flights",

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.leaves import id_hash
-from dpcore.native import ciphers
-from dpcore.noise import aes, discrete_gaussian, knorm, near, prf, streams
-from dpcore.noise import inverse_normal as normals
-from dpcore.noise.acceptance import POWERS, Constants
-from dpcore.noise.aes import Aes, block_buffer
-from dpcore.noise.noise import label
-from dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.leaves import id_hash
+from weir.dpcore.native import ciphers
+from weir.dpcore.noise import aes, discrete_gaussian, knorm, near, prf, streams
+from weir.dpcore.noise import inverse_normal as normals
+from weir.dpcore.noise.acceptance import POWERS, Constants
+from weir.dpcore.noise.aes import Aes, block_buffer
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 Draw = Callable[[KeyedNoise, Any, Any], Any]
 UNDECIDED = 353

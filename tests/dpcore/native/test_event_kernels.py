@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.models.moments import Moments
-from dpcore.models.regression import event_kernel
-from dpcore.models.regression.event_kernel import EventKernel
-from dpcore.models.regression.rows import EventRows
-from dpcore.program import Runs
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.models.regression import event_kernel
+from weir.dpcore.models.regression.event_kernel import EventKernel
+from weir.dpcore.models.regression.rows import EventRows
+from weir.dpcore.program import Runs
 
 HARD = (np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, 1e308, -1e308, 2.0, -2.0, 1.9999999999999998)
 

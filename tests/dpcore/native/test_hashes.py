@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.leaves import id_hash
-from dpcore.native import ciphers
-from dpcore.noise import aes, blake
-from dpcore.people import hashes
-from dpcore.people.hashes import CapKeys
+from weir.dpcore.leaves import id_hash
+from weir.dpcore.native import ciphers
+from weir.dpcore.noise import aes, blake
+from weir.dpcore.people import hashes
+from weir.dpcore.people.hashes import CapKeys
 
 TEXTS = [os.urandom(n) for n in [*range(70), 127, 128, 129, 255, 256, 257, 511, 512, 513, 5_000]]
 KEYS = CapKeys.derive(bytes(range(32)), "cd" * 32)

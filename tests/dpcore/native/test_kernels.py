@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore import native
-from dpcore.continual import buffers
-from dpcore.continual.buffers import BufferState, correlated
-from dpcore.noise import inverse_normal
+from weir.dpcore import native
+from weir.dpcore.continual import buffers
+from weir.dpcore.continual.buffers import BufferState, correlated
+from weir.dpcore.noise import inverse_normal
 
 FOLDER = Path(native.__file__).parent
 

@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from dpcore.noise.noise import label
-from dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 TICKS, KEYS, DIMENSION = 128, 1024, 4
 BLOCK = TICKS * KEYS * DIMENSION

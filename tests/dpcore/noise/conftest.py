@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dpcore.noise.noise import label
-from dpcore.noise.prf import KeyedNoise, RootKey
 from tests.dpcore.noise.reference import PLAN, SECRET
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 
 @pytest.fixture(scope="session")

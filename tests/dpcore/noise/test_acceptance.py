@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.noise import acceptance as module
-from dpcore.noise.acceptance import MARGIN, MAX_SHIFT, PROBABILITY_BITS, Constants, acceptance
-from dpcore.noise.envelope import HEIGHT_BITS, envelope
-from dpcore.noise.exp_bounds import exp_bounds
+from weir.dpcore.noise import acceptance as module
+from weir.dpcore.noise.acceptance import MARGIN, MAX_SHIFT, PROBABILITY_BITS, Constants, acceptance
+from weir.dpcore.noise.envelope import HEIGHT_BITS, envelope
+from weir.dpcore.noise.exp_bounds import exp_bounds
 
 DERIVED = 483
 """What the docstring of ``acceptance`` arrives at, in units of 2^-32."""

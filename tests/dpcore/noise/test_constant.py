@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.noise.noise import Noise, label
 from tests.constant_noise import ConstantNoise, NoNoise
+from weir.dpcore.noise.noise import Noise, label
 
 
 def test_values_and_shapes():

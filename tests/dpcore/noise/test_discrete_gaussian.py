@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore import native
-from dpcore.errors import ConfigError
-from dpcore.noise import discrete_gaussian as module
-from dpcore.noise.acceptance import MARGIN, Constants, acceptance
-from dpcore.noise.envelope import HEIGHT_BITS, envelope, settle
-from dpcore.noise.exp_bounds import exp_bounds
-from dpcore.noise.noise import label
-from dpcore.noise.streams import Streams
+from weir.dpcore import native
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise import discrete_gaussian as module
+from weir.dpcore.noise.acceptance import MARGIN, Constants, acceptance
+from weir.dpcore.noise.envelope import HEIGHT_BITS, envelope, settle
+from weir.dpcore.noise.exp_bounds import exp_bounds
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.streams import Streams
 
 SPREAD = [1, 2, 3, 4, 7, 10, 100, 1000, 10**6, 10**12 + 7, 2**62, 2**80]
 

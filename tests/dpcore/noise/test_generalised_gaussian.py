@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dpcore.errors import ConfigError
-from dpcore.noise.generalised_gaussian import (
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.generalised_gaussian import (
     GeneralisedGaussian,
     best_exponent,
     generalised_gaussian,
     kappa,
 )
-from dpcore.noise.inverse_normal import exact_log
-from dpcore.noise.noise import label
-from dpcore.noise.powers import exact_exp, exact_exp_of, exact_power
-from dpcore.noise.prf import KeyedNoise
+from weir.dpcore.noise.inverse_normal import exact_log
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.powers import exact_exp, exact_exp_of, exact_power
+from weir.dpcore.noise.prf import KeyedNoise
 
 
 def drawn(root, dimension: int, exponent: float, n: int = 20_000) -> np.ndarray:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.noise.knorm import sum_last
-from dpcore.noise.noise import k_norm_variance
+from weir.dpcore.noise.knorm import sum_last
+from weir.dpcore.noise.noise import k_norm_variance
 
 
 @pytest.mark.slow

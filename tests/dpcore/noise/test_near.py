@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.noise.inverse_normal import normal_from_bits
-from dpcore.noise.near import BINS, EDGE, ERROR, table
-from dpcore.noise.noise import label
-from dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.noise.inverse_normal import normal_from_bits
+from weir.dpcore.noise.near import BINS, EDGE, ERROR, table
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 
 def test_the_table_holds_its_error_at_both_ends_of_every_bin() -> None:

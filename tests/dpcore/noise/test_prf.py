@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.noise.noise import label
-from dpcore.noise.prf import KeyedNoise, RootKey
 from tests.dpcore.noise.reference import PLAN, SECRET, Reference
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 KEYS = tuple(b"user %d" % i for i in range(40))
 METHODS = (
@@ -230,8 +230,8 @@ def test_bad_arguments(root):
 
 SCRIPT = """
 import hashlib, numpy as np
-from dpcore.noise.noise import label
-from dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 keys = [b"%d" % i for i in range(3000)]
 noise = KeyedNoise(RootKey.derive(bytes(32), "r", bytes(32)), 0, keys, 0)
 at, digests = label(0, np.arange(3)), np.zeros((3, 3000, 2), dtype=np.uint64)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.noise.noise import label
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.noise.selection import select
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.noise import label
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.noise.selection import select
 
 NOISE = KeyedNoise(RootKey.derive(bytes(32), "x", bytes(32)), 0, [b"a"], 0)
 
@@ -47,7 +47,7 @@ def test_several_selections_at_once() -> None:
 
 
 def test_few_logarithms_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    import dpcore.noise.selection as room
+    import weir.dpcore.noise.selection as room
 
     taken: list[int] = []
     whole = room.exact_log

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.errors import ConfigError
-from dpcore.noise.selection import select
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.noise.selection import select
 
 
 @pytest.mark.slow

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.leaves.clock import Clock
-from dpcore.people.cap import Kept, Spent, cap_events
-from dpcore.people.caps import Caps
-from dpcore.people.cells import Hashed, gather
-from dpcore.people.hashes import CapKeys, contents_of, pair_hashes, row_hashes, user_hashes
-from dpcore.people.periods import Periods
-from dpcore.people.person import Person
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.people.cap import Kept, Spent, cap_events
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.cells import Hashed, gather
+from weir.dpcore.people.hashes import CapKeys, contents_of, pair_hashes, row_hashes, user_hashes
+from weir.dpcore.people.periods import Periods
+from weir.dpcore.people.person import Person
 
 CLOCK = Clock(0, 1_000_000)
 

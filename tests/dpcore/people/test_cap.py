@@ -8,12 +8,6 @@ import random
 import numpy as np
 import pytest
 
-from dpcore.people.cap import Spent, cap_events, keeps_pairs
-from dpcore.people.caps import Caps
-from dpcore.people.cells import Hashed, gather, ranges, ranks
-from dpcore.people.hashes import pair_hashes, row_hashes, user_hashes
-from dpcore.people.periods import Periods
-from dpcore.people.person import Person
 from tests.dpcore.people.cap_rule import (
     CLOCK,
     Case,
@@ -26,6 +20,12 @@ from tests.dpcore.people.cap_rule import (
     spelt_out,
     vectorised,
 )
+from weir.dpcore.people.cap import Spent, cap_events, keeps_pairs
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.cells import Hashed, gather, ranges, ranks
+from weir.dpcore.people.hashes import pair_hashes, row_hashes, user_hashes
+from weir.dpcore.people.periods import Periods
+from weir.dpcore.people.person import Person
 
 CASES = int(os.environ.get("CAP_CASES", "300"))
 

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.people.caps import MOST, Caps
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.people.caps import MOST, Caps
 
 
 @pytest.mark.parametrize("field", ["ticks", "keys", "events", "spacing", "period_keys", "total"])

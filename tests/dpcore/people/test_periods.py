@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from dpcore.config.durations import duration, timestamp
-from dpcore.errors import ConfigError
-from dpcore.leaves.clock import Clock
-from dpcore.people.caps import Caps
-from dpcore.people.periods import Months, Periods
-from dpcore.people.person import Person
+from weir.dpcore.config.durations import duration, timestamp
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.clock import Clock
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.periods import Months, Periods
+from weir.dpcore.people.person import Person
 
 HOUR = duration("1h")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.people.caps import Caps
-from dpcore.people.periods import Months
-from dpcore.plan_config import PlanConfig
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.periods import Months
+from weir.dpcore.plan_config import PlanConfig
 
 VISITS: dict[str, Any] = {
     "name": "visits",

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.people import untouched as module
-from dpcore.people.cap import Spent, cap_events
-from dpcore.people.caps import Caps
-from dpcore.people.untouched import ASKED, MOST, NEW, untouched
 from tests.dpcore.people.cap_rule import Case, case_of, hashed, taken
+from weir.dpcore.people import untouched as module
+from weir.dpcore.people.cap import Spent, cap_events
+from weir.dpcore.people.caps import Caps
+from weir.dpcore.people.untouched import ASKED, MOST, NEW, untouched
 
 CASES = int(os.environ.get("CAP_CASES", "300"))
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting.guarantee import PrivacyLoss, added_up
-from dpcore.accounting.user_statement import caps_in_words
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
 from tests.contracts.patterns import pattern
 from tests.dpcore.people.test_person_config import VISITS, changed
+from weir.dpcore.accounting.guarantee import PrivacyLoss, added_up
+from weir.dpcore.accounting.user_statement import caps_in_words
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
 
 
 def plan(data: dict[str, Any] | None = None, **sections: Any) -> Plan:

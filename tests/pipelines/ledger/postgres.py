@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from pipelines.engines.processes import Process
+from weir.pipelines.engines.processes import Process
 
 AS_NOBODY = (
     "import os, pwd, sys\n"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.registry import CONTINUAL_SUMS
-from pipelines.config.job import loads
-from pipelines.graph.checks import plan_of
-from pipelines.ledger.desk import Asking, look, reserve
-from pipelines.ledger.places import Place
 from tests.pipelines.conftest import SMALL
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.registry import CONTINUAL_SUMS
+from weir.pipelines.config.job import loads
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.ledger.desk import Asking, look, reserve
+from weir.pipelines.ledger.places import Place
 
 pytestmark = pytest.mark.slow
 

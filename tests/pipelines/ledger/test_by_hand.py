@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.accounting import calibrate
-from pipelines.config.job import load
-from pipelines.config.schema import json_schema
-from pipelines.graph.checks import plan_of
-from pipelines.ledger.desk import Asking, reserve
-from pipelines.ledger.places import Place
 from tests.pipelines.conftest import Weir
 from tests.pipelines.ledger.conftest import job_of, section
+from weir.dpcore.accounting import calibrate
+from weir.pipelines.config.job import load
+from weir.pipelines.config.schema import json_schema
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.ledger.desk import Asking, reserve
+from weir.pipelines.ledger.places import Place
 
 
 @pytest.fixture

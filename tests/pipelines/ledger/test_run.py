@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import WeirError
-from pipelines.config.job import load
-from pipelines.graph.budget import Spent
-from pipelines.ledger.book import Book, Entry, book_of
-from pipelines.show.status import of_folder
 from tests.pipelines.conftest import Weir
 from tests.pipelines.ledger.conftest import ROWS, job_of, section
+from weir.dpcore.errors import WeirError
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.budget import Spent
+from weir.pipelines.ledger.book import Book, Entry, book_of
+from weir.pipelines.show.status import of_folder
 
 pytestmark = pytest.mark.slow
 
@@ -217,7 +217,7 @@ def test_one_that_fails_after_it_started_stays_spent(
     def fails(*words: object) -> None:
         raise WeirError("the machine is on fire.")
 
-    monkeypatch.setattr("pipelines.run.run._execute", fails)
+    monkeypatch.setattr("weir.pipelines.run.run._execute", fails)
     assert weir("run", job).exit_code == 1
     (entry,) = entries(job)
     assert entry.state == "running"
@@ -336,9 +336,9 @@ def test_a_secret_that_cannot_be_read_is_refused(weir: Weir, job: Path) -> None:
 
 
 def test_a_clock_without_end_has_an_open_range(tmp_path: Path) -> None:
-    from pipelines.graph.checks import plan_of
-    from pipelines.ledger.desk import Asking, reserve
-    from pipelines.ledger.places import Place
+    from weir.pipelines.graph.checks import plan_of
+    from weir.pipelines.ledger.desk import Asking, reserve
+    from weir.pipelines.ledger.places import Place
 
     job = job_of(tmp_path / "job", section(("sqlite", str(tmp_path / "ledger.db"))))
     stream = load(job, ["clock.end=null", "source=null", "mechanism=null"])

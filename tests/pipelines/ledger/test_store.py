@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.graph.checks import plan_of
-from pipelines.ledger.book import Book, book_of
-from pipelines.ledger.chain import Row
-from pipelines.ledger.desk import Asking, reserve
-from pipelines.ledger.disks import remote_type
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.places import Place
-from pipelines.ledger.sqlite import open_file
-from pipelines.ledger.store import Change, Store
 from tests.pipelines.ledger.conftest import job_of, section
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.ledger.book import Book, book_of
+from weir.pipelines.ledger.chain import Row
+from weir.pipelines.ledger.desk import Asking, reserve
+from weir.pipelines.ledger.disks import remote_type
+from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.ledger.places import Place
+from weir.pipelines.ledger.sqlite import open_file
+from weir.pipelines.ledger.store import Change, Store
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -294,7 +294,7 @@ def test_network_file_systems_are_known(tmp_path: Path) -> None:
 def test_a_ledger_on_a_network_file_system_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.ledger.sqlite.remote_type", lambda path: "nfs4")
+    monkeypatch.setattr("weir.pipelines.ledger.sqlite.remote_type", lambda path: "nfs4")
     for create in (True, False):
         with pytest.raises(ConfigError, match="of the type nfs4"):
             open_file(tmp_path / "ledger.db", create)

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import load
-from pipelines.graph.budget import entered
-from pipelines.graph.parts import Parts, parts_of
-from pipelines.ledger.places import plan_in
-from pipelines.runners.state_folder import StateFolder
-from pipelines.show.status import budget_in, budget_of
 from tests.pipelines.ledger.conftest import job_of, section
 from tests.pipelines.ledger.test_run import entries
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import load
+from weir.pipelines.graph.budget import entered
+from weir.pipelines.graph.parts import Parts, parts_of
+from weir.pipelines.ledger.places import plan_in
+from weir.pipelines.runners.state_folder import StateFolder
+from weir.pipelines.show.status import budget_in, budget_of
 
 STREAM = "source={pubsub: {subscription: projects/p/subscriptions/s, payload: ndjson}}"
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.accounting.grid import Grid
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.pricing.together import loss_of_periods
-from pipelines.config.job import loads
-from pipelines.graph.checks import plan_of
-from pipelines.ledger.asking import opened, price_of
-from pipelines.ledger.desk import Asking, look, reserve
-from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.places import Place
 from tests.pipelines.conftest import SMALL, Weir
+from weir.dpcore.accounting.grid import Grid
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.pricing.together import loss_of_periods
+from weir.pipelines.config.job import loads
+from weir.pipelines.graph.checks import plan_of
+from weir.pipelines.ledger.asking import opened, price_of
+from weir.pipelines.ledger.desk import Asking, look, reserve
+from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.ledger.places import Place
 
 USERS = SMALL.replace("id: id}", "id: id, unit: who}").replace(
     "protect_for: 8}",

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from pipelines.rehearse.advise import advise
-from pipelines.rehearse.search import LEAST_EPSILON, MOST_EPSILON, rounded_up
-from pipelines.rehearse.target import parse
-from pipelines.rehearse.variants import prices, with_epsilon, with_period
 from tests.pipelines.conftest import Weir
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.pipelines.rehearse.advise import advise
+from weir.pipelines.rehearse.search import LEAST_EPSILON, MOST_EPSILON, rounded_up
+from weir.pipelines.rehearse.target import parse
+from weir.pipelines.rehearse.variants import prices, with_epsilon, with_period
 
 TEXT = """\
 name: rides

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.rehearse.own import refuse_own
-from pipelines.sources.registry import source_of
-from pipelines.sources.source import Source
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.rehearse.own import refuse_own
+from weir.pipelines.sources.registry import source_of
+from weir.pipelines.sources.source import Source
 
 ROWS = "at,id,store,amount\n2024-01-01T20:00:00Z,1,north,5\n"
 

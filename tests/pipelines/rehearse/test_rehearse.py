@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from examples.stack.stack import Stack
-from pipelines.config.job import load
-from pipelines.feed.synthetic import Shares
-from pipelines.graph.parts import parts_of
-from pipelines.rehearse.rehearse import NOTE, Made, made_up, rehearse
-from pipelines.run import run
 from tests.pipelines.conftest import SMALL, Weir
 from tests.pipelines.result_rows import result_rows
-from transforms.runtime.secret import SecretRef
+from weir.pipelines.config.job import load
+from weir.pipelines.feed.synthetic import Shares
+from weir.pipelines.graph.parts import parts_of
+from weir.pipelines.rehearse.rehearse import NOTE, Made, made_up, rehearse
+from weir.pipelines.run import run
+from weir.transforms.runtime.secret import SecretRef
 
 SECRETS = (
     "secret: {file: no-such.key, rotate: [{from: 2024-01-01T08:00:00Z, file: nor-this.key}]}",

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from pipelines.config.job import JobConfig, load, loads
-from pipelines.feed.shape import Shape
-from pipelines.ledger import desk
-from pipelines.rehearse.rehearse import Made, Rehearsal, rehearse
-from pipelines.rehearse.scores import Score, grade
 from tests.pipelines.conftest import SMALL, Weir
-from transforms.runtime.secret import SecretRef
+from weir.dpcore.errors import ConfigError
+from weir.pipelines.config.job import JobConfig, load, loads
+from weir.pipelines.feed.shape import Shape
+from weir.pipelines.ledger import desk
+from weir.pipelines.rehearse.rehearse import Made, Rehearsal, rehearse
+from weir.pipelines.rehearse.scores import Score, grade
+from weir.transforms.runtime.secret import SecretRef
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 BASIC = """\

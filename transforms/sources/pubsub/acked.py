@@ -12,8 +12,8 @@ import hashlib
 import json
 from datetime import UTC, datetime
 
-from dpcore.errors import WeirError
-from transforms.runtime import files
+from weir.dpcore.errors import WeirError
+from weir.transforms.runtime import files
 
 FOLDER = "_acknowledged"
 

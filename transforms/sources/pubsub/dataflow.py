@@ -14,13 +14,13 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
-from transforms.decode.formats import emit
-from transforms.decode.messages import Message, MessageDecoder
-from transforms.runtime import counters
-from transforms.runtime.dead_letters import DEAD
-from transforms.runtime.windowing import stamped
-from transforms.sources.pubsub.reader import Subscription, read_stamp
-from transforms.sources.pubsub.source import Read
+from weir.transforms.decode.formats import emit
+from weir.transforms.decode.messages import Message, MessageDecoder
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.dead_letters import DEAD
+from weir.transforms.runtime.windowing import stamped
+from weir.transforms.sources.pubsub.reader import Subscription, read_stamp
+from weir.transforms.sources.pubsub.source import Read
 
 MESSAGES = 1_000
 BYTES = 16 << 20

@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from transforms.runtime import counters
-from transforms.runtime.pubsub_client import patiently
+from weir.transforms.runtime import counters
+from weir.transforms.runtime.pubsub_client import patiently
 
 CALL = 1_000
 """Ack ids of one call: well below the 512 KiB that a call may have."""

@@ -7,11 +7,11 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import StandardOptions
 
-from dpcore.leaves.clock import Clock
-from transforms.decode.messages import MessageDecoder
-from transforms.sources.pubsub.dataflow import ReadNative
-from transforms.sources.pubsub.reader import Subscription
-from transforms.sources.pubsub.source import ReadSubscription
+from weir.dpcore.leaves.clock import Clock
+from weir.transforms.decode.messages import MessageDecoder
+from weir.transforms.sources.pubsub.dataflow import ReadNative
+from weir.transforms.sources.pubsub.reader import Subscription
+from weir.transforms.sources.pubsub.source import ReadSubscription
 
 
 class ReadPubSub(beam.PTransform[Any, Any]):

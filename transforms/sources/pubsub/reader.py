@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from transforms.decode.messages import Message
-from transforms.runtime import counters, kept_counts
-from transforms.runtime.fence import OPEN, Fence, Fenced
-from transforms.runtime.pubsub_client import subscriber
-from transforms.runtime.stream_time import PRESENT, StreamTime
-from transforms.sources.pubsub.acked import Acknowledged
-from transforms.sources.pubsub.acks import Confirmations
-from transforms.sources.pubsub.leases import Leases
-from transforms.sources.pubsub.steady import SteadyTime
-from transforms.sources.pubsub.watermark import Frontier
+from weir.transforms.decode.messages import Message
+from weir.transforms.runtime import counters, kept_counts
+from weir.transforms.runtime.fence import OPEN, Fence, Fenced
+from weir.transforms.runtime.pubsub_client import subscriber
+from weir.transforms.runtime.stream_time import PRESENT, StreamTime
+from weir.transforms.sources.pubsub.acked import Acknowledged
+from weir.transforms.sources.pubsub.acks import Confirmations
+from weir.transforms.sources.pubsub.leases import Leases
+from weir.transforms.sources.pubsub.steady import SteadyTime
+from weir.transforms.sources.pubsub.watermark import Frontier
 
 MESSAGES = 1_000
 """Messages of one answer, at most: what the server allows."""

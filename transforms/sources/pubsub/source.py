@@ -20,16 +20,16 @@ from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from dpcore.leaves.clock import Clock
-from transforms.decode.formats import emit
-from transforms.decode.messages import MessageDecoder, earliest
-from transforms.runtime import fence, kept_counts
-from transforms.runtime.dead_letters import DEAD
-from transforms.runtime.flink_quirks import on_flink
-from transforms.sources.pubsub.drain import DRAIN_WATCHES
-from transforms.sources.pubsub.reader import SHELF, Reader, Subscription
-from transforms.sources.pubsub.restriction import TurnProvider
-from transforms.sources.pubsub.watermark import BACKLOG
+from weir.dpcore.leaves.clock import Clock
+from weir.transforms.decode.formats import emit
+from weir.transforms.decode.messages import MessageDecoder, earliest
+from weir.transforms.runtime import fence, kept_counts
+from weir.transforms.runtime.dead_letters import DEAD
+from weir.transforms.runtime.flink_quirks import on_flink
+from weir.transforms.sources.pubsub.drain import DRAIN_WATCHES
+from weir.transforms.sources.pubsub.reader import SHELF, Reader, Subscription
+from weir.transforms.sources.pubsub.restriction import TurnProvider
+from weir.transforms.sources.pubsub.watermark import BACKLOG
 
 TURN, LONG_TURN = 0.2, 2.0
 """Seconds that a turn goes on pulling: a fiftieth of a tick, within these bounds."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from transforms.runtime.stream_time import StreamTime
+from weir.transforms.runtime.stream_time import StreamTime
 
 BACKLOG = 60_000_000
 """Microseconds of answers that say how far a reader with a backlog has come."""

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.level import Level, level_for
-from dpcore.models.blocks.minimiser import accelerated
-from dpcore.models.blocks.noised import noise_labels
-from dpcore.models.blocks.objective import Objective, OneScore, Softmax, row_loss
-from dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile
-from dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.level import Level, level_for
+from weir.dpcore.models.blocks.minimiser import accelerated
+from weir.dpcore.models.blocks.noised import noise_labels
+from weir.dpcore.models.blocks.objective import Objective, OneScore, Softmax, row_loss
+from weir.dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(bytes(range(32)), "blocks", bytes(32))
 LOSSES: dict[str, Any] = {

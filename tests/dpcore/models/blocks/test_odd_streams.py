@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
 from tests.dpcore.models.blocks.test_section import plan
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
 
 START, HOUR, TICKS = 1_704_067_200_000_000, 3_600_000_000, 6
 WRITTEN = """

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.level import Level, amplified, sampled_level
-from dpcore.models.blocks.noised import noise_labels
-from dpcore.models.blocks.objective import Objective, OneScore
-from dpcore.models.losses import Logistic
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.level import Level, amplified, sampled_level
+from weir.dpcore.models.blocks.noised import noise_labels
+from weir.dpcore.models.blocks.objective import Objective, OneScore
+from weir.dpcore.models.losses import Logistic
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
 
 ROOT = RootKey.derive(bytes(range(32)), "samples", bytes(32))
 OBJECTIVE = Objective(OneScore(Logistic()), 1, False, 1.0, 0.1)

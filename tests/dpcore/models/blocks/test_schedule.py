@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.growing import Growing
-from dpcore.models.blocks.price import SPLITS, shares, two_thirds
-from dpcore.models.blocks.resolutions import Resolutions
-from dpcore.models.blocks.schedule import spent, spread, used
-from dpcore.models.blocks.single import Single
-from dpcore.models.blocks.sliding import Sliding
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.growing import Growing
+from weir.dpcore.models.blocks.price import SPLITS, shares, two_thirds
+from weir.dpcore.models.blocks.resolutions import Resolutions
+from weir.dpcore.models.blocks.schedule import spent, spread, used
+from weir.dpcore.models.blocks.single import Single
+from weir.dpcore.models.blocks.sliding import Sliding
 
 
 def test_the_window_of_seven_is_that_of_the_paper() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.feature_map import Projection, RandomFourier, circle
-from dpcore.models.blocks.inputs import Inputs
-from dpcore.models.scaling import STEP
-from dpcore.plan import Plan
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.feature_map import Projection, RandomFourier, circle
+from weir.dpcore.models.blocks.inputs import Inputs
+from weir.dpcore.models.scaling import STEP
+from weir.dpcore.plan import Plan
 
 CONFIG: dict[str, str] = {
     "name": "blocks",

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.models.blocks.fitter import Draws
-from dpcore.models.blocks.level import level_for
-from dpcore.models.blocks.objective import Objective, OneScore, Softmax
-from dpcore.models.blocks.stepped import Stepped
-from dpcore.models.blocks.stochastic import Stochastic, dealt, stochastic_level
-from dpcore.models.losses import Hinge, Huber, Logistic
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
-from dpcore.program import Released
-from dpcore.simulate import Events, simulate
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.blocks.fitter import Draws
+from weir.dpcore.models.blocks.level import level_for
+from weir.dpcore.models.blocks.objective import Objective, OneScore, Softmax
+from weir.dpcore.models.blocks.stepped import Stepped
+from weir.dpcore.models.blocks.stochastic import Stochastic, dealt, stochastic_level
+from weir.dpcore.models.losses import Hinge, Huber, Logistic
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import Released
+from weir.dpcore.simulate import Events, simulate
 
 ROOT = RootKey.derive(bytes(range(32)), "steps", bytes(32))
 LOSSES: dict[str, Any] = {

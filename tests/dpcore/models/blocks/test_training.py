@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import arrays_of, concatenate
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.blocks.program import BlockProgram
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
-from dpcore.training import fit, whole_init, whole_step
 from tests.constant_noise import NoNoise
-from transforms.runtime.coders import pack, restore, unpack
+from weir.dpcore.arrays import arrays_of, concatenate
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.blocks.program import BlockProgram
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
+from weir.dpcore.training import fit, whole_init, whole_step
+from weir.transforms.runtime.coders import pack, restore, unpack
 
 ROOT = RootKey.derive(bytes(range(32)), "blocks", bytes(32))
 K, TICKS = 3, 20

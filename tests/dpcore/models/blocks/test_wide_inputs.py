@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.config.list_column import ListColumn
-from dpcore.errors import ConfigError
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.models.blocks.inputs import Inputs
-from dpcore.models.blocks.wide_inputs import WideInputs
-from dpcore.models.scaling import STEP
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
 from tests.constant_noise import NoNoise
-from transforms.decode.lists import from_python
-from transforms.leaves.lists import to_rows
+from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.models.blocks.inputs import Inputs
+from weir.dpcore.models.blocks.wide_inputs import WideInputs
+from weir.dpcore.models.scaling import STEP
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
+from weir.transforms.decode.lists import from_python
+from weir.transforms.leaves.lists import to_rows
 
 P, MOST = 12, 4
 WIDE = WideInputs("x", P, 2.0, MOST, "y", (-1.0, 3.0), (), math.inf)

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import arrays_of, concatenate
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.erm.incremental import IncrementalErm
-from dpcore.models.solvers.queries import Queries
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
 from tests.constant_noise import NoNoise
-from transforms.runtime.coders import pack, restore, unpack
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import arrays_of, concatenate
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.erm.incremental import IncrementalErm
+from weir.dpcore.models.solvers.queries import Queries
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
+from weir.transforms.runtime.coders import pack, restore, unpack
 
 P, D, TICKS = 2, 3, 24
 ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))
@@ -347,7 +347,7 @@ def test_the_noise_of_every_query_is_the_one_that_is_promised(
     relation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From epsilon and delta alone: the total of all queries of a record is the whole mu."""
-    from dpcore.accounting.calibrate import gdp_mu
+    from weir.dpcore.accounting.calibrate import gdp_mu
 
     one, k = erm("every: 6\n  iterations: 9", epsilon=8.0, relation=relation), 700
     drawn: list[Any] = []

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import concatenate
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.erm.prefix import Prefix, row_digests
-from dpcore.models.gradients import Gradients
-from dpcore.models.losses import parse_loss
-from dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.arrays import concatenate
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.erm.prefix import Prefix, row_digests
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))
 GRADIENTS = Gradients(parse_loss("squared"), 1.0, None, 2, True)

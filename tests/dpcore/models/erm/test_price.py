@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting.calibrate import gdp_epsilon, gdp_mu
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L1Ball
-from dpcore.models.erm.schedule import FOREVER
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.registry import MODELS, SOLVERS
+from weir.dpcore.accounting.calibrate import gdp_epsilon, gdp_mu
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L1Ball
+from weir.dpcore.models.erm.schedule import FOREVER
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.registry import MODELS, SOLVERS
 
 PLAN = """
 name: t

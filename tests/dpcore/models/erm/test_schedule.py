@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.models.erm import tau
-from dpcore.models.erm.schedule import FIRST, FOREVER, Phase, Schedule, endless, schedule_for
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.erm import tau
+from weir.dpcore.models.erm.schedule import FIRST, FOREVER, Phase, Schedule, endless, schedule_for
 
 BUDGETS = [PrivacyLoss("gdp", 0.5), PrivacyLoss("zcdp", 0.2), PrivacyLoss("pure", 1.0)]
 

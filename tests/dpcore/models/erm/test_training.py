@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import arrays_of, concatenate
-from dpcore.models.erm.training import FEWEST
-from dpcore.noise.prf import KeyedNoise
-from dpcore.training import Job, fit, whole_init, whole_step
 from tests.dpcore.models.erm.test_incremental import CASES, ROOT, TICKS, case, names, stream
-from transforms.runtime.coders import pack, restore, unpack
+from weir.dpcore.arrays import arrays_of, concatenate
+from weir.dpcore.models.erm.training import FEWEST
+from weir.dpcore.noise.prf import KeyedNoise
+from weir.dpcore.training import Job, fit, whole_init, whole_step
+from weir.transforms.runtime.coders import pack, restore, unpack
 
 K = 3
 

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.simplex import Simplex
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.losses import Huber, Logistic, Quantile, Squared
-from dpcore.models.moments import moments_sensitivity
-from dpcore.models.online.implicit_descent import ImplicitDescent
-from dpcore.models.online.quadratic import solve_positive
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
 from tests.constant_noise import ConstantNoise, NoNoise
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.losses import Huber, Logistic, Quantile, Squared
+from weir.dpcore.models.moments import moments_sensitivity
+from weir.dpcore.models.online.implicit_descent import ImplicitDescent
+from weir.dpcore.models.online.quadratic import solve_positive
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
 
 SETS = (L1Ball(1.0, 3), L2Ball(0.7, 3), Simplex(1.0, 3))
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.models.online.averaged_leader import AveragedLeader
-from dpcore.models.online.follow_the_leader import FollowTheLeader
-from dpcore.models.online.pull import QUIET, STEP, pull
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.simulate import Events, simulate
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.online.averaged_leader import AveragedLeader
+from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
+from weir.dpcore.models.online.pull import QUIET, STEP, pull
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.simulate import Events, simulate
 
 TICKS, EVENTS, P = 200, 12, 4
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000

@@ -9,24 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.arrays import arrays_of
-from dpcore.continual.blt import Blt
-from dpcore.continual.tree import Tree
-from dpcore.continual.window_tree import WindowTree
-from dpcore.errors import ConfigError
-from dpcore.geometry.parse import parse_set
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.gradients import Gradients, shorten
-from dpcore.models.losses import parse_loss
-from dpcore.models.online.averaged_leader import AveragedLeader
-from dpcore.models.online.conditional_gradient import ConditionalGradient
-from dpcore.models.online.follow_the_leader import FollowTheLeader
-from dpcore.models.online.price import split
-from dpcore.models.online.program import Learner
-from dpcore.models.scaling import Scaling
-from dpcore.noise.prf import KeyedNoise, RootKey
 from tests.constant_noise import NoNoise
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.arrays import arrays_of
+from weir.dpcore.continual.blt import Blt
+from weir.dpcore.continual.tree import Tree
+from weir.dpcore.continual.window_tree import WindowTree
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.gradients import Gradients, shorten
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.online.averaged_leader import AveragedLeader
+from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
+from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
+from weir.dpcore.models.online.price import split
+from weir.dpcore.models.online.program import Learner
+from weir.dpcore.models.scaling import Scaling
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 P, D = 4, 5
 SCALING = Scaling(("a", "b", "c", "d", "y"), (-1.0,) * 5, (1.0,) * 5)
@@ -132,7 +132,7 @@ def test_strides_blocks_and_order_of_keys_change_nothing(
     moved = tuple(leaf_of(place[leaf.keys], leaf.rows[::1].copy(), k) for leaf in data)
     _, permuted = run(one, moved, tuple(keys[i] for i in order))
     assert all((a == b[:, order]).all() for a, b in zip(permuted, whole, strict=True))
-    monkeypatch.setattr("dpcore.models.online.program.TOGETHER", 2 * D)
+    monkeypatch.setattr("weir.dpcore.models.online.program.TOGETHER", 2 * D)
     assert all((a == b).all() for a, b in zip(run(one, data, keys)[1], whole, strict=True))
 
 
@@ -363,7 +363,7 @@ def test_releases_have_names_labels_and_errors() -> None:
 
 
 def test_totals_come_out_the_same_by_either_way() -> None:
-    from dpcore.leaves.wide import add_wide, shift_wide, total_of, wide_modulo, wide_to_float
+    from weir.dpcore.leaves.wide import add_wide, shift_wide, total_of, wide_modulo, wide_to_float
 
     rng = np.random.default_rng(9)
     for size in (5, 40, 60, 61, 62):

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.models.online.conditional_gradient import ConditionalGradient
-from dpcore.models.online.follow_the_leader import FollowTheLeader
-from dpcore.models.online.price import split
-from dpcore.plan_config import PlanConfig
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
+from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
+from weir.dpcore.models.online.price import split
+from weir.dpcore.plan_config import PlanConfig
 
 
 def config(

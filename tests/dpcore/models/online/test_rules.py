@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import arrays_of
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.parse import parse_set
-from dpcore.geometry.simplex import Simplex
-from dpcore.models.online.averaged_leader import AveragedLeader
-from dpcore.models.online.conditional_gradient import ConditionalGradient
-from dpcore.models.online.follow_the_leader import FollowTheLeader
+from weir.dpcore.arrays import arrays_of
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.models.online.averaged_leader import AveragedLeader
+from weir.dpcore.models.online.conditional_gradient import ConditionalGradient
+from weir.dpcore.models.online.follow_the_leader import FollowTheLeader
 
 D = 6
 SETS: list[Any] = [L1Ball(2.0, D), Simplex(1.0, D), parse_set({"box": [-1, 1]}, D)]

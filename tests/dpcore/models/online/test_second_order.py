@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.parse import parse_set
-from dpcore.leaves.rows import RowLeaf
-from dpcore.models.gradients import Gradients
-from dpcore.models.losses import parse_loss
-from dpcore.models.online.averaged_leader import AveragedLeader
-from dpcore.models.online.nearest import Nearest
-from dpcore.models.online.price import Curving, split
-from dpcore.models.online.pull import PAYS, pull_of_second_order
-from dpcore.models.online.second_order import SecondOrderLeader, symmetric
-from dpcore.models.second_moments import SecondMoments, typical_reach
 from tests.dpcore.models.online.test_fading import EVENTS, error, optimum, plan, rule, stream
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.parse import parse_set
+from weir.dpcore.leaves.rows import RowLeaf
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.online.averaged_leader import AveragedLeader
+from weir.dpcore.models.online.nearest import Nearest
+from weir.dpcore.models.online.price import Curving, split
+from weir.dpcore.models.online.pull import PAYS, pull_of_second_order
+from weir.dpcore.models.online.second_order import SecondOrderLeader, symmetric
+from weir.dpcore.models.second_moments import SecondMoments, typical_reach
 
 P, D = 3, 4
 SECOND = SecondMoments(P, True, typical_reach(P, True))

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.models.optimize.narrowing import Narrowing
-from dpcore.models.optimize.node_noise import NodeNoise
-from dpcore.models.optimize.phased import Phased
-from dpcore.models.optimize.vertices import MANY, Vertices
 from tests.dpcore.models.optimize.script import Script
+from weir.dpcore.models.optimize.narrowing import Narrowing
+from weir.dpcore.models.optimize.node_noise import NodeNoise
+from weir.dpcore.models.optimize.phased import Phased
+from weir.dpcore.models.optimize.vertices import MANY, Vertices
 
 
 @pytest.fixture

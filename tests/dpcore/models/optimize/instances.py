@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.models.optimize.course import Drawn
-from dpcore.models.optimize.one_pass import OnePass
-from dpcore.noise.noise import Noise
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
+from weir.dpcore.models.optimize.course import Drawn
+from weir.dpcore.models.optimize.one_pass import OnePass
+from weir.dpcore.noise.noise import Noise
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
 
 CONFIG = """
 name: one_pass

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dpcore.errors import ConfigError
-from dpcore.models.optimize.fit import BatchPlan, fit
-from dpcore.models.optimize.packing import Range, pack
 from tests.constant_noise import NoNoise
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.optimize.fit import BatchPlan, fit
+from weir.dpcore.models.optimize.packing import Range, pack
 
 SECRET = bytes(range(32))
 
@@ -65,7 +65,7 @@ def test_the_same_data_give_the_same_bits_and_others_all_new_noise() -> None:
 
 
 def test_sparse_is_dense(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcore.models.optimize.fit.KeyedNoise", lambda *_: NoNoise(0))
+    monkeypatch.setattr("weir.dpcore.models.optimize.fit.KeyedNoise", lambda *_: NoNoise(0))
     rng = np.random.default_rng(1)
     x = rng.uniform(-3, 3, (120, 15)) * (rng.random((120, 15)) < 0.2)
     x[3, 2], x[9] = np.nan, 0.0

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.arrays import arrays_of
-from dpcore.errors import ConfigError
-from dpcore.models.losses import Hinge, Huber, Logistic, Squared
-from dpcore.models.optimize.glm import Envelope
-from dpcore.models.optimize.one_pass_fit import fit
-from dpcore.models.optimize.one_slope import one_slope
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
-from dpcore.simulate import Events, bounded, leaves_for, simulate
 from tests.constant_noise import NoNoise
 from tests.contracts.cases import same
 from tests.dpcore.models.optimize.instances import CASES, plan, program, read, rows_for
-from transforms.runtime.coders import pack, restore, unpack
+from weir.dpcore.arrays import arrays_of
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.losses import Hinge, Huber, Logistic, Squared
+from weir.dpcore.models.optimize.glm import Envelope
+from weir.dpcore.models.optimize.one_pass_fit import fit
+from weir.dpcore.models.optimize.one_slope import one_slope
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
+from weir.transforms.runtime.coders import pack, restore, unpack
 
 START, HOUR, TICKS = 1_704_067_200_000_000, 3_600_000_000, 24
 KEYS = ("east", "north", "west")

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.models.optimize.runs import at_place, start_of_run
-from dpcore.models.optimize.tree import batch_for, records_of, stages_for
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.optimize.runs import at_place, start_of_run
+from weir.dpcore.models.optimize.tree import batch_for, records_of, stages_for
 
 
 @pytest.mark.parametrize("first", [3, 7, 64])

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.models.losses import Logistic, Squared
-from dpcore.models.optimize.course import Drawn
-from dpcore.models.optimize.glm import Glm, norms
-from dpcore.models.optimize.phased_erm import averaged, spread_of
-from dpcore.noise.noise import label
 from tests.dpcore.models.optimize.instances import noise_of, plan, program, read, rows_for
 from tests.dpcore.models.optimize.script import Script
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.losses import Logistic, Squared
+from weir.dpcore.models.optimize.course import Drawn
+from weir.dpcore.models.optimize.glm import Glm, norms
+from weir.dpcore.models.optimize.phased_erm import averaged, spread_of
+from weir.dpcore.noise.noise import label
 
 N = 140  # three runs of 20, 40, 80 records
 FEW = 60  # two of them, where every record is a step

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.models.optimize.rehearsed import rehearsed
-from dpcore.models.optimize.sfw import REHEARSED_PHASES, REHEARSED_RUNS
 from tests.dpcore.models.optimize.instances import noise_of, program, read
+from weir.dpcore.models.optimize.rehearsed import rehearsed
+from weir.dpcore.models.optimize.sfw import REHEARSED_PHASES, REHEARSED_RUNS
 
 
 @pytest.mark.parametrize("case", ["gaussian", "generalised", "tree"])

@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.polytope import Polytope
-from dpcore.geometry.simplex import Simplex
-from dpcore.models.blocks.fitter import Draws
-from dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared
-from dpcore.models.optimize import selecting
-from dpcore.models.optimize.linear import Linear
-from dpcore.models.optimize.rows import Rows
-from dpcore.models.optimize.selection import Selection, selection_for
-from dpcore.models.optimize.steps import best_steps, gap, total
-from dpcore.models.scaling import STEP
-from dpcore.noise.prf import KeyedNoise, RootKey
 from tests.constant_noise import NoNoise
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.polytope import Polytope
+from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.models.blocks.fitter import Draws
+from weir.dpcore.models.losses import Absolute, Hinge, Huber, Logistic, Quantile, Squared
+from weir.dpcore.models.optimize import selecting
+from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.optimize.rows import Rows
+from weir.dpcore.models.optimize.selection import Selection, selection_for
+from weir.dpcore.models.optimize.steps import best_steps, gap, total
+from weir.dpcore.models.scaling import STEP
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 ROOT = RootKey.derive(bytes(range(32)), "select", bytes(32))
 RHO = PrivacyLoss("zcdp", 0.05)

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dpcore.errors import ConfigError
-from dpcore.leaves.sparse_rows import SparseRows
-from dpcore.models.optimize import phased_erm, points, walk
-from dpcore.models.optimize.glm import norms
-from dpcore.models.optimize.one_pass_fit import fit
-from dpcore.models.optimize.vertices import MANY, Vertices
-from dpcore.models.optimize.wide_one_pass import WideOnePass
-from dpcore.models.prediction import linear, sparse_linear
-from dpcore.models.scaling import STEP, Scaling
-from dpcore.models.sparse_scaling import shortened_in
-from dpcore.noise.noise import label
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
 from tests.dpcore.models.optimize.instances import noise_of, read
 from tests.dpcore.models.optimize.script import Script
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.leaves.sparse_rows import SparseRows
+from weir.dpcore.models.optimize import phased_erm, points, walk
+from weir.dpcore.models.optimize.glm import norms
+from weir.dpcore.models.optimize.one_pass_fit import fit
+from weir.dpcore.models.optimize.vertices import MANY, Vertices
+from weir.dpcore.models.optimize.wide_one_pass import WideOnePass
+from weir.dpcore.models.prediction import linear, sparse_linear
+from weir.dpcore.models.scaling import STEP, Scaling
+from weir.dpcore.models.sparse_scaling import shortened_in
+from weir.dpcore.noise.noise import label
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
 
 P = 4200
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000
@@ -167,7 +167,7 @@ def test_rows_are_cut_to_the_dual_norm_as_those_of_a_table(q: float) -> None:
     given = lists(n)
     given = SparseRows(given.offsets, given.indices, np.nan_to_num(given.values), P)
     scaled = np.clip(given.dense() / 2, -1, 1)
-    from dpcore.models.optimize.glm import shortened
+    from weir.dpcore.models.optimize.glm import shortened
 
     for bound in (1.0, 0.37, 5.0):
         flat = np.clip(given.values / 2, -1, 1)
@@ -261,7 +261,7 @@ def test_no_table_of_the_rows_is_made(case: str) -> None:
     made = program(case, size=size, records=1000)
     rows = rows_for(made, 3000)
     own = {name: array[0] for name, array in made.course.init(1)._asdict().items()}
-    from dpcore.models.optimize.course import Drawn
+    from weir.dpcore.models.optimize.course import Drawn
 
     tracemalloc.start()
     try:

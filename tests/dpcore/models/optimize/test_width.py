@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.group_l1 import GroupL1Ball
-from dpcore.geometry.lp_ball import LpBall
-from dpcore.geometry.spectral import TraceNormBall
-from dpcore.models.losses import Huber, Logistic, Squared
-from dpcore.models.optimize.linear import Linear
-from dpcore.models.optimize.width import Width, width_for
 from tests.constant_noise import NoNoise
 from tests.dpcore.models.optimize.test_selection import draws, grid
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.group_l1 import GroupL1Ball
+from weir.dpcore.geometry.lp_ball import LpBall
+from weir.dpcore.geometry.spectral import TraceNormBall
+from weir.dpcore.models.losses import Huber, Logistic, Squared
+from weir.dpcore.models.optimize.linear import Linear
+from weir.dpcore.models.optimize.width import Width, width_for
 
 SETS: dict[str, ConvexSet] = {
     "l2": L2Ball(1.5, 4),

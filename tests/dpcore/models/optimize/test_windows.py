@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.models.blocks.schedule import spent
-from dpcore.models.optimize.program import WindowProgram
-from dpcore.models.optimize.windows import Windows
-from dpcore.plan import Plan
-from pipelines.config.job import load
+from weir.dpcore.models.blocks.schedule import spent
+from weir.dpcore.models.optimize.program import WindowProgram
+from weir.dpcore.models.optimize.windows import Windows
+from weir.dpcore.plan import Plan
+from weir.pipelines.config.job import load
 
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "lasso" / "lasso.yaml"
 

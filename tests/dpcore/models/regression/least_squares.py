@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.arrays import Floats, Ints
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.models.regression import accelerated
-from dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.arrays import Floats, Ints
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.models.regression import accelerated
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 _CHUNK = 1 << 16
 

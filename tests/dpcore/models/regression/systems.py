@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.convex_set import ConvexSet
-from dpcore.geometry.polytope import Polytope
-from dpcore.geometry.product import Product
-from dpcore.geometry.simplex import Simplex
-from dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.convex_set import ConvexSet
+from weir.dpcore.geometry.polytope import Polytope
+from weir.dpcore.geometry.product import Product
+from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 
 def sets(d: int) -> dict[str, ConvexSet]:

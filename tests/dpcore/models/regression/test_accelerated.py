@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.product import Product
-from dpcore.geometry.spectral import TraceNormBall
-from dpcore.models.regression.accelerated import TOLERANCE, solve
-from dpcore.models.regression.quadratic import PrivateQuadratic
 from tests.dpcore.models.regression.systems import sets, systems
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.product import Product
+from weir.dpcore.geometry.spectral import TraceNormBall
+from weir.dpcore.models.regression.accelerated import TOLERANCE, solve
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 NAMES = list(sets(3))
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.geometry.balls import L2Ball
-from dpcore.geometry.simplex import Simplex
-from dpcore.models.regression.accelerated import solve
-from dpcore.models.regression.bands import stddev_along
-from dpcore.models.regression.debiased import Debiased
-from dpcore.models.regression.image import Image
-from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.pricing.band import BAND
+from weir.dpcore.geometry.balls import L2Ball
+from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.models.regression.accelerated import solve
+from weir.dpcore.models.regression.bands import stddev_along
+from weir.dpcore.models.regression.debiased import Debiased
+from weir.dpcore.models.regression.image import Image
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.pricing.band import BAND
 
 N, D = 20_000, 4
 

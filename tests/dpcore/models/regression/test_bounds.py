@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.plan import Plan
+from weir.dpcore.plan import Plan
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ import re
 import numpy as np
 import pytest
 
-from dpcore.geometry.balls import L2Ball
-from dpcore.models.moments import Moments
-from dpcore.models.regression.compared import clips, kept, ridges
-from dpcore.plan import Plan
+from weir.dpcore.geometry.balls import L2Ball
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.models.regression.compared import clips, kept, ridges
+from weir.dpcore.plan import Plan
 
 CONFIG = """
 name: compared

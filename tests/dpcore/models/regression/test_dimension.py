@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.simplex import Simplex
-from dpcore.geometry.widths import largest_size_of, sparse_bound
-from dpcore.models.regression.dimension import dimension_for, width_of
-from dpcore.models.regression.membership import Everything, Sparse
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.geometry.widths import largest_size_of, sparse_bound
+from weir.dpcore.models.regression.dimension import dimension_for, width_of
+from weir.dpcore.models.regression.membership import Everything, Sparse
 
 
 def test_the_rule_of_the_paper() -> None:

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.models.regression.quadratic import PrivateQuadratic
-from dpcore.models.regression.ridge import adassp_for, lift_for, predicted, prior_of
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
-from dpcore.program import Released
 from tests.constant_noise import NoNoise
 from tests.dpcore.models.regression.least_squares import least_squares
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.models.regression.ridge import adassp_for, lift_for, predicted, prior_of
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.program import Released
 
 ROOT = RootKey.derive(bytes(range(32)), "incremental", bytes(32))
 CONFIG = """

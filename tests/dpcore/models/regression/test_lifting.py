@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.box import Box
-from dpcore.geometry.group_l1 import GroupL1Ball
-from dpcore.geometry.lp_ball import LpBall
-from dpcore.geometry.simplex import Simplex
-from dpcore.models.regression.lifting import LOOSE, Embedded, is_least, lift, solve_embedded
-from dpcore.models.regression.projection import RandomProjection
-from dpcore.models.regression.quadratic import PrivateQuadratic
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.group_l1 import GroupL1Ball
+from weir.dpcore.geometry.lp_ball import LpBall
+from weir.dpcore.geometry.simplex import Simplex
+from weir.dpcore.models.regression.lifting import LOOSE, Embedded, is_least, lift, solve_embedded
+from weir.dpcore.models.regression.projection import RandomProjection
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 D = 60
 SETS = {

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpcore.errors import ConfigError
-from dpcore.models import moments as module
-from dpcore.models.moments import Moments, moments_sensitivity
-from dpcore.models.regression.rows import EventRows, fit
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models import moments as module
+from weir.dpcore.models.moments import Moments, moments_sensitivity
+from weir.dpcore.models.regression.rows import EventRows, fit
 
 RELATIONS = ("add_remove", "replace_one", "replace_anywhere")
 BOUNDS = [(1.0, 1.0), (1.0, 0.3), (0.5, 1.0), (0.5, 1.4), (2.0, 1.0), (0.4, 3.0)]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L2Ball
-from dpcore.models.regression.accelerated import solve
-from dpcore.models.regression.noisy_gradient import (
+from tests.dpcore.models.regression.systems import sets, systems
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L2Ball
+from weir.dpcore.models.regression.accelerated import solve
+from weir.dpcore.models.regression.noisy_gradient import (
     gradient_error,
     noisy_projected_gradient,
     schedule,
 )
-from dpcore.models.regression.quadratic import PrivateQuadratic
-from tests.dpcore.models.regression.systems import sets, systems
+from weir.dpcore.models.regression.quadratic import PrivateQuadratic
 
 
 @pytest.mark.parametrize("name", ["l1", "l2", "box", "simplex"])

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.models.regression.incremental import Incremental
-from dpcore.models.regression.projected import Projected
-from dpcore.plan import Plan
-from dpcore.plan_config import PlanConfig
 from tests.constant_noise import NoNoise
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.regression.incremental import Incremental
+from weir.dpcore.models.regression.projected import Projected
+from weir.dpcore.plan import Plan
+from weir.dpcore.plan_config import PlanConfig
 
 DAY = 86_400_000_000
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.errors import ConfigError
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.box import Box
-from dpcore.models.moments import Moments
-from dpcore.models.regression.membership import Everything, Sparse, Within, parse_inputs
-from dpcore.models.regression.projected_rows import ProjectedRows
-from dpcore.models.regression.projection import RandomProjection
-from dpcore.models.regression.rows import EventRows
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.models.moments import Moments
+from weir.dpcore.models.regression.membership import Everything, Sparse, Within, parse_inputs
+from weir.dpcore.models.regression.projected_rows import ProjectedRows
+from weir.dpcore.models.regression.projection import RandomProjection
+from weir.dpcore.models.regression.rows import EventRows
 
 ONE = 2**16
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.plan import Plan
 from tests.dpcore.models.regression.least_squares import least_squares
 from tests.dpcore.models.regression.test_incremental import config_of, lstsq, on_grid, run
+from weir.dpcore.plan import Plan
 
 
 def test_noise_is_that_of_the_printed_algorithm() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.errors import ConfigError
-from dpcore.plan import Plan
-from dpcore.simulate import Events, simulate
 from tests.constant_noise import NoNoise
+from weir.dpcore.errors import ConfigError
+from weir.dpcore.plan import Plan
+from weir.dpcore.simulate import Events, simulate
 
 HOUR = 3_600_000_000
 

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.errors import ConfigError, WeirError
-from dpcore.geometry.balls import L2Ball
-from dpcore.models.gradients import Gradients
-from dpcore.models.losses import parse_loss
-from dpcore.models.solvers.design import Design
-from dpcore.models.solvers.problem import Problem
-from dpcore.models.solvers.queries import Paid, Queries, deal
-from dpcore.noise.noise import k_norm_variance
-from dpcore.noise.prf import KeyedNoise, RootKey
 from tests.constant_noise import NoNoise
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.errors import ConfigError, WeirError
+from weir.dpcore.geometry.balls import L2Ball
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.solvers.design import Design
+from weir.dpcore.models.solvers.problem import Problem
+from weir.dpcore.models.solvers.queries import Paid, Queries, deal
+from weir.dpcore.noise.noise import k_norm_variance
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
 
 P, D = 3, 4
 ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))
@@ -260,7 +260,7 @@ def test_without_noise_answers_are_exact() -> None:
 
 
 def test_a_set_that_does_not_project_is_refused() -> None:
-    from dpcore.geometry.permutations import Permutations
+    from weir.dpcore.geometry.permutations import Permutations
 
     gradients = Gradients(parse_loss("squared"), 0.7, None, P, True)
     with pytest.raises(ConfigError, match="projection"):

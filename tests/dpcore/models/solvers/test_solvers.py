@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpcore.accounting.guarantee import PrivacyLoss
-from dpcore.geometry.balls import L1Ball, L2Ball
-from dpcore.geometry.box import Box
-from dpcore.models.gradients import Gradients
-from dpcore.models.losses import parse_loss
-from dpcore.models.solvers.design import Design
-from dpcore.models.solvers.noisy_gradient import NoisyGradient, most_useful
-from dpcore.models.solvers.noisy_sgd import NoisySgd
-from dpcore.models.solvers.problem import Problem
-from dpcore.models.solvers.queries import Queries
-from dpcore.models.solvers.steps import steps_for
-from dpcore.noise.prf import KeyedNoise, RootKey
-from dpcore.registry import SOLVERS
 from tests.constant_noise import NoNoise
+from weir.dpcore.accounting.guarantee import PrivacyLoss
+from weir.dpcore.geometry.balls import L1Ball, L2Ball
+from weir.dpcore.geometry.box import Box
+from weir.dpcore.models.gradients import Gradients
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.solvers.design import Design
+from weir.dpcore.models.solvers.noisy_gradient import NoisyGradient, most_useful
+from weir.dpcore.models.solvers.noisy_sgd import NoisySgd
+from weir.dpcore.models.solvers.problem import Problem
+from weir.dpcore.models.solvers.queries import Queries
+from weir.dpcore.models.solvers.steps import steps_for
+from weir.dpcore.noise.prf import KeyedNoise, RootKey
+from weir.dpcore.registry import SOLVERS
 
 P, D = 2, 3
 ROOT = RootKey.derive(bytes(range(32)), "test", bytes(32))
