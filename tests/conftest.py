@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +50,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """What was imported and collected stays to the end: no garbage is looked for in it."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A layer that was imported by the name of its folder has every class a second time."""
+    twice = sorted({"dpcore", "transforms", "pipelines"} & sys.modules.keys())
+    assert not twice, f"imported by the name of a folder: {twice}; write weir.{twice[0]}"

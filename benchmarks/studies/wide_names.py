@@ -1,6 +1,6 @@
 """How well do private models find what tells men's names from women's, among 131,072 features?
 
-    pip install 'weir[bench]'
+    pip install 'weir-dp[bench]'
     python -m benchmarks.studies.wide_names [--draws 3] [--peers 1024]
 
 Data: first names of 54 countries with their gender, in the package gender-guesser (nothing of it is

@@ -143,10 +143,10 @@ def test_extras_that_a_job_needs(
     monkeypatch.setattr(metadata, "version", without)
     assert look(small)[1]["google-cloud-pubsub"]["state"] == "absent"
     code, found = look(small, "--set", "sink={pubsub: projects/p/topics/t}")
-    assert code == 1 and found["google-cloud-pubsub"]["remedy"] == "pip install 'weir[pubsub]'"
+    assert code == 1 and found["google-cloud-pubsub"]["remedy"] == "pip install 'weir-dp[pubsub]'"
     ledger = "ledger={postgresql: 'postgresql://h/d', scope: x, budget: {epsilon: 1, delta: 1e-6}}"
     code, found = look(small, "--set", ledger)
-    assert code == 1 and found["psycopg[binary]"]["remedy"] == "pip install 'weir[postgresql]'"
+    assert code == 1 and found["psycopg[binary]"]["remedy"] == "pip install 'weir-dp[postgresql]'"
 
 
 def test_a_cluster_that_does_not_answer(look: Callable[..., Any]) -> None:

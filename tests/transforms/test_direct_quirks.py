@@ -114,7 +114,7 @@ def test_no_step_of_a_graph_both_yields_and_returns() -> None:
     """What is not looked at here would give no warning there."""
     check, seen = core._check_fn_use_yield_and_return, set()
     for name, found in list(sys.modules.items()):
-        if name.partition(".")[0] in ("transforms", "pipelines"):
+        if name.startswith(("weir.transforms", "weir.pipelines")):
             kinds = [one for one in vars(found).values() if isinstance(one, type)]
             for kind in kinds:
                 if issubclass(kind, beam.DoFn) and kind.__module__ == name:
