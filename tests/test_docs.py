@@ -128,6 +128,16 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_benchmarks_and_tests_that_are_cited_exist(page: Path) -> None:
+    text = page.read_text()
+    for module in re.findall(r"-m ((?:benchmarks|tests)[\w.]*\w)", text):
+        place = ROOT / module.replace(".", "/")
+        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
+    for path in re.findall(r"\b((?:benchmarks|tests)/[\w/.-]*\w)", text):
+        assert (ROOT / path).exists() or (ROOT / path).with_suffix(".py").exists(), path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_exist(page: Path) -> None:
     found = re.findall(r"(?:`|^)weir ([a-z]+)([^`\n#]*)", page.read_text(), re.MULTILINE)
     for name, rest in found:

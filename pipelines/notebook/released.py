@@ -158,7 +158,7 @@ def _pandas() -> Any:
     try:
         import pandas
     except ImportError:
-        raise ImportError("frames need pandas: pip install 'weir[pandas]'.") from None
+        raise ImportError("frames need pandas: pip install 'weir-dp[pandas]'.") from None
     return pandas
 
 

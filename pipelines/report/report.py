@@ -94,7 +94,7 @@ def report(
         from weir.pipelines.report.statement import statement as told
 
         signed = folder / "statement.html"
-        signed.write_text(told(run, metadata.version("weir")), encoding="utf-8")
+        signed.write_text(told(run, metadata.version("weir-dp")), encoding="utf-8")
     caption, note = words.last_caption(data), words.unfinished(run)
     return ReportPaths(png, page, caption, summary(data), note, signed, words.left_out(data))
 

@@ -158,6 +158,7 @@ def in_ranks(plan: Plan, one: Margin) -> float:
     return float(np.mean(inner))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_margins_cover_and_are_those_of_the_plan(name: str) -> None:
     plan, found = found_in(name)
@@ -169,6 +170,7 @@ def test_margins_cover_and_are_those_of_the_plan(name: str) -> None:
         assert as_planned(plan, one), where
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMS)
 def test_margins_of_k_norm_noise_cover(kind: str) -> None:
     plan = plan_of(f"aggregates:\n  out: {FORMS[kind][0]}\n", 60.0, 0.0)
@@ -183,6 +185,7 @@ def loud(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KeyedNoise, "gaussian", lambda self, *given: WRONG * real(self, *given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_release_of_15_times_its_planned_margin_is_rejected(name: str, loud: None) -> None:
     plan, found = found_in(name)
@@ -190,6 +193,7 @@ def test_a_release_of_15_times_its_planned_margin_is_rejected(name: str, loud: N
         assert (one.covered < LEAST).any(), (one.info.name, one.covered)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, (_, users) in CASES.items() if "." not in name])
 def test_a_plan_that_promises_a_fifteenth_of_the_margin_is_rejected(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -208,6 +212,7 @@ def test_every_aggregate_has_a_form_for_events_and_users() -> None:
     assert set(FORMS) == set(AGGREGATES.own) == set(USER_FORMS)
 
 
+@pytest.mark.slow
 def test_every_output_that_publishes_a_margin_is_held_to_it() -> None:
     """Any registered algorithm, in any form that it is kept in: its outputs with margins are those
     that the cases above cover."""

@@ -76,6 +76,7 @@ def made(folder: Path, model: str, more: str, weir: Weir) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_classes_are_the_likelier_ones_and_shares_are_told(tmp_path: Path, weir: Weir) -> None:
     made(tmp_path, CLASSES, "", weir)
     more = [
@@ -109,6 +110,7 @@ def test_classes_are_the_likelier_ones_and_shares_are_told(tmp_path: Path, weir:
     assert yes[0] == pytest.approx(by_hand, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_held_back_classes_are_scored_over_time(tmp_path: Path, weir: Weir) -> None:
     made(tmp_path, CLASSES, "", weir)
     found = score(gather(Run.open(tmp_path / "out")), tmp_path / "events.csv")
@@ -123,6 +125,7 @@ def test_held_back_classes_are_scored_over_time(tmp_path: Path, weir: Weir) -> N
     assert "Share of right label" in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_coefficients_of_the_events_own_key(
     tmp_path: Path, weir: Weir
 ) -> None:
@@ -167,6 +170,7 @@ def test_files_that_no_table_can_hold_are_refused_by_name(tmp_path: Path) -> Non
         assert "old" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_predicted_is_refused_by_name(tmp_path: Path, weir: Weir) -> None:
     made(tmp_path, CLASSES, "", weir)
     out, data = tmp_path / "out", tmp_path / "events.csv"
