@@ -50,6 +50,7 @@ ROOMS = {
         "spaced",
         "plan_checks",
         "plan_config",
+        "plan_bias",
         "plan_html",
         "plan_promise",
         "plan_warnings",
@@ -124,9 +125,6 @@ IMPURE = {
     "urllib": "the network",
 }
 """What dpcore must not import, and what it would get by it."""
-
-PRINTS = {"benchmarks/fit_tables.py"}
-"""Run by hand to print the tables again."""
 
 RANDOM_MODULES = {"random", "secrets", "uuid", "numpy.random", "randomgen"}
 RANDOM_CALLS = {"urandom", "getrandom", "default_rng", "RandomState", "SeedSequence", "token_bytes"}
@@ -254,7 +252,7 @@ def circles(arrows: dict[str, set[str]]) -> list[str]:
     return sorted(name for name in arrows if name in reached(name))
 
 
-def purity_faults(tree: ast.AST, prints: bool = False) -> list[str]:
+def purity_faults(tree: ast.AST) -> list[str]:
     found = [
         f"line {line}: imports {module} ({what})"
         for line, module in imports(tree)
@@ -265,7 +263,7 @@ def purity_faults(tree: ast.AST, prints: bool = False) -> list[str]:
         last = call.split(".")[-1]
         if call in {"open", "input", "exec", "eval"} or last in {"getenv", "now", "today"}:
             found.append(f"line {line}: calls {call}")
-        if call == "print" and not prints:
+        if call == "print":
             found.append(f"line {line}: calls {call}")
         if call in {"np.load", "np.save", "np.fromfile", "np.loadtxt", "np.genfromtxt"}:
             found.append(f"line {line}: calls {call}")
@@ -292,22 +290,26 @@ def randomness_faults(tree: ast.AST, allowed: set[str] | None = None) -> list[st
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_imports_never_point_back(path: Path) -> None:
     package = path.relative_to(ROOT).parts[0]
     assert layer_faults(package, ast.parse(path.read_text())) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_layers_are_imported_by_their_installed_names(path: Path) -> None:
     assert bare_imports(ast.parse(path.read_text())) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in FILES if p.name != "__init__.py"], ids=name_of)
 def test_rooms_import_only_rooms_before_them(path: Path) -> None:
     assert room_faults(module_of(path), ast.parse(path.read_text())) == []
 
 
+@pytest.mark.slow
 def test_no_file_reaches_itself_through_its_imports() -> None:
     ours = modules_of_ours()
     arrows: dict[str, set[str]] = {}
@@ -317,6 +319,20 @@ def test_no_file_reaches_itself_through_its_imports() -> None:
             if target in ours and target != name:
                 arrows.setdefault(name, set()).add(target)
     assert circles(arrows) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("package", "other"), [("tests", "benchmarks"), ("benchmarks", "tests")])
+def test_tests_and_benchmarks_do_not_import_each_other(package: str, other: str) -> None:
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert len(files) > 20
+    found = [
+        f"{name_of(path)}, line {line}: imports {module}"
+        for path in files
+        for line, module in imports(ast.parse(path.read_text()))
+        if within(module, other)
+    ]
+    assert found == []
 
 
 def test_every_room_is_on_the_map() -> None:
@@ -342,17 +358,20 @@ def test_a_circle_is_seen() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in FILES if "dpcore" in p.parts], ids=name_of)
 def test_dpcore_knows_no_beam_no_files_no_time(path: Path) -> None:
-    assert purity_faults(ast.parse(path.read_text()), name_of(path) in PRINTS) == []
+    assert purity_faults(ast.parse(path.read_text())) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in FILES if "noise" not in p.parts], ids=name_of)
 def test_only_dpcore_noise_makes_randomness(path: Path) -> None:
     tree = ast.parse(path.read_text())
     assert randomness_faults(tree, EXCEPT.get(name_of(path))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_nothing_leans_on_pandas(path: Path) -> None:
     """It is no dependency of ours, and Arrow imports it behind some of its names."""

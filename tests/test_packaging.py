@@ -16,6 +16,8 @@ import pytest
 import tests
 from tests.wheel import FOLDERS, FOREIGN, ROOT, Installed, installed
 
+pytestmark = pytest.mark.slow
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONFIG = """name: visits
 source: {csv: visits.csv}
@@ -178,5 +180,5 @@ def test_a_beam_pipeline_runs_in_worker_processes(user: Installed) -> None:
 
 
 def test_no_library_stands_in_the_place_of_tests() -> None:
-    """Some ship a package of that name."""
+    """Some ship a package of that name, and tests import helpers from here."""
     assert tests.__file__ == str(ROOT / "tests" / "__init__.py")

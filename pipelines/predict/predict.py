@@ -84,7 +84,8 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
     wanted = list(dict.fromkeys((*model.sources, *run.key_columns)))
     with _whole(out) as part, contextlib.ExitStack() as open_files:
         writer: Any = None
-        for table in tables(data, wanted, "DATA", model.listed):
+        numeric = (*model.sources, *model.targets)
+        for table in tables(data, wanted, "DATA", model.listed, numeric):
             made = predictions(table, run, model, models, at, tally)
             if writer is None:
                 make = WRITERS[out.suffix.lower()]
@@ -144,7 +145,9 @@ def predictions(
         else:
             arrays[name] = pa.array(values, mask=np.isnan(values))
             target = name.removeprefix("predicted.")
-            if target in model.targets:
+            if target in trial.ends:
+                tally.labels(table, target, values, trial.ends[target])
+            elif target in model.targets:
                 tally.values(table, target, values)
     arrays[TICK] = pa.array(np.full(n, tick), mask=~known | void)
     for name, array in arrays.items():

@@ -22,6 +22,7 @@ from weir.dpcore.pricing.band import band_of
 from weir.pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
 from weir.pipelines.results.packed import Sizes
 from weir.pipelines.results.ruler import Ruler
+from weir.transforms.release.table import INTERVAL
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""
@@ -41,6 +42,8 @@ class Output:
       role: as in ``dpcore.algorithm.Shown``. between: public bounds of the true value, as there.
       draws: label of the only component that is worth showing; "": all of them.
       reading: a sentence for who reads its picture, with {band} in it.
+      interval: whether its margin of error is an interval of its own, as the plan says.
+      left_out: what public bounds keep out of it, as the plan says it.
       part: the only component that is shown, of ``width``; None: all of them.
     """
 
@@ -55,6 +58,8 @@ class Output:
     part: int | None = None
     width: int = 1
     between: tuple[float | None, float | None] = (None, None)
+    left_out: str = ""
+    interval: bool = False
 
     @property
     def is_model(self) -> bool:
@@ -300,6 +305,11 @@ class Run:
                 found[one.name, one.over] = len(one.labels)
         return found
 
+    @property
+    def interval_columns(self) -> tuple[str, ...]:
+        """Columns of the ends of margins, where one of them is an interval of its own."""
+        return INTERVAL if any(one.interval for one in self.outputs) else ()
+
     def batches(self, columns: Sequence[str], first: int = 0) -> Iterator[pa.RecordBatch]:
         """All rows from tick ``first`` on, in batches of at most about a million."""
         for file in self.files:
@@ -339,4 +349,6 @@ def output_of(item: Mapping[str, Any]) -> Output:
         draws=str(item.get("part") or ""),
         reading=str(item.get("reading") or ""),
         between=(None if low is None else float(low), None if high is None else float(high)),
+        left_out=str(item.get("left_out") or ""),
+        interval=bool(item.get("interval")),
     )

@@ -105,9 +105,7 @@ def _python(extras: set[str]) -> Iterator[Finding]:
     yield Finding("Python", "weir-dp", "good", own["Version"])
     if any(metadata.distributions(name="weir")):
         remedy = "pip uninstall weir, then pip install --force-reinstall weir-dp"
-        yield Finding(
-            "Python", "weir", "wrong", "another project, with a package of this name", remedy
-        )
+        yield Finding("Python", "weir", "wrong", "another project of this name", remedy)
     if kernels is None:
         remedy = "install a C compiler and Weir again: the same bits, sooner"
         yield Finding("Python", "compiled kernels", "absent", "not built, or outdated", remedy)

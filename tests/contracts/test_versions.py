@@ -17,6 +17,7 @@ CONFIGS = dict(versions.configs())
 ONE = CONFIGS["chosen"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", versions.VERSIONS)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_version_keeps_its_digests_and_bits(name: str, version: str) -> None:

@@ -108,6 +108,7 @@ class Slots(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.slow
 def test_slots_that_become_free_are_waited_for(small: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Slots) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()

@@ -51,6 +51,7 @@ def damage(job: Path, *names: int) -> None:
         path.write_bytes(spoilt(path.read_bytes(), 10))
 
 
+@pytest.mark.slow
 def test_most_files_lost_hold_a_run_back(weir: Weir, job: Path) -> None:
     damage(job, 1, 2, 3)
     result = weir("run", job, "--json")
@@ -69,6 +70,7 @@ def test_most_files_lost_hold_a_run_back(weir: Weir, job: Path) -> None:
     assert let.exit_code == 0, let.output
 
 
+@pytest.mark.slow
 def test_one_file_of_four_is_told_and_published(weir: Weir, job: Path) -> None:
     damage(job, 2)
     result = weir("run", job)
@@ -107,6 +109,7 @@ def half(data: bytes) -> bytes:
     return data[: len(data) // 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [iter, ahead])
 @pytest.mark.parametrize(
     ("form", "write", "harm", "least", "most", "files"),

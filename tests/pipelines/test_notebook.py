@@ -60,6 +60,7 @@ def key(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_it_gives_what_weir_run_gives_of_the_same_events_in_a_file(
     tmp_path: Path, key: Path
 ) -> None:
@@ -153,6 +154,7 @@ def test_a_secret_needs_something_that_remembers_it(tmp_path: Path, key: Path) -
         weir.release(FRAME.iloc[1:], out, secret_file=key)
 
 
+@pytest.mark.slow
 def test_the_ledger_counts_refuses_and_knows_the_same_events(tmp_path: Path, key: Path) -> None:
     ledger = (
         f"ledger: {{sqlite: {tmp_path / 'ledger.db'}, scope: buyers, "

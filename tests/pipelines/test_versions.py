@@ -54,6 +54,7 @@ def stopped(folder: Path) -> None:
     (folder / "_COMPLETE").unlink()
 
 
+@pytest.mark.slow
 def test_a_folder_of_version_1_goes_on_under_it_and_says_so(weir: Weir, job: Path) -> None:
     out, whole = job.parent / "out", job.parent / "whole"
     assert weir("run", job, "--set", "version=1", "--set", "sink.parquet=whole").exit_code == 0
@@ -72,6 +73,7 @@ def test_a_folder_of_version_1_goes_on_under_it_and_says_so(weir: Weir, job: Pat
         assert (out / name).read_bytes() == (whole / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_what_says_another_version_is_refused_by_name(weir: Weir, job: Path) -> None:
     assert weir("run", job, "--set", "version=1").exit_code == 0
     stopped(job.parent / "out")
@@ -84,6 +86,7 @@ def test_what_says_another_version_is_refused_by_name(weir: Weir, job: Path) -> 
     assert "privacy.epsilon was 1.0 and is 2.0" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_new_folder_begins_under_the_newest(weir: Weir, job: Path) -> None:
     assert weir("run", job).stderr == ""
     stored = plan_in(job.parent / "out")
@@ -92,6 +95,7 @@ def test_a_new_folder_begins_under_the_newest(weir: Weir, job: Path) -> None:
     assert changes(stored, plan_of(load(job))) == []
 
 
+@pytest.mark.slow
 def test_what_is_held_is_published_under_its_version(weir: Weir, job: Path) -> None:
     job.write_text(job.read_text() + "limits: {refused: 0}\n")
     with (job.parent / "events.csv").open("a") as file:
@@ -103,6 +107,7 @@ def test_what_is_held_is_published_under_its_version(weir: Weir, job: Path) -> N
     assert (job.parent / "out" / "_COMPLETE").exists()
 
 
+@pytest.mark.slow
 def test_beside_a_folder_of_version_1_a_run_releases_the_same(weir: Weir, job: Path) -> None:
     assert weir("run", job, "--set", "version=1").exit_code == 0
     result = weir("run", job, "--new")
@@ -132,6 +137,7 @@ def test_a_streams_state_says_its_version_before_its_sink(
     assert caught.value.field == "version"
 
 
+@pytest.mark.slow
 def test_what_a_newer_build_began_is_refused(weir: Weir, job: Path) -> None:
     assert weir("run", job).exit_code == 0
     out = job.parent / "out"

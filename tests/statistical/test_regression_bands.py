@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.regression_bands import (
+from tests.statistical.regression_bands import (
     EARLY,
     LATE,
     LIFTED,

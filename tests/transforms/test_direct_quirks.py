@@ -86,6 +86,7 @@ def test_options_of_the_command_line_are_read_anew(monkeypatch: pytest.MonkeyPat
         assert bool(PipelineOptions().view_as(StandardOptions).streaming) == streaming
 
 
+@pytest.mark.slow
 def test_ipython_is_not_loaded_to_ask_whether_it_runs() -> None:
     code = (
         "import sys; from weir.transforms.runtime import direct_quirks as d; d.once();"

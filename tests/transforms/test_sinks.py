@@ -94,6 +94,7 @@ def test_files_have_the_columns_and_types_of_the_design(tmp_path: Path) -> None:
     assert len(rows) == 128 * 3 * 2 and rows[0]["over"] is None and rows[1]["stddev"] is None
 
 
+@pytest.mark.slow
 def test_the_three_formats_say_the_same(tmp_path: Path) -> None:
     for form in ("parquet", "csv", "ndjson"):
         full_run(tmp_path / form, form)
@@ -130,6 +131,7 @@ def whole(add: float = 0.0) -> list[pa.RecordBatch]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("way")
 def test_a_file_waits_for_every_block_and_tick(tmp_path: Path) -> None:
     assert write(whole(), tmp_path, plan=TWO, every=4) == [(0, 3), (4, 5)]
@@ -137,6 +139,7 @@ def test_a_file_waits_for_every_block_and_tick(tmp_path: Path) -> None:
     assert write(whole()[:-1] * 2, tmp_path / "3", plan=TWO, every=4) == [(0, 3)]
 
 
+@pytest.mark.slow
 def test_a_drain_writes_what_every_block_has_released(tmp_path: Path) -> None:
     endless = replace(TWO, clock=replace(TWO.clock, end=None))
     assert write(whole(), tmp_path, plan=endless, every=4) == [(0, 3), (4, 5)]
@@ -307,6 +310,7 @@ def test_files_are_put_in_order_and_none_behind_one_that_fails(tmp_path: Path) -
         dofn.teardown()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("way")
 def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(tmp_path: Path) -> None:
     full_run(tmp_path / "a", "parquet")

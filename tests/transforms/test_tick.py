@@ -131,6 +131,7 @@ def stepped(dofn: TickDoFn, payloads: Sequence[bytes], ticks: int, near: bool) -
     return counts(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("near", [True, False])
 def test_leaves_of_a_far_future_are_not_moved_at_every_tick(near: bool) -> None:
     plan: Any = ENDLESS
@@ -174,6 +175,7 @@ def test_ticks_are_released_when_their_time_is_over_and_not_before() -> None:
     assert counts(strides) == {0: 2, 1: 2, 2: 7} and dead == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flink, before, overdue", [(0, 1, 0), (1, 1, 1), (1, 2, 0)])
 def test_on_flink_a_timer_is_set_one_millisecond_before_the_end(
     flink: int, before: int, overdue: int, monkeypatch: pytest.MonkeyPatch

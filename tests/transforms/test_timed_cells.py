@@ -46,6 +46,7 @@ def fates(world: Any, bundles: Sequence[Bundle]) -> list[Event]:
     return sorted(counted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", [None, 1, HORIZON])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("shards, tail", [(1, 1), (3, 4), (64, 512)])
@@ -60,6 +61,7 @@ def test_each_id_fares_as_it_would_alone(
     assert horizon is None or any(number > 12 for number, _ in expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_no_order_within_a_bundle_and_no_neighbour_changes_a_fate(seed: int) -> None:
     bundles = history(seed)
@@ -79,6 +81,7 @@ def test_no_order_within_a_bundle_and_no_neighbour_changes_a_fate(seed: int) -> 
         assert sorted(counted) == [fate for fate in expected if fate[1] != gone]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same_process", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_kills_and_repeats_change_nothing(
@@ -111,6 +114,7 @@ def fill(world: Shards, ids: int, bundles: int, first: int = 0) -> int:
     return world.moved - before
 
 
+@pytest.mark.slow
 def test_a_bundle_moves_what_it_adds_however_much_is_remembered() -> None:
     world = Shards(2, horizon=4000)
     early = fill(world, 50, 100)

@@ -177,6 +177,13 @@ class MomentsModel(Model):
         """Length of an event whose features are spread evenly over their ranges."""
         return math.sqrt(len(self.features) / 3 + self.intercept)
 
+    def clips(self, program: Program) -> dict[str, float | None]:
+        """See Predictor; without a clip events have the typical length at most."""
+        own: Any = getattr(program, "program", program)
+        reach = float(own.rows.moments.reach)
+        longest = math.sqrt(own.rows.moments.features) * SLACK
+        return {"features": reach if reach < longest else None, "target": self.clip.target}
+
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
         """A model's: the stddev of a coefficient, scaled units, at EVENTS events spread evenly over
         their ranges.

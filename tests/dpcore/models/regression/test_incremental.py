@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.least_squares import least_squares
 from tests.constant_noise import NoNoise
+from tests.dpcore.models.regression.least_squares import least_squares
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
@@ -397,6 +397,7 @@ def test_refused_by_name(changed: Any, field: str, words: str) -> None:
     assert caught.value.field.startswith(field)
 
 
+@pytest.mark.slow
 def test_wide_models_are_priced_in_little_memory() -> None:
     names = [f"f{i}" for i in range(199)]
     data = config_of().to_dict()
