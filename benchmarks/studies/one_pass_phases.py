@@ -48,7 +48,6 @@ from weir.dpcore.plan import Plan
 OUT = Path(__file__).parent / "results" / "one_pass_phases.csv"
 N, D, RADIUS, MOST = 50_000, 16, 2.5, 6
 CONFIG = """
-{version}
 name: phases
 schema: {{time: t, id: i}}
 clock: {{start: 2024-01-01T00:00:00Z, period: 1h, end: 2024-01-01T01:00:00Z}}
@@ -76,12 +75,11 @@ CELLS = [
 ]
 
 
-def program(p: float, loss: str, phases: int | None, version: int) -> Any:
+def program(p: float, loss: str, phases: int | None) -> Any:
     """A course of one run and more."""
     names = [f"x{j}" for j in range(D)]
     ball = f"{{l1_ball: {RADIUS}}}" if p == 1 else f"{{lp_ball: {{radius: {RADIUS}, p: {p}}}}}"
     text = CONFIG.format(
-        version=f"version: {version}",
         algorithm="optimize.sfw_polyhedral" if p == 1 else "optimize.sfw_tree",
         features=", ".join(names),
         loss=loss,
@@ -138,12 +136,12 @@ def main() -> None:
         writer = csv.writer(file)
         writer.writerow(["p", "law", "loss", "share", "R", "measured", "stderr", "rehearsed"])
         for p, law, loss, share in CELLS:
-            courses = [program(p, loss, r, 4) for r in range(1, MOST + 1)]
+            courses = [program(p, loss, r) for r in range(1, MOST + 1)]
             firsts = [one.course.runs[0] for one in courses]
             told = [rehearsed(one, courses[0].course.set) for one in firsts]
             taken = {
                 "rehearsed": told.index(min(told)) + 1,
-                "guess": program(p, loss, None, 3).course.runs[0].phases,
+                "guess": min(range(1, MOST + 1), key=lambda r: firsts[r - 1].guess),
                 "bound": min(
                     range(1, MOST + 1), key=lambda r: courses[r - 1].course.runs[0].predicted
                 ),

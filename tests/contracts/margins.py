@@ -18,7 +18,6 @@ from weir.dpcore.aggregates.gates import GATE
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.arrays import Floats
 from weir.dpcore.models.regression.accelerated import solve
-from weir.dpcore.models.regression.fit import fit_of
 from weir.dpcore.models.regression.incremental import Incremental
 from weir.dpcore.models.regression.lifting import solve_embedded
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
@@ -162,9 +161,12 @@ def _error(plan: Plan, events: Events, runs: list[tuple[Released, ...]], one: Re
     program, found = _statistics(plan, events)
     shape = (len(runs), len(program.rows.targets), -1)
     theta = np.stack([_named(run, "theta")[-1, 0] for run in runs]).reshape(shape)
-    fit = fit_of(found, theta, np.zeros(len(runs)))
+    count = found.matrix[:, -1, -1][:, None]  # the square of the constant
+    bend = np.sum((theta @ found.matrix) * theta, axis=2)
+    error = found.squares - 2 * np.sum(found.right * theta, axis=2) + bend
+    spread = found.squares - found.right[:, :, -1] ** 2 / count
     half = np.array([scaling.half[-1] for scaling in program.rows.scalings])
-    return np.asarray(fit.r2 if one.name == "r2" else fit.mse * half**2)
+    return np.asarray(1 - error / spread if one.name == "r2" else error / count * half**2)
 
 
 def _losses(plan: Plan, events: Events, runs: list[tuple[Released, ...]], one: Released) -> Floats:

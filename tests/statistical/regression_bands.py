@@ -43,7 +43,6 @@ import numpy as np
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from weir.dpcore.config.version import PLAN_VERSION
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.regression.accelerated import solve
@@ -144,7 +143,6 @@ def program_of(
     stream: Stream,
     spec: Any,
     ticks: int = TICKS,
-    version: int = PLAN_VERSION,
     release_every: int | None = None,
     **model: Any,
 ) -> Any:
@@ -152,7 +150,6 @@ def program_of(
     *features, target = stream.names
     config = {
         "name": "bands",
-        "version": version,
         "release_every": release_every,
         "schema": {"time": "t"},
         "clock": {
