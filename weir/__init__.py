@@ -80,7 +80,7 @@ __all__ = [
     "simulate",
 ]
 
-__version__ = version("weir")
+__version__ = version("weir-dp")
 
 
 def __getattr__(name: str) -> Any:

@@ -41,7 +41,7 @@ COUNTERS = {
     "capped_period_keys": "of keys beyond contributions.period_keys of their user",
     "capped_total": "beyond contributions.total of their user",
     "clipped": "values moved by a clip",
-    "non_finite": "values missing or not finite, counted as 0 (a model leaves their events out)",
+    "non_finite": "values missing or not finite, counted as 0 (in no bin; no model learns of them)",
     "out_of_range": "values outside a histogram, or events outside model.inputs",
     "divergent": "releases that came twice and differ (ALARM)",
 }

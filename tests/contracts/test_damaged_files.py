@@ -203,6 +203,7 @@ def places(size: int) -> Iterable[int]:
     return sorted({at for at in [*edges, *between] if 0 <= at < size})
 
 
+@pytest.mark.slow
 def test_a_cut_loses_nothing_or_holds_back(whole: Whole, path: Path) -> None:
     path.write_bytes(whole.data)
     intact = outcome(path, whole.form)
@@ -215,6 +216,7 @@ def test_a_cut_loses_nothing_or_holds_back(whole: Whole, path: Path) -> None:
         assert set(found.rows) <= set(intact.rows), at
 
 
+@pytest.mark.slow
 def test_one_byte_changed_loses_nothing_or_holds_back(whole: Whole, path: Path) -> None:
     size = len(whole.data)
     frame = [at for at in range(2 * size // 3, size) if whole.data[at] in COUNTS]
@@ -230,6 +232,7 @@ def test_one_byte_changed_loses_nothing_or_holds_back(whole: Whole, path: Path) 
             assert found.note or not found.rejected, (at, bits)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_changes_no_record_of_another(whole: Whole, path: Path) -> None:
     path.write_bytes(whole.data)
     intact = outcome(path, whole.form)

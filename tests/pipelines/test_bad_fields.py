@@ -11,6 +11,8 @@ import pytest
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
 
+pytestmark = pytest.mark.slow
+
 JOB = """\
 name: ratings
 source: {KIND: x.KIND}

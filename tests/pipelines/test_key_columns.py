@@ -92,6 +92,7 @@ def test_feed_makes_up_declared_combinations() -> None:
     assert len(set(made["product"].to_pylist())) == 10
 
 
+@pytest.mark.slow
 def test_a_run_releases_what_is_simulated_and_shows_it(
     weir: Weir, small: Path, tmp_path: Path
 ) -> None:
@@ -163,6 +164,7 @@ def test_the_schema_knows_both_forms() -> None:
         assert not passes(wrong), wrong
 
 
+@pytest.mark.slow
 def test_models_are_scored_by_keys_of_several_columns(weir: Weir, small: Path) -> None:
     rng = np.random.default_rng(8)
     lines = ["at,city,product,u,y"]

@@ -53,6 +53,7 @@ def damage(job: Path, *names: int) -> None:
         path.write_bytes(spoilt(path.read_bytes(), 10))
 
 
+@pytest.mark.slow
 def test_most_files_lost_hold_a_run_back(weir: Weir, job: Path) -> None:
     damage(job, 1, 2, 3)
     result = weir("run", job, "--json")
@@ -74,6 +75,7 @@ def test_most_files_lost_hold_a_run_back(weir: Weir, job: Path) -> None:
     assert published.exit_code == 0, published.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 0.05, 1])
 def test_one_file_of_four_holds_a_run_back_whatever_the_limit(
     weir: Weir, job: Path, limit: float
@@ -89,6 +91,7 @@ def test_one_file_of_four_holds_a_run_back_whatever_the_limit(
     assert "e2.csv.gz" in letters and "e1.csv.gz" not in letters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
 def test_half_of_a_compressed_file_is_not_published(
     weir: Weir, small: Path, pack: Callable[[bytes], bytes]
@@ -106,6 +109,7 @@ def test_half_of_a_compressed_file_is_not_published(
     assert not list((small.parent / "out").glob("ticks-*"))
 
 
+@pytest.mark.slow
 def test_a_table_on_the_screen_names_a_folder_as_the_way_out(weir: Weir, job: Path) -> None:
     damage(job, 2)
     result = weir("run", job, "--set", "sink={stdout: true}", "--set", "limits.refused=1")
@@ -142,6 +146,7 @@ def half(data: bytes) -> bytes:
     return data[: len(data) // 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [iter, ahead])
 @pytest.mark.parametrize(
     ("form", "write", "harm", "least", "most", "files"),

@@ -60,6 +60,7 @@ def key(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_it_gives_what_weir_run_gives_of_the_same_events_in_a_file(
     tmp_path: Path, key: Path
 ) -> None:
@@ -153,6 +154,7 @@ def test_a_secret_needs_something_that_remembers_it(tmp_path: Path, key: Path) -
         weir.release(FRAME.iloc[1:], out, secret_file=key)
 
 
+@pytest.mark.slow
 def test_the_ledger_counts_refuses_and_knows_the_same_events(tmp_path: Path, key: Path) -> None:
     ledger = (
         f"ledger: {{sqlite: {tmp_path / 'ledger.db'}, scope: buyers, "
@@ -182,6 +184,7 @@ def test_what_cannot_be_released_is_refused_with_what_to_do(tmp_path: Path) -> N
             weir.release(events, TEXT)
 
 
+@pytest.mark.slow
 def test_too_much_that_is_rejected_says_what_and_why() -> None:
     times = ["no time"] * 3 + list(FRAME["at"][3:])
     shops = ["west"] * 20 + list(FRAME["store"][20:])
@@ -203,12 +206,14 @@ def test_too_much_that_is_rejected_says_what_and_why() -> None:
     assert "west" not in str(error) and "no time" not in str(error)
 
 
+@pytest.mark.slow
 def test_values_that_cannot_be_read_say_their_field() -> None:
     with pytest.raises(weir.InputRejected, match="3 values of dollars in 40 records") as raised:
         weir.release([{**one._asdict(), "dollars": "X"} for one in SALES[:3]] + SALES[3:], TEXT)
     assert raised.value.remedy.startswith("Correct the values of dollars")
 
 
+@pytest.mark.slow
 def test_what_is_rejected_within_the_limit_is_said_without_its_number(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -68,6 +68,7 @@ def test_the_search_finds_what_it_looks_for(form: str, tmp_path: Path) -> None:
     assert found == set(files_of(form)) - packed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_run_over_broken_files_tells_nothing(
     weir: Weir, form: str, tmp_path: Path, events: Path, capfd: pytest.CaptureFixture[str]
@@ -101,6 +102,7 @@ def test_a_run_over_broken_files_tells_nothing(
     assert search([tmp_path], FORMS) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_meets_a_file_without_a_header(
     weir: Weir, tmp_path: Path, events: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,6 +115,7 @@ def test_a_run_that_meets_a_file_without_a_header(
     assert search([tmp_path], FORMS) == []
 
 
+@pytest.mark.slow
 def test_a_run_over_a_file_without_a_header(weir: Weir, tmp_path: Path, events: Path) -> None:
     body = files_of("csv")["a.csv"].split(b"\n", 1)[1]
     path = events / "a.csv"
@@ -126,6 +129,7 @@ def test_a_run_over_a_file_without_a_header(weir: Weir, tmp_path: Path, events: 
     assert search([tmp_path], FORMS) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_what_is_refused_is_refused_without_its_words(
     weir: Weir, form: str, tmp_path: Path, events: Path
@@ -144,6 +148,7 @@ def test_what_is_refused_is_refused_without_its_words(
     assert search([tmp_path], FORMS) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_init_and_feed_write_nothing_down(
     weir: Weir, form: str, tmp_path: Path, events: Path

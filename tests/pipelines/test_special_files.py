@@ -56,6 +56,7 @@ def special(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         os.close(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["plan", "run", "doctor"])
 def test_what_is_no_file_is_refused(weir: Weir, job: Path, special: str, command: str) -> None:
     result = weir(command, job, "--set", f"source.csv={special}")
@@ -73,6 +74,7 @@ def test_init_and_feed_refuse_it_too(weir: Weir, job: Path, special: str) -> Non
             next(read_batches(Path(special), load(job)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["/dev/stdin", "/proc/self/fd/0"])
 def test_a_command_line_that_pipes_events_in(job: Path, source: str) -> None:
     words = [sys.executable, "-m", "weir", "run", str(job), "--set", f"source.csv={source}"]
@@ -81,6 +83,7 @@ def test_a_command_line_that_pipes_events_in(job: Path, source: str) -> None:
     assert not (job.parent / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["folder", "folder/", "folder/*.csv", "folder/**"])
 def test_a_pipe_among_files_is_refused(weir: Weir, job: Path, source: str) -> None:
     folder = job.parent / "folder"
@@ -102,6 +105,7 @@ def test_a_file_that_has_become_a_pipe_is_refused_where_it_is_read(tmp_path: Pat
         next(FileSource("csv", str(path)).splits(File(str(path), 100)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "name"),
     [
@@ -132,6 +136,7 @@ def test_an_empty_file_among_others_is_refused(weir: Weir, job: Path) -> None:
     assert result.exit_code == 2 and "events2.csv': has 0 bytes" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "name", "content"),
     [
@@ -158,17 +163,20 @@ def test_no_record_is_said_and_published(
     assert list((job.parent / "out").glob("ticks-*"))
 
 
+@pytest.mark.slow
 def test_a_predicate_that_leaves_nothing_is_said(weir: Weir, job: Path) -> None:
     result = weir("run", job, "--set", "where=amount > 1000")
     assert result.exit_code == 0, result.output
     assert "`where` left out all of 40 records" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_good_run_says_nothing_of_the_kind(weir: Weir, job: Path) -> None:
     result = weir("run", job)
     assert result.exit_code == 0 and "record" not in result.stderr
 
 
+@pytest.mark.slow
 def test_what_was_rejected_within_the_limit_is_said(weir: Weir, job: Path) -> None:
     (job.parent / "events.csv").write_text(HEAD + ROWS.replace(",7\n", ",XYZZY\n") + "no,record\n")
     result = weir("run", job, "--json")

@@ -20,6 +20,8 @@ from weir.dpcore.simulate import Events, simulate
 from weir.pipelines.predict.models import models_at
 from weir.pipelines.results.run import Run
 
+pytestmark = pytest.mark.slow
+
 P, N, EACH, EMPTY, ZEROS = 5000, 90, 8, 7, 8
 START, SECRET = 1_704_067_200_000_000, "cd" * 32
 CONFIG = """\
