@@ -34,7 +34,7 @@ help:
 	@echo "make test     lint, format, types and the whole test suite"
 	@echo "make lint     lint, format and types only"
 	@echo "make docs     the documentation as a site, into build/site"
-	@echo "make bench    the benchmarks, each beside its peer"
+	@echo "make bench    the benchmarks, each compared with its peer"
 	@echo "make clean    removes .venv, caches and what the demo wrote"
 
 $(BIN)/python:
@@ -60,7 +60,7 @@ $(VENV)/.installed-test: setup.py pyproject.toml $(NATIVE) | $(BIN)/python
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-bench: $(VENV)/.installed-test
-	@echo "weir: installing what benchmarks stand beside" >&2
+	@echo "weir: installing what benchmarks are compared with" >&2
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[test,bench]'
 	@touch $@
 
@@ -98,22 +98,19 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/mypy
 
 check: lint
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" tests \
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" tests benchmarks \
 		--ignore=tests/runners --ignore=tests/audit --ignore=tests/statistical
 
 # Tests on real engines come last and one at a time: each of them fills the machine by itself.
 test: lint $(if $(CI),engines)
 	@failed=0; \
-		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 tests --ignore=tests/runners || failed=1; \
+		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 tests benchmarks --ignore=tests/runners || failed=1; \
 		$(BIN)/python -m pytest tests/runners || failed=1; \
 		exit $$failed
 
 bench: $(VENV)/.installed-bench
-	@for file in $$(grep -l __main__ benchmarks/*.py); do name=$${file##*/}; \
-		case $$name in ratios.py|fit_tables.py) continue;; esac; echo "== $$file"; \
-		$(BIN)/python -m "benchmarks.$${name%.py}"; done
-	@echo "== benchmarks/dp_sqlp"; $(BIN)/python -m benchmarks.dp_sqlp --scale 0.01
-	@$(BIN)/python -m benchmarks.ratios --short
+	@$(BIN)/python -m benchmarks --run --short
+	@$(BIN)/python -m benchmarks.dp_sqlp --scale 0.01
 
 clean:
 	rm -rf examples/shop/out examples/shop/out-customers examples/shop/purchases.csv examples/flights/out examples/flights/flights.csv

@@ -99,28 +99,31 @@ def _extras(job: JobConfig | None, runner: str | None) -> set[str]:
 
 
 def _python(extras: set[str]) -> Iterator[Finding]:
-    own = metadata.metadata("weir")
+    own = metadata.metadata("weir-dp")
     wanted = SpecifierSet(own["Requires-Python"] or "")
     version = platform.python_version()
     yield judged(
         "Python", "python", version in wanted, f"{version}, {sys.executable}",
         f"use one that is {wanted}",
     )  # fmt: skip
-    yield Finding("Python", "weir", "good", own["Version"])
+    yield Finding("Python", "weir-dp", "good", own["Version"])
+    if any(metadata.distributions(name="weir")):
+        remedy = "pip uninstall weir, then pip install --force-reinstall weir-dp"
+        yield Finding("Python", "weir", "wrong", "another project of this name", remedy)
     if kernels is None:
         remedy = "install a C compiler and Weir again: the same bits, sooner"
         yield Finding("Python", "compiled kernels", "absent", "not built, or outdated", remedy)
     else:
         found = f"built; AES by {'a library' if ciphers is None else 'the processor'}"
         yield Finding("Python", "compiled kernels", "good", found)
-    needs = [Requirement(text) for text in metadata.requires("weir") or ()]
+    needs = [Requirement(text) for text in metadata.requires("weir-dp") or ()]
     for need in needs:
         named = {extra for extra in set(EXTRAS_OF.values()) if _asks(need, extra)}
         always = need.marker is None or need.marker.evaluate({"extra": ""})
         if not always and not named:
             continue
         needed = always or bool(named & extras)
-        install = "pip install " + (f"'weir[{min(named)}]'" if not always else f"'{need}'")
+        install = "pip install " + (f"'weir-dp[{min(named)}]'" if not always else f"'{need}'")
         yield _package(need, needed, install)
 
 

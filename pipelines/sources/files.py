@@ -47,6 +47,14 @@ class Files(Source):
     def amount(self) -> tuple[int | None, int | None]:
         return None, sum(path.stat().st_size for path in self.local())
 
+    def check_plan(self, plan: Plan) -> None:
+        """Refuses pipes, sockets and devices, too: what each file is, is no secret."""
+        from weir.transforms.sources.regular import require_regular
+
+        super().check_plan(plan)
+        for path in self.local():
+            require_regular(str(path), self.field)
+
     def seal(self, key: bytes) -> str | None:
         from weir.transforms.sources.seal import seal
 

@@ -148,6 +148,7 @@ def test_a_foreign_folder_is_refused_by_run(weir: Weir, small: Path) -> None:
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.slow
 def test_exit_codes_of_the_real_process(small: Path) -> None:
     def call(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "weir", *words]

@@ -345,6 +345,7 @@ def test_large_streams_come_in_batches() -> None:
     assert sum(sizes) == 150_000 and max(sizes) <= 1 << 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16"])
 @pytest.mark.parametrize("header", [True, False])
 def test_csv_is_written_and_read_back_as_the_config_says(

@@ -159,7 +159,7 @@ def test_nothing_is_nothing() -> None:
     assert (events, dead, found, earliest(found, messages)) == ([], [], [], None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     form=st.sampled_from(["json", "ndjson", "avro", "arrow"]),
     noise=st.lists(st.binary(max_size=80) | st.just(b'{"at": 5}'), max_size=4),

@@ -53,10 +53,7 @@ def file_name(first: int, last: int, form: str, part: Part = WHOLE) -> str:
 
 
 def parts_in(folder: str) -> int | None:
-    """In how many files a folder of results has each range; None where none was begun.
-
-    Earlier versions knew one, and told none.
-    """
+    """In how many files a folder of results has each range; None where none was begun."""
     try:
         stored = json.loads(read(join(folder, PLAN_FILE)) or b"null")
     except ValueError:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import lzma
 import os
 import zlib
-from collections.abc import Callable
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,13 +15,12 @@ from weir.transforms.decode.avro import Header, read_header
 from weir.transforms.decode.columnar import is_broken
 from weir.transforms.runtime import files
 from weir.transforms.runtime.files import open_raw as open_raw
+from weir.transforms.sources.regular import require_regular
+from weir.transforms.sources.unpack import MEMBERS, Unpacked
 
 MAGICS = {b"PAR1": "parquet", b"ARROW1": "arrow", b"Obj\x01": "avro"}
-COMPRESSED: dict[str, Callable[[BinaryIO], Any]] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-}
+COMPRESSED = tuple(MEMBERS)
+"""How names of compressed texts end."""
 _BROKEN_ARCHIVE = (EOFError, zlib.error, lzma.LZMAError, OSError)
 
 
@@ -41,9 +37,10 @@ def match(path: str, field: str) -> tuple[File, ...]:
     Of a folder or a glob, files whose names begin with a dot or an underscore are left out.
 
     Raises:
-      ConfigError: there is none.
+      ConfigError: there is none, or one is a pipe, a socket or a device.
     """
     if is_local(path):
+        require_regular(path, field)
         if os.path.isfile(path):
             return (File(path, os.path.getsize(path)),)
         if os.path.isdir(path):
@@ -61,6 +58,9 @@ def match(path: str, field: str) -> tuple[File, ...]:
             path,
             "matches no file; check the path. A glob needs its pattern, like events/*.",
         )
+    for file in named:
+        if is_local(file.path):
+            require_regular(file.path, field)
     return tuple(named)
 
 
@@ -71,15 +71,14 @@ def is_local(path: str) -> bool:
 
 def is_compressed(path: str) -> bool:
     """Whether a text's name says that it is compressed."""
-    return path.endswith(tuple(COMPRESSED))
+    return path.endswith(COMPRESSED)
 
 
-def unpacked(raw: BinaryIO, path: str) -> BinaryIO:
+def unpacked(raw: BinaryIO, path: str) -> BinaryIO | Unpacked:
     """The text behind stored bytes."""
-    for ending, opener in COMPRESSED.items():
+    for ending, member in MEMBERS.items():
         if path.endswith(ending):
-            file: BinaryIO = opener(raw)
-            return file
+            return Unpacked(raw, member)
     return raw
 
 

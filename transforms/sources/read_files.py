@@ -16,8 +16,9 @@ from weir.transforms.runtime.ahead import ahead
 from weir.transforms.runtime.aside import in_one_process
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.sources import matching
-from weir.transforms.sources.files import FileSource, Split
+from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.first_files import look_at_files
+from weir.transforms.sources.stored_bytes import Split
 
 
 class SplitFiles(beam.DoFn):
