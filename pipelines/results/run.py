@@ -22,8 +22,8 @@ from weir.dpcore.pricing.band import band_of
 from weir.pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
 from weir.pipelines.results.packed import Sizes
 from weir.pipelines.results.ruler import Ruler
-from weir.transforms.runtime.files import SERVICES
 from weir.transforms.release.table import INTERVAL
+from weir.transforms.runtime.files import SERVICES
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""

@@ -75,7 +75,7 @@ def test_a_missing_library_is_named_with_its_extra(
     with pytest.raises(ConfigError) as refused:
         load(small, [PLACES[field].format(f"{scheme}://acme-weir")])
     assert refused.value.field == field
-    assert f"pip install 'weir[{extra}]'" in refused.value.remedy
+    assert f"pip install 'weir-dp[{extra}]'" in refused.value.remedy
 
 
 def test_what_is_not_installed_is_not_found() -> None:

@@ -84,7 +84,7 @@ def fault(path: str) -> str | None:
     if not is_installed(service.needs):
         return (
             f"needs a library that is not installed ({service.needs}). Install the extra: pip "
-            f"install 'weir[{service.extra}]'."
+            f"install 'weir-dp[{service.extra}]'."
         )
     return None
 
