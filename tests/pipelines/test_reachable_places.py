@@ -152,8 +152,8 @@ def test_plan_refuses_in_one_line(weir: Weir, small: Path) -> None:
 
 def test_files_come_without_beam_and_without_a_library_of_any_service() -> None:
     code = (
-        "import sys; from weir.transforms.runtime import fence, files; from weir.transforms.sinks import "
-        "place; place.names('/'); print(*sys.modules)"
+        "import sys; from weir.transforms.runtime import fence, files; "
+        "from weir.transforms.sinks import place; place.names('/'); print(*sys.modules)"
     )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +43,9 @@ class Disk(Store):
             found = os.stat(path)
         except OSError:
             return None
-        return Entry(path, found.st_size, found.st_mtime) if os.path.isfile(path) else None
+        if stat.S_ISDIR(found.st_mode):
+            return None
+        return Entry(path, found.st_size, found.st_mtime)  # a pipe, too: its reader refuses it
 
     def read(self, path: str) -> bytes | None:
         try:
