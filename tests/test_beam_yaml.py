@@ -15,6 +15,8 @@ from apache_beam.yaml.yaml_transform import YamlTransform
 from weir.beam_yaml import PrivateReleases
 from weir.dpcore.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "beam_yaml"
 CONFIG: dict[str, Any] = {

@@ -40,7 +40,7 @@ _LAYOUT: Final = (
 
 
 class PostgresqlLedger(Ledger):
-    """A table in a PostgreSQL database; needs ``pip install weir[postgresql]``."""
+    """A table in a PostgreSQL database; needs ``pip install weir-dp[postgresql]``."""
 
     kind: ClassVar[str] = "postgresql"
 
@@ -97,7 +97,7 @@ class PostgresqlStore(Store):
             import psycopg
         except ImportError:
             raise ConfigError(
-                FIELD, without_password(address), "needs psycopg: pip install weir[postgresql]."
+                FIELD, without_password(address), "needs psycopg: pip install weir-dp[postgresql]."
             ) from None
         self.name = without_password(address)
         self._saying = False

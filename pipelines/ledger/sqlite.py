@@ -8,11 +8,12 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from weir.dpcore.errors import ConfigError
+from weir.pipelines.doors.door import check_disk
 from weir.pipelines.ledger.chain import Row, next_row
 from weir.pipelines.ledger.disks import remote_type
 from weir.pipelines.ledger.ledger import Ledger
@@ -53,6 +54,11 @@ class SqliteLedger(Ledger):
         "Keep copies: who loses it has lost what is spent.",
         examples=["ledger.db"],
     )
+
+    @model_validator(mode="after")
+    def _check_file(self) -> Self:
+        check_disk("sqlite", self.sqlite, "Use ledger.postgresql for several machines.")
+        return self
 
     def store(self, create: bool) -> Store | None:
         return open_file(Path(self.sqlite), create)

@@ -81,8 +81,6 @@ def read(folder: str, field: str) -> dict[str, str] | None:
 def refuse_other(folder: str, field: str, now: Marks | None, plan: Plan) -> None:
     """Refuses to go on from releases that were made with another secret.
 
-    A folder without marks is let pass, because an earlier version wrote none.
-
     Args:
       folder: of results. field: of the sink.
       now: marks of the secrets of this run; None where they cannot be read here.

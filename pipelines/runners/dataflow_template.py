@@ -16,6 +16,7 @@ from pathlib import Path
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.pipelines.config.job import JobConfig, load
 from weir.pipelines.ledger.ledger import Ledger
+from weir.transforms.runtime import files
 
 
 def parameters(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -37,18 +38,14 @@ def fetch(place: str, sets: Sequence[str] = ()) -> JobConfig:
     Raises:
       ConfigError: it cannot be read, or what it says is refused.
     """
-    from apache_beam.io.filesystems import FileSystems
-
     changes = tuple(part.strip() for text in sets for part in text.split(";") if part.strip())
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "job.yaml"
         try:
-            with FileSystems.open(place) as file:
+            with files.open_raw(place) as file:
                 copy.write_bytes(file.read())
-        except Exception as error:  # clients of buckets have many kinds
-            raise ConfigError(
-                "--config", place, f"cannot be read: {type(error).__name__}."
-            ) from None
+        except OSError as error:
+            raise ConfigError("--config", place, f"cannot be read: {error.strerror}") from None
         return load(copy, changes)
 
 

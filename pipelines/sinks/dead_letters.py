@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from weir.pipelines.doors.door import Door, check_name
+from weir.pipelines.doors.door import Door, check_name, check_place
 
 
 class DeadLetters(Door):
@@ -27,6 +27,11 @@ class DeadLetters(Door):
 
 class DeadFolder(DeadLetters):
     """A folder of files of one format."""
+
+    @model_validator(mode="after")
+    def _check_folder(self) -> Self:
+        check_place(self.kind, self.place)
+        return self
 
     @property
     def place(self) -> str:
@@ -70,7 +75,7 @@ class DeadTopic(DeadLetters):
 
     kind: ClassVar[str] = "pubsub"
 
-    pubsub: str = Field(description="A Pub/Sub topic.", examples=["projects/acme/topics/dead"])
+    pubsub: str = Field(description="A Pub/Sub topic.", examples=["projects/acme-data/topics/dead"])
 
     @model_validator(mode="after")
     def _check(self) -> Self:

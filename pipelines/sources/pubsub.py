@@ -54,7 +54,8 @@ class SubscriptionConfig(Section):
     """
 
     subscription: str = Field(
-        description="The subscription to read.", examples=["projects/acme/subscriptions/purchases"]
+        description="The subscription to read.",
+        examples=["projects/acme-data/subscriptions/purchases"],
     )
     payload: Literal["json", "ndjson", "avro", "arrow"] = Field(
         default="ndjson",
@@ -125,7 +126,7 @@ class PubSubSource(Source):
 
     pubsub: SubscriptionConfig = Field(
         description="A Pub/Sub subscription.",
-        examples=["{subscription: projects/acme/subscriptions/purchases}"],
+        examples=["{subscription: projects/acme-data/subscriptions/purchases}"],
     )
 
     @property

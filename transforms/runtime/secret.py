@@ -270,7 +270,7 @@ def _read_gcp(name: str) -> bytes:
         from google.cloud import secretmanager
     except ImportError:
         raise ConfigError(
-            "secret.gcp", name, "needs google-cloud-secret-manager: pip install weir[gcp]."
+            "secret.gcp", name, "needs google-cloud-secret-manager: pip install weir-dp[gcp]."
         ) from None
     full = name if "/versions/" in name else f"{name}/versions/latest"
     try:

@@ -53,10 +53,7 @@ def file_name(first: int, last: int, form: str, part: Part = WHOLE) -> str:
 
 
 def parts_in(folder: str) -> int | None:
-    """In how many files a folder of results has each range; None where none was begun.
-
-    Earlier versions knew one, and told none.
-    """
+    """In how many files a folder of results has each range; None where none was begun."""
     try:
         stored = json.loads(read(join(folder, PLAN_FILE)) or b"null")
     except ValueError:
@@ -90,13 +87,15 @@ def check(folder: str, layout: str, field: str) -> bool:
     """
     stored = read(join(folder, PLAN_FILE))
     if stored is None:
-        if has_anything(folder):
-            raise ConfigError(
-                field,
-                folder,
-                "holds files that no run of this plan wrote: give an empty or a new folder.",
-            )
-        return False
+        if not has_anything(folder):
+            return False
+        stored = read(join(folder, PLAN_FILE))  # another run may have begun it meanwhile
+    if stored is None:
+        raise ConfigError(
+            field,
+            folder,
+            "holds files that no run of this plan wrote: give an empty or a new folder.",
+        )
     try:
         other = json.loads(stored)
     except ValueError:
@@ -171,7 +170,8 @@ def prepare(folder: str, plan: Mapping[str, Any], field: str) -> bool:
     begun = check(folder, str(plan["layout"]), field)
     if not begun:
         text = json.dumps(plan, indent=2, sort_keys=True) + "\n"
-        put(join(folder, PLAN_FILE), text.encode())
+        if not put(join(folder, PLAN_FILE), text.encode()):  # another run was faster
+            return check(folder, str(plan["layout"]), field)
     return begun
 
 

@@ -17,8 +17,9 @@ from weir.transforms.runtime.ahead import ahead
 from weir.transforms.runtime.aside import in_one_process
 from weir.transforms.runtime.dead_letters import DEAD
 from weir.transforms.sources import matching
-from weir.transforms.sources.files import FileSource, Split
+from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.first_files import look_at_files
+from weir.transforms.sources.stored_bytes import Split
 
 
 class SplitFiles(beam.DoFn):
@@ -61,6 +62,7 @@ class ReadFiles(beam.PTransform[Any, Any]):
       schema: the roles of columns.
       look: what the first records must have; None looks at none.
       sealed: the files as a ledger has entered them; None: no ledger did.
+      found: the files, where they are neither to be looked up nor checked.
 
     Raises:
       ConfigError: no file, a missing column, a column or a file of a wrong type, or records of
@@ -73,10 +75,14 @@ class ReadFiles(beam.PTransform[Any, Any]):
         schema: EventSchema,
         look: FirstLook | None = None,
         sealed: tuple[matching.File, ...] | None = None,
+        found: tuple[matching.File, ...] | None = None,
     ) -> None:
         super().__init__()
         self._source = source
         self._schema = schema
+        if found is not None:
+            self._files = found
+            return
         self._files = source.match()
         if sealed is not None:
             if [file.path for file in sealed] != [file.path for file in self._files]:

@@ -18,10 +18,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from apache_beam.io.filesystem import BeamIOError
-from apache_beam.io.filesystems import FileSystems
-
 from weir.dpcore.errors import ConfigError, WeirError
+from weir.transforms.runtime import files
 from weir.transforms.sources.matching import COMPRESSED, File, is_local, match, open_raw
 
 SETTLED_NS: Final = 50_000_000
@@ -63,11 +61,11 @@ def seal(path: str, field: str, key: bytes) -> Sealed | None:
     own = key_for(key)
     try:
         found = match(path, field)
-    except ConfigError:
+    except (OSError, ConfigError):
         return None
     try:
         pairs = [_one(file, field, own) for file in found]
-    except (OSError, BeamIOError):
+    except OSError:
         return None
     digest = hashlib.blake2b(key=own, digest_size=16)
     for one, _ in sorted(pairs):
@@ -96,11 +94,8 @@ def version_of(path: str) -> str:
     """What changes whenever a file does: of a local one its size, times of the last change of
     content and of the file itself (which nobody can set), its number, and this machine."""
     if not is_local(path):
-        found = FileSystems.match([path])[0].metadata_list
-        if len(found) != 1:
-            return "none"
-        written = found[0].last_updated_in_seconds or ""
-        return f"{found[0].size_in_bytes} {FileSystems.checksum(path)} {written}"
+        found = files.entry(path)
+        return "none" if found is None else f"{found.size} {found.checksum} {found.changed}"
     try:
         at = os.stat(path)
     except FileNotFoundError:

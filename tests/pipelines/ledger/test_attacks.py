@@ -17,6 +17,8 @@ from tests.pipelines.ledger.test_run import book, bytes_in, entries, out, proces
 from weir.pipelines.config.job import load
 from weir.pipelines.ledger.book import book_of
 
+pytestmark = pytest.mark.slow
+
 CHANGED = [*ROWS[:-1], ROWS[-1].rpartition(",")[0] + ",49"]
 FRESH = "secret={{file: secret.key, rotate: [{{from: '{}', file: other.key}}]}}"
 ONE, ELEVEN = "2024-01-01T01:00:00Z", "2024-01-01T11:00:00Z"

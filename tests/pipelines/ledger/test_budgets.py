@@ -14,6 +14,8 @@ from weir.pipelines.config.job import loads
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.ledger.desk import look, reserve
 
+pytestmark = pytest.mark.slow
+
 DELTAS = {"gaussian": 1e-6, "discrete_gaussian": 1e-6, "k_norm": 0.0}
 SPANS = ("aggregates.visits.over=[7]", "aggregates.paid.over=[7]")
 NOISES = [(name, kind) for name in CONTINUAL_SUMS.own for kind in CONTINUAL_SUMS[name].kinds]

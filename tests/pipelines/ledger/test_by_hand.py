@@ -39,6 +39,7 @@ def facts(weir: Weir, job: Path) -> dict[str, object]:
     return dict(told)
 
 
+@pytest.mark.slow
 def test_it_shows_what_is_spent_and_by_whom(
     weir: Weir, entered: Path, where: tuple[str, str]
 ) -> None:
@@ -56,6 +57,7 @@ def test_it_shows_what_is_spent_and_by_whom(
             assert part in text, part
 
 
+@pytest.mark.slow
 def test_others_spend_too(weir: Weir, entered: Path) -> None:
     words = ("ledger", "add", entered, "--epsilon", 0.5, "--delta", 1e-7, "--note", "survey")
     assert weir(*words, "--kind", "gdp", "--to", "2024-01-01T12:00:00Z").exit_code == 0
@@ -141,6 +143,7 @@ def test_what_never_started_is_given_back(weir: Weir, entered: Path) -> None:
     assert again.exit_code == 2 and "given back already" in again.stderr
 
 
+@pytest.mark.slow
 def test_what_may_have_been_seen_is_never_given_back(weir: Weir, job: Path) -> None:
     assert weir("run", job).exit_code == 0
     name = facts(weir, job)["entries"][0]["entry"]  # type: ignore[index]
@@ -154,6 +157,7 @@ def test_what_may_have_been_seen_is_never_given_back(weir: Weir, job: Path) -> N
     assert facts(weir, job)["spent"] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_what_went_to_a_screen_or_table_is_never_given_back(weir: Weir, job: Path) -> None:
     ran = weir("run", job, "--set", "sink={stdout: true}")
     assert ran.exit_code == 0, ran.output
@@ -182,6 +186,7 @@ def test_entries_are_exported(weir: Weir, entered: Path) -> None:
     assert lines[0]["curve"][0]["kind"] == "gdp" and lines[0]["plan"] and not lines[1]["plan"]
 
 
+@pytest.mark.slow
 def test_a_broken_chain_is_said(weir: Weir, job: Path, tmp_path: Path) -> None:
     assert weir("run", job).exit_code == 0
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as base, base:
@@ -208,6 +213,7 @@ def test_a_ledger_that_is_not_there_is_said(weir: Weir, job: Path, tmp_path: Pat
     assert "is no section of" in weir("ledger", "show", bare).stderr
 
 
+@pytest.mark.slow
 def test_the_section_is_in_the_schema(weir: Weir) -> None:
     kinds = json_schema()["$defs"]
     for name in ("SqliteLedger", "PostgresqlLedger"):

@@ -13,6 +13,8 @@ from tests.pipelines.ledger.conftest import ROWS, job_of, section
 from tests.pipelines.ledger.test_attacks import CHANGED, spent, write
 from tests.pipelines.ledger.test_run import bytes_in, entries, out, process
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "change",

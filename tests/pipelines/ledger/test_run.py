@@ -20,6 +20,8 @@ from weir.pipelines.graph.parts import parts_of
 from weir.pipelines.ledger.book import Book, Entry, book_of
 from weir.pipelines.show.status import of_folder
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -133,6 +133,7 @@ def test_the_same_events_under_another_scope_are_refused_by_name(
     assert scopes(job) == {"customers": 1, "staff": 0}
 
 
+@pytest.mark.slow
 def test_scopes_of_different_people_may_share_events(weir: Weir, job: Path) -> None:
     """Buyers and sellers of the same purchases; said once, in the ledger."""
     assert weir("run", job).exit_code == 0

@@ -80,6 +80,7 @@ def askers(job: Path, processes: int, times: int) -> list[list[str]]:
     return heard
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 20])
 def test_processes_at_once_never_spend_more_than_there_is(
     where: tuple[str, str], tmp_path: Path, processes: int
@@ -130,6 +131,7 @@ def test_what_fails_within_a_transaction_writes_nothing(
     store.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_in_a_transaction_holds_nobody_back(
     where: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -182,6 +184,7 @@ def tamper(where: tuple[str, str], change: str, force: bool = True) -> None:
         server.execute(change.format("weir_ledger"))  # type: ignore[call-overload]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

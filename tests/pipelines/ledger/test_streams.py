@@ -25,7 +25,7 @@ from weir.pipelines.runners.state_folder import StateFolder
 from weir.pipelines.show.status import budget_in, budget_of
 from weir.transforms.runtime.secret import SecretRef
 
-STREAM = "source={pubsub: {subscription: projects/p/subscriptions/s, payload: ndjson}}"
+STREAM = "source={pubsub: {subscription: projects/acme-1/subscriptions/all, payload: ndjson}}"
 HOUR = 3_600_000_000
 
 
@@ -33,7 +33,12 @@ def stream_of(tmp_path: Path, *sets: str, ledger: str = "") -> Parts:
     """A stream into a topic, whose clock runs since 2024."""
     place = ledger or section(("sqlite", str(tmp_path / "ledger.db")))
     job = job_of(tmp_path / "job", place)
-    fixed = [STREAM, "sink={pubsub: projects/p/topics/t}", "clock.end=null", "mechanism=null"]
+    fixed = [
+        STREAM,
+        "sink={pubsub: projects/acme-1/topics/all}",
+        "clock.end=null",
+        "mechanism=null",
+    ]
     return parts_of(load(job, [*fixed, *sets]), "flink")
 
 
@@ -81,10 +86,10 @@ def test_a_stream_goes_on_in_its_place_alone(stream: Parts, tmp_path: Path) -> N
     assert entry.state == "running" and entry.price.last is None and len(entry.began) == 2
     source = stream.source.model_copy(update={
         "pubsub": stream.source.pubsub.model_copy(  # type: ignore[attr-defined]
-            update={"subscription": "projects/p/subscriptions/other"})
+            update={"subscription": "projects/acme-1/subscriptions/other"})
     })  # fmt: skip
     for change in (
-        {"sink": stream.sink.model_copy(update={"pubsub": "projects/p/topics/other"})},
+        {"sink": stream.sink.model_copy(update={"pubsub": "projects/acme-1/topics/other"})},
         {"state": str(tmp_path / "a copy of the state")},
         {"source": source},
     ):
@@ -163,8 +168,8 @@ def test_a_clock_that_is_set_back_does_not_help(
 def test_a_stream_that_is_replayed_never_rotates_under_its_entry(tmp_path: Path) -> None:
     """What its time is follows from the config: nobody knows which of its ticks are released."""
     replay = (
-        "source={pubsub: {subscription: projects/p/subscriptions/s, payload: ndjson, replay: "
-        "{origin: 2024-01-01T00:00:00Z, started: 2025-01-01T00:00:00Z, speed: 0.001}}}"
+        "source={pubsub: {subscription: projects/acme-1/subscriptions/all, payload: ndjson, "
+        "replay: {origin: 2024-01-01T00:00:00Z, started: 2025-01-01T00:00:00Z, speed: 0.001}}}"
     )
     first = begin(stream_of(tmp_path, replay))
     assert begin(stream_of(tmp_path, replay), resumed=True) == first

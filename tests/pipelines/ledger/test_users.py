@@ -106,6 +106,7 @@ def test_months_of_days(tmp_path: Path) -> None:
     assert look(ledger, plan).asked == pytest.approx(exact.epsilon(1e-5))
 
 
+@pytest.mark.slow
 def test_a_run_over_users_is_entered(weir: Weir, tmp_path: Path) -> None:
     rows = [
         f"2024-01-01T{hour:02d}:{i:02d}:00Z,e{hour}-{i},{('north', 'south')[i % 2]},{i},u{i % 4}"
