@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from weir.dpcore.errors import ConfigError
+from weir.transforms.runtime.stores.store import Entry
 from weir.transforms.sources import seal as module
 from weir.transforms.sources.matching import File
 from weir.transforms.sources.seal import Sealed, SourceChanged, refuse_changed, seal, version_of
@@ -141,31 +142,18 @@ def test_on_another_machine_the_content_must_agree(
         refuse_changed(file.path, file.version, "since")
 
 
-class Bucket:
-    """What Beam asks of a file system, of one object."""
-
-    updated = 7.5
-
-    def match(self, patterns: list[str]) -> list[object]:
-        one = type("Metadata", (), {
-            "path": patterns[0], "size_in_bytes": len(TEXT), "last_updated_in_seconds": self.updated
-        })  # fmt: skip
-        return [type("Match", (), {"metadata_list": [one]})]
-
-    def checksum(self, path: str) -> str:
-        return "c0ffee"
-
-
 def test_of_an_object_in_a_bucket_its_writing_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checksum can be forged: an object that was written again is another one."""
-    bucket = Bucket()
-    monkeypatch.setattr(module, "FileSystems", bucket)
+    written = [7.5]
+    monkeypatch.setattr(
+        module.files, "entry", lambda path: Entry(path, len(TEXT), written[0], "c0ffee")
+    )
     monkeypatch.setattr(module, "is_local", lambda path: False)
     monkeypatch.setattr(module, "match", lambda path, field: (File(path, len(TEXT)),))
     found = sealed("gs://b/a.csv")
     refuse_changed("gs://b/a.csv", found.files[0].version, "since")
     assert sealed("gs://b/other.csv").digest != found.digest
-    bucket.updated = 8.5
+    written[0] = 8.5
     assert version_of("gs://b/a.csv") not in found.files[0].version
     assert sealed("gs://b/a.csv").digest != found.digest
     with pytest.raises(SourceChanged):

@@ -88,7 +88,7 @@ def test_a_run_that_was_killed_is_no_chance_for_other_events(
     job = job_of(tmp_path / "job", section(where, 9.0))
     kill = (
         "import os, signal\n"
-        "import pipelines.run.run as command\n"
+        "import weir.pipelines.run.run as command\n"
         "command._execute = lambda *words: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     dying = process(job, before=kill)
@@ -243,7 +243,7 @@ def test_a_secret_that_changes_on_the_way_to_the_workers_is_refused(weir: Weir, 
     """The ledger has entered one secret; noise of another one is not counted under it."""
     swap = (
         "import pathlib\n"
-        "from pipelines.ledger.desk import Spending\n"
+        "from weir.pipelines.ledger.desk import Spending\n"
         "begin = Spending.begin\n"
         "def late(self):\n"
         f"    pathlib.Path({str(job.parent / 'secret.key')!r}).write_text('ef' * 32)\n"

@@ -87,7 +87,7 @@ def test_a_file_that_changes_before_it_is_read_is_noticed(weir: Weir, job: Path,
     job.write_text(job.read_text().replace("events.csv", "events*.csv"))
     later = (
         "import os, pathlib, shutil\n"
-        "from pipelines.ledger.desk import Spending\n"
+        "from weir.pipelines.ledger.desk import Spending\n"
         "begin = Spending.begin\n"
         f"events = pathlib.Path({str(events)!r})\n"
         "def late(self):\n"
@@ -108,7 +108,7 @@ def test_a_file_that_changes_before_it_is_read_is_noticed(weir: Weir, job: Path,
     )
     if how == "joined":  # one that comes before the files are listed for the job
         later = later.replace("Spending.begin = late", (
-            "import pipelines.graph.budget as budget\n"
+            "import weir.pipelines.graph.budget as budget\n"
             "reserve = budget.reserve\n"
             "def first(*words):\n"
             "    found = reserve(*words)\n"
@@ -126,7 +126,7 @@ def test_a_file_that_changes_before_it_is_read_is_noticed(weir: Weir, job: Path,
 def test_a_file_that_changes_while_it_is_read_is_noticed(weir: Weir, job: Path) -> None:
     changing = (
         "import pathlib\n"
-        "from transforms.sources.files import FileSource\n"
+        "from weir.transforms.sources.files import FileSource\n"
         "read = FileSource._decode\n"
         "def late(self, split, *words):\n"
         "    for one in read(self, split, *words):\n"
@@ -152,7 +152,7 @@ def test_of_two_runs_at_once_over_different_events_one_begins(
     gate = tmp_path / "gate"
     wait = (
         "import pathlib, time\n"
-        "import pipelines.graph.budget as budget\n"
+        "import weir.pipelines.graph.budget as budget\n"
         "reserve = budget.reserve\n"
         "def first(*words):\n"
         "    found = reserve(*words)\n"
@@ -183,11 +183,11 @@ def test_of_two_runs_at_once_over_different_events_one_begins(
 def test_an_entry_that_was_given_back_does_not_begin(weir: Weir, job: Path) -> None:
     """Somebody closes it between asking and beginning."""
     release = (
-        "from pipelines.graph import budget\n"
+        "from weir.pipelines.graph import budget\n"
         "reserve = budget.reserve\n"
         "def first(ledger, *words):\n"
         "    found = reserve(ledger, *words)\n"
-        "    from pipelines.ledger import hand\n"
+        "    from weir.pipelines.ledger import hand\n"
         "    store = ledger.store(True)\n"
         "    hand.close(store, ledger.scope, found.entry, 'x', True)\n"
         "    store.close()\n"
@@ -204,7 +204,7 @@ def test_one_that_was_killed_before_it_began_may_be_mended(weir: Weir, job: Path
     """No noise was drawn: other events under the same secret are the first."""
     kill = (
         "import os, signal\n"
-        "from pipelines.ledger.desk import Spending\n"
+        "from weir.pipelines.ledger.desk import Spending\n"
         "Spending.begin = lambda self: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     process(job, before=kill).communicate(timeout=120)

@@ -51,7 +51,7 @@ def bytes_in(folder: Path) -> dict[str, bytes]:
 
 def process(job: Path, *words: str, before: str = "") -> subprocess.Popen[str]:
     """``weir run`` in a process of its own, after some code."""
-    code = f"import sys\n{before}\nfrom pipelines.cli.main import main\nmain()"
+    code = f"import sys\n{before}\nfrom weir.pipelines.cli.main import main\nmain()"
     return subprocess.Popen(
         [sys.executable, "-c", code, "run", str(job), *words],
         stdout=subprocess.PIPE,
@@ -225,7 +225,7 @@ def test_killed_between_entering_and_starting_it_stays_spent_and_goes_on(
 ) -> None:
     kill = (
         "import os, signal\n"
-        "from pipelines.graph.budget import Spent\n"
+        "from weir.pipelines.graph.budget import Spent\n"
         "Spent.start = lambda self: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     dying = process(job, before=kill)
@@ -260,7 +260,7 @@ def test_an_entry_that_another_run_began_under_does_not_start(weir: Weir, job: P
     """Two runs of one plan and secret that see different files, one after the other."""
     code = (
         "import dataclasses\n"
-        "from pipelines.graph import budget\n"
+        "from weir.pipelines.graph import budget\n"
         "start = budget.Spent.start\n"
         "def late(self):\n"
         "    asking = self.spending.asking\n"
@@ -283,7 +283,7 @@ def test_a_ledger_that_lost_its_end_is_found(weir: Weir, job: Path, tmp_path: Pa
     assert weir("run", job, "--set", "privacy.epsilon=0.1", "--set", out(job, "a")).exit_code == 0
     copy = stored.read_bytes()
     begun = process(job, before=(
-        "import pipelines.run.run as command\n"
+        "import weir.pipelines.run.run as command\n"
         "def stop(*words): raise KeyboardInterrupt\n"
         "command._execute = stop\n"
     ))  # fmt: skip

@@ -139,7 +139,7 @@ def test_a_process_that_dies_in_a_transaction_holds_nobody_back(
     opened(job).close()
     code = (
         "import sys, time\n"
-        "from pipelines.config.job import load\n"
+        "from weir.pipelines.config.job import load\n"
         "store = load(sys.argv[1]).ledger.store(True)\n"
         "def work(rows):\n"
         "    print('inside', flush=True)\n"
