@@ -158,14 +158,7 @@ class Spaced:
         def told(numbers: Floats) -> Floats:
             return np.asarray(np.where(silent[:, :, None], np.nan, numbers)[place])
 
-        return tuple(
-            one._replace(
-                over=self._ticks_of(one.over),
-                value=told(one.value),
-                stddev=None if one.stddev is None else told(one.stddev),
-            )
-            for one in found
-        )
+        return tuple(one.mapped(told)._replace(over=self._ticks_of(one.over)) for one in found)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Of the program, in its own steps."""

@@ -19,6 +19,8 @@ from packaging.requirements import Requirement
 from weir.beam_yaml import PrivateReleases
 from weir.dpcore.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "beam_yaml"
 CONFIG: dict[str, Any] = {

@@ -19,7 +19,7 @@
         transforms: {PrivateReleases: weir.beam_yaml.PrivateReleases}
 
 Times may stand in quotes or without: Beam reads YAML 1.1, in which they are times.
-``pip install 'weir[yaml]'``, then ``python -m apache_beam.yaml.main --yaml_pipeline_file=FILE``.
+``pip install 'weir-dp[yaml]'``, then ``python -m apache_beam.yaml.main --yaml_pipeline_file=FILE``.
 """
 
 from __future__ import annotations

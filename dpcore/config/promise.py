@@ -17,7 +17,7 @@ from weir.dpcore.leaves.calendar import DAY, Calendar
 from weir.dpcore.leaves.clock import Clock
 
 AHEAD = "1h"
-"""``clock.ahead`` of a clock without end, from version 2 of the plan on: what waits for its tick is
+"""``clock.ahead`` of a clock without end: what waits for its tick is
 stored until then, and a device whose clock is wrong may name any."""
 
 
@@ -137,7 +137,7 @@ class ClockConfig(Section):
         default=None,
         description="How far an event time may lie behind the record's own arrival stamp in the "
         "future; beyond, the record is refused as early. Without it: 1h on a clock without end, "
-        "no bound on one that ends (from version 2 of the plan on).",
+        "no bound on one that ends.",
         examples=["1h"],
     )
 
@@ -205,10 +205,10 @@ class ClockConfig(Section):
             )
         return calendar_of(self.start, days, 0, zone, self.end)
 
-    def to_clock(self, version: int = 1) -> Clock:
-        """The clock in microseconds. version: of the plan, for what is not said."""
+    def to_clock(self) -> Clock:
+        """The clock in microseconds."""
         ahead = self.ahead
-        if ahead is None and self.end is None and version > 1:
+        if ahead is None and self.end is None:
             ahead = AHEAD
         calendar = self._calendar
         return Clock(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.plan import Plan
-from weir.pipelines.graph.budget import Spent, entered
+from weir.pipelines.graph.budget import Spent, entered, resumes
 from weir.pipelines.graph.parts import Parts
 from weir.pipelines.results.result import Result
 from weir.pipelines.results.verdict import judge
@@ -84,12 +84,12 @@ def run(
             reference.refuse_readers()
     if runner == "direct":
         parts.secret.resolve()  # one that cannot be read is refused before anything starts
-    with entered(parts, rehearsal) as spent:
-        return _started(parts, runner, flags, flink, rehearsal, said, spent)
+    resumed = resumes(runner, flags, None if flink is None else flink.resume)
+    with entered(parts, rehearsal, runner, resumed) as spent:
+        return _started(runner, flags, flink, rehearsal, said, spent)
 
 
 def _started(
-    parts: Parts,
     runner: str,
     flags: Sequence[str],
     flink: FlinkTarget | None,
@@ -98,6 +98,7 @@ def _started(
     spent: Spent,
 ) -> Result:
     """As ``run``, of a run that has its budget."""
+    parts = spent.parts
     plan, source, sink, streaming = parts.plan, parts.source, parts.sink, parts.streaming
     from weir.pipelines.runners.flink_cause import Unreadable
     from weir.pipelines.runners.pipeline import pipeline_for
@@ -137,7 +138,7 @@ def _started(
     fresh = parts.secret.is_fresh
     if fresh and not rehearsal:
         _log.warning(FRESH)
-    spent.start(parts)
+    spent.start()
     process_counts.reset()
     began = time.monotonic()
     watch = Watch(process_counts.snapshot)

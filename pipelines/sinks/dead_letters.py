@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from weir.pipelines.doors.door import Door, check_name
+from weir.pipelines.doors.door import Door, check_name, check_place
 from weir.pipelines.doors.paths import FolderText, meant_folder
 
 
@@ -33,6 +33,11 @@ class DeadFolder(DeadLetters):
     @classmethod
     def meant(cls, text: str) -> Mapping[str, Any] | None:
         return meant_folder(cls.kind, text)
+
+    @model_validator(mode="after")
+    def _check_folder(self) -> Self:
+        check_place(self.kind, self.place)
+        return self
 
     @property
     def place(self) -> str:
@@ -76,7 +81,7 @@ class DeadTopic(DeadLetters):
 
     kind: ClassVar[str] = "pubsub"
 
-    pubsub: str = Field(description="A Pub/Sub topic.", examples=["projects/acme/topics/dead"])
+    pubsub: str = Field(description="A Pub/Sub topic.", examples=["projects/acme-data/topics/dead"])
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -17,7 +17,9 @@ class PubSubSink(Sink):
 
     kind: ClassVar[str] = "pubsub"
 
-    pubsub: str = Field(description="A Pub/Sub topic.", examples=["projects/acme/topics/releases"])
+    pubsub: str = Field(
+        description="A Pub/Sub topic.", examples=["projects/acme-data/topics/releases"]
+    )
     format: Literal["ndjson", "arrow"] = Field(
         default="ndjson",
         description="What a message of releases holds: lines of JSON, or an Arrow stream.",

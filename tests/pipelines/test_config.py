@@ -124,7 +124,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
         ("source={pubsub: {subscription: x}}", "source.pubsub.subscription", "projects/P"),
         ("source={pubsub: {}}", "source.pubsub.subscription", "is missing"),
         (
-            "source={pubsub: {subscription: projects/p/subscriptions/s, payload: xml}}",
+            "source={pubsub: {subscription: projects/acme-1/subscriptions/all, payload: xml}}",
             "source.pubsub.payload",
             "ndjson",
         ),

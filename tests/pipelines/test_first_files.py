@@ -14,6 +14,8 @@ import pytest
 from tests.pipelines.conftest import Weir
 from weir.transforms.sources import first_files
 
+pytestmark = pytest.mark.slow
+
 TEXT = """\
 name: ratings
 source: {SOURCE}

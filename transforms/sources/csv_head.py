@@ -69,10 +69,12 @@ def check_head(path: str, field: str, form: TextForm, schema: EventSchema) -> No
 
     Raises:
       ConfigError: says what was found, by number and kind of fields.
-      Unreadable: the file is compressed, and damaged.
+      Unreadable: the file is compressed, and damaged; or it has no line where its header should be.
     """
     head = csv_head(path, form, _ROWS)
     if head is None:
+        if form.columns is None:
+            raise matching.Unreadable
         return
     if form.columns is not None:
         width = len(head.rows[0])

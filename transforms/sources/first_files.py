@@ -11,8 +11,9 @@ from weir.transforms.decode.first_look import Evidence, FirstLook
 from weir.transforms.decode.first_look_words import Place, doubtful_predicate, refusal
 from weir.transforms.decode.schema import EventSchema
 from weir.transforms.sources import matching
-from weir.transforms.sources.files import ALL, FileSource, Split
+from weir.transforms.sources.files import FileSource
 from weir.transforms.sources.first_text import signs_of
+from weir.transforms.sources.stored_bytes import ALL, Split
 
 CHUNK_BYTES = 1 << 18
 FAR = 1_000_000

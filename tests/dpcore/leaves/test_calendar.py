@@ -43,6 +43,7 @@ def local(micros: int, zone: str) -> date:
     return (EPOCH + timedelta(microseconds=micros)).astimezone(ZoneInfo(zone)).date()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("span", SPANS)
 @pytest.mark.parametrize("zone", ZONES)
 def test_a_moment_belongs_to_the_day_and_month_that_its_zone_says(
