@@ -14,7 +14,6 @@ from pydantic import BeforeValidator
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 """Endings of packed files, behind that of their format."""
 _TABLES = ("csv", "tsv", "txt", "parquet", "pq", "ndjson", "jsonl", "json", "arrow", "avro")
-_WEB = ("http", "https", "ftp", "ftps", "sftp")
 
 
 def local(place: str) -> str:
@@ -39,17 +38,16 @@ def _files(value: Any) -> Any:
             "must be one path or glob. Write a glob that all of the files match, like "
             f"{_glob_of(value)}."
         )
-    return _on_disk(value, "Download it first, and give the path of the file")
+    return value
 
 
 def _folder(value: Any) -> Any:
-    found = _on_disk(value, "Give a folder on this machine or in a bucket, like out/")
-    if isinstance(found, str) and ending(found) in _TABLES:
+    if isinstance(value, str) and ending(value) in _TABLES:
         raise ValueError(
             "is the name of a file, and many files are written into a folder. Write the name of a "
-            f"folder, like {folder_of(found)}."
+            f"folder, like {folder_of(value)}."
         )
-    return found
+    return value
 
 
 def folder_of(place: str) -> str:
@@ -65,27 +63,6 @@ def meant_folder(kind: str, text: str) -> dict[str, str] | None:
     if "/topics/" in text or named not in ("", kind):
         return None
     return {kind: folder_of(text) if named else text}
-
-
-def _on_disk(value: Any, instead: str) -> Any:
-    """A place without ``file:``; what is no file system is refused.
-
-    Args:
-      instead: what to do where it is on the web.
-    """
-    if not isinstance(value, str):
-        return value
-    scheme = value.partition("://")[0].lower() if "://" in value else ""
-    if scheme in _WEB:
-        raise ValueError(
-            f"is an address on the web, which is not read from or written to. {instead}."
-        )
-    if value[:5].lower() != "file:":
-        return value
-    parts = urlsplit(value)
-    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-        raise ValueError("is no file on this machine. Write its path alone, like /data/events.csv.")
-    return local(value)
 
 
 def _glob_of(paths: Any) -> str:

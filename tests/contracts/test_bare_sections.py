@@ -188,9 +188,9 @@ def test_a_secret_in_the_place_of_its_section_is_not_repeated() -> None:
         ("source", {"csv": ["a/x.csv", "a/y.csv"]}, "all of the files match, like a/*.csv."),
         ("source", {"csv:f.csv": None}, "write a space after the colon, like csv: f.csv."),
         ("source", {"duckdb": "x.db"}, "Export what lies in a database to Parquet"),
-        ("source", {"csv": "http://x.org/a.csv"}, "is an address on the web"),
-        ("source", {"csv": "file://host/a.csv"}, "Write its path alone"),
-        ("sink", {"parquet": "https://x.org/out"}, "Give a folder on this machine or in a bucket"),
+        ("source", {"csv": "http://x.org/a.csv"}, "copy files from elsewhere to one of these"),
+        ("source", {"csv": "file:///a.csv"}, "Write the path without file://"),
+        ("sink", {"parquet": "https://x.org/out"}, "Use a folder of a disk"),
         ("sink", {"csv": "out/res.csv"}, "Write the name of a folder, like out/res/."),
         ("sink", {"parquet": "gs://b/x.parquet"}, "Write the name of a folder, like gs://b/x/."),
         ("dead_letters", {"ndjson": "dead.jsonl.gz"}, "Write the name of a folder, like dead/."),
@@ -199,17 +199,3 @@ def test_a_secret_in_the_place_of_its_section_is_not_repeated() -> None:
 def test_other_values_are_answered_too(field: str, value: Any, says: str) -> None:
     error = refusal({**BASE, field: value})
     assert error is not None and says in error.remedy, error
-
-
-def test_uris_of_files_on_this_machine_are_their_paths() -> None:
-    job = JobConfig.from_dict(
-        {
-            **BASE,
-            "source": {"csv": "file:///data/a%20b.csv"},
-            "sink": {"parquet": "file:/data/out"},
-            "dead_letters": {"csv": "file://localhost/data/dead"},
-        }
-    )
-    assert job.source is not None and job.source.path == "/data/a b.csv"
-    assert job.sink is not None and job.sink.place == "/data/out"
-    assert job.dead_letters is not None and job.dead_letters.place == "/data/dead"

@@ -83,7 +83,7 @@ def test_the_two_nearest_ends_are_named(fields: dict[str, str], ends: list[str])
         assert clock(**{**fields, "end": end}).ticks
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     zone=st.sampled_from(ZONES),
     period=st.sampled_from(["1d", "7d", "1 month", "5 months"]),
@@ -104,7 +104,7 @@ def test_every_end_is_a_border_or_lies_between_those_that_are_named(
     assert below.ticks == above.tick_at(moment) and above.ticks == (below.ticks or 0) + 1
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     start=st.integers(0, 2**51),
     period=st.integers(1, 2**44),
