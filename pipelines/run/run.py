@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.plan import Plan
-from weir.pipelines.graph.budget import Spent, entered
+from weir.pipelines.graph.budget import Spent, entered, resumes
 from weir.pipelines.graph.parts import Parts
 from weir.pipelines.results.result import DIVERGENT, Result
 from weir.pipelines.results.verdict import judge
@@ -86,12 +86,15 @@ def run(
             reference.refuse_readers()
     if runner == "direct":
         parts.secret.resolve()  # one that cannot be read is refused before anything starts
-    with alone(parts, runner, flags) as around, entered(parts, rehearsal) as spent:
-        return _started(parts, runner, flags, flink, rehearsal, said, spent, around)
+    resumed = resumes(runner, flags, None if flink is None else flink.resume)
+    with (
+        alone(parts, runner, flags) as around,
+        entered(parts, rehearsal, runner, resumed) as spent,
+    ):
+        return _started(runner, flags, flink, rehearsal, said, spent, around)
 
 
 def _started(
-    parts: Parts,
     runner: str,
     flags: Sequence[str],
     flink: FlinkTarget | None,
@@ -101,6 +104,7 @@ def _started(
     around: Fence,
 ) -> Result:
     """As ``run``, of a run that has its budget. around: where it is not on Flink."""
+    parts = spent.parts
     plan, source, sink, streaming = parts.plan, parts.source, parts.sink, parts.streaming
     from weir.pipelines.runners.flink_cause import Unreadable
     from weir.pipelines.runners.pipeline import pipeline_for
@@ -140,7 +144,7 @@ def _started(
     fresh = parts.secret.is_fresh
     if fresh and not rehearsal:
         _log.warning(FRESH)
-    spent.start(parts)
+    spent.start()
     process_counts.reset()
     began = time.monotonic()
     watch = Watch(process_counts.snapshot)

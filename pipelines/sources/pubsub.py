@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -54,7 +54,8 @@ class SubscriptionConfig(Section):
     """
 
     subscription: str = Field(
-        description="The subscription to read.", examples=["projects/acme/subscriptions/purchases"]
+        description="The subscription to read.",
+        examples=["projects/acme-data/subscriptions/purchases"],
     )
     payload: Literal["json", "ndjson", "avro", "arrow"] = Field(
         default="ndjson",
@@ -138,8 +139,12 @@ class PubSubSource(Source):
 
     pubsub: SubscriptionConfig = Field(
         description="A Pub/Sub subscription.",
-        examples=["{subscription: projects/acme/subscriptions/purchases}"],
+        examples=["{subscription: projects/acme-data/subscriptions/purchases}"],
     )
+
+    @classmethod
+    def meant(cls, text: str) -> Mapping[str, Any] | None:
+        return {"pubsub": {"subscription": text}} if "/subscriptions/" in text else None
 
     @property
     def form(self) -> str:
@@ -225,6 +230,9 @@ class PubSubSource(Source):
                 deadline,
                 f"is shorter than the subscription's: write {found.ack_deadline_seconds}s.",
             )
+
+    def seal(self, key: bytes) -> tuple[str | None, Source]:
+        return self.pubsub.subscription, self
 
     def rewind(self, snapshot: str) -> None:
         """Takes the subscription back: it gives again what it had not acknowledged then.

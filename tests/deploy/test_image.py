@@ -14,6 +14,8 @@ import pytest
 
 from tests.deploy.dockerfile import Replay, Step, read
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = ROOT / "deploy" / "Dockerfile"
 TEMPLATE = ROOT / "deploy" / "dataflow" / "Dockerfile"

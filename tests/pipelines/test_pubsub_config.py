@@ -22,7 +22,7 @@ from weir.transforms.sources.pubsub.read import ReadPubSub
 
 SUB = "projects/acme-shop/subscriptions/purchases"
 STREAM = SMALL.replace("source: {csv: events.csv}", f"source: {{pubsub: {{subscription: {SUB}}}}}")
-TOPIC = "projects/acme/topics/t"
+TOPIC = "projects/acme-1/topics/all"
 
 
 def stream(*sets: str) -> JobConfig:
@@ -45,7 +45,11 @@ def stream(*sets: str) -> JobConfig:
         ),
         ("sink={pubsub: releases}", "sink.pubsub", "projects/P/topics/T"),
         ("sink={parquet: out, format: arrow}", "sink.format", "for pubsub only"),
-        ("dead_letters={pubsub: projects/acme/dead}", "dead_letters.pubsub", "projects/P/topics/T"),
+        (
+            "dead_letters={pubsub: projects/acme-1/dead}",
+            "dead_letters.pubsub",
+            "projects/P/topics/T",
+        ),
     ],
 )
 def test_what_is_refused(text: str, field: str, says: str) -> None:
@@ -133,16 +137,16 @@ def test_a_subscription_is_taken_back_to_a_snapshot(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("weir.transforms.runtime.pubsub_client.subscriber", lambda _: server)
     source = stream().source
     assert source is not None
-    source.rewind("projects/acme/snapshots/before")
+    source.rewind("projects/acme-1/snapshots/before")
     (asked,) = server.asked
-    assert (asked.subscription, asked.snapshot) == (SUB, "projects/acme/snapshots/before")
+    assert (asked.subscription, asked.snapshot) == (SUB, "projects/acme-1/snapshots/before")
     assert not asked.time, "to a snapshot, not to a moment"
     with pytest.raises(ConfigError, match=r"--rewind.*NotFound.*projects/P/snapshots/NAME"):
-        source.rewind("projects/acme/snapshots/gone")
+        source.rewind("projects/acme-1/snapshots/gone")
     files = loads(SMALL).source
     assert files is not None
     with pytest.raises(ConfigError, match="csv has no snapshots"):
-        files.rewind("projects/acme/snapshots/before")
+        files.rewind("projects/acme-1/snapshots/before")
 
 
 def test_topics_take_releases_and_dead_letters() -> None:

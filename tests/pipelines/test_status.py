@@ -91,6 +91,7 @@ def flink() -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_a_job_on_flink(weir: Weir, flink: str) -> None:
     result = weir("status", "--flink-master", flink, "--json")
     assert result.exit_code == 0, result.output
@@ -104,10 +105,12 @@ def test_a_job_on_flink(weir: Weir, flink: str) -> None:
     assert "file:/state/chk-7" in words
 
 
+@pytest.mark.slow
 def test_the_slowest_step_says_how_far_the_watermark_is_behind(flink: str) -> None:
     assert flink_jobs.lag_of(FlinkRest(f"http://{flink}"), "a1", now=7.5) == 2.5
 
 
+@pytest.mark.slow
 def test_the_folder_of_checkpoints_knows_its_job(weir: Weir, flink: str, tmp_path: Path) -> None:
     noted = {"url": f"http://{flink}", "job": "a1", "name": "weir-shop-1"}
     (tmp_path / "_job.json").write_text(json.dumps(noted))
@@ -165,9 +168,11 @@ def test_a_job_that_was_ended_says_why(
     stopped(tmp_path, f"http://{flink}", "a1", tmp_path / "out")
     mine = fence.Fence(fence.Claim(str(tmp_path / "state"), 1))
     with pytest.raises(Gone):
-        mine.fail(gone("projects/p/subscriptions/s", "NOT_FOUND"))
+        mine.fail(gone("projects/acme-1/subscriptions/s", "NOT_FOUND"))
     (found,) = json.loads(weir("status", tmp_path / "state", "--json").stdout)
-    said = "No job runs: it is CANCELED. It ended: projects/p/subscriptions/s answers NOT_FOUND"
+    said = (
+        "No job runs: it is CANCELED. It ended: projects/acme-1/subscriptions/s answers NOT_FOUND"
+    )
     assert found["state"] == "CANCELED" and found["alarms"][0].startswith(said)
 
 
@@ -192,6 +197,7 @@ def test_a_folder_of_a_stream_says_when_it_was_started_and_who_knows_more(
     assert "last started" in words and "whether its job runs" in words
 
 
+@pytest.mark.slow
 def test_what_a_stream_refuses_is_told_in_red_and_stops_nothing(
     weir: Weir, flink: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,8 +221,9 @@ def test_what_a_stream_refuses_is_told_in_red_and_stops_nothing(
         return "\n".join(job["alarms"])
 
     unread = "rating: no readable value in any of 40 events"
-    assert unread in alarms() and "tip" not in alarms() and "of 70" not in alarms()
-    assert "30 records of 70 were refused" in alarms(0.25) and unread in alarms(0.25)
+    assert unread in alarms(0.5) and "tip" not in alarms() and "of 70" not in alarms(0.5)
+    assert "30 of 70 records were rejected" in alarms(0.25) and unread in alarms(0.25)
+    assert "limits.refused = 0.05 allows 3" in alarms()  # where it does not know the config
     words = " ".join(weir("status", tmp_path).stdout.split())
     assert unread in words and "4 rating: not a number" in words
 
@@ -232,6 +239,7 @@ def test_red_is_for_what_is_wrong() -> None:
     assert "\x1b[1;31mtip: gone.\x1b[0m" in told
 
 
+@pytest.mark.slow
 def test_a_folder_of_results(weir: Weir, small: Path) -> None:
     (small.parent / "events.csv").write_text("at,id,store,amount\n")
     assert weir("run", small).exit_code == 0

@@ -18,7 +18,7 @@ from weir.transforms.decode.messages import Message, MessageDecoder
 from weir.transforms.decode.schema import EventSchema, Stamp
 from weir.transforms.runtime.dead_letters import rows
 
-SUB = "projects/p/subscriptions/s"
+SUB = "projects/acme-1/subscriptions/s"
 SCHEMA = EventSchema.build(Stamp("at"), key="store", id="order", numbers=["dollars"])
 MARKER = "XYZZY"
 T0 = 1_700_000_000_000_000
@@ -157,7 +157,7 @@ def test_nothing_is_nothing() -> None:
     assert (events, dead, found) == ([], [], [])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     form=st.sampled_from(["json", "ndjson", "avro", "arrow"]),
     noise=st.lists(st.binary(max_size=80) | st.just(b'{"at": 5}'), max_size=4),

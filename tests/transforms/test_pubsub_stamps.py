@@ -86,7 +86,6 @@ CLAIMS = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(
     claims=st.lists(CLAIMS, min_size=1, max_size=6),
     walls=st.lists(st.integers(T0, T0 + 10 * S), min_size=6, max_size=6),
@@ -191,7 +190,7 @@ SENT = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     sent=SENT,
     behind=st.sampled_from([0, S, 3 * S]),

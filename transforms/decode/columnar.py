@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from weir.transforms.decode.arrow_frames import size_of, unclosed, unlisted
 from weir.transforms.decode.canonical import Decoded, assemble
 from weir.transforms.decode.columnar_sound import sound
 from weir.transforms.decode.lists import to_lists
@@ -85,6 +86,8 @@ def parquet_groups(file: Any) -> Groups | None:
         with pq.ParquetFile(file) as parquet:
             footer = parquet.metadata
             rows = tuple(footer.row_group(i).num_rows for i in range(footer.num_row_groups))
+            if sum(rows) != footer.num_rows:  # a footer that lost a group reads well otherwise
+                return None
             return Groups(parquet.schema_arrow, rows, footer)
     except _UNREADABLE as error:
         if not is_broken(error):
@@ -168,7 +171,13 @@ def _opened(file: Any, groups: Groups, schema: EventSchema, source: str) -> Any:
     """
     # What lies near is not read ahead: it would only be held twice.
     ahead = not isinstance(file, pa.NativeFile)
-    read = partial(pq.ParquetFile, file, read_dictionary=_dictionaries(schema), pre_buffer=ahead)
+    read = partial(
+        pq.ParquetFile,
+        file,
+        read_dictionary=_dictionaries(schema),
+        pre_buffer=ahead,
+        page_checksum_verification=True,
+    )
     lists = () if schema.listed is None else schema.listed.columns
     kinds = [type_of(groups.schema, name) for name in lists]
     if not any(pa.types.is_fixed_size_list(kind) for kind in kinds):
@@ -235,7 +244,7 @@ def _decode(
 
 
 def decode_arrow(
-    file: Any, schema: EventSchema, source: str, lost: Lost = unweighed
+    file: Any, schema: EventSchema, source: str, lost: Lost = unweighed, closed: bool = False
 ) -> Iterator[Decoded]:
     """Arrow IPC, file or stream -> canonical batches; one decoded batch a record batch.
 
@@ -247,18 +256,20 @@ def decode_arrow(
       schema: the roles of columns.
       source: path or topic.
       lost: is told the share that could not be read: of a file's batches, of a stream's bytes.
+      closed: whether the end must be there: where a stream was stored and may have been cut.
 
     Raises:
       ConfigError: a needed column is not there, or its type cannot play its role.
     """
     try:
         reader: Any = pa.ipc.open_file(file)
-        batches, names = _file_batches(reader), names_of(reader.schema, schema.needed)
+        missing = unlisted(file) if closed else 0.0
+        batches, names = _file_batches(reader, missing), names_of(reader.schema, schema.needed)
     except _UNREADABLE:
         file.seek(0)
         try:
             reader = pa.ipc.open_stream(file)
-            batches = _stream_batches(reader, file)
+            batches = _stream_batches(reader, file, closed)
             names = names_of(reader.schema, schema.needed)
         except _UNREADABLE:  # names that are not UTF-8 too
             lost(1.0)
@@ -306,8 +317,9 @@ def _decode_all(
             at += part.num_rows
 
 
-def _file_batches(reader: Any) -> Iterator[tuple[pa.RecordBatch | None, float]]:
-    """Batches, None where broken, each with its share of the file: where they lie is not told."""
+def _file_batches(reader: Any, missing: float) -> Iterator[tuple[pa.RecordBatch | None, float]]:
+    """Batches, None where broken, each with its share of the file: where they lie is not told.
+    None for all that the footer does not list, too."""
     for i in range(reader.num_record_batches):
         try:
             batch = reader.get_batch(i)
@@ -316,15 +328,21 @@ def _file_batches(reader: Any) -> Iterator[tuple[pa.RecordBatch | None, float]]:
                 raise
             batch = None
         yield batch, 1 / reader.num_record_batches
+    if missing:
+        yield None, missing
 
 
-def _stream_batches(reader: Any, file: Any) -> Iterator[tuple[pa.RecordBatch | None, float]]:
+def _stream_batches(
+    reader: Any, file: Any, closed: bool
+) -> Iterator[tuple[pa.RecordBatch | None, float]]:
     """Batches, and None for the rest if it is broken, each with its share of the bytes."""
-    at, size = file.tell(), _size(file)
+    at, size = file.tell(), size_of(file)
     while True:
         try:
             batch = reader.read_next_batch()
         except StopIteration:
+            if closed and (missing := unclosed(file, at)):
+                yield None, missing
             return
         except _UNREADABLE as error:
             if not is_broken(error):
@@ -333,12 +351,3 @@ def _stream_batches(reader: Any, file: Any) -> Iterator[tuple[pa.RecordBatch | N
             return
         begin, at = at, file.tell()
         yield batch, (at - begin) / size
-
-
-def _size(file: Any) -> int:
-    """Bytes of a file that has some; its position stays."""
-    at = file.tell()
-    file.seek(0, io.SEEK_END)
-    size = int(file.tell())
-    file.seek(at)
-    return size

@@ -82,7 +82,7 @@ def _library() -> Any:
         import google.pubsub_v1
     except ImportError:
         raise ConfigError(
-            "pubsub", None, "needs google-cloud-pubsub: pip install weir[pubsub]."
+            "pubsub", None, "needs google-cloud-pubsub: pip install weir-dp[pubsub]."
         ) from None
     return google.pubsub_v1
 

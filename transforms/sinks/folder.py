@@ -22,7 +22,7 @@ from weir.dpcore.errors import CodecError
 from weir.transforms.release.table import releases_only, span_of
 from weir.transforms.runtime import counters, fence, kept_counts
 from weir.transforms.runtime.aside import Aside, in_one_process
-from weir.transforms.runtime.coders import MAGIC, batch_from_bytes, batch_to_bytes, pack, unpack
+from weir.transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
 from weir.transforms.runtime.windowing import stamped
 from weir.transforms.sinks import formats, place
 from weir.transforms.sinks.here import Waiting, WriteHere, waiting_of
@@ -100,11 +100,9 @@ def parts_of(payload: bytes) -> Iterator[tuple[int, int, int, memoryview]]:
     """(block, first tick, ticks, batch as bytes) of everything in an element.
 
     Raises:
-      CodecError: it is damaged. Earlier versions stored it without a checksum, as it is.
+      CodecError: it is damaged.
     """
-    view, at = memoryview(payload), 0
-    if payload[: len(MAGIC)] == MAGIC:
-        view = unpack(KIND, payload)[0].data
+    view, at = unpack(KIND, payload)[0].data, 0
     while at < len(view):
         if len(view) - at < _PART.size:
             raise CodecError(DAMAGED)
@@ -219,9 +217,7 @@ class RangeDoFn(beam.DoFn):
         shape = self._ranges.shape(file)
         if packed is None:
             return np.zeros(shape, dtype=bool)
-        cells = np.frombuffer(packed, dtype=np.uint8)  # as earlier versions stored it
-        if len(cells) != -(-shape[0] * shape[1] // 8):
-            (cells,) = unpack(SEEN_KIND, packed)
+        (cells,) = unpack(SEEN_KIND, packed)
         return np.unpackbits(cells, count=shape[0] * shape[1]).reshape(shape).astype(bool)
 
     def _write(

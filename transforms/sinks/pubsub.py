@@ -20,7 +20,13 @@ from weir.dpcore.errors import WeirError
 from weir.dpcore.plan import Plan
 from weir.transforms.release.few import FEW_SCHEMA, INDICES, Shape, shape_for
 from weir.transforms.release.flat import Layout
-from weir.transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, releases_only
+from weir.transforms.release.table import (
+    INTERVAL,
+    INTERVAL_SCHEMA,
+    PACKED_SCHEMA,
+    RELEASE_SCHEMA,
+    releases_only,
+)
 from weir.transforms.runtime import counters, fence, kept_counts
 from weir.transforms.runtime.coders import batch_to_bytes
 from weir.transforms.runtime.pubsub_client import (
@@ -97,12 +103,13 @@ def message_id(rows: pa.Table, release: str, layout: str, tick: int, part: int) 
 
 
 def encode(rows: pa.Table, form: str) -> bytes:
-    """Rows as lines of JSON, or as an Arrow stream of RELEASE_SCHEMA, PACKED_SCHEMA or
-    FEW_SCHEMA."""
+    """Rows as lines of JSON, or as an Arrow stream of RELEASE_SCHEMA, PACKED_SCHEMA,
+    INTERVAL_SCHEMA or FEW_SCHEMA."""
     if form == "ndjson":
         return "".join(json_lines(rows)).encode()
     names = rows.schema.names
-    packed = FEW_SCHEMA if INDICES in names else PACKED_SCHEMA
+    lists = INTERVAL_SCHEMA if INTERVAL[0] in names else PACKED_SCHEMA
+    packed = FEW_SCHEMA if INDICES in names else lists
     schema = RELEASE_SCHEMA if "index" in names else packed
     plain = file_table(rows).cast(schema).combine_chunks()
     return batch_to_bytes(plain.to_batches()[0])

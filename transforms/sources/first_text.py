@@ -17,6 +17,7 @@ from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.encoding import UTF_8
 from weir.transforms.decode.first_look import Evidence
 from weir.transforms.decode.text_form import TextForm
+from weir.transforms.sources.csv_head import returns_in
 from weir.transforms.sources.text_file import first_lines
 
 LINES = 1_000
@@ -37,6 +38,7 @@ class Signs:
       lines: that were looked at. foreign: of these, not UTF-8. known: UTF-8 and not ASCII.
       records: of CSV. spread: of these, whole records over several lines.
       shape: of JSON, how many fields there are, of which sorts; "" where that is not known.
+      returns: what carriage returns end, a sentence; "" where they end no line.
     """
 
     path: str
@@ -47,6 +49,7 @@ class Signs:
     records: int = 0
     spread: int = 0
     shape: str = ""
+    returns: str = ""
 
     def error(self, seen: Evidence) -> ConfigError | None:
         """The setting that does not fit most of what it should, where events are lost by it."""
@@ -101,7 +104,8 @@ def signs_of(path: str, is_csv: bool, form: TextForm) -> Signs:
         records, spread = _spread(path, form)
     shape = "" if is_csv else _shape(lines)
     known = len(high) - foreign
-    return Signs(path, is_csv, len(lines), foreign, known, records, spread, shape)
+    returns = returns_in(path, form, "csv" if is_csv else "ndjson").strip()
+    return Signs(path, is_csv, len(lines), foreign, known, records, spread, shape, returns)
 
 
 def _is_utf8(line: bytes) -> bool:
