@@ -198,7 +198,7 @@ def test_a_run_says_whether_it_goes_on(stream: Parts, monkeypatch: pytest.Monkey
     began: list[str] = []
 
     def started(runner: str, *words: Any) -> None:
-        words[-1].start()
+        words[-2].start()
         began.append(runner)
 
     monkeypatch.setattr("weir.pipelines.run.run._started", started)
