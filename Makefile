@@ -20,7 +20,7 @@ PROGRESS := awk -v tty="$$([ -t 2 ] && echo 1 || echo 0)" \
 # of what collecting them takes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo flights stack prism flink pubsub engines docs check test lint bench clean
+.PHONY: help demo flights stack prism flink pubsub buckets engines docs check test lint bench clean
 help:
 	@echo "make demo     private releases from the real purchases of a CD shop, with a report (a minute)"
 	@echo "make flights  private models of real flights, hour by hour, beside the same without noise"
@@ -28,12 +28,13 @@ help:
 	@echo "make prism    fetches Beam's runner for unbounded streams on one machine (needs Go; two minutes)"
 	@echo "make flink    fetches Flink and assembles its job server (needs Java 17 and Maven; four minutes)"
 	@echo "make pubsub   builds a Pub/Sub server for trying and testing (needs Go; a minute)"
-	@echo "make engines  all three, side by side"
+	@echo "make buckets  builds a server of Google Cloud Storage and S3 for testing (needs Go; a minute)"
+	@echo "make engines  all four, side by side"
 	@echo "make check    lint, format, types, and every test that is not slow: a minute"
 	@echo "make test     lint, format, types and the whole test suite"
 	@echo "make lint     lint, format and types only"
 	@echo "make docs     the documentation as a site, into build/site"
-	@echo "make bench    the benchmarks, each beside its peer"
+	@echo "make bench    the benchmarks, each compared with its peer"
 	@echo "make clean    removes .venv, caches and what the demo wrote"
 
 $(BIN)/python:
@@ -59,7 +60,7 @@ $(VENV)/.installed-test: setup.py pyproject.toml $(NATIVE) | $(BIN)/python
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-bench: $(VENV)/.installed-test
-	@echo "weir: installing what benchmarks stand beside" >&2
+	@echo "weir: installing what benchmarks are compared with" >&2
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[test,bench]'
 	@touch $@
 
@@ -71,11 +72,11 @@ flights: $(VENV)/.installed
 
 # What streams run on, into the user's cache (WEIR_CACHE moves it). Fetched once; the tests that need
 # one that is missing are skipped with the reason, but fail in continuous integration.
-prism flink pubsub: $(VENV)/.installed
+prism flink pubsub buckets: $(VENV)/.installed
 	@$(BIN)/python -m weir.pipelines.engines.install $@ > /dev/null && echo "$@: installed"
 
 engines: $(VENV)/.installed
-	@$(BIN)/python -m weir.pipelines.engines.install all > /dev/null && echo "prism, flink, pubsub: installed"
+	@$(BIN)/python -m weir.pipelines.engines.install all > /dev/null && echo "prism, flink, pubsub, buckets: installed"
 
 # STACK holds options, like STACK="--seconds 60"; `python -m examples.stack.stack --help` lists them.
 stack: $(VENV)/.installed-test
@@ -97,22 +98,19 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/mypy
 
 check: lint
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" tests \
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" tests benchmarks \
 		--ignore=tests/runners --ignore=tests/audit --ignore=tests/statistical
 
 # Tests on real engines come last and one at a time: each of them fills the machine by itself.
 test: lint $(if $(CI),engines)
 	@failed=0; \
-		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 tests --ignore=tests/runners || failed=1; \
+		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 tests benchmarks --ignore=tests/runners || failed=1; \
 		$(BIN)/python -m pytest tests/runners || failed=1; \
 		exit $$failed
 
 bench: $(VENV)/.installed-bench
-	@for file in $$(grep -l __main__ benchmarks/*.py); do name=$${file##*/}; \
-		case $$name in ratios.py|fit_tables.py) continue;; esac; echo "== $$file"; \
-		$(BIN)/python -m "benchmarks.$${name%.py}"; done
-	@echo "== benchmarks/dp_sqlp"; $(BIN)/python -m benchmarks.dp_sqlp --scale 0.01
-	@$(BIN)/python -m benchmarks.ratios --short
+	@$(BIN)/python -m benchmarks --run --short
+	@$(BIN)/python -m benchmarks.dp_sqlp --scale 0.01
 
 clean:
 	rm -rf examples/shop/out examples/shop/out-customers examples/shop/purchases.csv examples/flights/out examples/flights/flights.csv

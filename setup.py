@@ -4,17 +4,24 @@ All other metadata is in pyproject.toml. The kernels are optional: without a com
 all the same, and does everything with numpy (dpcore/native says how the two agree).
 """
 
+import sys
 import zlib
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
+
+if not Path("weir/dpcore/__init__.py").exists():
+    sys.exit(
+        "weir/dpcore must be a link to the folder dpcore, and is not: this copy has lost its "
+        "symbolic links. Use `git clone` with core.symlinks on, or a source distribution."
+    )
 
 NATIVE = Path("dpcore/native")
 SOURCES = sorted([*NATIVE.glob("*.c"), *NATIVE.glob("*.h")])
 VERSION = zlib.crc32(b"".join(path.read_bytes() for path in SOURCES))
 
 setup(
-    packages=find_packages(include=["dpcore*", "transforms*", "pipelines*", "weir*"]),
+    packages=find_packages(include=["weir", "weir.*"]),
     ext_modules=[
         Extension(
             "weir.dpcore.native._kernels",

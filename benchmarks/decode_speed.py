@@ -1,31 +1,21 @@
-"""How fast do events become canonical batches, and how far is that from Arrow's bare readers?
+"""How fast do events become canonical batches, compared with Arrow's bare readers?
 
-    python -m benchmarks.decode_speed [--short]
-
-One thread, the same bytes in memory for both, best of three; seconds of this process, so that a
-busy machine does not count, and beside them seconds on the clock. Events have a time, a key of 64
+CSV, clean and with every hundredth line bad in each way of BAD_CSV in turn, from a file and as a
+run reads it (two chunks at a time), next to Arrow's bare reader of the clean bytes. Then, but not
+in the short form, every format: one thread, the same bytes in memory for both, best of three
+rounds, by processor seconds (``_on_the_clock``: by the clock). Events have a time, a key of 64
 values, an id and two numbers. In the NDJSON with bad lines every hundredth is cut short, or has
 text for a number, or is one of BAD in turn. ``filter`` adds the predicate, the clock, the keys. An
-Arrow file is there without reading: no bare reader to compare.
-Writes benchmarks/results/decode_speed.csv. About a minute.
-
-Then CSV, clean and with every hundredth line bad in each way of BAD_CSV in turn, from a file and as
-a run reads it (two chunks at a time), beside Arrow's bare reader over the clean bytes, turn about:
-benchmarks/results/decode_speed.ratios.csv; ``--short`` does that alone, with fewer lines.
+Arrow file is there without reading: no bare reader to compare. About a minute.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
 import hashlib
 import io
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import fastavro
 import numpy as np
@@ -35,7 +25,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from benchmarks.beside import RESULTS, Ratio, beside, write
+from benchmarks.harness import Bench, main, rate
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
 from weir.transforms.decode.formats import decode_bytes
@@ -184,23 +174,6 @@ def bare(form: str, data: bytes) -> Any:
     return list(fastavro.reader(io.BytesIO(data)))
 
 
-class Took(NamedTuple):
-    """Seconds of this process, and seconds on the clock."""
-
-    cpu: float
-    wall: float
-
-
-def seconds(run: Callable[[], Any], times: int = 3) -> Took:
-    """Best of several."""
-    found = []
-    for _ in range(times):
-        began = time.process_time(), time.perf_counter()
-        run()
-        found.append((time.process_time() - began[0], time.perf_counter() - began[1]))
-    return Took(*map(min, zip(*found, strict=True)))
-
-
 def decode(form: str, data: bytes, assign: Assign | None = None) -> int:
     """Decodes, and filters where asked; how many events and dead letters came out."""
     count = 0
@@ -213,102 +186,82 @@ def decode(form: str, data: bytes, assign: Assign | None = None) -> int:
     return count
 
 
-def lines_of_csv(events: pa.Table) -> tuple[bytes, bytes]:
-    """Clean, and with bad lines."""
+def spelled(events: pa.Table) -> pa.Table:
+    """Times as text."""
+    text = pa.compute.strftime(events["time"], "%Y-%m-%dT%H:%M:%SZ")
+    return events.set_column(0, "time", text)
+
+
+def csv_bytes(events: pa.Table, quoting: str = "needed") -> bytes:
+    """CSV in memory."""
     sink = io.BytesIO()
-    spelled = pa.compute.strftime(events["time"], "%Y-%m-%dT%H:%M:%SZ")
-    options = pa.csv.WriteOptions(quoting_style="none")
-    pa.csv.write_csv(events.set_column(0, "time", spelled), sink, options)
-    lines = sink.getvalue().splitlines()
+    pa.csv.write_csv(spelled(events), sink, pa.csv.WriteOptions(quoting_style=quoting))
+    return sink.getvalue()
+
+
+def parquet_bytes(events: pa.Table) -> bytes:
+    """Parquet in memory."""
+    sink = io.BytesIO()
+    pq.write_table(events, sink, row_group_size=2**18)
+    return sink.getvalue()
+
+
+def measure(bench: Bench) -> None:
+    """CSV as a run reads it, then all formats in memory."""
+    keep_freed()
+    count = 300_000 if bench.short else EVENTS
+    clean = csv_bytes(table(count), "none")
+    lines = clean.splitlines()
     for turn, i in enumerate(range(1, len(lines), 100)):
         lines[i] = BAD_CSV[turn % len(BAD_CSV)](lines[i])
-    return sink.getvalue(), b"\n".join(lines) + b"\n"
-
-
-def ratios(short: bool) -> None:
-    """CSV as a run reads it, beside the bare reader."""
-    keep_freed()  # as `weir run` does
-    count = 300_000 if short else EVENTS
-    clean, bad = lines_of_csv(table(count))
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="weir-csv-") as folder:
-        for name, data in (("clean", clean), ("1 % bad lines", bad)):
-            path = Path(folder) / f"{len(rows)}.csv"
+    with bench.folder() as folder:
+        for name, data in (("clean", clean), ("1 % bad lines", b"\n".join(lines) + b"\n")):
+            path = folder / f"{len(data)}.csv"
             path.write_bytes(data)
             source = FileSource("csv", str(path))
             (file,) = source.match()
 
-            def ours(source: FileSource = source, file: Any = file) -> None:
+            def ours() -> None:
                 for split in source.splits(file):
                     for _ in source.decode(split, SCHEMA, ahead):
                         pass
 
-            ratio, _, _ = beside(ours, lambda: bare("csv", clean), 3 if short else 5)
             what = f"CSV, {count:,} lines, {name}, decoded"
-            rows.append(Ratio(what, "Arrow's bare reader on the clean file", ratio, 0.6))
-    write("decode_speed", rows, short)
+            peer = "Arrow's bare reader on the clean file"
+            bench.compare(what, peer, ours, lambda: bare("csv", clean), 0.6)
+    if not bench.short:
+        rates(bench)
 
 
-def main() -> None:
-    """Measures and writes the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true")
-    short = parser.parse_args().short
-    ratios(short)
-    if not short:
-        rates()
-
-
-def rates() -> None:
-    """Events a second."""
+def rates(bench: Bench) -> None:
+    """Events a second of each format."""
     events = table(EVENTS)
     start = int(START.astype(np.int64))
     plan = PublicPlan(Clock(start, DAY, start + 100 * DAY), Keys.make("store", STORES, False, None))
     assign = Assign(plan, ("@id", "dollars"))
-    parquet, comma = io.BytesIO(), io.BytesIO()
-    pq.write_table(events, parquet, row_group_size=2**18)
-    spelled = pa.compute.strftime(events["time"], "%Y-%m-%dT%H:%M:%SZ")
-    text = events.set_column(0, "time", spelled)
-    pa.csv.write_csv(text, comma)
-    rows = text.to_pylist()
-    cases: list[tuple[str, str, bytes, int]] = [
-        ("parquet", "parquet", parquet.getvalue(), EVENTS),
-        ("arrow", "arrow", arrow_bytes(events), EVENTS),
-        ("csv", "csv", comma.getvalue(), EVENTS),
-        ("ndjson", "ndjson", ndjson(rows), EVENTS),
-        *(
-            (f"ndjson, 1 % {name}", "ndjson", ndjson(rows, faults), EVENTS)
-            for name, faults in FAULTS.items()
-        ),
-        ("avro", "avro", avro_bytes(events.slice(0, EVENTS // 5).to_pylist()), EVENTS // 5),
+    rows = spelled(events).to_pylist()
+    cases: list[tuple[str, str, bytes]] = [
+        ("parquet", "parquet", parquet_bytes(events)),
+        ("arrow", "arrow", arrow_bytes(events)),
+        ("csv", "csv", csv_bytes(events)),
+        ("ndjson", "ndjson", ndjson(rows)),
+        *((f"ndjson, 1 % {name}", "ndjson", ndjson(rows, how)) for name, how in FAULTS.items()),
+        ("avro", "avro", avro_bytes(events.slice(0, EVENTS // 5).to_pylist())),
     ]
     del rows
-    RESULTS.mkdir(exist_ok=True)
-    with open(RESULTS / "decode_speed.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            [
-                "format",
-                "bytes_per_event",
-                "decode_per_s",
-                "with_filter_per_s",
-                "bare_reader_per_s",
-                "decode_per_s_on_the_clock",
-            ]
+    for name, form, data in cases:
+        n = EVENTS // 5 if form == "avro" else EVENTS
+        assert decode(form, data) >= n  # a malformed value makes a dead letter of its own
+        has_peer = "%" not in name and form != "arrow"
+        bench.row(
+            format=name,
+            bytes_per_event=round(len(data) / n),
+            decode_per_s=rate(lambda: decode(form, data), n, cpu=True),
+            with_filter_per_s=rate(lambda: decode(form, data, assign), n, cpu=True),
+            bare_reader_per_s=rate(lambda: bare(form, data), n, cpu=True) if has_peer else None,
+            decode_per_s_on_the_clock=rate(lambda: decode(form, data), n),
         )
-        for name, form, data, n in cases:
-            assert decode(form, data) >= n  # a value that is spoilt makes a letter of its own
-            decoded = seconds(lambda form=form, data=data: decode(form, data))
-            filtered = seconds(lambda form=form, data=data: decode(form, data, assign))
-            reader = ""
-            if "%" not in name and form != "arrow":
-                took = seconds(lambda form=form, data=data: bare(form, data))
-                reader = str(round(n / took.cpu))
-            row = [name, round(len(data) / n), round(n / decoded.cpu), round(n / filtered.cpu)]
-            row += [reader, round(n / decoded.wall)]
-            writer.writerow(row)
-            print(*row, sep="\t", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(measure)

@@ -1,32 +1,26 @@
-"""What does a private LASSO of 100,000 features cost, beside the same steps without privacy?
-
-    python -m benchmarks.lasso_wide [--features 100000] [--short]
+"""What does a private LASSO of 100,000 features cost, compared with the same steps without privacy?
 
 n rows of p features, a hundredth of them not 0 (scipy.sparse), 10 of which make the target;
-epsilon = 4, delta = 1e-6. The peer is plain Frank-Wolfe in numpy and scipy in the same run: the
-same number of steps and the same vertices scored, by X^T (X theta - y), all rows of them. Runs
-alternate; medians. A fit checks, scales and hashes its rows as well; that is in its time. Memory is
-the largest resident size that a run adds to the rows.
+epsilon = 4, delta = 1e-6. The peer is plain Frank-Wolfe in numpy and scipy: the same number of
+steps and the same vertices scored, by X^T (X theta - y), all rows of them. A fit checks, scales and
+hashes its rows as well; that is in its time. Memory is the largest resident size that a run adds to
+the rows. Short: 1,000 rows.
 """
 
 from __future__ import annotations
 
-import argparse
 import resource
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from benchmarks.beside import Ratio, beside, write
+from benchmarks.harness import Bench, main
 from weir.dpcore.models.optimize.fit import BatchPlan, fit
 
 
-def drawn(n: int, p: int) -> tuple[Any, Any, Any]:
+def drawn(n: int, p: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
     """Rows, targets, and which features make them."""
-    rng = np.random.default_rng(0)
     each = p // 100
     at = rng.integers(0, p, (n, each))
     own = rng.choice(p, 10, replace=False)
@@ -58,22 +52,11 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def keep(into: dict[str, Any], name: str, work: Callable[..., Any], *given: Any) -> None:
-    """Does the work and keeps what it gives."""
-    into[name] = work(*given)
-
-
-def main() -> None:
-    """Prints a line a size."""
-    asked = argparse.ArgumentParser()
-    asked.add_argument("--features", type=int, default=100_000)
-    asked.add_argument("--sizes", type=int, nargs="+", default=[1_000, 3_000, 10_000])
-    asked.add_argument("--short", action="store_true", help="1,000 rows: what the guard holds")
-    given = asked.parse_args()
-    p = given.features
-    rows = []
-    for n in [1_000] if given.short else given.sizes:
-        x, y, own = drawn(n, p)
+def measure(bench: Bench) -> None:
+    """A row a size."""
+    p = bench.args.features
+    for n in [1_000] if bench.short else bench.args.sizes:
+        x, y, own = drawn(n, p, bench.rng())
         plan = BatchPlan.of(
             n=n,
             features=p,
@@ -84,25 +67,33 @@ def main() -> None:
             delta=1e-6,
         )
         steps, before = plan.way.steps, peak()
-        kept: dict[str, Any] = {}
-        ratio, own_took, bare_took = beside(
-            partial(keep, kept, "model", fit, x, y, plan, bytes(32)),
-            partial(keep, kept, "theta", plain, x, y, steps),
+        found: dict[str, Any] = {}
+        compared = bench.compare(
+            f"{n:,} records of {p:,} features",
+            "plain Frank-Wolfe",
+            lambda: found.update(model=fit(x, y, plan, bytes(32))),
+            lambda: found.update(theta=plain(x, y, steps)),
+            2 / 3,
         )
-        rows.append(Ratio(f"{n:,} records of {p:,} features", "plain Frank-Wolfe", ratio, 1 / 1.5))
-        model, theta, mine = kept["model"], kept["theta"], own_took.wall
-        found = len(set(model.sparse[0].tolist()) & set(own.tolist()))
-        print(
-            f"n {n:,}, p {p:,}: {steps} steps in {mine:.2f} s ({steps / mine:,.0f} a second), "
-            f"plain {bare_took.wall:.2f} s, {1 / ratio:.2f} times as long; "
-            f"+{peak() - before:,.0f} MiB; {found} of 10 found among {len(model.sparse[0])}, plain "
-            f"{len(set(np.flatnonzero(theta).tolist()) & set(own.tolist()))}; mean loss "
-            f"{np.mean((x @ model.theta - y) ** 2) / 2:.4f}, plain "
-            f"{np.mean((x @ theta - y) ** 2) / 2:.4f}, nothing {np.mean(y * y) / 2:.4f}",
-            flush=True,
+        model, theta, mine = found["model"], found["theta"], compared.ours.wall
+        chosen = model.sparse[0].tolist()
+        bench.row(
+            records=n,
+            features=p,
+            steps=steps,
+            seconds=mine,
+            steps_per_second=steps / mine,
+            plain_seconds=compared.peer.wall,
+            added_mib=peak() - before,
+            found_of_10=len(set(chosen) & set(own.tolist())),
+            chosen=len(chosen),
+            plain_found_of_10=len(set(np.flatnonzero(theta).tolist()) & set(own.tolist())),
+            mean_loss=float(np.mean((x @ model.theta - y) ** 2) / 2),
+            plain_mean_loss=float(np.mean((x @ theta - y) ** 2) / 2),
+            mean_loss_of_0=float(np.mean(y * y) / 2),
         )
-    write("lasso_wide", rows, given.short)
 
 
 if __name__ == "__main__":
-    main()
+    sizes = {"type": int, "nargs": "+", "default": [1_000, 3_000, 10_000]}
+    main(measure, features=100_000, sizes=sizes)

@@ -1,31 +1,22 @@
-"""How many steps a second does an online learner take, and when is projecting too dear?
+"""How many steps a second does an online learner take, and when is projecting too expensive?
 
-    python -m benchmarks.online_speed [--short]
-
-A step: one event's gradient at the model that is played, clipped, summed exactly, noised by a
-continual sum (blt, W = 256) with keyed noise, and the next model. Single keys of growing dimension
-over the l1 ball, exact projection against projection-free, the rule alone and the whole step; then
-10,000 keys of dimension 20 in one block; then the same ball as a polytope of 2 d vertices, onto
-which nothing projects quickly. Beside it the same in plain numpy, as a bound: float sums,
-numpy's own generator, independent noise, a projection by sorting, one event a key; no lattice, no
-keyed noise, no grid, nothing that a retry would repeat. Writes benchmarks/results/online_speed.csv,
-and as ratios, turn about: 10,000 keys of 20 features beside that bound, and projection-free beside
-exact there and at 2,000 features.
+A step: one event's gradient at the released model, clipped, summed exactly, noised by a continual
+sum (blt, W = 256) with keyed noise, and the next model. The ratios: 10,000 keys of dimension 20
+compared with a bound, and projection-free steps with exact projection there and at 2,000 features.
+The bound is plain numpy: float sums, numpy's own generator, independent noise, a projection by
+sorting, one event a key; no lattice, no keyed noise, no grid, nothing that a retry would repeat.
+The table, which the short form leaves out: single keys of growing dimension over the l1 ball, the
+rule alone and the whole step; then the keys of the ratios; then the same ball as a polytope of 2 d
+vertices, onto which nothing projects quickly.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
-import statistics
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.beside import Ratio, write
+from benchmarks.harness import Bench, main, progress, rate
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.geometry.balls import L1Ball
 from weir.dpcore.geometry.convex_set import ConvexSet
@@ -40,7 +31,7 @@ from weir.dpcore.models.scaling import Scaling
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 from weir.dpcore.registry import CONTINUAL_SUMS
 
-RESULTS = Path(__file__).parent / "results"
+EXACT, FREE = "follow_the_leader", "conditional_gradient"
 SIZES = (
     *(("l1_ball", 1, d) for d in (10, 100, 1_000, 10_000, 100_000)),
     ("l1_ball", 10_000, 20),
@@ -48,7 +39,6 @@ SIZES = (
 )
 WIDEST = 10_000
 """Beyond, only the rule is measured: keyed noise and a leaf's digest are nearly all of a step."""
-SECONDS = 1.5
 STRIDE = 16
 RADIUS = 5.0
 MU, CLIP, WINDOW, UNIT = 1.0, 1.0, 256, 4.0
@@ -64,7 +54,7 @@ def set_of(shape: str, d: int) -> ConvexSet:
 
 def rule_of(name: str, shape: str, d: int) -> Any:
     """A rule over a set."""
-    cls = FollowTheLeader if name == "follow_the_leader" else ConditionalGradient
+    cls = FollowTheLeader if name == EXACT else ConditionalGradient
     return cls(set_of(shape, d), MU, (0.0,) * d)
 
 
@@ -96,19 +86,6 @@ def leaves_of(n_keys: int, d: int) -> tuple[RowLeaf, ...]:
     return tuple(found)
 
 
-def rate(step: Callable[[], None], steps: int) -> float:
-    """Key-steps a second of processor time: ``step`` does ``steps`` of them. The best of three."""
-    step()
-    best = 0.0
-    for _ in range(3):
-        begun, done = time.process_time(), 0
-        while time.process_time() - begun < SECONDS / 3:
-            step()
-            done += steps
-        best = max(best, done / (time.process_time() - begun))
-    return best
-
-
 def whole(name: str, shape: str, n_keys: int, d: int) -> float:
     """Learner.step with keyed noise."""
     learner, leaves = learner_of(name, shape, d), leaves_of(n_keys, d)
@@ -121,7 +98,7 @@ def whole(name: str, shape: str, n_keys: int, d: int) -> float:
         held[0], _ = learner.step(held[0], leaves, lambda part: KeyedNoise(root, part, keys, first))
         held[1] = first + STRIDE
 
-    return rate(step, STRIDE * n_keys)
+    return rate(step, STRIDE * n_keys, cpu=True)
 
 
 def alone(name: str, shape: str, n_keys: int, d: int) -> float:
@@ -136,7 +113,7 @@ def alone(name: str, shape: str, n_keys: int, d: int) -> float:
             held[1] += 1
             held[0] = rule.update(held[0], drift * held[1] + noise[i])
 
-    return rate(step, STRIDE * n_keys)
+    return rate(step, STRIDE * n_keys, cpu=True)
 
 
 def plain(n_keys: int, d: int) -> float:
@@ -163,68 +140,39 @@ def plain(n_keys: int, d: int) -> float:
             x = np.copysign(np.maximum(size - cut[:, None], 0), z)
         held[:] = [x, total, t]
 
-    return rate(step, STRIDE * n_keys)
+    return rate(step, STRIDE * n_keys, cpu=True)
 
 
-def ratios(short: bool) -> None:
-    """Writes what must be reached, as medians of neighbours."""
-    pairs: dict[tuple[str, str, float], list[float]] = {}
-    exact, free = "follow_the_leader", "conditional_gradient"
-    keys, d = 10_000, 20
-    for _ in range(1 if short else 5):
-        ours, bound = whole(exact, "l1_ball", keys, d), plain(keys, d)
-        without = whole(free, "l1_ball", keys, d)
-        wide = whole(free, "l1_ball", 1, 2_000) / whole(exact, "l1_ball", 1, 2_000)
-        for row, found in (
-            ((f"{keys:,} learners, d = {d}, exact", "numpy, no privacy", 0.4), ours / bound),
-            ((f"{keys:,} learners, d = {d}, projection-free", "exact", 0.8), without / ours),
-            (("a learner, d = 2,000, projection-free", "exact", 1.0), wide),
+def measure(bench: Bench) -> None:
+    """Ratios of neighbours, then the table."""
+    keys, d, wide = 10_000, 20, 2_000
+    taken: dict[str, list[float]] = {}
+    for _ in progress(range(1 if bench.short else bench.rounds), "rounds"):
+        for name, found in (
+            ("exact", whole(EXACT, "l1_ball", keys, d)),
+            ("numpy", plain(keys, d)),
+            ("free", whole(FREE, "l1_ball", keys, d)),
+            ("wide free", whole(FREE, "l1_ball", 1, wide)),
+            ("wide exact", whole(EXACT, "l1_ball", 1, wide)),
         ):
-            pairs.setdefault(row, []).append(found)
-    rows = [
-        Ratio(what, bound, statistics.median(found), goal)
-        for (what, bound, goal), found in pairs.items()
-    ]
-    write("online_speed", rows, short)
-
-
-def main() -> None:
-    """Measures, prints, writes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="ratios alone, one round")
-    args = parser.parse_args()
-    ratios(args.short)
-    if args.short:
-        return
-    rows: list[dict[str, Any]] = []
-    print(
-        "key-steps a second" + " " * 12 + "rule alone: exact, free" + " " * 6 + "whole: exact, free"
-    )
-    for shape, n_keys, d in SIZES:
-        found = {
-            f"{what}_{short}": measure(name, shape, n_keys, d)
-            if what == "rule" or d <= WIDEST
-            else 0
-            for what, measure in (("rule", alone), ("whole", whole))
-            for short, name in (("exact", "follow_the_leader"), ("free", "conditional_gradient"))
-        }
-        bound = plain(n_keys, d) if shape == "l1_ball" else 0
-        row = {"set": shape, "keys": n_keys, "dimension": d, **found, "numpy_bound": bound}
-        rows.append(row)
-        shown = "".join(
-            f"{row[name]:12,.0f}" if row[name] else " " * 11 + "-"
-            for name in (*found, "numpy_bound")
+            taken.setdefault(name, []).append(1 / found)
+    learners, one = f"{keys:,} learners, d = {d}", f"a learner, d = {wide:,}"
+    bench.note(f"{learners}, exact", "numpy, no privacy", taken["exact"], taken["numpy"], 0.4)
+    bench.note(f"{learners}, projection-free", "exact", taken["free"], taken["exact"], 0.8)
+    bench.note(f"{one}, projection-free", "exact", taken["wide free"], taken["wide exact"], 1.0)
+    for shape, n_keys, d in () if bench.short else SIZES:
+        where = shape, n_keys, d
+        bench.row(
+            set=shape,
+            keys=n_keys,
+            dimension=d,
+            rule_exact=alone(EXACT, *where),
+            rule_free=alone(FREE, *where),
+            whole_exact=whole(EXACT, *where) if d <= WIDEST else None,
+            whole_free=whole(FREE, *where) if d <= WIDEST else None,
+            numpy_bound=plain(n_keys, d) if shape == "l1_ball" else None,
         )
-        print(f"{shape:8} {n_keys:6,} keys, d = {d:7,}{shown}", flush=True)
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "online_speed.csv").open("w", newline="") as file:
-        out = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        out.writeheader()
-        for row in rows:
-            out.writerow(
-                {k: f"{v:.0f}" if isinstance(v, float) else v or "" for k, v in row.items()}
-            )
 
 
 if __name__ == "__main__":
-    main()
+    main(measure)

@@ -1,4 +1,4 @@
-"""What does a stream of private counts take, beside plain counts as one writes them in Beam?
+"""What does a stream of private counts take, compared with plain counts as one writes them in Beam?
 
     python -m benchmarks.plain_count [--seconds 40] [--only arrow]
 
@@ -7,22 +7,17 @@ job of `benchmarks.stream_throughput`, with deduplication, noise, ticks and file
 sum by key over windows of a second without privacy, as a user of Beam would write them: an element
 for each event, FixedWindows, CombinePerKey, lines of text. The plain one drops no copies and writes
 no error bands. Each is offered more than it takes, for so long that it has some 30 s to do; counted
-is what is acknowledged, that is in a checkpoint (one each 2 s). Writes
-benchmarks/results/plain_count.csv.
+is what is acknowledged, that is in a checkpoint (one each 2 s). Short: NDJSON for 10 s; nothing is
+written.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +26,11 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
-from benchmarks.stream_load import Load, config_of, publishing, write
-from benchmarks.stream_throughput import STARTS, measure, slope
-from tests.runners.jobs import ROOT
-from tests.runners.messages import Post
+from benchmarks.harness import Bench, main
+from benchmarks.stream_load import ROOT, Load, Streaming, config_of, engines, started
+from benchmarks.stream_throughput import Case, load_of, run, taken
 from weir.pipelines.config.job import load as load_config
 from weir.pipelines.engines import job_server
-from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.pubsub import PubSubServer
 from weir.pipelines.graph.parts import parts_of
 
 KEYS = 24
@@ -119,36 +111,13 @@ def submit() -> None:
     pipeline.run().wait_until_finish()
 
 
-@dataclass(frozen=True)
-class Plain:
-    """The plain job. Attributes: as ``slope`` needs them."""
-
-    process: subprocess.Popen[bytes]
-    server: PubSubServer
-    post: Post
-
-    @property
-    def running(self) -> Plain:
-        """Itself: it has a process."""
-        return self
-
-    def acked(self) -> int:
-        """Messages that a checkpoint holds."""
-        counts = self.server.counts(self.post.topic)
-        return counts["messages"] - counts["unacked"]
-
-
 @contextmanager
-def plain(folder: Path, load: Load) -> Iterator[Plain]:
+def plain(folder: Path, load: Load) -> Iterator[Streaming]:
     """Server, cluster and the plain job of a load; ended on leaving."""
     out = folder / "out"
     out.mkdir(parents=True)
-    with (
-        PubSubServer() as server,
-        FlinkCluster(environment={"PUBSUB_EMULATOR_HOST": server.host}) as cluster,
-        Post(server.host, "plain") as post,
-    ):
-        config = config_of(folder, load, post.subscription)
+    config = config_of(folder, load)
+    with engines() as (server, cluster):
         flags = [
             "--runner=FlinkRunner",
             f"--flink_master={cluster.master}",
@@ -162,76 +131,36 @@ def plain(folder: Path, load: Load) -> Iterator[Plain]:
             "--max_bundle_size=20000",
             "--finish_bundle_before_checkpointing",
         ]
-        call = "from benchmarks.plain_count import submit; submit()"
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "PUBSUB_EMULATOR_HOST": server.host,
-        }
-        with (folder / "plain.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-c", call, str(config), str(out), *flags],
-                env=environment,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        try:
-            yield Plain(process, server, post)
-            if process.poll() is not None:
-                raise RuntimeError((folder / "plain.log").read_text(errors="replace")[-3000:])
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # its job server too
-            process.wait()
+        call = ["-c", "from benchmarks.plain_count import submit; submit()"]
+        words = [*call, str(config), str(out), *flags]
+        with started(words, folder, server, ROOT) as process:
+            yield Streaming(out, process, server, cluster)
+            if not process.alive:
+                raise RuntimeError((folder / "job.log").read_text(errors="replace")[-3000:])
 
 
-def measure_plain(folder: Path, seconds: int, form: str, rate: int) -> dict[str, Any]:
-    """The plain job."""
-    start = int(time.time()) + STARTS + rate * seconds // 400_000
-    load = Load(start, seconds, rate, SIZE, KEYS, form=form)
-    with plain(folder, load) as job:
-        process = publishing(job.server.host, job.post.topic, load)
-        late = time.time() > load.start
-        began = time.time()
-        per_second, acked = slope(job, load)
-        took = time.time() - max(began, load.start)
-        process.terminate()
-        process.join()
-        lines = sum(path.read_text().count("\n") for path in (folder / "out").glob("*.csv"))
-    return {
-        "form": form,
-        "offered_events_per_s": rate,
-        "events_per_s": round(per_second * SIZE),
-        "acked_share": round(acked / load.messages, 3),
-        "seconds": round(took),
-        "lines": lines,
-        "began_late": late,
-    }
-
-
-def main() -> None:
-    """Measures and writes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=40)
-    parser.add_argument("--only", choices=list(RATES))
-    given = parser.parse_args()
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="weir-plain-") as folder:
+def measure(bench: Bench) -> None:
+    """Each form, plain and private."""
+    bench.keys = ("job", "form")
+    only, seconds = ("ndjson", 10) if bench.short else (bench.args.only, bench.args.seconds)
+    with bench.folder() as folder:
         for form, (ours, theirs) in RATES.items():
-            if given.only not in (None, form):
+            if only not in (None, form):
                 continue
-            found = measure_plain(Path(folder) / f"{form}-plain", given.seconds, form, theirs)
-            private = measure(Path(folder) / form, given.seconds, (form, SIZE, KEYS, 2, ours))
-            names = ("offered_events_per_s", "events_per_s", "acked_share", "began_late")
-            rows += [
-                {"job": "plain", "form": form} | {name: found[name] for name in names},
-                {"job": "private", "form": form} | {name: private[name] for name in names},
-            ]
-            for row in rows[-2:]:
-                print(row | {"load_average": round(os.getloadavg()[0], 1)}, flush=True)
-            write("plain_count.csv", rows)
+            load = load_of(Case(form, SIZE, KEYS, 2, theirs), seconds)
+            with plain(folder / f"{form}-plain", load) as job:
+                found = taken(job, load)
+            private = run(folder / form, seconds, Case(form, SIZE, KEYS, 2, ours))
+            for name, offered, row in (("plain", theirs, found), ("private", ours, private)):
+                bench.row(
+                    job=name,
+                    form=form,
+                    offered_events_per_s=offered,
+                    events_per_s=row["events_per_s"],
+                    acked_share=row["acked_share"],
+                    began_late=row["began_late"],
+                )
 
 
 if __name__ == "__main__":
-    main()
+    main(measure, seconds=40, only={"choices": list(RATES)})

@@ -1,8 +1,5 @@
 """What does a job of a billion keys cost: machines, money, delay?
 
-    python -m benchmarks.scale_model             # calibrate, predict, compare (5 min)
-    python -m benchmarks.scale_model --quick     # without the run of 10^6 keys (2 min)
-
 Whole runs of ``weir run`` in processes of their own, small ones first: their processor time is
 split by least squares into what a process costs, an event, an id that is remembered, a leaf (a key
 that has events in a tick), a key when it is first seen, and a release (a key at a tick: noise,
@@ -10,15 +7,13 @@ state, solve, sort, Parquet). From these unit costs follow predictions for runs 
 10^6 keys, which are then made: predicted and measured stand side by side, and the bound is 25 %.
 The last table applies the same unit costs to up to 10^9 keys and 10^7 events a second, with what an
 event costs on its way through Pub/Sub and Flink and the state of a key as the plan tells it; prices
-are arguments. Writes benchmarks/results/scale_model.csv.
+are arguments. Five minutes; short: without the run of 10^6 keys, two minutes.
 
 What the model leaves out is in docs/scale.md: shuffles between machines, skew, and checkpoints.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
 import math
 import os
 import subprocess
@@ -35,11 +30,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from benchmarks.harness import Bench, main, progress
+from benchmarks.whole_run import MINUTE, START
 from weir.dpcore.plan import Plan
-
-RESULTS = Path(__file__).parent / "results"
-START = 1_704_067_200_000_000
-MINUTE = 60_000_000
 
 CONFIG = """\
 name: scale
@@ -78,7 +71,7 @@ class Case:
 
 
 ID_BYTES = 18
-"""Of a stored id (benchmarks/remembered_ids.py)."""
+"""Of a stored id (benchmarks/studies/remembered_ids.py)."""
 
 UNITS = ("a process", "an event", "its id", "a leaf", "a key, once", "a release")
 CALIBRATION = (
@@ -128,7 +121,7 @@ def config_of(case: Case, folder: Path) -> str:
     return CONFIG.format(folder=folder, end=f"{end}Z", ids=", id: id" if case.ids else "")
 
 
-def measure(case: Case) -> tuple[float, float, float]:
+def run(case: Case) -> tuple[float, float, float]:
     """Processor seconds, wall seconds and peak memory in GB of a whole run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -195,78 +188,49 @@ def predictions(
         }
 
 
-def show(rows: list[dict[str, float | str]]) -> None:
-    """A table."""
-    names = list(rows[0])
-    widths = [max(len(name), *(len(f"{row[name]}") for row in rows)) for name in names]
-    for cells in (names, *([row[name] for name in names] for row in rows)):
-        print("  ".join(f"{cell!s:>{width}}" for cell, width in zip(cells, widths, strict=True)))
-
-
-def main() -> None:
+def measure(bench: Bench) -> None:
     """Calibrates, checks, extrapolates."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--repeat", type=int, default=1, help="take the least of so many runs")
-    parser.add_argument(
-        "--streamed", type=float, default=3.6,
-        help="microseconds of processor for an event from Pub/Sub through Flink, server and "
-        "publisher included: 2 cores at 562,000 events/s (benchmarks/stream_throughput.py)",
-    )  # fmt: skip
-    parser.add_argument("--core-hour", type=float, default=0.045, help="euros")
-    parser.add_argument("--gigabyte-month", type=float, default=0.10, help="euros")
-    parser.add_argument("--horizon-hours", type=float, default=1.0, help="ids are kept so long")
-    options = parser.parse_args()
+    args = bench.args
 
     def least(case: Case) -> tuple[float, float, float]:
-        return min(measure(case) for _ in range(options.repeat))
+        return min(run(case) for _ in range(args.repeat))
 
     found = []
-    for case in CALIBRATION:
+    for case in progress(CALIBRATION, "calibration"):
         seconds, wall, memory = least(case)
         found.append(seconds)
         print(f"{case.text}: {seconds:6.1f} s of processor, {wall:6.1f} s, {memory:.2f} GB")
     costs = fit(CALIBRATION, found)
-    print("\nunit costs: " + "; ".join(
+    shown = (
         f"{name} {cost:.2f} s" if cost > 0.1 else f"{name} {cost * 1e6:.3f} us"
-        for name, cost in zip(UNITS, costs, strict=True)
-    ))  # fmt: skip
-    rows: list[dict[str, float | str]] = []
-    for case in CHECKED[: 2 if options.quick else 3]:
+        for name, cost in zip(UNITS, costs.tolist(), strict=True)
+    )
+    print("unit costs: " + "; ".join(shown))
+    within = True
+    for case in CHECKED[: 2 if bench.short else 3]:
         expected = float(case.units @ costs)
         seconds, wall, memory = least(case)
-        rows.append(
-            {
-                "run": case.text.strip(),
-                "predicted, s": round(expected, 1),
-                "measured, s": round(seconds, 1),
-                "predicted / measured": round(expected / seconds, 2),
-                "wall, s": round(wall, 1),
-                "memory, GB": round(memory, 2),
-            }
-        )
-    print()
-    show(rows)
-    large = list(
-        predictions(
-            costs,
-            options.streamed / 1e6,
-            options.core_hour,
-            options.gigabyte_month,
-            options.horizon_hours,
-        )
-    )
-    print()
-    show(large)
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "scale_model.csv").open("w", newline="") as out:
-        for table in (rows, large):
-            writer = csv.DictWriter(out, list(table[0]))
-            writer.writeheader()
-            writer.writerows(table)
-    within = all(0.75 <= float(row["predicted / measured"]) <= 1.25 for row in rows)
-    print("\nwithin 25 %" if within else "\nNOT within 25 %")
+        within &= 0.75 <= expected / seconds <= 1.25
+        row = {"run": case.text.strip(), "predicted, s": expected, "measured, s": seconds}
+        row |= {"predicted / measured": expected / seconds, "wall, s": wall, "memory, GB": memory}
+        bench.row(**row)
+    money = args.core_hour, args.gigabyte_month, args.horizon_hours
+    for large in predictions(costs, args.streamed / 1e6, *money):
+        bench.row("_large", **large)
+    print("within 25 %" if within else "NOT within 25 %")
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        measure,
+        repeat={"type": int, "default": 1, "help": "take the least of so many runs"},
+        streamed={
+            "type": float,
+            "default": 3.6,
+            "help": "microseconds of processor for an event from Pub/Sub through Flink, server and "
+            "publisher included: 2 cores at 562,000 events/s (benchmarks/stream_throughput.py)",
+        },
+        core_hour={"type": float, "default": 0.045, "help": "euros"},
+        gigabyte_month={"type": float, "default": 0.10, "help": "euros"},
+        horizon_hours={"type": float, "default": 1.0, "help": "ids are kept so long"},
+    )

@@ -8,23 +8,19 @@ is what any run costs. Every thread is profiled by calls, in processor seconds. 
 function belongs to the stage of its file; what libraries spend (numpy, Arrow, AES) belongs to the
 stage that called them: what a caller had of it by itself, and where a library called a library, in
 the proportions in which that one was called. What runs in threads that Python does not know
-(Arrow's readers) is the rest up to the processor time of the process. A
-profile makes Python slower, so the shares are of a profiled run and the seconds those of a run
-without it, turn about, three rounds. Writes benchmarks/results/stages.csv, and the table into the
-page, between its marks.
+(Arrow's readers) is the rest up to the processor time of the process. A profile makes Python
+slower, so the shares are of a profiled run and the seconds those of a run without it, in turn. With
+--page the table goes into the page, between its marks.
 """
 
 from __future__ import annotations
 
-import argparse
 import cProfile
-import csv
 import functools
+import itertools
 import pstats
 import re
-import shutil
 import statistics
-import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -35,10 +31,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.beside import RESULTS, timed
-from benchmarks.pipeline_speed import job_of, make_files, weir
+from benchmarks.harness import Bench, main, progress, timed
+from benchmarks.pipeline_speed import make_files, weir
 from weir.transforms.runtime import ahead
-from weir.transforms.runtime.allocation import keep_freed
 
 ROOT = Path(__file__).resolve().parents[1]
 Key = tuple[str, int, str]
@@ -150,13 +145,13 @@ def by_stage(stats: pstats.Stats) -> dict[str, float]:
     return dict(found)
 
 
-def measure(work: Callable[[int], Any], rounds: int) -> dict[str, tuple[float, float]]:
+def by_rounds(work: Callable[[], Any], rounds: int, label: str) -> dict[str, tuple[float, float]]:
     """Share of the processor time and seconds of each stage; "all": 1 and the run's."""
     plain, parts = [], []
-    work(-1)
-    for i in range(rounds):
-        plain.append(timed(lambda i=i: work(2 * i)).cpu)  # type: ignore[misc]
-        stats, took = profiled(lambda i=i: work(2 * i + 1))  # type: ignore[misc]
+    work()
+    for _ in progress(range(rounds), label):
+        plain.append(timed(work).cpu)
+        stats, took = profiled(work)
         seconds = by_stage(stats)
         seconds[REST] = max(0.0, took - sum(seconds.values()))
         parts.append({stage: one / took for stage, one in seconds.items()})
@@ -180,45 +175,35 @@ def table_of(runs: dict[str, dict[str, tuple[float, float]]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Prints, keeps and shows the stages."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=10_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--page", type=Path)
-    args = parser.parse_args()
-    keep_freed()  # as `weir run` does
-    folder = Path(tempfile.mkdtemp(prefix="weir-stages-"))
+def measure(bench: Bench) -> None:
+    """Prints, keeps and shows the stages; short: of 200,000 events, in one round."""
     runs: dict[str, dict[str, tuple[float, float]]] = {}
-    try:
-        files = make_files(folder, args.events)
+    rounds, count = (1, 200_000) if bench.short else (bench.args.rounds or 3, bench.args.events)
+    with bench.folder() as folder:
+        files, outs = make_files(folder, count, bench.rng()), itertools.count()
+        first = next(pq.ParquetFile(files["sorted"]).iter_batches(1))
         files["one"] = folder / "one.parquet"
-        pq.write_table(pa.Table.from_batches([next(pq.ParquetFile(files["sorted"]).iter_batches(1))]),
-                       files["one"])  # fmt: skip
+        pq.write_table(pa.Table.from_batches([first]), files["one"])
         names = {"shuffled": "no ids", "ids": "string ids", "one": "one event"}
         for name, title in names.items():
 
-            def work(i: int, name: str = name) -> None:
-                weir(job_of(files[name], folder / f"out-{name}-{i}", name == "ids"))
+            def work() -> None:
+                weir(files[name], folder / f"out-{next(outs)}", name == "ids")
 
-            runs[title] = measure(work, args.rounds)
-    finally:
-        shutil.rmtree(folder)
+            runs[title] = by_rounds(work, rounds, title)
+            for stage, (share, seconds) in runs[title].items():
+                bench.row(run=title, stage=stage, share=share, cpu_seconds=seconds)
     text = table_of(runs)
     print(text)
-    RESULTS.mkdir(exist_ok=True)
-    with open(RESULTS / "stages.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["run", "stage", "share", "cpu_seconds"])
-        for run, stages in runs.items():
-            writer.writerows((run, s, f"{a:.4f}", f"{b:.3f}") for s, (a, b) in stages.items())
-    if args.page:
-        page = args.page.read_text(encoding="utf-8")
+    if bench.args.page:
+        page = bench.args.page.read_text(encoding="utf-8")
         held = re.compile(r"(<!-- stages -->\n).*?(<!-- end -->)", re.DOTALL)
         if not held.search(page):
-            raise SystemExit(f"{args.page} has no place between <!-- stages --> and <!-- end -->.")
-        args.page.write_text(held.sub(lambda m: f"{m[1]}{text}\n{m[2]}", page), encoding="utf-8")
+            place = "<!-- stages --> and <!-- end -->"
+            raise SystemExit(f"--page = {bench.args.page}: has no place between {place}. Add both.")
+        new = held.sub(lambda m: f"{m[1]}{text}\n{m[2]}", page)
+        bench.args.page.write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(measure, events=10_000_000, page={"type": Path})

@@ -8,21 +8,20 @@ figure). Pub/Sub -> Flink (a JobManager, two TaskManagers of one slot, a Python 
 checkpoint every 2 s) -> one Parquet file a tick. The delay of a tick is the moment at which its
 file is in place, whole, less the end of the tick. Rows: events per second, and keys. The first
 minute, in which the JVMs compile, is left out. With --beside each load is run by another checkout
-of Weir first, by turns, in the same run. Writes benchmarks/results/stream_delay.csv.
+of Weir first, in the same run. Short: the first load for 15 s, all of it; nothing is written.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.stream_load import Load, publishing, streaming, write
+from benchmarks.harness import Bench, main
+from benchmarks.stream_load import Load, publishing, streaming
 
 STARTS = 60
 """Seconds until Flink and the job are there."""
@@ -31,68 +30,61 @@ SIZES = ((1_000, 100, 24), (20_000, 500, 24), (20_000, 500, 1_000), (20_000, 500
 """(events per second, events a message, keys)."""
 
 
-def delays(folder: Path, start: int) -> np.ndarray[Any, Any]:
+def delays(folder: Path, start: int, skipped: int) -> np.ndarray[Any, Any]:
     """Seconds from the end of each tick to its file."""
     found = []
     for path in sorted(folder.glob("ticks-*.parquet")):
         tick = int(path.name.split("-")[1])
-        if tick >= SKIPPED:
+        if tick >= skipped:
             found.append(path.stat().st_mtime - (start + tick + 1))
     return np.array(found)
 
 
-def measure(
-    folder: Path,
-    seconds: int,
-    rate: int,
-    size: int,
-    keys: int,
-    build: Path | None = None,
-    bundle_time: str = "50ms",
-) -> dict[str, Any]:
-    """One load."""
-    load = Load(int(time.time()) + STARTS, seconds, rate, size, keys)
-    blocks = 4 if keys <= 2048 else 16  # every block is an element of its own in each bundle
+def run(folder: Path, load: Load, build: Path | None, bundle_time: str, skipped: int) -> Any:
+    """One load, to the end of the job."""
+    blocks = 4 if load.keys <= 2048 else 16  # every block is an element of its own in each bundle
     flags = ["--set", f"engine.bundle_time={bundle_time}"]
-    with streaming(folder, load, flags=flags, blocks=blocks, build=build) as job:
-        process = publishing(job.server.host, job.post.topic, load)
-        outcome = job.running.wait(STARTS + seconds + 120)
-        process.join()
-    late = delays(job.out, load.start)
+    end = load.start + load.seconds + 120
+    with (
+        streaming(folder, load, flags=flags, blocks=blocks, build=build) as job,
+        publishing(job.server.host, load),
+    ):
+        while job.process.alive and time.time() < end:
+            time.sleep(0.5)
+        assert (job.out / "_COMPLETE").exists(), (folder / "job.log").read_text()[-3000:]
+    late = delays(job.out, load.start, skipped)
     return {
         "build": "this" if build is None else build.name,
         "bundle_time": bundle_time,
-        "events_per_s": rate,
-        "events_per_message": size,
-        "keys": keys,
+        "events_per_s": load.rate,
+        "events_per_message": load.size,
+        "keys": load.keys,
         "ticks": len(late),
         "p50_s": round(float(np.quantile(late, 0.5)), 3),
         "p99_s": round(float(np.quantile(late, 0.99)), 3),
         "max_s": round(float(late.max()), 3),
         "load_average": round(os.getloadavg()[0], 1),
-        "exit": outcome,
     }
 
 
-def main() -> None:
-    """Measures and writes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=150)
-    parser.add_argument("--only", type=int, help="number of one load")
-    parser.add_argument("--bundle-time", default="50ms", help="engine.bundle_time")
-    parser.add_argument("--beside", type=Path, help="another checkout, to compare with")
-    given = parser.parse_args()
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="weir-delay-") as folder:
-        for i, size in enumerate(SIZES):
-            if given.only not in (None, i):
-                continue
-            for build in (given.beside, None) if given.beside else (None,):
-                where = Path(folder) / f"{i}-{build is None}"
-                rows.append(measure(where, given.seconds, *size, build, given.bundle_time))
-                print(rows[-1], flush=True)
-                write("stream_delay.csv", rows)
+def measure(bench: Bench) -> None:
+    """The loads, one after the other."""
+    args, bench.keys = bench.args, ("build", "bundle_time", "events_per_s", "keys")
+    only, seconds, skipped = (0, 15, 0) if bench.short else (args.only, args.seconds, SKIPPED)
+    with bench.folder() as folder:
+        for i, (rate, size, keys) in enumerate(SIZES):
+            for build in (args.beside, None) if args.beside else (None,):
+                if only in (None, i):
+                    load = Load(int(time.time()) + STARTS, seconds, rate, size, keys)
+                    where = folder / f"{i}-{build is None}"
+                    bench.row(**run(where, load, build, args.bundle_time, skipped))
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        measure,
+        seconds=150,
+        only={"type": int, "help": "number of one load"},
+        bundle_time={"default": "50ms", "help": "engine.bundle_time"},
+        beside={"type": Path, "help": "another checkout, to compare with"},
+    )

@@ -6,28 +6,30 @@ publisher, Flink and the Python workers share one machine.
 
 from __future__ import annotations
 
-import csv
+import math
 import multiprocessing
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from tests.runners.jobs import Running, launch, on
-from tests.runners.messages import Post
-from tests.runners.recording import SECRET
 from weir.dpcore.config import durations
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.flink_config import Memory
+from weir.pipelines.engines.processes import Process
 from weir.pipelines.engines.pubsub import PubSubServer
-from weir.transforms.runtime.pubsub_client import publisher
+from weir.transforms.runtime.pubsub_client import EMULATOR, publisher, subscriber
 
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).resolve().parents[1]
+SECRET = bytes(range(32)).hex()
+TOPIC = "projects/benchmarks/topics/load"
+SUBSCRIPTION = "projects/benchmarks/subscriptions/load"
 CONFIG = """\
 name: load
 schema: {{time: {{column: at, format: epoch_us}}, id: id}}
@@ -114,7 +116,7 @@ def in_arrow(at: Any, keys: Any, amounts: Any, first: int) -> bytes:
     return bytes(sink.getvalue())
 
 
-def publish(host: str, topic: str, load: Load, ready: Any) -> None:
+def publish(host: str, load: Load, ready: Any) -> None:
     """Makes all messages, says so, and publishes each when it is due; what is due goes together."""
     made = list(load.made())
     client = publisher(host)
@@ -127,35 +129,68 @@ def publish(host: str, topic: str, load: Load, ready: Any) -> None:
         if due == sent:
             time.sleep(min(0.02, max(0.0, load.moment(sent) - now)))
             continue
-        client.publish(topic=topic, messages=[{"data": data} for data in made[sent:due]])
+        client.publish(topic=TOPIC, messages=[{"data": data} for data in made[sent:due]])
         sent = due
 
 
-def publishing(host: str, topic: str, load: Load) -> Any:
-    """Starts a process that publishes; returns when its messages are made."""
+@contextmanager
+def publishing(host: str, load: Load) -> Iterator[None]:
+    """A process that publishes; entered when its messages are made, ended on leaving."""
     context = multiprocessing.get_context("spawn")
     ready = context.Event()
-    process = context.Process(target=publish, args=(host, topic, load, ready), daemon=True)
+    process = context.Process(target=publish, args=(host, load, ready), daemon=True)
     process.start()
-    if not ready.wait(600):
-        raise RuntimeError("the publisher did not get ready")
-    return process
+    try:
+        if not ready.wait(600):
+            raise RuntimeError("the publisher did not get ready in 600 s")
+        yield
+    finally:
+        process.terminate()
+        process.join()
 
 
-@dataclass(frozen=True)
-class Streaming:
-    """A job that runs. Attributes: folder of the releases; post, server and cluster it is on."""
+class Streaming(NamedTuple):
+    """A job that runs. Attributes: folder of the releases; process, server and cluster."""
 
     out: Path
-    running: Running
-    post: Post
+    process: Process
     server: PubSubServer
     cluster: FlinkCluster
 
     def acked(self) -> int:
         """Messages that a checkpoint holds."""
-        counts = self.server.counts(self.post.topic)
+        counts = self.server.counts(TOPIC)
         return counts["messages"] - counts["unacked"]
+
+
+@contextmanager
+def engines(heap: int | None = None) -> Iterator[tuple[PubSubServer, FlinkCluster]]:
+    """A server with a topic and its subscription, and a cluster whose workers know it.
+
+    Args:
+      heap: bytes of each TaskManager's tasks; None: as the cluster has it.
+    """
+    memory = None if heap is None else Memory(heap=heap)
+    with (
+        PubSubServer() as server,
+        FlinkCluster(environment={EMULATOR: server.host}, memory=memory) as cluster,
+    ):
+        publisher(server.host).create_topic(name=TOPIC)
+        made = {"name": SUBSCRIPTION, "topic": TOPIC, "ack_deadline_seconds": 10}
+        subscriber(server.host).create_subscription(request=made)
+        yield server, cluster
+
+
+@contextmanager
+def started(words: Sequence[str], folder: Path, server: PubSubServer, path: Path) -> Iterator[Any]:
+    """A Python process of a checkout that submits a job; ended with all its children on leaving."""
+    environment = {EMULATOR: server.host, "PYTHONPATH": str(path.resolve())}
+    command = [sys.executable, *words]
+    process = Process("the job", command, folder / "job.log", environment, folder)
+    try:
+        yield process
+    finally:
+        process.stop()
 
 
 @contextmanager
@@ -178,34 +213,27 @@ def streaming(
       flags: of ``weir run``. blocks: few are quick, many are shared evenly by the workers.
       horizon: seconds of event time for which ids are remembered.
       build: checkout of Weir that the job runs, client and workers; None: this one.
-      heap: bytes of each TaskManager's tasks; None: as the cluster has it.
+      heap: see ``engines``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    memory = None if heap is None else Memory(heap=heap)
-    with (
-        PubSubServer() as server,
-        FlinkCluster(environment={"PUBSUB_EMULATOR_HOST": server.host}, memory=memory) as cluster,
-        Post(server.host, "load") as post,
-    ):
-        config = config_of(folder, load, post.subscription, every, after, blocks, horizon)
-        environment = {"PUBSUB_EMULATOR_HOST": server.host}
-        if build is not None:
-            environment["PYTHONPATH"] = str(build.resolve())
-        with launch(config, "flink", *on(cluster), *flags, env=environment) as running:
-            yield Streaming(folder / "out", running, post, server, cluster)
+    config = config_of(folder, load, every, after, blocks, horizon)
+    with engines(heap) as (server, cluster):
+        words = ["-m", "weir.pipelines.cli.main", "run", str(config), "--json", "--runner", "flink"]
+        words += [f"--flink-master={cluster.master}", "--parallelism=2", *flags]
+        with started(words, folder, server, build or ROOT) as process:
+            yield Streaming(folder / "out", process, server, cluster)
 
 
 def config_of(
     folder: Path,
     load: Load,
-    subscription: str,
     every: int = 1,
     after: int | None = 5,
     blocks: int = 16,
     horizon: int = 60,
 ) -> Path:
     """Writes the config of a job, and its secret. Arguments as of ``streaming``."""
-    (folder / "secret.key").write_text(SECRET.hex())
+    (folder / "secret.key").write_text(SECRET)
     (folder / "secret.key").chmod(0o600)
     config = folder / "load.yaml"
     config.write_text(
@@ -217,7 +245,7 @@ def config_of(
             end="" if after is None else f"end: {end_of(load, after)}, ",
             form=load.form,
             replay="" if load.speed == 1 else replay(load),
-            subscription=subscription,
+            subscription=SUBSCRIPTION,
             folder=folder,
             every=every,
         )
@@ -226,20 +254,11 @@ def config_of(
 
 
 def end_of(load: Load, after: int) -> str:
-    """End of a clock."""
-    return durations.show_timestamp(int((load.end + after * load.speed) * 1e6))
+    """End of a clock: of a tick of a second."""
+    return durations.show_timestamp(math.ceil(load.end + after * load.speed) * 1_000_000)
 
 
 def replay(load: Load) -> str:
     """What the source is told of a load in time-lapse."""
     start = durations.show_timestamp(load.start * 1_000_000)
     return f", replay: {{origin: {start}, started: {start}, speed: {load.speed}}}"
-
-
-def write(name: str, rows: list[dict[str, Any]]) -> None:
-    """Rows as CSV in benchmarks/results."""
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / name).open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)

@@ -15,21 +15,19 @@ Ids are remembered for 5 s of the public clock. A reader with a backlog knows ho
 after a minute of full answers, so a run is long enough that ticks are released and ids forgotten
 while it goes on: `crossed` says how many horizons were released before the last mark. With --beside
 each case is run by another checkout of Weir first, on a job server of its own (--jar). Server,
-publisher, Flink and the Python workers share the machine's cores. Writes
-benchmarks/results/stream_throughput.csv, in place of the lines there of the same cases.
+publisher, Flink and the Python workers share the machine's cores. Rows of other cases stay in the
+file. Short: the first case for 10 s; nothing is written.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
 import os
-import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchmarks.stream_load import RESULTS, Load, Streaming, publishing, streaming, write
+from benchmarks.harness import Bench, main
+from benchmarks.stream_load import Load, Streaming, publishing, streaming
 
 STARTS = 45
 """Seconds until Flink and the job are there, and the messages are made."""
@@ -40,17 +38,33 @@ EVERY = 10
 """Ticks of a file."""
 HEAP = 2 << 30
 """Bytes of a TaskManager: ids of more than a minute."""
+
+
+class Case(NamedTuple):
+    """A form of messages, events of one, keys, slots, events published a second."""
+
+    form: str
+    events_per_message: int
+    keys: int
+    slots: int
+    offered_events_per_s: int
+
+
 CASES = (
-    ("ndjson", 500, 24, 2, 900_000),
-    ("arrow", 500, 24, 2, 1_200_000),
-    ("ndjson", 500, 24, 1, 400_000),
-    ("ndjson", 500, 10_000, 2, 400_000),
-    ("ndjson", 1, 24, 2, 8_000),
-    ("ndjson", 1, 24, 1, 8_000),
+    Case("ndjson", 500, 24, 2, 900_000),
+    Case("arrow", 500, 24, 2, 1_200_000),
+    Case("ndjson", 500, 24, 1, 400_000),
+    Case("ndjson", 500, 10_000, 2, 400_000),
+    Case("ndjson", 1, 24, 2, 8_000),
+    Case("ndjson", 1, 24, 1, 8_000),
 )
-"""(form, events a message, keys, slots, events published a second)."""
-SAME = ("build", "form", "events_per_message", "keys", "slots")
-"""Columns that say which case a line is of."""
+
+
+def load_of(case: Case, seconds: int) -> Load:
+    """Of a case; it starts when Flink, the job and the messages are there."""
+    rate = case.offered_events_per_s
+    start = int(time.time()) + STARTS + rate * seconds // 400_000
+    return Load(start, seconds, rate, case.events_per_message, case.keys, form=case.form)
 
 
 def slope(job: Streaming, load: Load) -> tuple[float, int]:
@@ -61,9 +75,7 @@ def slope(job: Streaming, load: Load) -> tuple[float, int]:
         acked = job.acked()
         if acked and (not marks or acked > marks[-1][1]):
             marks.append((time.time(), acked))
-        if acked >= 0.95 * load.messages:
-            break
-        if job.running.process.poll() is not None:
+        if acked >= 0.95 * load.messages or not job.process.alive:
             break
         time.sleep(0.2)
     if len(marks) < 2:
@@ -72,74 +84,53 @@ def slope(job: Streaming, load: Load) -> tuple[float, int]:
     return (last - first) / (ended - began), last
 
 
-Case = tuple[str, int, int, int, int]
-
-
-def measure(
-    folder: Path, seconds: int, case: Case, build: Path | None = None, jar: str | None = None
-) -> dict[str, Any]:
-    """One case, by a checkout (None: this one)."""
-    form, size, keys, slots, rate = case
-    start = int(time.time()) + STARTS + rate * seconds // 400_000
-    load = Load(start, seconds, rate, size, keys, form=form)
-    flags = [f"--parallelism={slots}"]
-    if build is not None and jar is not None:
-        flags += ["--flink-job-server-jar", jar]
-    with streaming(folder, load, EVERY, 60, flags, horizon=HORIZON, build=build, heap=HEAP) as job:
-        process = publishing(job.server.host, job.post.topic, load)
+def taken(job: Streaming, load: Load) -> dict[str, Any]:
+    """What a job takes of a load, while it is published."""
+    with publishing(job.server.host, load):
         late = time.time() > load.start
         per_second, acked = slope(job, load)
-        took = time.time() - load.start
-        released = EVERY * sum(1 for _ in job.out.glob("ticks-*.parquet"))
-        process.terminate()
-        process.join()
     return {
-        "build": "this" if build is None else build.name,
-        "form": form,
-        "events_per_message": size,
-        "keys": keys,
-        "slots": slots,
-        "offered_events_per_s": rate,
         "messages_per_s": round(per_second),
-        "events_per_s": round(per_second * size),
+        "events_per_s": round(per_second * load.size),
         "acked_share": round(acked / load.messages, 3),
-        "seconds": round(took),
-        "crossed": released // HORIZON,
+        "seconds": round(time.time() - load.start),
         "began_late": late,
         "load_average": round(os.getloadavg()[0], 1),
     }
 
 
-def keep(row: dict[str, Any]) -> None:
-    """Writes a line in place of that of the same case."""
-    name = "stream_throughput.csv"
-    rows: list[dict[str, Any]] = []
-    if (RESULTS / name).exists():
-        with (RESULTS / name).open(newline="") as file:
-            rows = [dict(line) for line in csv.DictReader(file)]
-    rows = [line for line in rows if line.keys() == row.keys()]
-    same = [line for line in rows if any(str(line[name]) != str(row[name]) for name in SAME)]
-    write(name, [*same, row])
+def run(
+    folder: Path, seconds: int, case: Case, build: Path | None = None, jar: str | None = None
+) -> dict[str, Any]:
+    """One case, by a checkout (None: this one)."""
+    load = load_of(case, seconds)
+    flags = [f"--parallelism={case.slots}"]
+    if build is not None and jar is not None:
+        flags += ["--flink-job-server-jar", jar]
+    with streaming(folder, load, EVERY, 60, flags, horizon=HORIZON, build=build, heap=HEAP) as job:
+        found = taken(job, load)
+        released = EVERY * sum(1 for _ in job.out.glob("ticks-*.parquet"))
+    name = "this" if build is None else build.name
+    return {"build": name, **case._asdict(), **found, "crossed": released // HORIZON}
 
 
-def main() -> None:
-    """Measures and writes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--only", type=int, help="number of one case")
-    parser.add_argument("--beside", type=Path, help="another checkout, to compare with")
-    parser.add_argument("--jar", help="job server of the other checkout")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="weir-throughput-") as folder:
+def measure(bench: Bench) -> None:
+    """The cases, one after the other."""
+    args, bench.keys = bench.args, ("build", "form", "events_per_message", "keys", "slots")
+    only, seconds = (0, 10) if bench.short else (args.only, args.seconds)
+    with bench.folder() as folder:
         for i, case in enumerate(CASES):
-            if given.only not in (None, i):
-                continue
-            for build in (given.beside, None) if given.beside else (None,):
-                where = Path(folder) / f"{i}-{build is None}"
-                row = measure(where, given.seconds, case, build, given.jar)
-                print(row, flush=True)
-                keep(row)
+            for build in (args.beside, None) if args.beside else (None,):
+                if only in (None, i):
+                    where = folder / f"{i}-{build is None}"
+                    bench.row(**run(where, seconds, case, build, args.jar))
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        measure,
+        seconds=60,
+        only={"type": int, "help": "number of one case"},
+        beside={"type": Path, "help": "another checkout, to compare with"},
+        jar={"help": "job server of the other checkout"},
+    )

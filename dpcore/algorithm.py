@@ -11,6 +11,9 @@ from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo, Program
 
 Role = Literal["value", "bins", "score", "trace", "model", "scaled_model"]
+Takes = Literal["events", "users", "totals", "newcomers"]
+"""What counts: every event; a user once a cell, with the average of its events there; the same with
+their sum, clipped once; a user once a key and period."""
 
 
 class Shown(NamedTuple):
@@ -56,6 +59,20 @@ class Error(NamedTuple):
 
     stddev: float
     mark: str = ""
+
+
+class Bias(NamedTuple):
+    """What public bounds do to a release, which no margin of error covers.
+
+    Attributes:
+      clauses: what clips, edges and caps on rows move or leave out, in words; () for nothing.
+      takes: of what it is, so on which bounds on a user's contributions it depends; None: on none.
+      lowers: whether these can only make it smaller.
+    """
+
+    clauses: tuple[str, ...] = ()
+    takes: Takes | None = "events"
+    lowers: bool = False
 
 
 class ModelColumns(NamedTuple):
@@ -117,6 +134,9 @@ class Algorithm(Protocol):
 
     def shown(self, output: str) -> Shown:
         """How a release of that name is shown."""
+
+    def left_out(self, output: str, program: Program) -> Bias:
+        """What public bounds do to a release of that name."""
 
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
         """The error of a release, for a plan; ``ticks``: where worst errors are looked for."""

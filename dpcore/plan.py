@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weir.dpcore.accounting.circumstances import NONE, Circumstances
-from weir.dpcore.accounting.guarantee import Guarantee, Together
+from weir.dpcore.accounting.guarantee import Guarantee
 from weir.dpcore.accounting.precision import refuse_uneven
 from weir.dpcore.aggregates.program import Aggregates
 from weir.dpcore.aggregates.selection import found_by
@@ -25,6 +25,7 @@ from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import Keys
 from weir.dpcore.leaves.wide import LIMB
 from weir.dpcore.people.person import Person
+from weir.dpcore.plan_bias import left_out
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.plan_promise import Grouping, groupings_of, guarantee_of
 from weir.dpcore.plan_warnings import warnings_for
@@ -227,7 +228,7 @@ class Plan:
                 else self.clock.calendar.canonical(),
                 "end": self.clock.end,
                 "delay": self.clock.delay,
-                # A default follows from the version.
+                # The default is part of the version.
                 **({} if self.config.clock.ahead is None else {"ahead": self.clock.ahead}),
             },
             "key": self.keys.column,
@@ -246,13 +247,13 @@ class Plan:
         The declared keys are not in it: adding a key must not re-draw the noise of the others,
         which would be a second look at their data.
         """
-        return _sha(self.canonical)
+        return sha_of(self.canonical)
 
     @cached_property
     def layout(self) -> str:
         """Hex SHA-256 of (digest, keys, blocks): stored state and result folders belong to it."""
         keys = [key.decode() for key in self.keys.ordered]
-        return _sha([self.digest, self.blocks, self.keys.observed, keys])
+        return sha_of([self.digest, self.blocks, self.keys.observed, keys])
 
     @cached_property
     def groupings(self) -> tuple[Grouping, ...]:
@@ -320,7 +321,9 @@ class Plan:
                     "stddev_worst": finite(out.stddev_worst),
                     "labels": list(out.labels),
                     "sparse": out.sparse,
+                    "interval": out.interval,
                     **algorithm.shown(out.name)._asdict(),
+                    "left_out": self.left_out(out.name),
                 }
                 for out in self.outputs
             ],
@@ -348,6 +351,11 @@ class Plan:
             **({"groupings": [one._asdict() for one in self.groupings]} if self.groupings else {}),
         }
 
+    def left_out(self, output: str) -> str:
+        """What public bounds keep out of a release, as a clause; "": nothing. No margin of error
+        covers it."""
+        return left_out(self.config, self.person, output, self.program)
+
     def _repr_html_(self) -> str:
         """For notebooks."""
         from weir.dpcore.plan_html import plan_html  # a plan in the terminal does without
@@ -364,7 +372,8 @@ class Plan:
             "period_ticks": self.person.periods.longest,
             "event_epsilon": promise.event,
             "delta_sel": promise.delta_sel,
-            "periods": [_told(row) for row in promise.together],
+            "periods": [row.to_json() for row in promise.together],
+            "every_period": promise.every_period and promise.every_period.to_json(),
             "cap_prices": [
                 {"cap": one.cap, "value": one.value, "other": one.other, "noise": one.noise}
                 for one in self.cap_prices
@@ -372,18 +381,8 @@ class Plan:
         }
 
 
-def _told(row: Together) -> dict[str, Any]:
-    """A row of the table of periods."""
-    return {
-        "count": row.count,
-        "epsilon": finite(row.epsilon),
-        "epsilon_anywhere": None if row.anywhere is None else finite(row.anywhere),
-        "in_a_year": row.anywhere is not None,
-        "delta": row.delta,
-    }
-
-
-def _sha(value: Any) -> str:
+def sha_of(value: Any) -> str:
+    """Hex SHA-256 of a JSON-able value."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

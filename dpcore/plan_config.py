@@ -15,6 +15,7 @@ from weir.dpcore.aggregates.algorithm import AggregatesAlgorithm
 from weir.dpcore.aggregates.config import AnyAggregate
 from weir.dpcore.algorithm import Algorithm
 from weir.dpcore.config import durations, yaml
+from weir.dpcore.config import version as versions
 from weir.dpcore.config.durations import months_of
 from weir.dpcore.config.event import Key, Schema, TimeColumn
 from weir.dpcore.config.expect import Expect
@@ -254,7 +255,7 @@ class PlanConfig(Section):
     @property
     def plan_version(self) -> int:
         """The version that is planned: the newest where none is said."""
-        return self.version or PLAN_VERSION
+        return self.version or versions.PLAN_VERSION
 
     @property
     def algorithm(self) -> Algorithm:
@@ -290,7 +291,7 @@ class PlanConfig(Section):
         Raises:
           ConfigError: a window that is not a whole number of the clock's periods.
         """
-        clock, mechanism = self.clock.to_clock(self.plan_version), self.mechanism
+        clock, mechanism = self.clock.to_clock(), self.mechanism
         discover = self.discover
         finding = 0.0
         if discover is not None:

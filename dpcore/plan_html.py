@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from weir.dpcore.words import left_out_lines
+
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
     """A table of texts and numbers; nothing in it is taken for HTML."""
@@ -62,15 +64,40 @@ def plan_html(facts: Mapping[str, Any]) -> str:
             f"<div><p><strong>{escape(title)}</strong></p>",
             paragraphs([promise["statement"]]),
             table(("within ticks", "epsilon", "delta"), expiration, "What may be learned later"),
+            _of_users(facts),
             table(
                 ("release", "over", "numbers", "standard deviation at worst", "unit"),
                 releases,
                 "What is released",
             ),
+            paragraphs(
+                left_out_lines(
+                    (one["name"], one["left_out"], one["stddev_worst"] is not None)
+                    for one in facts["releases"]
+                )
+            ),
             paragraphs(f"Warning: {text}" for text in facts["warnings"]),
             "</div>",
         )
     )
+
+
+def _of_users(facts: Mapping[str, Any]) -> str:
+    """What a user has in one period, in several and in every one; "" where the unit is an event."""
+    user, promise = facts["user"], facts["guarantee"]
+    if user is None:
+        return ""
+    every = user["every_period"]
+    rows: list[tuple[Any, ...]] = [
+        ("one user in one period", promise["epsilon"], promise["delta"]),
+        *(
+            (f"one user in {row['count']} periods in a row", row["epsilon"], row["delta"])
+            for row in user["periods"]
+        ),
+        (every["who"], every["epsilon"], every["delta"]),
+    ]
+    shown = [(who, "no bound" if has is None else has, delta) for who, has, delta in rows]
+    return table(("who", "epsilon", "delta"), shown, "What a user has")
 
 
 __all__ = ["paragraphs", "plan_html", "span_words", "table", "words"]

@@ -19,7 +19,7 @@ from weir.dpcore.leaves.keys import Keys, grouping_of
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import Terms
-from weir.dpcore.pricing.together import one_event, together
+from weir.dpcore.pricing.together import every_period, one_event, together
 from weir.dpcore.program import OutputInfo, Program
 from weir.dpcore.spaced import compiled
 
@@ -60,7 +60,12 @@ def guarantee_of(
     )  # fmt: skip
     if terms.person is not None:
         event = one_event(program, window).epsilon(delta)
-        told = replace(told, together=together(program, terms), event=event)
+        told = replace(
+            told,
+            together=together(program, terms),
+            every_period=every_period(program, terms),
+            event=event,
+        )
         text = user_statement(
             told,
             terms.person.pattern,

@@ -7,7 +7,7 @@ Every algorithm (aggregates now, learners and regressions later) is one Program.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
@@ -67,12 +67,22 @@ class Released(NamedTuple):
       value: (n, K, m) float64 in the user's units; NaN where there is nothing to say yet, by what
         was released alone: a null in the results.
       stddev: (n, K, m) float64, or None where the error is not additive. NaN as in ``value``.
+      low, high: (n, K, m) ends of the 95 % margin of error where the value need not lie in its
+        middle (``OutputInfo.interval``); None: it is as many ``stddev`` on either side.
     """
 
     name: str
     over: int | None
     value: Floats
     stddev: Floats | None
+    low: Floats | None = None
+    high: Floats | None = None
+
+    def mapped(self, change: Callable[[Floats], Floats]) -> Released:
+        """The same with each of its arrays changed alike."""
+        numbers = (self.value, self.stddev, self.low, self.high)
+        made = (None if one is None else change(one) for one in numbers)
+        return Released(self.name, self.over, *made)  # type: ignore[arg-type]  # value is an array
 
 
 class OutputInfo(NamedTuple):
@@ -88,6 +98,8 @@ class OutputInfo(NamedTuple):
         coordinates are 0 is thereby told, and must be private as the values are: it may follow from
         what ``solve`` is given and from nothing else. A vector of zeros keeps its first coordinate,
         so that its tick is there. No effect where a vector has a stddev: noise leaves no zeros.
+      interval: whether its margin of error is an interval of its own (``Released.low``).
+      between: public ends that its values never leave, where it has both: margins end there too.
     """
 
     name: str
@@ -97,6 +109,8 @@ class OutputInfo(NamedTuple):
     stddev_worst: float
     labels: tuple[str, ...]
     sparse: bool = False
+    interval: bool = False
+    between: tuple[float, float] | None = None
 
 
 class Program(Protocol):

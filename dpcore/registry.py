@@ -154,7 +154,9 @@ MODELS = Algorithms(
         "online.pftal": "weir.dpcore.models.online.pftal_model:PftalModel",
         "online.pocg": "weir.dpcore.models.online.pocg_model:PocgModel",
         "online.pqftl": "weir.dpcore.models.online.pqftl_model:PqftlModel",
-        "regression.incremental": "weir.dpcore.models.regression.incremental_model:IncrementalModel",
+        "regression.incremental": (
+            "weir.dpcore.models.regression.incremental_model:IncrementalModel"
+        ),
         "regression.two_trees": "weir.dpcore.models.regression.two_trees:TwoTreesModel",
         "regression.projected": "weir.dpcore.models.regression.projected_model:ProjectedModel",
         "regression.erm": "weir.dpcore.models.erm.incremental_model:ErmModel",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.arrays import Ints
+from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.discovery.whole import lives
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.list_columns import Expanded
@@ -385,8 +385,13 @@ def _row(pieces: list[tuple[Released, ...]], row: int) -> tuple[Released, ...]:
     """One key's releases over all strides."""
     joined = []
     for group in zip(*pieces, strict=True):
-        value = np.concatenate([one.value[:, row : row + 1] for one in group])
-        errors = [one.stddev[:, row : row + 1] for one in group if one.stddev is not None]
-        stddev = np.concatenate(errors) if len(errors) == len(group) else None
-        joined.append(Released(group[0].name, group[0].over, value, stddev))
+        name, over, *arrays = zip(*group, strict=True)
+        numbers = [_joined(pieces, row) for pieces in arrays]
+        joined.append(Released(name[0], over[0], *numbers))  # type: ignore[arg-type]
     return tuple(joined)
+
+
+def _joined(pieces: Sequence[Floats | None], row: int) -> Floats | None:
+    """One key's numbers over all strides; None where they have none."""
+    own = [one[:, row : row + 1] for one in pieces if one is not None]
+    return np.concatenate(own) if len(own) == len(pieces) else None

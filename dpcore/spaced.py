@@ -158,14 +158,7 @@ class Spaced:
         def told(numbers: Floats) -> Floats:
             return np.asarray(np.where(silent[:, :, None], np.nan, numbers)[place])
 
-        return tuple(
-            one._replace(
-                over=self._ticks_of(one.over),
-                value=told(one.value),
-                stddev=None if one.stddev is None else told(one.stddev),
-            )
-            for one in found
-        )
+        return tuple(one.mapped(told)._replace(over=self._ticks_of(one.over)) for one in found)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
         """Of the program, in its own steps."""
@@ -211,6 +204,15 @@ def compiled(
     Raises:
       ConfigError: nothing can serve; or ``every`` is no schedule for it.
     """
+    try:
+        return _compiled(algorithm, terms, every)
+    except ConfigError as error:
+        raise terms.written(error) from None
+
+
+def _compiled(
+    algorithm: Algorithm, terms: Terms, every: int | None
+) -> tuple[Program, tuple[Alternative, ...]]:
     if terms.person is not None and algorithm.only_events:
         raise ConfigError(
             "model.algorithm",

@@ -1,14 +1,15 @@
-"""Property tests search anew on a laptop, and are the same every time in continuous integration.
+"""Property tests search again on a laptop, and are the same every time in continuous integration.
 
-Tests that take long are told apart from the others, so that ``make check`` can leave them to ``make
-test``: those of whole folders that measure noise or attack a promise, and tests and files in
-slow.txt, which ``python -m tests.slowest REPORT`` writes anew from a report of JUnit's.
+Tests that take more than 0.3 s, all cases together, are marked ``slow`` in their source, so that
+``make check`` can leave them to ``make test``. Those of whole folders that measure noise or attack
+a guarantee are marked here.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,15 @@ from hypothesis import settings
 
 from weir.dpcore.native import kernels
 
-SLOW_FOLDERS = ("audit", "runners", "statistical")
-SLOW_TESTS = frozenset(Path(__file__).with_name("slow.txt").read_text().split())
+HERE = Path(__file__).parent
+SLOW_FOLDERS = ("audit", "buckets", "runners", "statistical")
 
 gc.disable()  # until all is collected: it goes through what only grows, again and again
 
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# No deadlines: on a machine that does something else as well, any example may take long.
+settings.register_profile("laptop", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "laptop")
 
 
 @pytest.fixture
@@ -37,16 +39,10 @@ def compiled() -> Any:
     return kernels
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks what takes long as ``slow``."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests of slow folders as ``slow``."""
     for item in items:
-        path, _, name = item.nodeid.partition("::")
-        folder = Path(path).parts[1:2]
-        if (
-            folder
-            and folder[0] in SLOW_FOLDERS
-            or not SLOW_TESTS.isdisjoint({path, f"{path}::{name.partition('[')[0]}"})
-        ):
+        if HERE in item.path.parents and item.path.relative_to(HERE).parts[0] in SLOW_FOLDERS:
             item.add_marker("slow")
 
 
@@ -54,3 +50,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """What was imported and collected stays to the end: no garbage is looked for in it."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A layer that was imported by the name of its folder has every class a second time."""
+    twice = sorted({"dpcore", "transforms", "pipelines"} & sys.modules.keys())
+    assert not twice, f"imported by the name of a folder: {twice}; write weir.{twice[0]}"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click import Group
 from click.testing import CliRunner
 
 from examples.shop.truth import CLIP, EDGES, EVENTS, MONTHS, TICKS
 from weir.dpcore.accounting.scope import gdp_of_pure
+from weir.dpcore.leaves.timed_set import entries
 from weir.dpcore.people.caps import Caps
 from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
 from weir.pipelines.cli.main import main
@@ -20,6 +22,7 @@ from weir.pipelines.ledger.desk import look
 from weir.pipelines.results.result import COUNTERS
 from weir.transforms.release.table import RELEASE_SCHEMA
 from weir.transforms.runtime.dead_letters import REASONS
+from weir.transforms.select.timed_cells import FOREVER, segment
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -81,16 +84,19 @@ def test_figures_in_the_readme_are_those_of_the_demos_plan() -> None:
     made = plan_of(shop()).to_json()
     whole = next(row["epsilon"] for row in made["expiration"] if row["ticks"] >= made["ticks"])
     assert f"Within the whole 546 days its epsilon is {whole:.4g}." in README
-    score = {(a["mechanism"], a["noise"]): a["score"] for a in made["alternatives"]}
-    ratio = score["tree", "gaussian"] / score["blt", "gaussian"]
-    assert f"the binary tree has {ratio:.1f} times its error" in README
-    assert next(a for a in made["alternatives"] if a["chosen"])["mechanism"] == "blt"
 
 
 def test_figures_in_the_readme_are_those_of_the_demos_customers() -> None:
     made, events = (plan_of(job).to_json() for job in (customers(), shop()))
     (two,) = (row for row in made["user"]["periods"] if row["count"] == 2)
     assert f"Two quarters of a customer have epsilon = {two['epsilon']:.4g} together." in README
+    every = made["user"]["every_period"]
+    assert every["count"] == 6 and f"quarters has epsilon = {every['epsilon']:.4g}:" in README
+    assert f"{made['releases'][0]['left_out']}, which leaves out\n7.9 %" in README
+    score = {(a["mechanism"], a["noise"]): a["score"] for a in made["alternatives"]}
+    told = f"the binary tree has {score['tree', 'gaussian']:.2f} times the least error"
+    assert f"in the plan of the demo {told}" in README
+    assert next(a for a in made["alternatives"] if a["chosen"])["mechanism"] == "blt"
     noise = [plan["releases"][0]["stddev_worst"] for plan in (made, events)]
     assert f"have {noise[0] / noise[1]:.1f} times less noise" in README
 
@@ -119,6 +125,16 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in {
                 re.sub(r"[^\w -]", "", t).strip().lower().replace(" ", "-") for t in titles
             }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_benchmarks_and_tests_that_are_cited_exist(page: Path) -> None:
+    text = page.read_text()
+    for module in re.findall(r"-m ((?:benchmarks|tests)[\w.]*\w)", text):
+        place = ROOT / module.replace(".", "/")
+        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
+    for path in re.findall(r"\b((?:benchmarks|tests)/[\w/.-]*\w)", text):
+        assert (ROOT / path).exists() or (ROOT / path).with_suffix(".py").exists(), path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -162,3 +178,59 @@ def test_columns_of_results_are_those_of_the_readme() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_speak_of_the_project_alone(page: Path) -> None:
     assert not re.findall(r"TODO|FIXME|#\d+\b|\bTBD\b|@@", page.read_text())
+
+
+def prose(text: str) -> list[str]:
+    """Lines outside code and tables."""
+    without = re.sub(r"^( *)```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return [line for line in without.splitlines() if not line.lstrip().startswith("|")]
+
+
+def test_nothing_is_said_twice() -> None:
+    """A long line that stands twice is a merge that went wrong: one of both will not be true."""
+    places: dict[str, list[str]] = {}
+    for page in PAGES:
+        for line in prose(page.read_text()):
+            if len(line.strip()) > 80:
+                places.setdefault(line.strip(), []).append(page.name)
+    assert {line: where for line, where in places.items() if len(where) > 1} == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_has_a_title_twice(page: Path) -> None:
+    if page.name == "CHANGELOG.md":
+        return  # whose sections come again with every version
+    without = re.sub(r"^( *)```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", without, re.MULTILINE)
+    assert len(titles) == len(set(titles))
+
+
+def test_bytes_of_an_id_are_those_that_are_stored_and_held() -> None:
+    n = 1000
+    words = np.arange(n, dtype=np.uint64)
+    part = entries(words, words, np.zeros(n, dtype=np.int64))
+
+    def stored(width: int) -> int:
+        kept = part._replace(ticks=part.ticks.astype(np.uint8)) if width == FOREVER else part
+        sizes = [len(segment(kept.take(np.arange(m)), 0, width, b"")) for m in (n, n // 2)]
+        return round((sizes[0] - sizes[1]) / (n // 2))
+
+    assert [stored(width) for width in (256, 257, 65_536, 65_537, FOREVER)] == [17, 18, 18, 20, 17]
+    held = sum(column.nbytes for column in part) // n
+    (ids,) = re.findall(r"^## Ids\n(.*?)^## ", TEXT["operations"], re.DOTALL | re.MULTILINE)
+    assert "18 bytes an id (16 of its hash, 2 of its tick in a slice of 257 to 65,536 ticks" in ids
+    assert "17 bytes for shorter slices, 20 for longer ones" in ids
+    assert "17 without a horizon" in ids and f"*Memory*: {held} bytes an id" in ids
+    others = TEXT["operations"].replace(ids, "")
+    assert not re.search(r"\d+ bytes an id|\d+ bytes of hash|\d+ of tick", others)
+
+
+def test_there_is_one_cure_for_overdue_events() -> None:
+    """That of the alert: what moves the frontier of the reader, which is too far ahead."""
+    rules = (ROOT / "deploy" / "alerts" / "weir.rules.yaml").read_text()
+    assert "raise ack_deadline or slack of the source" in rules
+    told = TEXT["operations"]
+    assert len(re.findall(r"should be 0[.:]", told)) == 1
+    cure = told.partition("## When events are overdue")[2].partition("\n## ")[0]
+    assert "`source.pubsub.ack_deadline`" in cure and "`source.pubsub.slack`" in cure
+    assert "`clock.delay` is no cure" in cure and not re.search(r"raise\s+`clock\.delay`", told)

@@ -64,6 +64,7 @@ def checks(excepted: bool) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("estimator", "check"), checks(excepted=False))
 def test_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -176,6 +177,7 @@ def test_frames_sparse_and_dense_rows_fit_alike() -> None:
     assert other.feature_names_in_[0] == "x0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])
 def test_sparse_rows_are_fitted_without_their_zeros(form: str) -> None:
     """5,000 rows of 200,000 features would be 8 GB; ten numbers of each are 1 MB."""

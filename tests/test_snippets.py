@@ -88,6 +88,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     os.chdir(here)
 
 
+@pytest.mark.slow
 def test_every_block_of_the_pages_that_are_run_runs(folder: Path) -> None:
     for page in RUN:
         reader = Reader()
@@ -118,6 +119,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_the_site_has_every_page_and_a_reference_of_the_code(site: Path) -> None:
     for path in (ROOT / "docs").glob("*.md"):
         assert (site / f"{path.stem}.html").exists(), path.name
@@ -129,6 +131,7 @@ def test_the_site_has_every_page_and_a_reference_of_the_code(site: Path) -> None
     assert not (site / "hooks.py").exists()
 
 
+@pytest.mark.slow
 def test_the_site_asks_nobody_else_for_anything(site: Path) -> None:
     for path in site.rglob("*.html"):
         text = path.read_text()

@@ -24,6 +24,7 @@ def test_every_name_is_there_and_is_told_once() -> None:
     assert {name for name in weir.__all__ if not hasattr(weir, name)} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["", *sorted({*weir.__all__} - CONSTANTS)])
 def test_examples_hold(name: str) -> None:
     found = getattr(weir, name) if name else weir

@@ -13,6 +13,8 @@ from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.spaced import compiled
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "which-unit.md"
 TEXT = PAGE.read_text()
 CONFIGS = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)

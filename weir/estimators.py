@@ -1,4 +1,4 @@
-"""Private linear models for scikit-learn: ``pip install 'weir[sklearn]'``.
+"""Private linear models for scikit-learn: ``pip install 'weir-dp[sklearn]'``.
 
 >>> import numpy as np
 >>> from weir.estimators import PrivateLasso
@@ -45,7 +45,7 @@ try:
     )
 except ImportError as missing:
     raise ImportError(
-        "weir.estimators needs scikit-learn 1.6 or later: pip install 'weir[sklearn]'."
+        "weir.estimators needs scikit-learn 1.6 or later: pip install 'weir-dp[sklearn]'."
     ) from missing
 
 __all__ = ["PrivateLasso", "PrivateLogisticRegression"]

@@ -14,7 +14,8 @@ processors: a machine that others use too stretches the first.
 
 Writes benchmarks/results/dp_sqlp.csv, with a line a seed, and .md and .png: of several seeds the
 mean of each error, and the median of times and memory. --untimed writes none of these, on a machine
-that does something else as well. Lines of earlier runs stay until they are run again.
+that does something else as well. Lines of earlier runs stay until they are run again. Short: one
+draw of 1 % of the users, 100 ticks, one way of counting; nothing is written.
 """
 
 from __future__ import annotations
@@ -30,28 +31,21 @@ import numpy as np
 from benchmarks.dp_sqlp import bound, data, ours, results
 from benchmarks.dp_sqlp.peer import dp_sqlp
 from benchmarks.dp_sqlp.published import CAP, TICKS
+from benchmarks.harness import Bench, main, progress
+
+WAYS = tuple(ours.WAYS)
 
 
-def main() -> None:
+def measure(bench: Bench) -> None:
     """Runs all that is asked for, and writes after each run what is known by then."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.dp_sqlp", description=__doc__)
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--ticks", type=int, nargs="+", choices=TICKS, default=TICKS)
-    parser.add_argument("--reading", nargs="+", choices=data.READINGS, default=data.READINGS)
-    parser.add_argument("--way", nargs="*", choices=tuple(ours.WAYS), default=tuple(ours.WAYS))
-    parser.add_argument("--no-peer", action="store_true")
-    parser.add_argument("--runs", type=int, default=5, help="of the peer, which are averaged")
-    parser.add_argument("--seed", type=int, default=42, help="of events; the first of them")
-    parser.add_argument("--seeds", type=int, default=1, help="so many draws of events, in turn")
-    parser.add_argument("--untimed", action="store_true", help="errors alone are written")
-    parser.add_argument("--folder", type=Path, help="for events and releases; needs 15 GB")
-    parser.add_argument("--results", type=Path, default=results.RESULTS)
-    args = parser.parse_args()
+    args = bench.args
+    if bench.short:
+        args.scale, args.ticks, args.reading, args.way = 0.01, TICKS[:1], ("clipped",), WAYS[2:]
+        args.runs, args.seeds = 1, 1
     for seed in range(args.seed, args.seed + args.seeds):
         for reading in args.reading:
-            setting = data.Setting(reading, args.scale, seed)
             with tempfile.TemporaryDirectory(prefix="weir-dp-sqlp-", dir=args.folder) as folder:
-                _run(setting, args, Path(folder))
+                _run(data.Setting(reading, args.scale, seed), args, Path(folder))
 
 
 def _run(setting: data.Setting, args: argparse.Namespace, folder: Path) -> None:
@@ -62,7 +56,8 @@ def _run(setting: data.Setting, args: argparse.Namespace, folder: Path) -> None:
         row = results.Row(
             args.scale, reading, ticks, who, seed, *found[: 4 if args.untimed else None]
         )
-        results.write(results.merged(results.read(args.results), row), args.results)
+        if not args.short:
+            results.write(results.merged(results.read(args.results), row), args.results)
         print("  ".join(results.shown([row])), flush=True)
 
     drawn = data.events(setting)
@@ -76,9 +71,8 @@ def _run(setting: data.Setting, args: argparse.Namespace, folder: Path) -> None:
         for ticks in args.ticks:
             began = time.perf_counter()
             some = bounded.key, bounded.minute
-            found = [
-                dp_sqlp(setting, ticks, truth, pairs, some, seed + run) for run in range(args.runs)
-            ]
+            runs = progress(range(args.runs), "DP-SQLP")
+            found = [dp_sqlp(setting, ticks, truth, pairs, some, seed + run) for run in runs]
             took = (time.perf_counter() - began) / args.runs
             note(ticks, "DP-SQLP, made anew", *np.mean(found, axis=0).tolist(), took)
         del inside, bounded, pairs
@@ -95,9 +89,21 @@ def _run(setting: data.Setting, args: argparse.Namespace, folder: Path) -> None:
             least = bound.noise(folder / "bound.parquet", touched, ticks, weir.rows)
             read = bound.events(file, CAP)
             note(ticks, f"Weir, {name}", *weir.errors, weir.seconds.wall, weir.gigabytes,
-                 least.wall, weir.seconds.processor, least.processor,
-                 least.processor + read.processor)  # fmt: skip
+                 least.wall, weir.seconds.cpu, least.cpu,
+                 least.cpu + read.cpu)  # fmt: skip
 
 
 if __name__ == "__main__":
-    main()
+    main(
+        measure,
+        scale=1.0,
+        ticks={"type": int, "nargs": "+", "choices": TICKS, "default": TICKS},
+        reading={"nargs": "+", "choices": data.READINGS, "default": data.READINGS},
+        way={"nargs": "*", "choices": WAYS, "default": WAYS},
+        no_peer={"action": "store_true"},
+        runs={"type": int, "default": 5, "help": "of the peer, which are averaged"},
+        seed=42,
+        seeds={"type": int, "default": 1, "help": "so many draws of events, from --seed on"},
+        untimed={"action": "store_true", "help": "errors alone are written"},
+        folder={"type": Path, "help": "for events and releases; needs 15 GB"},
+    )

@@ -7,9 +7,7 @@ position, as plain arrays of whole numbers: no hashes, no texts, no dead letters
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks.dp_sqlp.data import MINUTE, START
+from benchmarks.harness import Took, timed
 
 EVERY = 100
 """Ticks in a row group."""
@@ -24,24 +23,20 @@ _KEYS, _MINUTES = 20, 10
 """Bits of a key and of a minute."""
 
 
-class Seconds(NamedTuple):
-    """What something took: by the clock, and of processors."""
-
-    wall: float
-    processor: float
-
-
-def noise(file: Path, keys: int, ticks: int, rows: int) -> Seconds:
+def noise(file: Path, keys: int, ticks: int, rows: int) -> Took:
     """Draws keys * ticks normals with numpy, writes ``rows`` rows with Arrow.
 
     Args:
       keys: those that a mechanism must step, released or not: all that anybody touched.
       rows: what was released over all ticks; as many at each here.
     """
+    return timed(lambda: _noise(file, keys, ticks, rows))
+
+
+def _noise(file: Path, keys: int, ticks: int, rows: int) -> None:
     rng = np.random.default_rng(1)
     schema = pa.schema([("key", pa.int64()), ("tick", pa.int64()), ("value", pa.float64())])
     a_tick = min(rows // ticks, keys)
-    began = _now()
     with pq.ParquetWriter(file, schema) as writer:
         for first in range(0, ticks, EVERY):
             n = min(EVERY, ticks - first)
@@ -51,14 +46,11 @@ def noise(file: Path, keys: int, ticks: int, rows: int) -> Seconds:
             key = np.tile(np.arange(a_tick), n)
             tick = np.repeat(np.arange(first, first + n), a_tick)
             writer.write_table(pa.table([key, tick, values.ravel()], schema=schema))
-    return _since(began)
 
 
-def events(file: Path, cap: int) -> Seconds:
+def events(file: Path, cap: int) -> Took:
     """Reads the events, and counts what stays of them; see ``counted``."""
-    began = _now()
-    counted(file, cap)
-    return _since(began)
+    return timed(lambda: counted(file, cap))
 
 
 def counted(file: Path, cap: int) -> NDArray[np.int64]:
@@ -79,12 +71,3 @@ def counted(file: Path, cap: int) -> NDArray[np.int64]:
     cells = code[rank < cap] & ((1 << (_KEYS + _MINUTES)) - 1)
     cells.sort()
     return np.diff(np.flatnonzero(np.diff(cells, prepend=-1)), append=len(cells))
-
-
-def _now() -> Seconds:
-    return Seconds(time.perf_counter(), time.process_time())
-
-
-def _since(began: Seconds) -> Seconds:
-    now = _now()
-    return Seconds(now.wall - began.wall, now.processor - began.processor)

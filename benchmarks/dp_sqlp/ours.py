@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from benchmarks.dp_sqlp.bound import Seconds
 from benchmarks.dp_sqlp.data import MINUTES, START
 from benchmarks.dp_sqlp.errors import Errors, errors
 from benchmarks.dp_sqlp.published import CAP, DELTA, EPSILON
+from benchmarks.harness import Took, process_memory
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
 CONFIG = """\
 name: dp-sqlp
 source: {{parquet: {file}}}
@@ -77,7 +76,7 @@ class Ran(NamedTuple):
 
     errors: Errors
     rows: int
-    seconds: Seconds
+    seconds: Took
     gigabytes: float
 
 
@@ -112,7 +111,7 @@ def run(way: Way, file: Path, folder: Path, ticks: int, truth: NDArray[np.int64]
     watch = threading.Thread(target=_watch, args=(process.pid, peak, over))
     watch.start()
     _, status, usage = os.wait4(process.pid, 0)
-    seconds = Seconds(time.perf_counter() - began, usage.ru_utime + usage.ru_stime)
+    seconds = Took(time.perf_counter() - began, usage.ru_utime + usage.ru_stime)
     over.set()
     watch.join()
     if os.waitstatus_to_exitcode(status):
@@ -125,17 +124,7 @@ def run(way: Way, file: Path, folder: Path, ticks: int, truth: NDArray[np.int64]
 def _watch(process: int, peak: list[float], over: threading.Event) -> None:
     """Notes the most that a process and its descendants had together, in GB."""
     while not over.wait(1.0):
-        peak[0] = max(peak[0], _held(process) / 2**20)
-
-
-def _held(process: int) -> int:
-    """Kilobytes of a process and its descendants; 0 where it is gone, or nobody says."""
-    try:
-        held = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE // 1024
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    except OSError:
-        return 0
-    return held + sum(_held(int(child)) for child in children)
+        peak[0] = max(peak[0], process_memory(process) / 2**30)
 
 
 def released(out: Path, ticks: int, truth: NDArray[np.int64]) -> tuple[Errors, int]:

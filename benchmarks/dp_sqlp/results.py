@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import statistics
 from pathlib import Path
 from typing import NamedTuple
@@ -12,8 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.dp_sqlp.published import LINES
+from benchmarks.harness import RESULTS, rows_of, write_rows
 
-RESULTS = Path(__file__).parents[1] / "results"
 OTHERS = {"paper": "0.35", "confidential-storm": "0.55", "DP-SQLP, made anew": "0.75"}
 """Whose bars are grey: in order, and how dark."""
 DATA = {
@@ -60,14 +59,10 @@ def published() -> list[Row]:
 def read(folder: Path = RESULTS) -> list[Row]:
     """What earlier runs left, and what was published."""
     rows = published()
-    file = folder / "dp_sqlp.csv"
-    if file.exists():
-        with file.open(newline="", encoding="utf-8") as text:
-            for line in csv.DictReader(text):
-                numbers = {k: _number(v) for k, v in line.items() if k not in ("reading", "who")}
-                numbers |= {"ticks": int(line["ticks"]), "seed": int(line["seed"])}
-                row = Row(**{**line, **numbers})  # type: ignore[arg-type]
-                rows = merged(rows, row)
+    for line in rows_of(folder / "dp_sqlp.csv"):
+        numbers = {k: _number(v) for k, v in line.items() if k not in ("reading", "who")}
+        numbers |= {"ticks": int(line["ticks"]), "seed": int(line["seed"])}
+        rows = merged(rows, Row(**{**line, **numbers}))  # type: ignore[arg-type]
     return rows
 
 
@@ -99,11 +94,8 @@ def middle(rows: list[Row], name: str) -> float | None:
 
 def write(rows: list[Row], folder: Path = RESULTS) -> None:
     """dp_sqlp.csv, dp_sqlp.md and dp_sqlp.png."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "dp_sqlp.csv").open("w", newline="", encoding="utf-8") as text:
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(Row._fields)
-        writer.writerows([_cell(value) for value in row] for row in rows)
+    cells = ({name: _cell(value) for name, value in row._asdict().items()} for row in rows)
+    write_rows(folder / "dp_sqlp.csv", list(cells))
     (folder / "dp_sqlp.md").write_text(markdown(rows), encoding="utf-8")
     draw(rows, folder / "dp_sqlp.png")
 

@@ -109,6 +109,10 @@ def added_up(
     return PrivacyLoss(kind, math.fsum(one.value for one in parts))
 
 
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None
+
+
 @dataclass(frozen=True)
 class Expiration:
     """A record's loss against all releases within ``ticks`` of its arrival (None: forever)."""
@@ -141,6 +145,41 @@ class Together:
     anywhere: float | None
     delta: float
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; an epsilon that nothing bounds is None."""
+        return {
+            "count": self.count,
+            "epsilon": _finite(self.epsilon),
+            "epsilon_anywhere": None if self.anywhere is None else _finite(self.anywhere),
+            "in_a_year": self.anywhere is not None,
+            "delta": self.delta,
+        }
+
+
+@dataclass(frozen=True)
+class EveryPeriod:
+    """What a user has who is present in every period of the clock.
+
+    Attributes:
+      count: periods of the clock; None: it has no end.
+      epsilon: of all of them together, rounded up; infinite where nothing bounds it.
+      delta: of them.
+    """
+
+    count: int | None
+    epsilon: float
+    delta: float
+
+    @property
+    def words(self) -> str:
+        """Who that is: ``a user present in every period (6)``."""
+        periods = "the clock has no end" if self.count is None else f"{self.count:,}"
+        return f"a user present in every period ({periods})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; an epsilon that nothing bounds is None."""
+        return {**vars(self), "epsilon": _finite(self.epsilon), "who": self.words}
+
 
 @dataclass(frozen=True)
 class Guarantee:
@@ -155,6 +194,7 @@ class Guarantee:
       statement: the promise in a sentence for people.
       copies: of an id that was forgotten; empty where ids are remembered for the whole run.
       together: of a user in several periods; empty where the unit is an event.
+      every_period: of a user present in every period; None where the unit is an event.
       event: epsilon of one event of a user that moves no cap; None where the unit is an event.
       delta_sel: the part of delta that is spent on which keys are found; 0: none is.
 
@@ -181,5 +221,6 @@ class Guarantee:
     statement: str
     copies: tuple[Copies, ...] = ()
     together: tuple[Together, ...] = ()
+    every_period: EveryPeriod | None = None
     event: float | None = None
     delta_sel: float = 0.0

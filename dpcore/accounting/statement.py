@@ -6,6 +6,7 @@ import math
 
 from weir.dpcore.accounting.circumstances import NONE, Circumstances
 from weir.dpcore.accounting.guarantee import Copies, Expiration, Relation
+from weir.dpcore.words import plural
 
 
 def neighbours(
@@ -149,8 +150,3 @@ def promise(
             last = row.epsilon
     delta_too = "" if delta == 0 else ", with the same delta"
     return text + f" Afterwards protection fades by degrees ({'; '.join(steps)}{delta_too})."
-
-
-def plural(count: int, noun: str) -> str:
-    """A count and its noun: 1 tick, 365 ticks."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

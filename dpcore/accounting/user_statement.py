@@ -7,7 +7,8 @@ import math
 from weir.dpcore.accounting.circumstances import Circumstances
 from weir.dpcore.accounting.guarantee import Guarantee
 from weir.dpcore.accounting.pattern import Pattern
-from weir.dpcore.accounting.statement import plural, promise
+from weir.dpcore.accounting.statement import promise
+from weir.dpcore.words import plural
 
 
 def user_statement(
@@ -66,6 +67,12 @@ def user_statement(
         most = max(row.delta for row in told.together)
         slack = f", with delta = {most:g} at most" if most > told.delta else ""
         sentences.append(f"What a user adds in several periods has less protection: {rows}{slack}.")
+    every = told.every_period
+    if every is not None:
+        slack = f", with delta = {every.delta:g}" if every.delta > told.delta else ""
+        sentences.append(
+            f"All that {every.words} adds has epsilon = {shown(every.epsilon)}{slack}."
+        )
     if adaptive:
         sentences.append("It holds where what users do follows what has been released, too.")
     sentences.append(

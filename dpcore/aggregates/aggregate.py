@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field
 
 from weir.dpcore.aggregates.layout import Layout
 from weir.dpcore.aggregates.output import Output
+from weir.dpcore.algorithm import Bias
 from weir.dpcore.config.limits import MOST_TICKS
 from weir.dpcore.config.numbers import Lengths, Span, Weight
 from weir.dpcore.config.section import Section
@@ -115,6 +116,11 @@ class Aggregate(Section):
     def between(self) -> tuple[float | None, float | None]:
         """Public bounds of the true output; None: it has none on that side."""
         return (None, None)
+
+    @property
+    def left_out(self) -> Bias:
+        """What public bounds do to its values."""
+        return Bias()
 
     @property
     def centred(self) -> tuple[str, float, float] | None:

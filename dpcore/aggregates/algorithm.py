@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.aggregates.compile import compile_aggregates
 from weir.dpcore.aggregates.program import Aggregates
-from weir.dpcore.algorithm import Error, Reading, Role, Shown
+from weir.dpcore.algorithm import Bias, Error, Reading, Role, Shown
 from weir.dpcore.arrays import Ints
 from weir.dpcore.config.spans import spans_of
 from weir.dpcore.pricing.band import band_of
@@ -42,8 +42,9 @@ class AggregatesAlgorithm:
     reading: ClassVar[Reading] = Reading(
         "Every line is what was released; the true values are not in this page.",
         "The band holds 95 % of the noise ({band} standard deviations on either side), known "
-        "because the noise was added on purpose. It does not cover values that were clipped or "
-        "events that never arrived. Noise may take a count below 0.",
+        "because the noise was added on purpose. It does not cover what contribution bounds and "
+        "clips leave out, which stands under each figure, or events that never arrived. Noise may "
+        "take a count below 0.",
         "",
     )
 
@@ -74,6 +75,10 @@ class AggregatesAlgorithm:
         role: Role = "bins" if one.in_bins else "value"
         return Shown(what, what, role, reading=one.reading, between=one.between)
 
+    def left_out(self, output: str, program: Program) -> Bias:
+        """See Algorithm."""
+        return self.aggregates[output].left_out
+
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
         """See Algorithm; means and variances at EVENTS events, or at those that are expected."""
         aggregate = self.aggregates[info.name]
@@ -91,8 +96,8 @@ class AggregatesAlgorithm:
     def notes(self, program: Program) -> Iterator[str]:
         """See Algorithm."""
         yield (
-            "The worst error of any tick, from noise alone: values that the clip moves are not in "
-            "it."
+            "The worst error of any tick, from noise alone: what contribution bounds and clips "
+            "leave out is not in it."
         )
         for note in dict.fromkeys(one.noted for one in self.aggregates.values() if one.noted):
             yield f"** {note}"

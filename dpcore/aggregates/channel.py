@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from weir.dpcore.accounting.joint import ChannelGroup
 from weir.dpcore.aggregates.cells import Cells
+from weir.dpcore.algorithm import Takes
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.leaves.lattice import resolution_for
 
 ChannelKind = Literal["count", "value", "square", "bins"]
-Takes = Literal["events", "users", "totals", "newcomers"]
-"""What counts: every event; a user once a cell, with the average of its events there; the same with
-their sum, clipped once; a user once a key and period."""
 
 
 class Contribution(NamedTuple):

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.aggregates.people import OF, Of
+from weir.dpcore.algorithm import Bias
 from weir.dpcore.config.limits import FARTHEST, NEAREST
 from weir.dpcore.config.numbers import Pair
 from weir.dpcore.config.section import refusal
@@ -50,6 +51,21 @@ class Bounded(Aggregate):
                 "apart; rescale the column.",
             )
         return self
+
+    @property
+    def left_out(self) -> Bias:
+        """See Aggregate."""
+        return Bias((self.moved,))
+
+    @property
+    def moved(self) -> str:
+        """What the clip does to values, in words."""
+        low, high = self.bounds
+        empty = min(max(0.0, low), high)
+        return (
+            f"values outside [{low:g}, {high:g}] count as the nearer bound, missing ones as "
+            f"{empty:g}"
+        )
 
     def refused(self, name: str) -> Iterator[str]:
         """See Aggregate."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.aggregates.cells import Cells
 from weir.dpcore.aggregates.channel import Channel
-from weir.dpcore.arrays import Floats
+from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.leaves.clip import clip_values
 
 
@@ -21,15 +21,17 @@ class Clips:
 
     Attributes:
       columns: of the batch. cells: of its users; None where the unit is an event.
-      clipped, non_finite: values that were moved, and that were no numbers, so far.
+      clipped: values that were moved, so far.
+      missing: column -> (m,) events in which it is no number, each once however many channels read
+        it. Infinity is one to bins, which hold it.
     """
 
     columns: Mapping[str, NDArray[Any]]
     cells: Cells | None
     clipped: int = 0
-    non_finite: int = 0
+    missing: dict[str, Ints] = field(default_factory=dict)
     _kept: dict[tuple[str, float, float, bool], Floats] = field(default_factory=dict)
-    _counted: set[str] = field(default_factory=set)
+    _looked: set[tuple[str, Any]] = field(default_factory=set)
 
     def of(self, channel: Channel) -> Floats | None:
         """(n,) a value an event, or (m,) one a cell of a user; raw for bins, None for a count."""
@@ -37,6 +39,7 @@ class Clips:
             return None
         raw = np.asarray(self.columns[channel.column], dtype=np.float64)
         if channel.kind == "bins":
+            self._note(channel.column, raw, np.isnan)
             return raw
         if channel.takes == "events":
             return self._clipped(channel, raw)
@@ -52,13 +55,23 @@ class Clips:
         low, high = channel.low, channel.high
         spot = (channel.column, low, high, bool(total_of))
         if spot not in self._kept:
-            bad = np.count_nonzero(~np.isfinite(raw)) if total_of else 0
+            whole = raw
             if total_of:
                 assert self.cells is not None
                 raw = self.cells.totals(raw, max(abs(low), abs(high)), total_of)
-            self._kept[spot], over, found = clip_values(raw, low, high)
+            self._kept[spot], over, bad = clip_values(raw, low, high)
             self.clipped += over
-            if channel.column not in self._counted:
-                self.non_finite += int(bad) + found
-                self._counted.add(channel.column)
+            if bad or total_of:
+                self._note(channel.column, whole, _not_finite)
         return self._kept[spot]
+
+    def _note(self, column: str, raw: Floats, void: Callable[[Floats], Any]) -> None:
+        """Remembers which values of a column are no numbers, by what tells them."""
+        if (column, void) not in self._looked:
+            self._looked.add((column, void))
+            bad = np.flatnonzero(void(raw))
+            self.missing[column] = np.union1d(bad, self.missing.get(column, bad[:0]))
+
+
+def _not_finite(values: Floats) -> Any:
+    return ~np.isfinite(values)

@@ -9,10 +9,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from weir.dpcore.aggregates.aggregate import Aggregate
-from weir.dpcore.aggregates.channel import Takes
 from weir.dpcore.aggregates.layout import Layout
 from weir.dpcore.aggregates.output import Noisy, Output
 from weir.dpcore.aggregates.people import refuse_user_ticks, tick_by_tick
+from weir.dpcore.algorithm import Bias, Takes
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.section import refusal
 
@@ -90,6 +90,11 @@ class Count(Aggregate):
     def between(self) -> tuple[float | None, float | None]:
         """See Aggregate."""
         return (0.0, None)
+
+    @property
+    def left_out(self) -> Bias:
+        """See Aggregate."""
+        return Bias((), self.takes, lowers=True)
 
     def reach(self, events: float) -> float:
         """See Aggregate."""

@@ -50,16 +50,24 @@ class Gated(NamedTuple):
 
     def contribution(self, channel: Channel) -> tuple[Contribution, int]:
         """What the events of the batch add, nothing where they do not count; and how many of those
-        that do lie in no bin."""
-        found = channel.contribution(self.clips.of(channel))
+        that do have a number that lies in no bin."""
+        values = self.clips.of(channel)
+        found = channel.contribution(values)
         outside = 0
-        if found.coordinate is not None:
+        if found.coordinate is not None and values is not None:
             outside = int(np.count_nonzero(found.coordinate < 0))
+            outside -= int(np.count_nonzero(np.isnan(values))) if outside else 0
         if channel.takes != "events":
             assert self.clips.cells is not None
             n = self.n_events if self.rows is None else len(self.rows)
             found = channel.of_users(self.clips.cells, found, n)
         return (found if self.rows is None else self._spread(found, self.rows)), outside
+
+    @property
+    def missing(self) -> Mapping[str, Ints]:
+        """Column -> events of the batch that count and in which it is no number."""
+        own = self.clips.missing
+        return own if self.rows is None else {name: self.rows[at] for name, at in own.items()}
 
     def _spread(self, found: Contribution, rows: Ints) -> Contribution:
         """Of the events that count -> of all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
@@ -13,6 +14,7 @@ from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.aggregates.layout import Layout
 from weir.dpcore.aggregates.output import Noisy, Output
 from weir.dpcore.aggregates.people import OF, Of, refuse_user_ticks, takes, tick_by_tick
+from weir.dpcore.algorithm import Bias
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.event import Column
 from weir.dpcore.config.section import Says, as_tuple, refusal
@@ -68,6 +70,17 @@ class Histogram(Aggregate):
     def between(self) -> tuple[float | None, float | None]:
         """See Aggregate."""
         return (0.0, None)
+
+    @property
+    def left_out(self) -> Bias:
+        """See Aggregate."""
+        low, *_, high = self.bounds
+        outside = f"outside [{low:g}, {high:g}]"
+        if math.isinf(low) or math.isinf(high):
+            outside = f"below {low:g}" if math.isinf(high) else f"above {high:g}"
+        every = math.isinf(low) and math.isinf(high)
+        clauses = () if every else (f"values {outside} are left out",)
+        return Bias(clauses, takes(self.of), lowers=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
-from weir.dpcore.aggregates.channel import Channel, Takes
+from weir.dpcore.aggregates.channel import Channel
+from weir.dpcore.algorithm import Takes
 
 
 @dataclass

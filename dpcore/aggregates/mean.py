@@ -86,6 +86,11 @@ class MeanOutput(Output):
     kind: ClassVar[str] = "mean"
 
     @property
+    def between(self) -> tuple[float, float] | None:
+        """See Output."""
+        return self.low, self.high
+
+    @property
     def half(self) -> float:
         """Largest distance of a clipped value from the centre."""
         return max(abs(self.low - self.centre), abs(self.high - self.centre))

@@ -9,6 +9,9 @@ from typing import Any, ClassVar
 
 from weir.dpcore.arrays import Floats
 
+Solved = tuple[Floats, Floats] | tuple[Floats, Floats, Floats, Floats]
+"""Value and standard deviation, and low and high where the margin is an interval of its own."""
+
 Noisy = Callable[[int], tuple[Floats, Floats]]
 """Channel index -> (value (n, K, m), stddev (n, 1, m)) in the user's units, for one ``over``."""
 
@@ -21,7 +24,7 @@ class Output(ABC):
       name: the user's name for it. column: what it reads.
       overs: which windows are released (None: since the start).
       weight: how much its accuracy counts when the noise is split.
-      kind: what it is (of the class).
+      kind: what it is (of the class). interval: whether it gives low and high itself.
     """
 
     name: str
@@ -30,6 +33,12 @@ class Output(ABC):
     weight: float
 
     kind: ClassVar[str]
+    interval: ClassVar[bool] = False
+
+    @property
+    def between(self) -> tuple[float, float] | None:
+        """Public ends that its values never leave, where it has both."""
+        return None
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -60,5 +69,5 @@ class Output(ABC):
         """
 
     @abstractmethod
-    def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
-        """Noisy channels -> (value, stddev), each (n, K, m)."""
+    def solve(self, noisy: Noisy) -> Solved:
+        """Noisy channels -> (value, stddev), each (n, K, m); and (low, high) of an interval."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from weir.dpcore.aggregates.channel import Takes
+from weir.dpcore.algorithm import Takes
 from weir.dpcore.config.section import refusal
 
 Of = Literal["events", "users"]

@@ -122,7 +122,12 @@ class Aggregates:
             outside += beyond
             rows.append(Rows(start, contribution.coordinate, contribution.amount))
         clipped = sum(gate.clips.clipped for gate in gates.values())
-        non_finite = sum(gate.clips.non_finite for gate in gates.values())
+        missing: dict[str, list[Ints]] = {}
+        for gate in gates.values():
+            for name, events in gate.missing.items():
+                missing.setdefault(name, []).append(events)
+        # An event counts once for a column, however many channels and predicates read it there.
+        non_finite = sum(len(np.unique(np.concatenate(some))) for some in missing.values())
         return Bounded(tuple(rows), clipped, non_finite, outside)
 
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
@@ -181,8 +186,7 @@ class Aggregates:
                     value = noisy[position][:, :, span] * info.resolution
                     return value, stddevs[spot][:, None, span] * info.resolution
 
-                value, stddev = output.solve(get)
-                released.append(Released(output.name, over, value, stddev))
+                released.append(Released(output.name, over, *output.solve(get)))
         return tuple(released)
 
     def loss(self, ticks: int | None) -> PrivacyLoss:
@@ -241,7 +245,8 @@ class Aggregates:
             for over in output.overs:
                 worst = self.worst_stddev(output, over, ticks)
                 most = output.unit * max(self.channels[one].times for one in output.channels)
-                found.append(OutputInfo(output.name, over, size, most, worst, output.labels))
+                info = OutputInfo(output.name, over, size, most, worst, output.labels)
+                found.append(info._replace(interval=output.interval, between=output.between))
         return tuple(found)
 
     def state_bytes(self) -> int:

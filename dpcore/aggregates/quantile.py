@@ -12,8 +12,9 @@ from pydantic import BeforeValidator, Field, model_validator
 from weir.dpcore.aggregates.aggregate import Aggregate
 from weir.dpcore.aggregates.edges import EvenlyEdged
 from weir.dpcore.aggregates.layout import Layout
-from weir.dpcore.aggregates.output import Noisy, Output
+from weir.dpcore.aggregates.output import Noisy, Output, Solved
 from weir.dpcore.aggregates.rank_tree import RankTree, best_fan, levels_of
+from weir.dpcore.algorithm import Bias
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.event import Column
 from weir.dpcore.config.section import refusal, with_numbers
@@ -64,8 +65,9 @@ class Quantile(Aggregate):
     )
 
     reading: ClassVar[str] = (
-        "The band of a quantile holds the true one, and the bin of public edges it lies in: it is "
-        "as wide as that bin at least, and its value need not lie in the middle."
+        "The margin of a quantile is an interval: it holds the true one, and the bin of public "
+        "edges it lies in, so it is as wide as that bin at least, and the value need not lie in "
+        "its middle."
     )
 
     quantile: Column = Field(description="Quantiles of this column.", examples=["amount"])
@@ -94,8 +96,19 @@ class Quantile(Aggregate):
         return self.quantile
 
     @property
+    def left_out(self) -> Bias:
+        """See Aggregate."""
+        low, high = self.bounds
+        return Bias((f"values outside [{low:g}, {high:g}] count in the bin at that end",))
+
+    @property
     def bounds(self) -> tuple[float, ...]:
         """The outermost edges."""
+        return self.edges[0], self.edges[-1]
+
+    @property
+    def between(self) -> tuple[float | None, float | None]:
+        """See Aggregate."""
         return self.edges[0], self.edges[-1]
 
     def reach(self, events: float) -> float:
@@ -136,6 +149,12 @@ class QuantileOutput(Output):
     at: tuple[float, ...]
 
     kind: ClassVar[str] = "quantile"
+    interval: ClassVar[bool] = True
+
+    @property
+    def between(self) -> tuple[float, float] | None:
+        """See Output."""
+        return self.edges[0], self.edges[-1]
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -162,13 +181,14 @@ class QuantileOutput(Output):
         sizes = tuple(len(edges) - 1 for edges in levels_of(self.edges, self.fan))
         return RankTree(sizes, self.fan)
 
-    def solve(self, noisy: Noisy) -> tuple[Floats, Floats]:
-        """Each share's value, and an error whose band holds the true one, bins and all.
+    def solve(self, noisy: Noisy) -> Solved:
+        """Each share's value, and the interval that holds the true one, bins and all.
 
         With D_j = (rank of edge j) - q n, noise of known variance s_j^2, the bin with the quantile
-        has D <= 0 at its lower and D >= 0 at its upper edge. The band holds every bin of which the
-        noisy D, z s_j aside, allows that: the true one fails either side with at most 2.5 %. z is
-        that of Laplace noise, the widest. Inside a bin the value is interpolated.
+        has D <= 0 at its lower and D >= 0 at its upper edge. The interval holds every bin of which
+        the noisy D, z s_j aside, allows that: the true one fails either side with at most 2.5 %. z
+        is that of Laplace noise, the widest. Inside a bin the value is interpolated. The standard
+        deviation is that of the longer side, as if it were a margin.
         """
         found = [noisy(level) for level in self.levels]
         tree, noise = self.tree, [stddev**2 for _, stddev in found]
@@ -177,11 +197,13 @@ class QuantileOutput(Output):
             [np.zeros((*finest.shape[:2], 1)), np.cumsum(finest, axis=2)], axis=2
         )
         pairs = [self._one(ranks, tree.rank_variance(noise, at), at) for at in self.at]
-        values, errors = zip(*pairs, strict=True)
-        return np.stack(values, axis=2), np.stack(errors, axis=2)
+        value, error, low, high = (np.stack(one, axis=2) for one in zip(*pairs, strict=True))
+        return value, error, low, high
 
-    def _one(self, ranks: Floats, variance: Floats, at: float) -> tuple[Floats, Floats]:
-        """Of one share: value and error, (n, K) each. ranks: (n, K, edges)."""
+    def _one(
+        self, ranks: Floats, variance: Floats, at: float
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Of one share: value, error and interval, (n, K) each. ranks: (n, K, edges)."""
         edges = np.asarray(self.edges)
         above = ranks - at * ranks[:, :, -1:]
         slack = LAPLACE_BAND * np.sqrt(variance)[:, None]
@@ -192,7 +214,7 @@ class QuantileOutput(Output):
         last_bin = np.where(some, last - possible[:, :, ::-1].argmax(axis=2), last)
         low, high = edges[first_bin], edges[last_bin + 1]
         value = np.clip(self._crossing(above), low, high)
-        return value, np.maximum(value - low, high - value) / BAND
+        return value, np.maximum(value - low, high - value) / BAND, low, high
 
     def _crossing(self, above: Floats) -> Floats:
         """Where a rank that only rises passes 0: between the highest so far and the lowest to

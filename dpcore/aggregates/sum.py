@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from weir.dpcore.aggregates.clipped import CLIP, Bounded
 from weir.dpcore.aggregates.layout import Layout
 from weir.dpcore.aggregates.output import Noisy, Output
+from weir.dpcore.algorithm import Bias
 from weir.dpcore.arrays import Floats
 from weir.dpcore.config.event import Column
 from weir.dpcore.config.numbers import Pair
@@ -68,6 +69,15 @@ class Sum(Bounded):
             return None
         shown = f"write clip: {list(self.clip_user)}, of each event"
         return "clip_user", list(self.clip_user), shown
+
+    @property
+    def left_out(self) -> Bias:
+        """See Aggregate."""
+        low, high = self.bounds
+        if self.clip_user is None:
+            return Bias((self.moved,), lowers=low >= 0)
+        total = f"what a user adds to a key and tick counts within [{low:g}, {high:g}]"
+        return Bias((total,), "totals", low >= 0)
 
     def refused(self, name: str) -> Iterator[str]:
         """See Aggregate."""

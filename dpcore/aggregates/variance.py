@@ -70,6 +70,11 @@ class VarianceOutput(MeanOutput):
     kind: ClassVar[str] = "variance"
 
     @property
+    def between(self) -> tuple[float, float] | None:
+        """See Output."""
+        return 0.0, self.half**2
+
+    @property
     def unit(self) -> float:
         """One event's largest effect on (count x variance)."""
         return self.half**2

@@ -45,7 +45,7 @@ def needs_sklearn() -> Any:
     except ImportError:
         raise WeirError(
             "weir audit learns its attack on this plan with scikit-learn, which is not installed: "
-            "pip install 'weir[audit]'."
+            "pip install 'weir-dp[audit]'."
         ) from None
     return sklearn
 

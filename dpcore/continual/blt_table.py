@@ -1,4 +1,4 @@
-"""Coefficients of running totals, printed by ``benchmarks.fit_tables``.
+"""Coefficients of running totals, printed by ``tests.dpcore.continual.fit_tables``.
 
 Each form is a line of poles 1 - theta_j and a line of zeros 1 - lambda_j, hex floats. Under each
 protection window come forms with more and more buffers, until one more gives less than a permille.

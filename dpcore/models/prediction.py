@@ -22,10 +22,13 @@ class Predicted(NamedTuple):
       columns: name -> (n,) float64, NaN where there is none; or places among ``classes``, int64,
         -1 where there is none. "predicted.TARGET" comes first.
       classes: what the places of the first column stand for; () where it holds numbers.
+      ends: target that is a label without declared classes -> the lower and upper end of its range,
+        which stand for them.
     """
 
     columns: dict[str, NDArray[Any]]
     classes: tuple[Any, ...] = ()
+    ends: Mapping[str, tuple[float, float]] = {}
 
 
 def linear(
@@ -56,7 +59,8 @@ def linear(
     for target, weights in zip(targets, model.reshape(len(targets), -1), strict=True):
         score = np.where(void, np.nan, x @ weights)
         columns |= _said(target, score, ranges[target], loss)
-    return Predicted(columns)
+    labels = {} if loss is None else {target: ranges[target] for target in targets}
+    return Predicted(columns, ends=labels)
 
 
 def sparse_linear(
@@ -79,7 +83,8 @@ def sparse_linear(
     values = np.clip(np.where(finite, rows.values, 0.0), -bound_at, bound_at)
     inside = SparseRows(rows.offsets, rows.indices, values, rows.width)
     score = np.where(void, np.nan, inside.csr @ model[:-1] + model[-1])
-    return Predicted(_said(target, score, ends, loss))
+    labels = {} if loss is None else {target: ends}
+    return Predicted(_said(target, score, ends, loss), ends=labels)
 
 
 def _said(
@@ -106,3 +111,9 @@ def shares(scores: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         raised = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+
+
+def labels_of(target: Floats, ends: tuple[float, float]) -> Floats:
+    """Numbers as labels: the end of the range whose half each lies in, the middle in the upper."""
+    low, high = ends
+    return np.where(target >= (low + high) / 2, high, low)

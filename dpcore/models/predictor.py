@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from weir.dpcore.algorithm import Error, ModelColumns, Reading, Shown
+from weir.dpcore.algorithm import Bias, Error, ModelColumns, Reading, Shown
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.config.limits import FARTHEST, NEAREST
 from weir.dpcore.config.list_column import FeatureColumns, ListColumn, listed_of
@@ -27,7 +27,7 @@ from weir.dpcore.models.advice import advice
 from weir.dpcore.models.fields import MOST_COEFFICIENTS, Target
 from weir.dpcore.models.losses import parse_loss
 from weir.dpcore.models.prediction import Given, Predicted, linear
-from weir.dpcore.models.words import columns_words, loss_words
+from weir.dpcore.models.words import bounds_words, columns_words, loss_words
 from weir.dpcore.pricing.price import Alternative
 from weir.dpcore.pricing.terms import Terms
 from weir.dpcore.program import OutputInfo, Program
@@ -53,6 +53,7 @@ class Predictor(Section):
       told: what the table of releases tells the noise of.
       wide: whether it takes rows of more features than ``MOST_DENSE``, packed.
       predicts_by: name of the release that predictions are made with.
+      public: releases that are computed from public numbers and noise alone.
       own_schedule: see Algorithm.
       event_only: why a plan of users cannot take it, and what to take; "": ``compile`` takes into
         account all that a user may add to a cell (``Terms.person``). It is said beside ``compile``,
@@ -99,6 +100,7 @@ class Predictor(Section):
     own_schedule: ClassVar[str] = ""
     event_only: ClassVar[str] = UNSAID
     predicts_by: ClassVar[str] = "coefficients"
+    public: ClassVar[frozenset[str]] = frozenset({"model_of", "band"})
 
     @classmethod
     def takes(cls, field: str) -> bool:
@@ -316,6 +318,18 @@ class Predictor(Section):
     def shown(self, output: str) -> Shown:
         """See Algorithm."""
         return self.outputs.get(output, Shown(""))
+
+    def left_out(self, output: str, program: Program) -> Bias:
+        """See Algorithm."""
+        if output in self.public:
+            return Bias(takes=None)
+        return Bias((bounds_words(output, self.clips(program), program),))
+
+    def clips(self, program: Program) -> dict[str, float | None]:
+        """Bounds on one event, by the field of ``model.clip``; None: no event exceeds it."""
+        clip = getattr(self, "clip", None)
+        fields = () if clip is None else type(clip).model_fields
+        return {name: getattr(clip, name) for name in fields}
 
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
         """See Algorithm."""

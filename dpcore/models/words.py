@@ -7,6 +7,8 @@ from typing import Any
 
 from weir.dpcore.algorithm import Shown
 from weir.dpcore.config.list_column import ListColumn
+from weir.dpcore.program import Program, by_users, takes_rows
+from weir.dpcore.words import listing
 
 SHOWN = 8
 """Things that are named; of more, how many there are."""
@@ -17,6 +19,13 @@ SIZES = {
     "simplex": "simplex of total {0:g}",
     "permutations": "permutations of {0} things",
 }
+
+CLIPPED = {
+    "gradient": "gradients longer than {:.4g} are shortened to it",
+    "features": "features of a norm above {:.4g} are shortened to it",
+    "target": "targets of a norm above {:.4g} are shortened to it",
+}
+"""Fields of ``model.clip`` -> what they do, in scaled units."""
 
 OWN_UNITS = Shown("the same in the columns' own units", role="model")
 """The release ``coefficients``."""
@@ -72,3 +81,21 @@ def centre_words(curvature: float, centre: Sequence[float] | None) -> str:
         some = ", ".join(f"{one:g}" for one in centre[:SHOWN])
         shown = f"[{some}{', ...' if len(centre) > SHOWN else ''}]"
     return f"{curvature:g} a tick, public, around {shown}"
+
+
+def bounds_words(output: str, clips: Mapping[str, float | None], program: Program) -> str:
+    """What ranges, clips and caps on rows do to a release of a model.
+
+    Args:
+      clips: bounds on one event by the field of ``model.clip``; None: no event exceeds it.
+    """
+    found = ["values outside their ranges count as the nearer bound"]
+    found += [text.format(clips[name]) for name, text in CLIPPED.items() if clips.get(name)]
+    if output == "loss" and clips.get("loss"):
+        found.append(f"losses above {clips['loss']:.4g} count as that")
+    if takes_rows(program):
+        most, who = program.cap, "events"
+        if by_users(program) and program.most_users is not None:
+            most, who = program.most_users, "users"
+        found.append(f"at most {most:,} {who} of a key and tick count")
+    return listing(found)

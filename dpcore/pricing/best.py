@@ -4,7 +4,7 @@ within 5 % of the best."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -70,26 +70,17 @@ Way = Callable[[PrivacyLoss], Offer[P]]
 
 
 def best_sum(
-    leaf: Leaf,
-    terms: Terms,
-    build: Callable[[ContinualSum], Offer[P]],
-    among: Collection[str] | None = None,
+    leaf: Leaf, terms: Terms, build: Callable[[ContinualSum], Offer[P]]
 ) -> tuple[P, tuple[Alternative, ...]]:
     """A program over the best continual sum for a leaf, and every alternative, the chosen first.
 
     Args:
       leaf: what is summed. build: a calibrated sum -> the program over it, with its error.
-      among: names of the sums that are tried; None: all.
 
     Raises:
       ConfigError: nothing (or not what the user named) can serve.
     """
-
-    def ways(noise: str) -> dict[str, Way[P]]:
-        found = sums_for(noise, leaf, terms, build)
-        return {name: way for name, way in found.items() if among is None or name in among}
-
-    return best_way(terms, ways)
+    return best_way(terms, lambda noise: sums_for(noise, leaf, terms, build))
 
 
 def sums_for(
@@ -202,6 +193,9 @@ def pick(terms: Terms, tried: Sequence[Try[P]]) -> tuple[P, tuple[Alternative, .
         # A mechanism that protects nothing after the window is taken only when asked for by name.
         able = [(a, p) for a, p in able if not a.note]
     if not able:
+        refused = [one.refusal for one in tried if one.refusal is not None]
+        if len(refused) == len(tried) and len({error.field for error in refused}) == 1:
+            raise refused[0]  # the others ask for the same
         raise ConfigError(
             "mechanism",
             named,

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from weir.dpcore.accounting.guarantee import PrivacyLoss, Together, added_up, compose
+from weir.dpcore.accounting.guarantee import EveryPeriod, PrivacyLoss, Together, added_up, compose
 from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.errors import ConfigError
@@ -21,6 +21,9 @@ from weir.dpcore.program import Program
 
 PERIODS = (2, 7, 30)
 """Numbers of periods whose common loss is told."""
+EXACT_PERIODS = 1 << 10
+"""Up to so many periods the loss of all of them is that of the mechanism; of more it is bounded by
+that of a group, which takes no time that grows with their number."""
 YEAR = 365 * 86_400_000_000
 """Microseconds in which periods that need not follow each other may lie."""
 
@@ -80,6 +83,28 @@ def together(program: Program, terms: Terms) -> tuple[Together, ...]:
         delta = terms.delta + count * terms.delta_sel
         found.append(Together(count, in_a_row, anywhere, delta))
     return tuple(found)
+
+
+def every_period(program: Program, terms: Terms) -> EveryPeriod | None:
+    """Epsilon of a user who is present in every period of the clock; None where the unit is an
+    event."""
+    person = terms.person
+    if person is None:
+        return None
+    longest, window = person.periods.longest, terms.lasting
+    count = 1 if longest is None else most_periods(person.periods)
+    if count is None:
+        return EveryPeriod(None, math.inf, terms.delta)
+    if count == 1 or longest is None:
+        loss = program.loss(window)
+    elif count <= EXACT_PERIODS:
+        loss = loss_of_periods(program, person, count, count, window)
+    else:
+        # No period is followed for longer than the first one, from its last tick on.
+        followed = None if window is None else window + (count - 1) * longest
+        loss = program.loss(followed).of_group(count)
+    delta = min(1.0, terms.delta + count * terms.delta_sel)
+    return EveryPeriod(count, loss.epsilon(terms.delta), delta)
 
 
 def loss_of_periods(

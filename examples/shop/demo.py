@@ -169,6 +169,9 @@ def cost(run: Run, event: str = "purchase", since: str = "it") -> list[str]:
     ]
     for within, more, _ in words.expiration(run)[1:]:
         lines.append(f"   epsilon = {more} against everything released within {within}.")
+    always = words.every_period(run)
+    if always is not None:
+        lines.append(f"   {always[0]} has epsilon = {always[1]}.")
     return lines
 
 

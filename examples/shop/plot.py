@@ -42,7 +42,9 @@ def draw(purchases: Run, customers: Run, truth: Truth, path: Path) -> Path:
         0.02, 0.922,
         f"Differentially private releases, epsilon = {short(epsilon)} and delta = {short(delta)} "
         "within a year, for any one purchase or for all purchases of a customer in a quarter.\n"
-        "Bands hold 95 % of the noise. The truth is drawn because these purchases are public.",
+        "Bands hold 95 % of the noise; with customers protected, "
+        f"{other['purchases', 7][0].left_out}."
+        " The truth is public here.",
         fontsize=10, color=SOFT, va="center", linespacing=1.5,
     )  # fmt: skip
     for place, name, title in (

@@ -25,7 +25,7 @@ from weir.pipelines.run.run import run
 from weir.pipelines.runners.flink_target import DONE, FlinkTarget
 from weir.transforms.runtime.secret import SecretRef
 
-OURS = ("dpcore", "transforms", "pipelines", "weir")
+OURS = "weir"
 """Whose lines a run writes."""
 
 
@@ -135,7 +135,7 @@ def _log(live: bool = False) -> Iterator[list[str]]:
 
     class Keep(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            ours = record.levelno >= logging.WARNING and record.name.partition(".")[0] in OURS
+            ours = record.levelno >= logging.WARNING and record.name.partition(".")[0] == OURS
             if ours or not live:
                 lines.append(f"{record.levelname} {record.name} {record.getMessage()}")
 

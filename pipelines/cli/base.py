@@ -57,7 +57,7 @@ def _say(ctx: click.Context, text: str, error: BaseException) -> None:
 
 def version() -> str:
     try:
-        return metadata.version("weir")
+        return metadata.version("weir-dp")
     except metadata.PackageNotFoundError:
         return "unknown (not installed)"
 

@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 _log = logging.getLogger(__name__)
-OURS = ("dpcore", "transforms", "pipelines")
+OURS = "weir"
 
 
 class Discreet(logging.Filter):
     """Lets our own records pass, without tracebacks, and drops everything of others."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.name.partition(".")[0] not in OURS:
+        if record.name.partition(".")[0] != OURS:
             return False
         record.exc_info = record.exc_text = record.stack_info = None
         return True

@@ -221,6 +221,8 @@ def report(
         for line in lines(directory, keys or None, names or None):
             click.echo(line, nl=False)
         return
+    from rich.text import Text
+
     from weir.pipelines.report.report import report as draw
     from weir.pipelines.terminal import console, heading
 
@@ -228,6 +230,8 @@ def report(
     shown = console()
     shown.print(heading(made.caption))
     shown.print(made.table)
+    for line in made.left_out:
+        shown.print(Text(line, style="dim"))
     for path in (made.png, made.html, made.statement):
         if path is not None:
             click.echo(path)

@@ -24,6 +24,7 @@ from weir.transforms.decode.parquet import parquet_groups, whole_batches
 from weir.transforms.decode.schema import Stamp
 from weir.transforms.decode.text_form import TextForm
 from weir.transforms.decode.time import to_time
+from weir.transforms.sources.regular import require_regular
 
 ROWS = 1 << 14
 
@@ -32,11 +33,13 @@ def read_batches(path: Path, config: JobConfig) -> Iterator[pa.RecordBatch]:
     """A recorded file in batches.
 
     Raises:
-      ConfigError: no such file, not a format known here, or not readable; never quotes its content.
+      ConfigError: no such file, a pipe, not a format known here, or not readable; never quotes its
+        content.
     """
     form = SUFFIXES.get(path.suffix.lower())
     if form is None:
         raise ConfigError("--from", str(path), f"must end in one of {', '.join(SUFFIXES)}.")
+    require_regular(str(path), "--from")
     try:
         for batch in _csv(path, config) if form == "csv" else _READERS[form](path):
             if config.schema_.time.column not in batch.schema.names:

@@ -6,8 +6,8 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from weir.dpcore.config import version as versions
 from weir.dpcore.config.promise import ClockConfig
-from weir.dpcore.config.version import PLAN_VERSION
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.config.places import refuse_mixed
@@ -119,7 +119,7 @@ def under_version(job: JobConfig, runner: str | None) -> JobConfig:
         begun = version_in(place)
     if begun is None:
         begun, place = job.sink.begun_under(), job.sink.place
-    if begun is None or begun >= PLAN_VERSION:
+    if begun is None or begun >= versions.PLAN_VERSION:
         return job
     _log.warning(
         f"{place} was begun under version {begun} of the plan, and this run goes on under it: "

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from weir.dpcore.leaves.keys import shown_key
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_html import paragraphs, table
+from weir.dpcore.words import left_out_lines
+from weir.pipelines.results.margins import interval, lopsided
 from weir.transforms.sinks.wide import number, title
 
 if TYPE_CHECKING:
@@ -99,15 +101,24 @@ class Released:
         parts = [f"<div>{paragraphs([self._caption(), self.plan.guarantee.statement])}"]
         if self.table.num_rows:
             parts.append(self._newest())
+            parts.append(paragraphs(self._left_out()))
         parts.append(paragraphs(self.notes))
         return "".join((*parts, "</div>"))
+
+    def _left_out(self) -> list[str]:
+        """What bounds keep out of each output, in a sentence."""
+        banded = self.table.filter(self.table["stddev"].is_valid())
+        names = set(pc.unique(banded["name"]).to_pylist())
+        return left_out_lines(
+            (one.name, self.plan.left_out(one.name), one.name in names) for one in self.plan.outputs
+        )
 
     def _caption(self) -> str:
         rows = f"{self.table.num_rows:,} numbers"
         return f"{self.plan.name}: {rows}, plan {self.plan.digest[:12]}"
 
     def _newest(self) -> str:
-        """The newest ticks of the first keys: a line for each, with the half of each band."""
+        """The newest ticks of the first keys: a line for each, with its margin of error."""
         last = pc.max(self.table["tick"]).as_py()
         recent = self.table.filter(pc.greater(self.table["tick"], last - SHOWN_TICKS))
         some = Released(self.plan, recent, {})
@@ -116,10 +127,7 @@ class Released:
         starts: dict[int, Any] = {}
         names, titles = some._titles()
         for name, row in zip(names, recent.to_pylist(), strict=True):
-            half = None if row["high"] is None else (row["high"] - row["low"]) / 2
-            value, band = number(row["value"], half)
-            shown = f"{value} \u00b1 {band}" if band else value
-            lines.setdefault((row["key"], row["tick"]), {})[name] = shown
+            lines.setdefault((row["key"], row["tick"]), {})[name] = _shown(row)
             starts[row["tick"]] = row["tick_start"]
         keys = sorted({key for key, _ in lines})
         kept, columns = set(keys[:SHOWN_KEYS]), titles[:SHOWN_COLUMNS]
@@ -137,11 +145,20 @@ class Released:
         return table(("key", "tick_start", *columns), body, caption)
 
 
+def _shown(row: Mapping[str, Any]) -> str:
+    """A number with its margin of error."""
+    value, low, high = row["value"], row["low"], row["high"]
+    if high is not None and lopsided(value, low, high):
+        return interval(value, low, high)
+    shown, half = number(value, None if high is None else (high - low) / 2)
+    return f"{shown} \u00b1 {half}" if half else shown
+
+
 def _pandas() -> Any:
     try:
         import pandas
     except ImportError:
-        raise ImportError("frames need pandas: pip install 'weir[pandas]'.") from None
+        raise ImportError("frames need pandas: pip install 'weir-dp[pandas]'.") from None
     return pandas
 
 

@@ -84,7 +84,8 @@ def predict(directory: Path, data: Path, out: Path, tick: int | None) -> Done:
     wanted = list(dict.fromkeys((*model.sources, *run.key_columns)))
     with _whole(out) as part, contextlib.ExitStack() as open_files:
         writer: Any = None
-        for table in tables(data, wanted, "DATA", model.listed):
+        numeric = (*model.sources, *model.targets)
+        for table in tables(data, wanted, "DATA", model.listed, numeric):
             made = predictions(table, run, model, models, at, tally)
             if writer is None:
                 make = WRITERS[out.suffix.lower()]
@@ -97,17 +98,14 @@ def predictor(run: Run) -> Predictor:
     """The model's section of a run.
 
     Raises:
-      ConfigError: the run has no model, or an earlier version wrote it.
+      ConfigError: the run has no model.
     """
     model = model_of(run.plan)
     if model is not None:
         return model
-    why = "released no models"
-    if str(run.plan.get("algorithm", "aggregates")) != "aggregates":
-        why = (
-            "was begun by an earlier version, which did not keep its model's section; run it again"
-        )
-    raise ConfigError("directory", str(run.directory), f"is of no use here: this run {why}.")
+    raise ConfigError(
+        "directory", str(run.directory), "is of no use here: this run released no models."
+    )
 
 
 def predictions(
@@ -147,7 +145,9 @@ def predictions(
         else:
             arrays[name] = pa.array(values, mask=np.isnan(values))
             target = name.removeprefix("predicted.")
-            if target in model.targets:
+            if target in trial.ends:
+                tally.labels(table, target, values, trial.ends[target])
+            elif target in model.targets:
                 tally.values(table, target, values)
     arrays[TICK] = pa.array(np.full(n, tick), mask=~known | void)
     for name, array in arrays.items():

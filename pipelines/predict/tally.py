@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
+from weir.dpcore.models.prediction import labels_of
 from weir.pipelines.results.events import numbers
 
 
@@ -68,6 +69,18 @@ class Tally:
         both = pc.and_(declared, pc.is_valid(predicted))
         self.known += int(pc.sum(both).as_py() or 0)
         self.right += int(pc.sum(pc.equal(actual, predicted)).as_py() or 0)
+
+    def labels(
+        self, table: pa.Table, target: str, predicted: NDArray[Any], ends: tuple[float, float]
+    ) -> None:
+        """Compares labels with a column of numbers, where the file has one: which half of its range
+        each lies in is its class, as the loss reads it."""
+        if target not in table.schema.names:
+            return
+        actual = numbers(table, target, "DATA")
+        both = np.isfinite(actual) & np.isfinite(predicted)
+        self.known += int(both.sum())
+        self.right += int(np.sum(predicted[both] == labels_of(actual[both], ends)))
 
     def values(self, table: pa.Table, target: str, predicted: NDArray[Any]) -> None:
         """Compares numbers with a column of the file, where it has one."""

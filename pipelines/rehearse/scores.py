@@ -12,7 +12,8 @@ import numpy as np
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.plan import Plan
 from weir.pipelines.rehearse.seen import Seen
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.margins import ends
+from weir.pipelines.results.run import Output, Run
 
 Grade = Literal["useful", "rough", "useless", "no truth"]
 OFTEN = 0.95
@@ -65,11 +66,15 @@ class Score:
         }
 
 
+KeyRows = tuple[Ints, Floats, Floats, Floats, Floats]
+
+
 @dataclass(frozen=True)
 class Rows:
-    """Values of one output: key -> (ticks (n,), values (n, m), standard deviations (n, m))."""
+    """Values of one output: key -> (ticks (n,), values, standard deviations, and ends of margins,
+    (n, m) each)."""
 
-    by_key: dict[str, tuple[Ints, Floats, Floats]]
+    by_key: dict[str, KeyRows]
 
 
 def grade(share: float, true: float, within: float) -> Grade:
@@ -113,22 +118,21 @@ def score(
         if averages:
             active = seen.where(plan.config.aggregates[info.name].where).active()
             true = {key: _of_some(rows, active.get(key), info.over) for key, rows in true.items()}
-        five = _together(noisy, exact, true, info.dimension)
+        seven = _together(noisy, exact, true, info.dimension)
         missing = sum(key not in noisy for key in true)
-        found.append(_score(plan, info, shown, five, missing, within))
+        found.append(_score(info, shown, seven, missing, within))
     return tuple(found)
 
 
-def _score(
-    plan: Plan, info: Any, what: str, five: tuple[Floats, ...], missing: int, within: float
-) -> Score:
-    a, sd, b, c, least = five
+def _score(info: Any, what: str, seven: tuple[Floats, ...], missing: int, within: float) -> Score:
+    a, sd, low, high, b, c, least = seven
     # What twins differ by within their own noise is none of the clip's doing.
     taken = np.where(np.abs(b - c) > TWINS * np.nan_to_num(least), np.abs(b - c), 0.0)
     known = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
     size = float(np.abs(c[known]).mean()) if known.any() else 0.0
     banded = known & np.isfinite(sd)
-    half = plan.band * sd[banded]
+    half = (high - low)[banded] / 2
+    held = ((low <= b) & (b <= high))[banded]
     error = _often(np.abs(a - c)[known])
     share = error / size if size > 0 else math.inf
     return Score(
@@ -142,21 +146,19 @@ def _score(
         _often(np.abs(a - b)[known]),
         _often(taken[known]),
         error,
-        float((np.abs(a - b)[banded] <= half).mean()) if half.size else NEVER,
+        float(held.mean()) if half.size else NEVER,
         missing,
         grade(share, size, within),
     )
 
 
-def _of_some(
-    rows: tuple[Ints, Floats, Floats], active: Ints | None, over: int | None
-) -> tuple[Ints, Floats, Floats]:
+def _of_some(rows: KeyRows, active: Ints | None, over: int | None) -> KeyRows:
     """Without values of spans in which there is no event."""
-    ticks, values, stddevs = rows
+    ticks, values, stddevs, low, high = rows
     active = np.zeros(0, dtype=np.int64) if active is None else active
     until = np.searchsorted(active, ticks, side="right")
     before = 0 if over is None else np.searchsorted(active, ticks - over, side="right")
-    return ticks, np.where((until > before)[:, None], values, NEVER), stddevs
+    return ticks, np.where((until > before)[:, None], values, NEVER), stddevs, low, high
 
 
 def _often(errors: Floats) -> float:
@@ -166,45 +168,49 @@ def _often(errors: Floats) -> float:
 def _rows(folder: Path) -> dict[tuple[str, int | None], Rows]:
     """All rows of a folder by output and key."""
     run = Run.open(folder)
-    names = ["key", "tick", "name", "over", "value", "stddev"]
-    held: dict[tuple[str, int | None], dict[str, list[tuple[int, Any, Any]]]] = {}
+    outputs = {(one.name, one.over): one for one in run.outputs}
+    names = ["key", "tick", "name", "over", "value", "stddev", *run.interval_columns]
+    held: dict[tuple[str, int | None], dict[str, list[tuple[int, list[Any]]]]] = {}
     for batch in run.batches(names):
         columns = (batch.column(name).to_pylist() for name in names)
-        for key, tick, name, over, value, stddev in zip(*columns, strict=True):
+        for key, tick, name, over, value, *errors in zip(*columns, strict=True):
             if value is not None:
                 output = held.setdefault((name, over), {})
-                output.setdefault(key or "", []).append((tick, value, stddev))
+                output.setdefault(key or "", []).append((tick, [value, *errors]))
     return {
-        place: Rows({key: _arrays(rows) for key, rows in output.items()})
+        place: Rows({key: _arrays(rows, outputs[place], run.band) for key, rows in output.items()})
         for place, output in held.items()
     }
 
 
-def _arrays(rows: list[tuple[int, Any, Any]]) -> tuple[Ints, Floats, Floats]:
+def _arrays(rows: list[tuple[int, list[Any]]], output: Output, band: float) -> KeyRows:
     rows.sort(key=lambda row: row[0])
-    width = max(len(value) for _, value, _ in rows)
-    values, stddevs = np.full((2, len(rows), width), np.nan)
-    for at, (_, value, stddev) in enumerate(rows):
-        values[at, : len(value)] = [NEVER if v is None else v for v in value]
-        if stddev is not None:
-            stddevs[at, : len(stddev)] = [NEVER if v is None else v for v in stddev]
-    return np.array([tick for tick, _, _ in rows]), values, stddevs
+    width = max(len(lists[0]) for _, lists in rows)
+    numbers = np.full((len(rows[0][1]), len(rows), width), np.nan)
+    for at, (_, lists) in enumerate(rows):
+        for own, one in zip(numbers, lists, strict=True):
+            if one is not None:
+                own[at, : len(one)] = [NEVER if v is None else v for v in one]
+    values, stddevs, *found = numbers
+    low, high = ends(output, values, band * stddevs, *found)
+    return np.array([tick for tick, _ in rows]), values, stddevs, low, high
 
 
 def _together(noisy: Any, exact: Any, true: Any, dimension: int) -> tuple[Floats, ...]:
-    """Of the keys and ticks that all three have, each flat: what was released and its standard
-    deviation, both twins, and the standard deviation of their difference."""
-    parts: tuple[list[Floats], ...] = ([], [], [], [], [])
+    """Of the keys and ticks that all three have, each flat: what was released, its standard
+    deviation and the ends of its margin, both twins, and the standard deviation of their
+    difference."""
+    parts: tuple[list[Floats], ...] = ([], [], [], [], [], [], [])
     for key in noisy:
         if key not in exact or key not in true:
             continue
-        (t, a, sd), (u, b, low), (v, c, high) = noisy[key], exact[key], true[key]
+        (t, *of_noisy), (u, b, low, *_), (v, c, high, *_) = noisy[key], exact[key], true[key]
         ticks = np.intersect1d(np.intersect1d(t, u), v)
         at = [np.searchsorted(one, ticks) for one in (t, u, v)]
         low, high, c = low[at[1]], high[at[2]], c[at[2]]
         # What a twin releases of nothing is its own noise.
         c = np.where(np.abs(c) > TWINS * np.nan_to_num(high), c, 0.0 * c)
-        found = (a[at[0]], sd[at[0]], b[at[1]], c, np.hypot(low, high))
+        found = (*(one[at[0]] for one in of_noisy), b[at[1]], c, np.hypot(low, high))
         if all(one.shape[1] == dimension for one in found):
             for held, one in zip(parts, found, strict=True):
                 held.append(one.ravel())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.results.batch import COLUMNS, Batch, batch_of
 from weir.pipelines.results.files import matrix
+from weir.pipelines.results.margins import ends
 from weir.pipelines.results.run import Output, Run
 
 Floats = NDArray[np.float64]
@@ -35,37 +36,53 @@ HEAT_TICKS = 120
 
 @dataclass(frozen=True)
 class Series:
-    """One key of one output. ticks: (n,); value, half: (n, d).
+    """One key of one output. ticks: (n,); value, half, low, high: (n, d).
 
-    half is the half width of the 95 % band of the noise, NaN where there is none.
+    half is half the width of the 95 % margin of error, low and high are its ends; NaN where there
+    is none.
     """
 
     key: str
     ticks: Ints
     value: Floats
     half: Floats
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def bare(cls, key: str, ticks: Ints, value: Floats) -> Series:
+        """Without margins."""
+        return cls(key, ticks, value, *(np.full_like(value, np.nan) for _ in range(3)))
+
+    @property
+    def newest(self) -> Series:
+        """The last tick alone."""
+        numbers = (self.value, self.half, self.low, self.high)
+        return Series(self.key, self.ticks[-1:], *(one[-1:] for one in numbers))
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Keys over ticks. ticks: (m,). value, half: output -> (keys, m, d), NaN where none is.
-    released: output -> (keys, m), where there is a row, be it of no value."""
+    """Keys over ticks. ticks: (m,). value, half, low, high: output -> (keys, m, d), NaN where none
+    is. released: output -> (keys, m), where there is a row, be it of no value."""
 
     keys: tuple[str, ...]
     ticks: Ints
     value: dict[Spot, Floats]
     half: dict[Spot, Floats]
+    low: dict[Spot, Floats]
+    high: dict[Spot, Floats]
     released: dict[Spot, NDArray[np.bool_]]
 
     def series(self, output: Output) -> tuple[Series, ...]:
         """Its keys one by one, each at the ticks at which it was released."""
         spot = (output.name, output.over)
-        value, half = self.value[spot], self.half[spot]
+        numbers = [one[spot] for one in (self.value, self.half, self.low, self.high)]
         found = []
         for i, key in enumerate(self.keys):
             own = np.flatnonzero(self.released[spot][i])
             if len(own):
-                found.append(Series(key, self.ticks[own], value[i, own], half[i, own]))
+                found.append(Series(key, self.ticks[own], *(one[i, own] for one in numbers)))
         return tuple(found)
 
 
@@ -97,10 +114,13 @@ class Panel:
 
 @dataclass(frozen=True)
 class Last:
-    """One cell of the table of last values: value and half width of its band, (d,) each."""
+    """One cell of the table of last values: value, half the width of its margin of error, and its
+    ends, (d,) each."""
 
     value: Floats
     half: Floats
+    low: Floats
+    high: Floats
 
 
 @dataclass(frozen=True)
@@ -197,7 +217,7 @@ def _chosen(run: Run, names: Sequence[str] | None) -> tuple[Output, ...]:
 
 def _batches(run: Run, first: int = 0) -> Iterator[Batch]:
     """Rows from a tick on, with keys as people read them."""
-    for raw in run.batches(COLUMNS, first):
+    for raw in run.batches((*COLUMNS, *run.interval_columns), first):
         batch = batch_of(raw)
         yield replace(batch, keys=[run.shown(key) for key in batch.keys])
 
@@ -213,16 +233,28 @@ def numbers(lists: pa.Array, rows: Ints, output: Output) -> Floats:
     return matrix(lists, rows, output.width)[:, [output.part]]
 
 
+def margins(
+    batch: Batch, rows: Ints, output: Output, band: float
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Value, half the width of the margin of error, and its ends: (rows, labels) each."""
+    value = numbers(batch.value, rows, output)
+    half = band * numbers(batch.stddev, rows, output)
+    if not output.interval or batch.low is None or batch.high is None:
+        return value, half, *ends(output, value, half)
+    low, high = (numbers(one, rows, output) for one in (batch.low, batch.high))
+    low, high = ends(output, value, half, low, high)
+    return value, (high - low) / 2, low, high
+
+
 def _last_values(run: Run, outputs: Sequence[Output]) -> dict[tuple[str, str, int | None], Last]:
     found: dict[tuple[str, str, int | None], Last] = {}
     for batch in _batches(run, run.last_tick):
         latest = np.flatnonzero(batch.tick == run.last_tick)
         for output in outputs:
             rows = batch.rows(output, latest)
-            value = numbers(batch.value, rows, output)
-            half = run.band * numbers(batch.stddev, rows, output)
-            for i, code in enumerate(batch.key[rows]):
-                found[batch.keys[code], output.name, output.over] = Last(value[i], half[i])
+            cells = zip(*margins(batch, rows, output, run.band), strict=True)
+            for code, cell in zip(batch.key[rows], cells, strict=True):
+                found[batch.keys[code], output.name, output.over] = Last(*cell)
     return found
 
 
@@ -245,9 +277,11 @@ class _Filling:
         self._outputs, self._band = outputs, run.band
         shape = (len(keys), int(shown.sum()))
         spots = [((one.name, one.over), len(one.labels)) for one in outputs]
-        value, half = ({s: np.full((*shape, d), np.nan) for s, d in spots} for _ in range(2))
+        value, half, low, high = (
+            {spot: np.full((*shape, d), np.nan) for spot, d in spots} for _ in range(4)
+        )
         released = {spot: np.zeros(shape, dtype=bool) for spot, _ in spots}
-        self.grid = Grid(tuple(keys), every[shown], value, half, released)
+        self.grid = Grid(tuple(keys), every[shown], value, half, low, high, released)
 
     def add(self, batch: Batch) -> None:
         who = np.array([self._place.get(key, -1) for key in batch.keys], dtype=np.int64)[batch.key]
@@ -257,8 +291,9 @@ class _Filling:
             spot, rows = (output.name, output.over), batch.rows(output, mine)
             at = (who[rows], column[rows])
             self.grid.released[spot][at] = True
-            self.grid.value[spot][at] = numbers(batch.value, rows, output)
-            self.grid.half[spot][at] = self._band * numbers(batch.stddev, rows, output)
+            held = (self.grid.value, self.grid.half, self.grid.low, self.grid.high)
+            for one, found in zip(held, margins(batch, rows, output, self._band), strict=True):
+                one[spot][at] = found
 
 
 def _grids(

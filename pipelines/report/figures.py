@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
+from weir.dpcore.words import sentence
 from weir.pipelines.report import words
 from weir.pipelines.report.data import Panel, ReportData, largest
 from weir.pipelines.report.numbers import label_of
@@ -75,16 +74,22 @@ def sections(data: ReportData, held: Holdout | None = None) -> list[Section]:
     found.append(Section("total", "Since the start", _all(total, data)))
     note, left = "", sum(len(p.output.labels) - len(largest(p, LINES_DRAWN)) for p in models)
     if models:
-        banded = any(np.isfinite(one.half).any() for p in models for one in p.series)
+        banded = any(map(words.is_banded, models))
         note = (
             "Bands: 95 %, as the plan says; where noise dominates, a model may be anywhere."
             if banded
             else "No band: the noise is in the sums that a model follows."
         )
         note += f" {left:,} more that are 0 or stay closer to it are not drawn." if left else ""
+        note = " ".join([note, *(sentence(f"{one}.") for one in _left_out(models))])
     found.append(Section("model", "Coefficients", _all(models, data), note))
     found.append(Section("trace", "What models were made of", _all(of("trace"), data)))
     return [one for one in found if one.figures or one.note]
+
+
+def _left_out(panels: Sequence[Panel]) -> list[str]:
+    """What bounds keep out of models: the same of most, so told once for all of them."""
+    return list(dict.fromkeys(one.output.left_out for one in panels if one.output.left_out))
 
 
 def _all(panels: Sequence[Panel], data: ReportData) -> tuple[Figure, ...]:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.words import number
+from weir.pipelines.results.margins import lopsided
 from weir.pipelines.results.run import Output
 
 Floats = NDArray[np.float64]
@@ -67,12 +69,22 @@ def show_value(value: float, half: float) -> tuple[str, str]:
     return text, (f"{half:,.{decimals}f}" if math.isfinite(half) else "")
 
 
+def show_margin(value: float, half: float, low: float, high: float) -> tuple[str, str]:
+    """A value and its margin of error: ("69,612", "± 312"); ("264", "(158 to 5,623)") where the
+    value does not lie in its middle. A part is "" where there is none."""
+    if not (math.isfinite(low) and math.isfinite(high)) or not lopsided(value, low, high):
+        text, width = show_value(value, half)
+        return text, f"\N{PLUS-MINUS SIGN} {width}" if width else ""
+    shown = [number(x, 3).replace("-", "\N{MINUS SIGN}") for x in (value, low, high)]
+    return shown[0], f"({shown[1]} to {shown[2]})"
+
+
 def hidden(value: Floats, half: Floats, between: Between) -> NDArray[np.bool_]:
-    """Where noise hides a value: its band is wider than it, or than all that it could be."""
+    """Where noise hides a value: its margin is wider than it, or as wide as all it could be."""
     low, high = between
     room = math.inf if low is None or high is None else high - low
     with np.errstate(invalid="ignore"):
-        return np.asarray((half > np.abs(value)) | (2 * half > room))
+        return np.asarray((half > np.abs(value)) | (2 * half >= room))
 
 
 def cut(value: Floats, between: Between) -> Floats:
@@ -81,30 +93,43 @@ def cut(value: Floats, between: Between) -> Floats:
     return value if low is None and high is None else np.clip(value, low, high)
 
 
-def limits(value: Floats, half: Floats, between: Between) -> tuple[float, float]:
-    """Ends of an axis for values and bands, within public bounds.
+def limits(
+    value: Floats,
+    half: Floats,
+    between: Between,
+    low: Floats | None = None,
+    high: Floats | None = None,
+) -> tuple[float, float]:
+    """Ends of an axis for values and margins, within public bounds. Without low and high a margin
+    is half on either side.
 
     A band that is wide only at its beginning (a mean of few events) must not flatten the rest.
     """
     fine = np.isfinite(value)
     if not fine.any():
         return 0.0, 1.0
-    seen, half = value[fine], np.nan_to_num(half[fine], posinf=0.0)
+    seen = value[fine]
+    sides = (half if low is None else value - low, half if high is None else high - value)
+    under, above = (np.nan_to_num(side[fine], posinf=0.0) for side in sides)
+    half = np.maximum(under, above)
     usual = 1.5 * min(float(np.quantile(half, 0.9)), 4 * float(np.median(half)))
     calm = (half <= usual) | (usual == 0)
-    band = np.where(calm, half, 0.0)
-    seen, band = (seen[calm], band[calm]) if calm.any() else (seen, band)
-    ends = cut(np.array([(seen - band).min(), (seen + band).max()]), between)
-    low, high = float(ends[0]), float(ends[1])
-    if 0 < low < 0.4 * high:
-        low = 0.0
-    if not high > low:
-        pad = abs(high) * 0.05 or 1.0
-        return low - (pad if low else 0.0), high + pad
-    pad = 0.04 * (high - low)
-    return low if low in (0.0, between[0]) else low - pad, high if high == between[
-        1
-    ] else high + pad
+    if calm.any():
+        seen, under, above = seen[calm], under[calm], above[calm]
+    else:
+        under = above = np.zeros(len(seen))
+    ends = cut(np.array([(seen - under).min(), (seen + above).max()]), between)
+    first, last = float(ends[0]), float(ends[1])
+    if 0 < first < 0.4 * last:
+        first = 0.0
+    if not last > first:
+        pad = abs(last) * 0.05 or 1.0
+        return first - (pad if first else 0.0), last + pad
+    pad = 0.04 * (last - first)
+    return (
+        first if first in (0.0, between[0]) else first - pad,
+        last if last == between[1] else last + pad,
+    )
 
 
 def bin_name(label: str) -> str:

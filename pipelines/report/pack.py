@@ -42,10 +42,18 @@ def pack(numbers: Floats, step: float) -> str:
     return base64.b64encode(zlib.compress(planes.tobytes(), 5)).decode()
 
 
-def packed(value: Floats, half: Floats) -> dict[str, Any]:
-    """Values and half widths, (rows, columns) each. Half widths that all rows share are one row."""
+def packed(
+    value: Floats, half: Floats, low: Floats | None = None, high: Floats | None = None
+) -> dict[str, Any]:
+    """Values and half widths of their margins, (rows, columns) each; where a value need not lie in
+    the middle of its margin its ends too. Half widths that all rows share are one row."""
     step = step_of(value, half)
+    if low is not None and high is not None:
+        sides = np.stack([value - low, high - value, half, np.abs(low), np.abs(high)])
+        step = step_of(np.concatenate([value, low, high]), sides)
     found: dict[str, Any] = {"step": step, "value": pack(value, step)}
+    if low is not None and high is not None:
+        found |= {"low": pack(low, step), "high": pack(high, step)}
     if np.isfinite(half).any():
         # Rows differ in where a key begins, too: a half width counts where there is a value.
         with np.errstate(invalid="ignore"):

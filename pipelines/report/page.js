@@ -26,13 +26,18 @@
     if (whole(day) && iso.endsWith("T00:00:00.000Z")) return iso.slice(0, 10);
     return iso.slice(0, whole(60e6) ? 16 : whole(1e6) ? 19 : 23).replace("T", " ");
   }
-  function told(value, half) {
+  function told(value, half, lo = null, hi = null) {
     if (value === null) return "no value";
+    if (lo !== null && Math.abs(hi - value - (value - lo)) > 1e-6 * (hi - lo)) return `${short(value)} (${short(lo)} to ${short(hi)})`;
     const scale = half > 0 ? half : Math.abs(value) / 100;
     const decimals = scale > 0 ? Math.max(0, Math.min(8, 1 - Math.floor(Math.log10(scale)))) : 0;
     const show = (x) => x.toLocaleString("en-US",
       { minimumFractionDigits: decimals, maximumFractionDigits: decimals }).replace(/^-(?=[0.,]*$)/, "").replace(/^-/, "\u2212");
     return half > 0 ? `${show(value)} \u00b1 ${show(half)}` : show(value);
+  }
+  function short(x) { // three digits, and all of a whole number
+    const digits = x ? Math.max(0, Math.min(8, 2 - Math.floor(Math.log10(Math.abs(x))))) : 0;
+    return x.toLocaleString("en-US", { maximumFractionDigits: digits }).replace(/^-(?=[0.,]*$)/, "").replace(/^-/, "\u2212");
   }
   const named = (key) => key || "(empty)";
   const plural = (n, word) => `${n.toLocaleString("en-US")} ${word}${n === 1 ? "" : "s"}`;
@@ -52,7 +57,8 @@
   async function unpacked(block, columns) {
     if (!block || block.codes) return;
     block.codes = await unpack(block.value, columns);
-    block.halves = block.half ? await unpack(block.half, columns) : null;
+    for (const [name, from] of [["halves", block.half], ["lows", block.low], ["highs", block.high]])
+      block[name] = from ? await unpack(from, columns) : null;
   }
   function number(codes, at, step) {
     return codes === null || codes[at] === NONE ? null : Number((codes[at] * step).toPrecision(10));
@@ -77,7 +83,7 @@
     const n = grid.times.length, row = grid.row.get(key), [low, high] = figure.between;
     const shared = block.halves && block.halves.length === n;
     const cut = (x) => Math.min(high ?? Infinity, Math.max(low ?? -Infinity, x));
-    const room = low === null || high === null ? Infinity : high - low;
+    const room = low === null || high === null ? Infinity : high - low, inside = room < Infinity;
     const found = [];
     for (let i = 0; i < n; i++) {
       const t = grid.times[i];
@@ -85,11 +91,13 @@
       const v = number(block.codes, row * n + i, block.step);
       const half = v === null ? null : number(block.halves, shared ? i : row * n + i, block.step);
       if (v === null && !found.length) continue;
-      const noise = v !== null && half !== null && (half > Math.abs(v) || 2 * half > room);
+      const noise = v !== null && half !== null && (half > Math.abs(v) || 2 * half >= room);
       const band = v !== null && half !== null;
-      found.push({ t, v, half, noise, slot, key: named(key), lo: band ? cut(v - half) : null,
-        hi: band ? cut(v + half) : null, at: grid.ticks[i], when: when(t),
-        tick: grid.ticks[i].toLocaleString("en-US"), told: told(v, half) + (noise ? ", noise" : "") });
+      const lo = band ? number(block.lows, row * n + i, block.step) ?? cut(v - half) : null;
+      const hi = band ? number(block.highs, row * n + i, block.step) ?? cut(v + half) : null;
+      const words = inside || block.lows ? told(v, half, lo, hi) : told(v, half);
+      found.push({ t, v, half, noise, slot, key: named(key), lo, hi, at: grid.ticks[i], when: when(t),
+        tick: grid.ticks[i].toLocaleString("en-US"), words, told: words + (noise ? ", noise" : "") });
     }
     // A line is coloured up to the points at which noise begins to hide it.
     found.forEach((one, i) => {
@@ -110,8 +118,8 @@
     const cut = (x) => Math.min(most ?? Infinity, Math.max(least ?? -Infinity, x));
     let low = Infinity, high = -Infinity;
     for (const one of seen) {
-      low = Math.min(low, one.v - (one.half ?? 0));
-      high = Math.max(high, one.v + (one.half ?? 0));
+      low = Math.min(low, one.lo ?? one.v);
+      high = Math.max(high, one.hi ?? one.v);
     }
     [low, high] = [cut(low), cut(high)];
     if (low > 0 && low < 0.4 * high) low = 0;
@@ -194,7 +202,7 @@
     const hidden = several ? "" : hiding(figure, known);
     const node = make("figure", { class: "cell" }, make("figcaption", {},
       who ? make("span", { class: "who" }, who) : null,
-      several || !last ? null : make("b", { class: last.noise ? "now noise" : "now" }, told(last.v, last.half)),
+      several || !last ? null : make("b", { class: last.noise ? "now noise" : "now" }, last.words),
       several || !last ? null : make("span", { class: "soft" }, last.when),
       last ? null : make("span", { class: "soft" }, "no value in this range")),
     place, hidden ? make("p", { class: "foot" }, hidden) : null,
@@ -252,7 +260,8 @@
     }
     const title = make("h3", {}, figure.title, " ", make("small", {}, figure.unit && figure.unit !== figure.title ? figure.unit : ""));
     return make("article", { class: cells.length > 1 ? "card wide" : "card", "aria-label": figure.title },
-      make("header", {}, title, make("p", {}, figure.caption)), make("div", { class: "cells" }, ...cells));
+      make("header", {}, title, make("p", {}, figure.caption)), make("div", { class: "cells" }, ...cells),
+      figure.left_out && section.name !== "model" ? make("p", { class: "foot" }, figure.left_out) : null);
   }
   function scatters(turn, jobs) {
     return page.scatters.map((one) => {
@@ -347,12 +356,13 @@
   // CSV of what is seen. Text that a spreadsheet would run gets an apostrophe, as the sinks do it.
   function csv() {
     const quoted = (text) => `"${String(text).replace(/^('*[=+\-@\t\r])/, "'$1").replaceAll('"', '""')}"`;
-    const lines = ["key,tick,tick_start,name,over,label,value,half_width"];
+    const apart = page.figures.some((figure) => figure.interval);
+    const lines = [`key,tick,tick_start,name,over,label,value,half_width${apart ? ",low,high" : ""}`];
     for (const id of page.sections.flatMap((section) => section.figures)) {
       const figure = page.figures[id];
       for (const key of shown()) figure.parts.forEach((_, part) => {
         for (const one of points(figure, part, key, 0))
-          if (one.v !== null) lines.push([quoted(key), one.at, new Date(one.t).toISOString(), quoted(figure.name), figure.over ?? "", quoted(figure.labels[part]), one.v, one.half ?? ""].join(","));
+          if (one.v !== null) lines.push([quoted(key), one.at, new Date(one.t).toISOString(), quoted(figure.name), figure.over ?? "", quoted(figure.labels[part]), one.v, one.half ?? "", ...(apart ? [one.lo ?? "", one.hi ?? ""] : [])].join(","));
       });
     }
     return lines.join("\r\n") + "\r\n";

@@ -20,10 +20,11 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from weir.dpcore.words import not_in_margin
 from weir.pipelines.report import words
 from weir.pipelines.report.data import Grid, ReportData
 from weir.pipelines.report.figures import Figure, Section, sections
-from weir.pipelines.report.numbers import hidden, label_of, show_value
+from weir.pipelines.report.numbers import hidden, label_of, show_margin
 from weir.pipelines.report.pack import packed
 from weir.pipelines.report.score import Holdout, bounds, titles
 
@@ -82,6 +83,7 @@ def page(data: ReportData, held: Holdout | None = None, live: bool = False) -> s
         statement=words.statement(run),
         expiration=words.expiration(run),
         against=words.against(run),
+        always=words.every_period(run),
         reading=words.how_to_read(data),
         warnings=warnings,
         heads=heads,
@@ -116,9 +118,9 @@ def _parts_of(data: ReportData, live: bool = False) -> dict[str, Any]:
     rows = []
     for first, values in body:
         cells = []
-        for output, (value, half) in zip(outputs, values, strict=True):
-            noise = bool(hidden(np.array(value), np.array(half), output.between))
-            cells.append((*show_value(value, half), noise))
+        for output, cell in zip(outputs, values, strict=True):
+            noise = bool(hidden(np.array(cell[0]), np.array(cell[1]), output.between))
+            cells.append((*show_margin(*cell), noise))
         rows.append((first, cells))
     if data.keys == 1:  # dates side by side, the newest first: as wide as there are dates
         days = [(first,) for first, _ in reversed(rows)]
@@ -126,7 +128,12 @@ def _parts_of(data: ReportData, live: bool = False) -> dict[str, Any]:
         across = zip(*(cells for _, cells in reversed(rows)), strict=True)
         heads = [("",), *days]
         rows = [(name, list(cells)) for name, cells in zip(names, across, strict=True)]
-    last = {"caption": words.last_caption(data), "heads": heads, "rows": rows}
+    last = {
+        "caption": words.last_caption(data),
+        "heads": heads,
+        "rows": rows,
+        "left_out": words.left_out(data),
+    }
     return {
         "facts": words.facts(data),
         "unfinished": "" if live else words.unfinished(data.run),
@@ -210,32 +217,38 @@ def _figure(figure: Figure, number: int, data: ReportData) -> dict[str, Any]:
         "name": output.name,
         "over": output.over,
         "between": list(output.between),
+        "interval": output.interval,
+        "left_out": not_in_margin(output.left_out, words.is_banded(figure.panel)),
         "labels": [output.labels[part] for part in parts],
         "bins": [label_of(output, part) for part in parts],
         "parts": blocks,
     }
 
 
-def _of(figure: Figure, part: int, grid: Grid) -> tuple[Floats, Floats]:
-    """Value and half width, (keys, ticks); of held-back events they are in series alone."""
+def _of(figure: Figure, part: int, grid: Grid) -> list[Floats]:
+    """Value and half width, and ends where margins are intervals of their own, (keys, ticks) each;
+    of held-back events they are in series alone."""
     spot = (figure.panel.output.name, figure.panel.output.over)
     if spot in grid.value:
-        return grid.value[spot][:, :, part], grid.half[spot][:, :, part]
+        held = (grid.value, grid.half, grid.low, grid.high)
+        own = held if figure.panel.output.interval else held[:2]
+        return [one[spot][:, :, part] for one in own]
     value = np.full((len(grid.keys), len(grid.ticks)), np.nan)
     for one in figure.panel.series:
         at = np.searchsorted(grid.ticks, one.ticks)
         value[grid.keys.index(one.key), at] = one.value[:, part]
-    return value, np.full_like(value, np.nan)
+    return [value, np.full_like(value, np.nan)]
 
 
 def _heat(figure: Figure, data: ReportData) -> dict[str, Any]:
     heat = figure.panel.heat
     assert heat is not None
+    none = np.full_like(heat.value, np.nan)
     return {
         "rows": list(heat.rows),
         "per": heat.keys_per_row,
         "times": _times(heat.ticks.tolist(), data),
-        **packed(heat.value, np.full_like(heat.value, np.nan)),
+        **packed(heat.value, none),
     }
 
 

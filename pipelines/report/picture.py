@@ -11,6 +11,7 @@ import altair as alt
 import numpy as np
 import vl_convert
 
+from weir.dpcore.words import not_in_margin
 from weir.pipelines.report import charts, words
 from weir.pipelines.report.data import ReportData, Series
 from weir.pipelines.report.figures import Figure, sections
@@ -19,19 +20,24 @@ from weir.pipelines.report.score import Holdout, bounds, titles
 
 FIGURES_DRAWN = 18
 WIDTH, HEIGHT = 520, 150
+NOTHING = [np.zeros(0)] * 4
+SPACING = {"row": 30, "column": 40}
+NOTE_WIDTH = 96
+"""Letters of a line under the title of a chart."""
 Rows = list[dict[str, Any]]
 
 
 def draw(data: ReportData, path: Path, held: Holdout | None = None, scale: float = 1.5) -> Path:
     """Writes the picture: the figures in the order of the page, two side by side."""
     found = [(s.name, f) for s in sections(data, held) for f in s.figures][:FIGURES_DRAWN]
-    jobs = [_bars(f, data) if f.part is None else _lines(f, data, name) for name, f in found]
+    notes = [_note(name, f, i > 0 and found[i - 1][0] == name) for i, (name, f) in enumerate(found)]
+    jobs = [
+        _bars(f, data, note) if f.part is None else _lines(f, data, name, note)
+        for (name, f), note in zip(found, notes, strict=True)
+    ]
     if held is not None:
         jobs += _scatters(held)
-    # Bounds are of axes alone: the names of keys under a chart need room of their own.
-    rows = 104 if len(data.drawn) > 1 and any(name == "model" for name, _ in found) else 60
-    spacing = {"row": rows, "column": 60}
-    chart = alt.concat(*jobs, columns=1 if len(jobs) == 1 else 2, spacing=spacing, bounds="flush")
+    chart = alt.concat(*jobs, columns=1 if len(jobs) == 1 else 2, spacing=SPACING, bounds="full")
     chart = chart.resolve_scale(x="independent", y="independent", color="independent")
     spec = chart.properties(title=_title(data)).to_dict()
     spec["config"] = charts.theme()
@@ -60,9 +66,9 @@ def _title(data: ReportData) -> alt.TitleParams:
 
 def _rows(one: Series, part: int, figure: Figure, data: ReportData, slot: int) -> Rows:
     between = figure.panel.output.between
-    value, half = one.value[:, part], one.half[:, part]
-    noise = hidden(value, half, between)
-    low, high = cut(value - half, between), cut(value + half, between)
+    value = one.value[:, part]
+    noise = hidden(value, one.half[:, part], between)
+    low, high = (cut(end[:, part], between) for end in (one.low, one.high))
     fine = np.isfinite(value)
     beside = np.concatenate([[False], fine, [False]])
     alone = fine & ~beside[:-2] & ~beside[2:]
@@ -79,15 +85,25 @@ def _rows(one: Series, part: int, figure: Figure, data: ReportData, slot: int) -
     return found
 
 
-def _lines(figure: Figure, data: ReportData, section: str) -> Any:
+def _note(section: str, figure: Figure, again: bool) -> list[str]:
+    """Lines under a figure's title: what bounds keep out of it. Of models, whose charts are small
+    and many, under the first alone. again: whether it is not the first of its section."""
+    if section == "model" and again:
+        return []
+    output = figure.panel.output
+    text = not_in_margin(output.left_out, words.is_banded(figure.panel))
+    return textwrap.wrap(text, NOTE_WIDTH)
+
+
+def _lines(figure: Figure, data: ReportData, section: str, note: Sequence[str]) -> Any:
     drawn = [one for one in figure.panel.series if one.key in data.drawn]
     part = figure.part or 0
     rows = [r for i, one in enumerate(drawn) for r in _rows(one, part, figure, data, i)]
-    values = [np.concatenate([x[:, part] for x in xs]) if xs else np.zeros(0)
-              for xs in ([s.value for s in drawn], [s.half for s in drawn])]  # fmt: skip
+    lines = [[x[:, part] for x in (s.value, s.half, s.low, s.high)] for s in drawn] or [NOTHING]
+    value, half, low, high = (np.concatenate(x) for x in zip(*lines, strict=True))
     first, last = (data.run.tick_start(t) / 1000 for t in (data.run.first_tick, data.run.last_tick))
     ends = (first, last if last > first else first + data.run.period / 1000)
-    between = limits(values[0], values[1], figure.panel.output.between)
+    between = limits(value, half, figure.panel.output.between, low, high)
     keys = [one.key or "(empty)" for one in drawn]
     if len(keys) == 1:
         chart: Any = charts.lines(ends, between).properties(width=WIDTH, height=HEIGHT)
@@ -99,10 +115,10 @@ def _lines(figure: Figure, data: ReportData, section: str) -> Any:
         chart = chart.facet(column=alt.Column("key:N", sort=keys, title=None), spacing=10)
     unit = f" ({figure.unit})" if figure.unit and figure.unit != figure.title else ""
     title = textwrap.shorten(f"{figure.title}{unit}, {figure.caption}", 84)
-    return _with(chart, rows, title)
+    return _with(chart, rows, title, note)
 
 
-def _bars(figure: Figure, data: ReportData) -> Any:
+def _bars(figure: Figure, data: ReportData, note: Sequence[str]) -> Any:
     rows: Rows = []
     when = ""
     output = figure.panel.output
@@ -110,14 +126,15 @@ def _bars(figure: Figure, data: ReportData) -> Any:
         one = figure.panel.series[0]
         when = f", {words.when(data.run, int(one.ticks[-1]))}"
         when += f", {one.key or '(empty)'}" if not data.keyless else ""
-        newest = Series(one.key, one.ticks[-1:], one.value[-1:], one.half[-1:])
         for i in range(len(output.labels)):
-            rows += [{**r, "bin": label_of(output, i)} for r in _rows(newest, i, figure, data, 0)]
-    value = np.array([r["v"] or 0.0 for r in rows] + [0.0])
-    half = np.array([(r["hi"] or 0.0) - (r["v"] or 0.0) for r in rows] + [0.0])
-    ends = limits(value, np.abs(half), output.between)
+            rows += [
+                {**r, "bin": label_of(output, i)} for r in _rows(one.newest, i, figure, data, 0)
+            ]
+    value, low, high = (np.array([r[x] or 0.0 for r in rows] + [0.0]) for x in ("v", "lo", "hi"))
+    ends = limits(value, (high - low) / 2, output.between, low, high)
     chart = charts.bars(ends).properties(width=WIDTH, height=HEIGHT)
-    return _with(chart, rows, textwrap.shorten(f"{figure.title}, {figure.caption}{when}", 84))
+    title = textwrap.shorten(f"{figure.title}, {figure.caption}{when}", 84)
+    return _with(chart, rows, title, note)
 
 
 def _scatters(held: Holdout) -> list[Any]:
@@ -130,8 +147,8 @@ def _scatters(held: Holdout) -> list[Any]:
     return found
 
 
-def _with(chart: Any, rows: Sequence[dict[str, Any]], title: str) -> Any:
-    """A chart of its own rows, not of the page's."""
+def _with(chart: Any, rows: Sequence[dict[str, Any]], title: str, note: Sequence[str] = ()) -> Any:
+    """A chart of its own rows, not of the page's. note: lines under its title."""
     given = alt.InlineData(values=list(rows))
     made = chart.copy(deep=True)
     layered = made.spec if isinstance(made, alt.FacetChart) else made
@@ -139,4 +156,7 @@ def _with(chart: Any, rows: Sequence[dict[str, Any]], title: str) -> Any:
         layer.data = alt.Undefined
     layered.data = alt.Undefined
     made.data = given
-    return made.properties(title=alt.TitleParams(title, fontSize=12))
+    under = list(note) or alt.Undefined
+    return made.properties(
+        title=alt.TitleParams(title, fontSize=12, subtitle=under, subtitleFontSize=10)
+    )

@@ -16,7 +16,7 @@ from rich.text import Text
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.report import words
 from weir.pipelines.report.data import ReportData, gather
-from weir.pipelines.report.numbers import show_value
+from weir.pipelines.report.numbers import show_margin
 from weir.pipelines.report.score import score
 from weir.pipelines.results.run import Run
 
@@ -34,6 +34,7 @@ class ReportPaths:
       table: last values with the half width of their 95 % band.
       note: one line on what is missing from the run, or "".
       statement: the page to sign; None: it was not asked for.
+      left_out: what bounds keep out of the values of the table, in a sentence each.
     """
 
     png: Path
@@ -42,6 +43,7 @@ class ReportPaths:
     table: Table
     note: str
     statement: Path | None = None
+    left_out: Sequence[str] = ()
 
 
 def report(
@@ -92,9 +94,9 @@ def report(
         from weir.pipelines.report.statement import statement as told
 
         signed = folder / "statement.html"
-        signed.write_text(told(run, metadata.version("weir")), encoding="utf-8")
+        signed.write_text(told(run, metadata.version("weir-dp")), encoding="utf-8")
     caption, note = words.last_caption(data), words.unfinished(run)
-    return ReportPaths(png, page, caption, summary(data), note, signed)
+    return ReportPaths(png, page, caption, summary(data), note, signed, words.left_out(data))
 
 
 def summary(data: ReportData) -> Table:
@@ -104,9 +106,7 @@ def summary(data: ReportData) -> Table:
     single = [0, *(i for i, title in enumerate(head) if i and len(title) == 2)]
     single = single if len(single) > 1 else list(range(len(head)))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    shown = [
-        [Text(first), *(_cell(*pair) for pair in values)] for first, values in body[:ROWS_SHOWN]
-    ]
+    shown = [[Text(first), *(_cell(*one) for one in values)] for first, values in body[:ROWS_SHOWN]]
     room = shutil.get_terminal_size((80, 24)).columns
     kept: list[int] = []
     for i in single:
@@ -127,9 +127,9 @@ def summary(data: ReportData) -> Table:
     return table
 
 
-def _cell(value: float, width: float) -> Text:
-    shown, half = show_value(value, width)
+def _cell(value: float, half: float, low: float, high: float) -> Text:
+    shown, margin = show_margin(value, half, low, high)
     cell = Text(shown)
-    if half:
-        cell.append(f" \N{PLUS-MINUS SIGN} {half}", style="dim")
+    if margin:
+        cell.append(f" {margin}", style="dim")
     return cell

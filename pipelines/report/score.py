@@ -17,11 +17,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import ConfigError
+from weir.dpcore.models.losses import parse_loss
+from weir.dpcore.models.prediction import labels_of
 from weir.dpcore.models.predictor import Predictor
 from weir.pipelines.report.data import Panel, ReportData, Series
 from weir.pipelines.results.events import features_of, keys_of, numbers, tables, without_numbers
 from weir.pipelines.results.plan_file import model_of
-from weir.pipelines.results.run import OWN, SCALED, Output, Run
+from weir.pipelines.results.run import OWN, Output, Run
 
 Floats = NDArray[np.float64]
 
@@ -82,7 +84,7 @@ def score(data: ReportData, path: Path | str) -> Holdout:
       ConfigError: a run without models, a file that cannot be read, or a column that it lacks.
     """
     model = model_of(data.run.plan)
-    if model is not None and model.declared:
+    if model is not None and (model.declared or parse_loss(model.loss_spec).labels):
         return accuracy(data, Path(path), model)
     if model is not None and model.listed is not None:
         return listed_errors(data, Path(path), model)
@@ -111,9 +113,7 @@ def score(data: ReportData, path: Path | str) -> Holdout:
             y = given[mine, p + j]
             models = series.value[:, j * (p + 1) : (j + 1) * (p + 1)]
             value = np.maximum(r_squared(models, x[mine], y), WORST)[:, None]
-            found[target].append(
-                Series(series.key, series.ticks, value, np.full_like(value, np.nan))
-            )
+            found[target].append(Series.bare(series.key, series.ticks, value))
             some = np.unique(np.linspace(0, max(0, len(y) - 1), min(POINTS, len(y))).astype(int))
             scatters.append(Scatter(series.key, target, y[some], x[mine][some] @ models[-1]))
     panels = tuple(
@@ -126,16 +126,16 @@ def score(data: ReportData, path: Path | str) -> Holdout:
 def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
     """Share of right classes over time, by the drawn keys' models; see ``score``."""
     target = model.targets[0]
-    shown = next((panel for panel in data.panels if panel.output.name == SCALED), None)
+    by = model.predicts_by
+    shown = next((panel for panel in data.panels if panel.output.name == by), None)
     if shown is None:
-        raise ConfigError("--name", "", f"must include {SCALED} where there is held-back data.")
+        raise ConfigError("--name", "", f"must include {by} where there is held-back data.")
     wanted = list(dict.fromkeys((*model.sources, target, *data.run.key_columns)))
     pieces = tables(path, wanted, HELD, model.listed)
     table = pa.concat_tables(one.select(wanted) for one in pieces)
     given = features_of(table, model, HELD)
-    place = {value: at for at, value in enumerate(model.declared[target])}
-    actual = np.array([place.get(one, -1) for one in table[target].to_pylist()], dtype=np.int64)
-    fine = ~without_numbers(given) & (actual >= 0)
+    actual = _classes(table, model, target)
+    fine = ~without_numbers(given) & np.isfinite(actual)
     keys = np.array([data.run.shown(key) for key in keys_of(table, data.run.key_columns)])
     lines, used = [], np.zeros(len(table), dtype=bool)
     for series in shown.series:
@@ -149,10 +149,21 @@ def accuracy(data: ReportData, path: Path, model: Predictor) -> Holdout:
             elif np.isfinite(theta).all() and used[mine].any():
                 found = model.predict(own, theta).columns[f"predicted.{target}"]
                 value[i] = np.mean(found == actual[mine])
-        lines.append(Series(series.key, series.ticks, value, np.full_like(value, np.nan)))
+        lines.append(Series.bare(series.key, series.ticks, value))
     output = _scored(f"Share of right {target} on held-back data", 0.0)
     left = int(np.count_nonzero(np.logical_not(used)))
     return Holdout((Panel(output, tuple(lines), None),), (), len(table), left)
+
+
+def _classes(table: pa.Table, model: Predictor, target: str) -> Floats:
+    """(n,) the class of each event as predictions have it: its place among those that are declared,
+    or an end of the target's range; NaN where it has none."""
+    if not model.declared:
+        actual = numbers(table, target, HELD)
+        labels = labels_of(actual, model.public_ranges[target])
+        return np.where(np.isfinite(actual), labels, np.nan)
+    place = {value: float(at) for at, value in enumerate(model.declared[target])}
+    return np.array([place.get(one, math.nan) for one in table[target].to_pylist()])
 
 
 def listed_errors(data: ReportData, path: Path, model: Predictor) -> Holdout:
@@ -191,7 +202,7 @@ def listed_errors(data: ReportData, path: Path, model: Predictor) -> Holdout:
                     value[i, j] = max(1 - error / spread, WORST) if spread > 0 else np.nan
         for j, target in enumerate(model.targets):
             part = value[:, [j]]
-            found[target].append(Series(series.key, series.ticks, part, np.full_like(part, np.nan)))
+            found[target].append(Series.bare(series.key, series.ticks, part))
             if predicted:
                 y, said = actual[target][mine], predicted[f"predicted.{target}"]
                 some = np.unique(np.linspace(0, len(y) - 1, min(POINTS, len(y))).astype(int))

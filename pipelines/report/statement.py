@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 
-from weir.dpcore.words import number
+from weir.dpcore.words import left_out_lines, number
 from weir.pipelines.report import words
 from weir.pipelines.report.page import policy, templates
 from weir.pipelines.results.run import Run
@@ -26,6 +26,7 @@ def statement(run: Run, version: str, day: date | None = None) -> str:
         policy=policy((), False),
         protected=protected(run),
         strength=strength(run),
+        always=words.every_period(run),
         against="Anyone who sees all that is released, alone or with others, now or later, and "
         "whatever else they know, be it all other records. Not against whoever runs the job.",
         lasting=lasting(run),
@@ -33,6 +34,7 @@ def statement(run: Run, version: str, day: date | None = None) -> str:
         expiration=words.expiration(run),
         caption=words.against(run),
         releases=list(_releases(run)),
+        left_out=left_out_lines((o.name, o.left_out, not o.is_model) for o in run.outputs),
         exact=words.statement(run),
         unfinished=words.unfinished(run),
         facts=[
@@ -51,8 +53,9 @@ def protected(run: Run) -> str:
     guarantee = run.plan.get("guarantee") or {}
     noun, one = words.noun(run), words.unit(run)
     if guarantee.get("unit") == "user":
-        per = (run.plan.get("user") or {}).get("per")
-        within = f" within {per} of the calendar" if per else ""
+        per = words.period(run)
+        counted = "of the calendar" if per and per.endswith(("month", "months")) else "of the clock"
+        within = f" within {per} {counted}" if per else ""
         each = f": each {noun}, and all of them together" if noun != "event" else ""
         return f"All that one user adds{within}{each}. Whether it is there at all stays hidden."
     what = {

@@ -7,13 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from weir.dpcore.config.durations import show_duration
 from weir.dpcore.leaves.calendar import UTC, shown_unit
-from weir.pipelines.report.data import PARTS_LISTED, TICKS_LISTED, ReportData, largest
+from weir.dpcore.words import left_out_lines, sentence
+from weir.pipelines.report.data import (
+    PARTS_LISTED,
+    TICKS_LISTED,
+    Last,
+    Panel,
+    ReportData,
+    Series,
+    largest,
+)
 from weir.pipelines.report.numbers import label_of, show_span, show_time
 from weir.pipelines.results.run import Output, Run
 
 Titles = list[tuple[str, ...]]
-Table = tuple[Titles, list[tuple[str, list[tuple[float, float]]]]]
+Cell = tuple[float, float, float, float]
+"""Value, half the width of its margin of error, and its ends."""
+Table = tuple[Titles, list[tuple[str, list[Cell]]]]
+NO_CELL: Cell = (math.nan, math.nan, math.nan, math.nan)
 
 
 def short(value: Any) -> str:
@@ -96,10 +109,17 @@ def noun(run: Run) -> str:
 
 def unit(run: Run) -> str:
     """What is protected: "event", "purchase", "user in 3 months", "user"."""
-    guarantee, user = run.plan.get("guarantee") or {}, run.plan.get("user") or {}
-    name, per = str(guarantee.get("unit", "event")), user.get("per")
+    guarantee = run.plan.get("guarantee") or {}
+    name, per = str(guarantee.get("unit", "event")), period(run)
     name = noun(run) if name == "event" else name
     return name if per is None else f"{name} in {per}"
+
+
+def period(run: Run) -> str | None:
+    """In which span a user is protected: "3 months", "7d"; None: the unit is an event, or all that
+    a user does is protected."""
+    per = (run.plan.get("user") or {}).get("per")
+    return show_duration(per) if isinstance(per, int) else per
 
 
 def statement(run: Run) -> str:
@@ -139,6 +159,16 @@ def expiration(run: Run) -> list[tuple[str, str, str]]:
     return rows
 
 
+def every_period(run: Run) -> tuple[str, str, str] | None:
+    """(who, epsilon, delta) of a user who is present in every period; None where the unit is an
+    event, or no plan says it."""
+    row = (run.plan.get("user") or {}).get("every_period")
+    if not row:
+        return None
+    epsilon, delta = short(row["epsilon"]), short(row["delta"])
+    return sentence(str(row["who"])), epsilon.replace("none", "no bound"), delta
+
+
 def against(run: Run) -> str:
     """What the table of `expiration` is about: whom it protects, and from when it counts."""
     if (run.plan.get("guarantee") or {}).get("unit") != "user":
@@ -156,7 +186,7 @@ READING = {"lines": "Every line is what was released.", "banded": "", "bare": ""
 def how_to_read(data: ReportData) -> str:
     """What the picture means, and what it does not say, in the words of the algorithm."""
     reading = data.run.plan.get("reading") or READING
-    banded = any(np.isfinite(one.half).any() for panel in data.panels for one in panel.series)
+    banded = any(map(is_banded, data.panels))
     said = [reading["lines"], reading["banded" if banded else "bare"]]
     said += dict.fromkeys(panel.output.reading for panel in data.panels)
     text = " ".join(part for part in said if part).replace("{band}", f"{data.run.band:.3g}")
@@ -194,14 +224,29 @@ def columns(data: ReportData) -> list[tuple[Output, int, tuple[str, ...]]]:
     return found
 
 
+def left_out(data: ReportData) -> list[str]:
+    """What bounds keep out of the outputs of the table of last values, in a sentence each."""
+    shown = {(output.name, output.over) for output, _, _ in columns(data)}
+    return left_out_lines(
+        (panel.output.name, panel.output.left_out, is_banded(panel))
+        for panel in data.panels
+        if (panel.output.name, panel.output.over) in shown
+    )
+
+
+def is_banded(panel: Panel) -> bool:
+    """Whether a margin of error is known of any of its values."""
+    return any(np.isfinite(one.half).any() for one in panel.series)
+
+
 def last_caption(data: ReportData) -> str:
     """What the table of last values shows."""
     day = when(data.run, data.run.last_tick)
     if data.keys == 1:
-        return "The last ticks, with the half width of the 95 % band"
+        return "The last ticks, with the 95 % margin of error"
     listed = len(data.listed)
     which = f"{listed:,} of {data.keys:,} keys" if listed < data.keys else "all keys"
-    return f"Last values ({day}) of {which}, with the half width of the 95 % band"
+    return f"Last values ({day}) of {which}, with the 95 % margin of error"
 
 
 def last_values(data: ReportData) -> Table:
@@ -223,9 +268,9 @@ def last_values(data: ReportData) -> Table:
                 series = by_spot.get((output.name, output.over))
                 at: Any = np.flatnonzero(series.ticks == tick) if series is not None else []
                 if series is None or not len(at):
-                    cells.append((math.nan, math.nan))
+                    cells.append(NO_CELL)
                 else:
-                    cells.append((float(series.value[at[0], i]), float(series.half[at[0], i])))
+                    cells.append(_cell(series, (at[0], i)))
             body.append((when(data.run, tick), cells))
         return [("date",), *titles], body
     body = []
@@ -233,12 +278,16 @@ def last_values(data: ReportData) -> Table:
         cells = []
         for output, i, _ in chosen:
             found = data.last.get((key, output.name, output.over))
-            pair = (math.nan, math.nan)
-            if found is not None:
-                pair = (float(found.value[i]), float(found.half[i]))
-            cells.append(pair)
+            cells.append(NO_CELL if found is None else _cell(found, i))
         body.append((key or "(empty)", cells))
     return [("key",), *titles], body
+
+
+def _cell(held: Series | Last, at: Any) -> Cell:
+    value, half, low, high = (
+        float(one[at]) for one in (held.value, held.half, held.low, held.high)
+    )
+    return value, half, low, high
 
 
 def alternatives(run: Run) -> tuple[list[str], list[list[str]]]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weir.pipelines.results.run import Output
+from weir.transforms.release.table import INTERVAL
 
 Ints = NDArray[np.int64]
 
@@ -17,7 +18,8 @@ COLUMNS = ("key", "tick", "name", "over", "value", "stddev")
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows as numbers. key: codes into ``keys``; over: -1 = since the start."""
+    """Rows as numbers. key: codes into ``keys``; over: -1 = since the start; low, high: None where
+    they were not read."""
 
     keys: list[str]
     key: Ints
@@ -27,6 +29,8 @@ class Batch:
     over: Ints
     value: pa.Array
     stddev: pa.Array
+    low: pa.Array | None = None
+    high: pa.Array | None = None
 
     def rows(self, output: Output, among: Ints) -> Ints:
         """Which of the rows ``among`` belong to an output."""
@@ -47,4 +51,5 @@ def batch_of(batch: pa.RecordBatch) -> Batch:
         over=batch["over"].fill_null(-1).to_numpy(),
         value=batch["value"],
         stddev=batch["stddev"],
+        **{name: batch[name] for name in INTERVAL if name in batch.schema.names},
     )

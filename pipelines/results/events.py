@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 from numpy.typing import NDArray
@@ -34,13 +35,19 @@ MAPS = pa.map_(pa.string(), pa.float64())
 
 
 def tables(
-    path: Path, wanted: Sequence[str], option: str, listed: ListColumn | None = None
+    path: Path,
+    wanted: Sequence[str],
+    option: str,
+    listed: ListColumn | None = None,
+    numeric: Sequence[str] | None = None,
 ) -> Iterator[pa.Table]:
     """A file's events, all their columns, in pieces.
 
     Args:
       wanted: columns that it must have. option: whose value the path is, for messages.
       listed: the list column; JSON objects in it are given as maps of place to number.
+      numeric: columns of numbers; None: any may be. What looks like a time, or a number that would
+        be written in another way (``007``), stays the text that it is in any other column.
 
     Raises:
       ConfigError: a file that is not there or cannot be read, or a column that it lacks.
@@ -66,7 +73,7 @@ def tables(
         if ending == ".avro":
             table = _avro(path)
         else:
-            table = pyarrow.csv.read_csv(path) if ending == ".csv" else _json(path, objects)
+            table = _csv(path, numeric) if ending == ".csv" else _json(path, objects)
     except (pa.ArrowException, ValueError, OSError) as error:
         if isinstance(error, ConfigError):
             raise
@@ -89,16 +96,40 @@ def _parquet(path: Path, wanted: Sequence[str], option: str) -> Iterator[pa.Tabl
             yield pa.Table.from_batches([batch])
 
 
+def _csv(path: Path, numeric: Sequence[str] | None) -> pa.Table:
+    """CSV; columns besides ``numeric`` whose values would be written in another way are text."""
+    table = pyarrow.csv.read_csv(path)
+    if numeric is None:
+        return table
+    doubtful = [
+        field.name
+        for field in table.schema
+        if field.name not in numeric and not pa.types.is_string(field.type)
+    ]
+    if len(set(table.schema.names)) < table.num_columns or not doubtful:
+        return table
+    kinds = dict.fromkeys(doubtful, pa.string())
+    options = pyarrow.csv.ConvertOptions(include_columns=doubtful, column_types=kinds)
+    texts = pyarrow.csv.read_csv(path, convert_options=options)
+    for name in doubtful:
+        own, text = table[name], texts[name]
+        text = pc.if_else(own.is_valid(), text, pa.scalar(None, pa.string()))
+        if not pc.all(pc.equal(own.cast(pa.string()), text)).as_py():
+            table = table.set_column(table.schema.names.index(name), name, text)
+    return table
+
+
 def _json(path: Path, objects: str | None) -> pa.Table:
-    """NDJSON; where the values of a column are objects, as maps: Arrow would make a field of each
-    place, and could not tell a null from a place that is not there."""
+    """NDJSON; times are the text that they are there. Where the values of a column are objects, as
+    maps: Arrow would make a field of each place, and could not tell a null from a place that is
+    not there."""
     from weir.transforms.decode.lines import without_marks
 
     with path.open("rb") as file:
         head = next((line for line in map(without_marks, file) if line.strip()), b"{}")
     first = {} if objects is None else orjson.loads(head)
     if not isinstance(first, dict) or not isinstance(first.get(objects), dict):
-        return pyarrow.json.read_json(pa.py_buffer(without_marks(path.read_bytes())))
+        return _json_texts(pa.py_buffer(without_marks(path.read_bytes())))
     assert objects is not None
     lines: list[bytes] = []
     maps: list[Any] = []
@@ -109,8 +140,19 @@ def _json(path: Path, objects: str | None) -> pa.Table:
                 found = record.pop(objects, None)
                 maps.append(list(found.items()) if isinstance(found, dict) else None)
                 lines.append(orjson.dumps(record))
-    table = pyarrow.json.read_json(pa.py_buffer(b"\n".join(lines)))
+    table = _json_texts(pa.py_buffer(b"\n".join(lines)))
     return table.append_column(objects, pa.array(maps, MAPS))
+
+
+def _json_texts(source: Any) -> pa.Table:
+    """NDJSON; a text that looks like a time stays text."""
+    table = pyarrow.json.read_json(source)
+    times = [field.name for field in table.schema if pa.types.is_temporal(field.type)]
+    if not times:
+        return table
+    schema = pa.schema([(name, pa.string()) for name in times])
+    options = pyarrow.json.ParseOptions(explicit_schema=schema)
+    return pyarrow.json.read_json(source, parse_options=options).select(table.schema.names)
 
 
 def arrow_batches(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:

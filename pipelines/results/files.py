@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from weir.pipelines.results.packed import GROUP, NONE_SPARSE, Sizes, packed, widened
 from weir.transforms.release.few import INDICES
+from weir.transforms.release.table import INTERVAL
 from weir.transforms.sinks.formula import given_back
 
 _FILE = re.compile(r"ticks-(\d+)-(\d+)(?:[-.].*)?\.(parquet|csv|ndjson)\Z")
@@ -42,9 +43,13 @@ TYPES: dict[str, pa.DataType] = {
     "plan": pa.string(),
 }
 """Columns of a row in memory: one a vector."""
-FLAT_TYPES = TYPES | {"index": pa.int64(), "value": pa.float64(), "stddev": pa.float64()}
+LIST_TYPES = TYPES | dict.fromkeys(INTERVAL, pa.list_(pa.float64()))
+"""And the ends of margins of error, where they are read."""
+FLAT_TYPES = (
+    TYPES | {"index": pa.int64()} | dict.fromkeys(("value", "stddev", *INTERVAL), pa.float64())
+)
 """Columns that are read of a file with a row for each coordinate."""
-PACKED_TYPES = TYPES | {INDICES: pa.list_(pa.int32())}
+PACKED_TYPES = LIST_TYPES | {INDICES: pa.list_(pa.int32())}
 """Columns that are read of a file with a row for each vector, some without their zeros."""
 
 
@@ -80,15 +85,24 @@ def read_file(
     Key and name are dictionary-encoded, value and stddev lists. sizes: of sparse vectors, whose
     zeros a flat file leaves out (``Run.sizes``).
     """
-    names = list(columns)
     there = columns_of(file)
+    names = [name for name in columns if name not in INTERVAL or name in there]
+    if len(names) < len(columns):  # an earlier version wrote it, or no margin is an interval
+        for batch in read_file(file, names, sizes):
+            ends = pa.nulls(batch.num_rows, LIST_TYPES[INTERVAL[0]])
+            every = {
+                **dict(zip(names, batch.columns, strict=True)),
+                **dict.fromkeys(INTERVAL, ends),
+            }
+            yield pa.RecordBatch.from_arrays([every[name] for name in columns], list(columns))
+        return
     if INDICES in there and "value" in names:
         more = [name for name in (INDICES, "name", "over") if name not in names]
         for batch in rows_in(file, PACKED_TYPES, [*names, *more]):
             yield widened(batch, sizes).select(names)
         return
     if "index" not in there:
-        yield from rows_in(file, TYPES, names)
+        yield from rows_in(file, LIST_TYPES, names)
         return
     more = [name for name in ("index", *GROUP) if name not in names]
     for batch in packed(rows_in(file, FLAT_TYPES, [*names, *more]), sizes):

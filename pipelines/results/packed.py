@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.transforms.release.few import INDICES
+from weir.transforms.release.table import INTERVAL
 
 GROUP = ("key", "tick", "name", "over")
 """What the coordinates of a vector have in common."""
 
-LISTS = ("value", "stddev")
+LISTS = ("value", "stddev", *INTERVAL)
 
 Sizes = Mapping[tuple[str, int | None], int]
 """(name, over) of vectors that are written without their zeros -> how many coordinates those have.

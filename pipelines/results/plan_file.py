@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from weir.dpcore.accounting.circumstances import SHARDS
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.models.config import AnyModel
 from weir.dpcore.models.predictor import Predictor
@@ -36,7 +35,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def model_of(stored: Mapping[str, Any]) -> Predictor | None:
-    """The model of a stored plan; None: it has none, or an earlier version wrote it."""
+    """The model of a stored plan; None: it has none."""
     section = stored.get(MODEL)
     return None if section is None else TypeAdapter(AnyModel).validate_python(section)
 
@@ -50,8 +49,8 @@ def note(folder: str, name: str, facts: Mapping[str, Any]) -> None:
 
 
 def version_of(stored: Mapping[str, Any]) -> int:
-    """Version of a stored plan; the first one's file tells it in the canonical plan alone."""
-    return int((stored.get("canonical") or {}).get("version", 1))
+    """Version of a stored plan."""
+    return int(stored["canonical"]["version"])
 
 
 def version_in(folder: str) -> int | None:
@@ -115,7 +114,7 @@ def refuse_other_promise(stored: Mapping[str, Any], plan: Plan, place: str) -> N
       ConfigError: names ``deduplicate.horizon`` or ``deduplicate.shards``.
     """
     now = plan.circumstances.id_horizon
-    before = stored.get("id_horizon", now)  # older files do not tell
+    before = stored["id_horizon"]
     if before != now:
         said = "for the whole run" if before is None else f"for {before:,} ticks of the clock"
         raise ConfigError(
@@ -124,7 +123,7 @@ def refuse_other_promise(stored: Mapping[str, Any], plan: Plan, place: str) -> N
             f"differs from the promise in {place}, where ids are remembered {said}: put it back, "
             "or start anew in another place.",
         )
-    shards, stored_in = plan.circumstances.id_shards, stored.get("id_shards", SHARDS)
+    shards, stored_in = plan.circumstances.id_shards, stored["id_shards"]
     if stored_in != shards:
         raise ConfigError(
             "deduplicate.shards",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,10 +22,11 @@ from weir.dpcore.pricing.band import band_of
 from weir.pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
 from weir.pipelines.results.packed import Sizes
 from weir.pipelines.results.ruler import Ruler
+from weir.transforms.release.table import INTERVAL
+from weir.transforms.runtime.files import SERVICES
 
 SCALED, OWN = "theta", "coefficients"
 """What models release: scaled to the public ranges, and in the user's own units."""
-_BIN = re.compile(r"\[.+, .+[)\]]\Z")
 ROLES = {SCALED: "scaled_model", OWN: "model"}
 """What they are taken for where no plan says it."""
 
@@ -43,6 +43,8 @@ class Output:
       role: as in ``dpcore.algorithm.Shown``. between: public bounds of the true value, as there.
       draws: label of the only component that is worth showing; "": all of them.
       reading: a sentence for who reads its picture, with {band} in it.
+      interval: whether its margin of error is an interval of its own, as the plan says.
+      left_out: what public bounds keep out of it, as the plan says it.
       part: the only component that is shown, of ``width``; None: all of them.
     """
 
@@ -57,6 +59,8 @@ class Output:
     part: int | None = None
     width: int = 1
     between: tuple[float | None, float | None] = (None, None)
+    left_out: str = ""
+    interval: bool = False
 
     @property
     def is_model(self) -> bool:
@@ -103,7 +107,13 @@ class Run:
         """
         directory = Path(directory)
         if not directory.is_dir():
-            raise ConfigError("directory", str(directory), "must be a folder that a run wrote to.")
+            remedy = "must be a folder that a run wrote to."
+            if str(directory).partition(":/")[0] in SERVICES:  # pathlib has dropped a slash
+                remedy = (
+                    "lies in a bucket, and this reads folders of a disk. Copy it first: gcloud "
+                    "storage cp -r, or aws s3 cp --recursive."
+                )
+            raise ConfigError("directory", str(directory), remedy)
         found = result_files(directory)
         plan_file = directory / "_plan.json"
         held = directory if directory.name == HELD_FOLDER else directory / HELD_FOLDER
@@ -294,17 +304,18 @@ class Run:
 
     @property
     def sizes(self) -> Sizes:
-        """Coordinates of the vectors that may be written without their zeros, by the plan.
-
-        A plan of an earlier version does not tell, but a run that goes on may write so: then any
-        vector without an error may be one.
-        """
+        """Coordinates of the vectors that may be written without their zeros, by the plan."""
         found = {}
         for item in self.plan.get("releases") or []:
-            if item.get("sparse", item.get("stddev_worst") is None):
+            if item.get("sparse"):
                 one = output_of(item)
                 found[one.name, one.over] = len(one.labels)
         return found
+
+    @property
+    def interval_columns(self) -> tuple[str, ...]:
+        """Columns of the ends of margins, where one of them is an interval of its own."""
+        return INTERVAL if any(one.interval for one in self.outputs) else ()
 
     def batches(self, columns: Sequence[str], first: int = 0) -> Iterator[pa.RecordBatch]:
         """All rows from tick ``first`` on, in batches of at most about a million."""
@@ -335,8 +346,6 @@ def output_of(item: Mapping[str, Any]) -> Output:
     name = str(item["name"])
     low, high = item.get("between") or (None, None)
     role = str(item.get("role") or ROLES.get(name, "value"))
-    if role == "value" and size > 1 and all(_BIN.match(label) for label in labels):
-        role = "bins"  # plans of earlier versions do not tell
     return Output(
         name=name,
         over=None if over in (None, "all") else int(over),
@@ -347,4 +356,6 @@ def output_of(item: Mapping[str, Any]) -> Output:
         draws=str(item.get("part") or ""),
         reading=str(item.get("reading") or ""),
         between=(None if low is None else float(low), None if high is None else float(high)),
+        left_out=str(item.get("left_out") or ""),
+        interval=bool(item.get("interval")),
     )

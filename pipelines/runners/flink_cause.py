@@ -30,7 +30,8 @@ _BROKEN = re.compile(
 """In the trace of a job whose checkpoint is broken, or gone."""
 _REFUSED = re.compile(
     r"(?:dpcore\.errors\.(?:ConfigError|CodecError)|transforms\.(?:sinks\.held\.Contradicted|"
-    r"runtime\.fence\.Fenced|sources\.pubsub\.acked\.Outdated)): "
+    r"runtime\.fence\.(?:Fenced|Removed)|runtime\.pubsub_client\.Gone|"
+    r"sources\.pubsub\.acked\.Outdated)): "
     r"([^\n\[]{1,1000})"
 )
 
@@ -69,9 +70,8 @@ def cause_in(text: str) -> Cause | None:
     said = f"{kind.rpartition('.')[2]}: {words}" if words else kind.rpartition(".")[2]
     if "operator is not available" in words:
         said = (
-            f"{said[:WORDS]} (The state was made by a job of other steps. What the version before "
-            "stored at parallelism 1 goes on with --parallelism=1 --operator_chaining=true, and "
-            "only there.)"
+            f"{said[:WORDS]} (The state was made by a job of other steps: go on with the options "
+            "that it had.)"
         )
         return Cause(said, False)
     return Cause(said[:WORDS], _BROKEN.search(text) is not None)

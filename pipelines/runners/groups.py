@@ -15,7 +15,7 @@ from weir.pipelines.runners.state_folder import StateFolder
 from weir.transforms.sinks import place
 
 FEWEST, MOST = 128, 1 << 15
-"""The least that any job has, and that earlier versions gave to all; and Flink's own limit."""
+"""The least that any job has, and Flink's own limit."""
 OPTION = "max_parallelism"
 FILE = "_groups.json"
 
@@ -50,8 +50,7 @@ def settled(plan: Plan, given: Sequence[str], state: StateFolder, resumed: bool)
             f"differs from the {kept} groups that the state in {state.path} is cut into for ever: "
             "leave it out, or start anew in another place.",
         )
-    earlier = FEWEST if state.running() else groups_of(plan)  # earlier versions kept no number
-    return asked or kept or earlier
+    return asked or kept or groups_of(plan)
 
 
 def keep(state: StateFolder, groups: int) -> None:

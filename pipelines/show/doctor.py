@@ -36,6 +36,7 @@ from weir.pipelines.engines.tools import HOW
 from weir.pipelines.show.doctor_job import findings_of
 from weir.pipelines.show.finding import Finding, State, judged, space
 from weir.pipelines.terminal import bytes_text, heading, table
+from weir.transforms.runtime.files import SERVICES
 
 STYLES = {"good": "green", "absent": "dim", "wrong": "bold red"}
 LEAST = {"java": 17, "go": 1, "mvn": 3}
@@ -52,8 +53,9 @@ TOOLS_OF = {prism.COMPONENT.name: ("go",), job_server.COMPONENT.name: ("mvn", "j
             flink_home.COMPONENT.name: ("java",), pubsub_build.COMPONENT.name: ("go",)}  # fmt: skip
 """What a component is made with, and Flink runs on."""
 EXTRAS_OF = {"pubsub": "pubsub", "bigquery": "gcp", "gcp": "gcp", "dataflow": "gcp",
-             "postgresql": "postgresql"}  # fmt: skip
-"""Extras of the package that a kind of source, sink, secret, ledger or a runner needs."""
+             "postgresql": "postgresql",
+             **{scheme: service.extra for scheme, service in SERVICES.items()}}  # fmt: skip
+"""Extras of the package that a kind of source, sink, secret, ledger, bucket or a runner needs."""
 
 
 def examine(
@@ -91,32 +93,37 @@ def _extras(job: JobConfig | None, runner: str | None) -> set[str]:
     if job is not None:
         doors = (job.source, job.sink, job.dead_letters, job.secret, job.ledger)
         kinds += [door.kind for door in doors if door is not None]
+        places = [str(door.value) for door in doors if door is not None]
+        kinds += [place.partition("://")[0] for place in [*places, job.state_folder]]
     return {EXTRAS_OF[kind] for kind in kinds if kind in EXTRAS_OF}
 
 
 def _python(extras: set[str]) -> Iterator[Finding]:
-    own = metadata.metadata("weir")
+    own = metadata.metadata("weir-dp")
     wanted = SpecifierSet(own["Requires-Python"] or "")
     version = platform.python_version()
     yield judged(
         "Python", "python", version in wanted, f"{version}, {sys.executable}",
         f"use one that is {wanted}",
     )  # fmt: skip
-    yield Finding("Python", "weir", "good", own["Version"])
+    yield Finding("Python", "weir-dp", "good", own["Version"])
+    if any(metadata.distributions(name="weir")):
+        remedy = "pip uninstall weir, then pip install --force-reinstall weir-dp"
+        yield Finding("Python", "weir", "wrong", "another project of this name", remedy)
     if kernels is None:
         remedy = "install a C compiler and Weir again: the same bits, sooner"
         yield Finding("Python", "compiled kernels", "absent", "not built, or outdated", remedy)
     else:
         found = f"built; AES by {'a library' if ciphers is None else 'the processor'}"
         yield Finding("Python", "compiled kernels", "good", found)
-    needs = [Requirement(text) for text in metadata.requires("weir") or ()]
+    needs = [Requirement(text) for text in metadata.requires("weir-dp") or ()]
     for need in needs:
         named = {extra for extra in set(EXTRAS_OF.values()) if _asks(need, extra)}
         always = need.marker is None or need.marker.evaluate({"extra": ""})
         if not always and not named:
             continue
         needed = always or bool(named & extras)
-        install = "pip install " + (f"'weir[{min(named)}]'" if not always else f"'{need}'")
+        install = "pip install " + (f"'weir-dp[{min(named)}]'" if not always else f"'{need}'")
         yield _package(need, needed, install)
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from weir.dpcore.config.spans import show_ticks
 from weir.dpcore.plan import Plan
+from weir.dpcore.words import left_out_lines
 from weir.pipelines.ledger.standing import Standing
 from weir.pipelines.show import users
 from weir.pipelines.terminal import (
@@ -64,7 +65,7 @@ def sections(
         yield _indent(facts_table(about))
     yield heading("What is released, and how exact it is")
     yield _indent(releases(plan))
-    for note in algorithm.notes(plan.program):
+    for note in (*algorithm.notes(plan.program), *left_out(plan)):
         yield _indent(Text(note, style="dim"))
     if plan.groupings:
         yield heading("Groupings, each with its share of the budget")
@@ -180,6 +181,13 @@ def releases(plan: Plan) -> RenderableType:
             f"± {number(width * stddev)}{mark}" if known else "-",
         )
     return rows
+
+
+def left_out(plan: Plan) -> list[str]:
+    """What bounds keep out of each output, in a sentence."""
+    return left_out_lines(
+        (out.name, plan.left_out(out.name), math.isfinite(out.stddev_worst)) for out in plan.outputs
+    )
 
 
 def groupings(plan: Plan) -> RenderableType:
@@ -331,9 +339,11 @@ def one_line(plan: Plan) -> str:
         if guarantee.copies and horizon is not None
         else ""
     )
+    every = guarantee.every_period
+    always = "" if every is None else f"; {every.words}: epsilon {number(every.epsilon)}"
     return (
         f"epsilon {number(guarantee.epsilon)}, delta {guarantee.delta:g}, "
-        f"one {protected(plan)} protected {window}{again}"
+        f"one {protected(plan)} protected {window}{again}{always}"
     )
 
 

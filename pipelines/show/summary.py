@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
@@ -15,12 +16,16 @@ from rich.text import Text
 
 from weir.dpcore.errors import WeirError
 from weir.dpcore.pricing.band import BAND
+from weir.dpcore.words import left_out_lines
 from weir.pipelines.results.files import HELD_FOLDER, result_files
+from weir.pipelines.results.margins import ends, interval, lopsided
 from weir.pipelines.results.result import COUNTERS, Result
 from weir.pipelines.results.run import Run
+from weir.pipelines.results.verdict import judge
 from weir.pipelines.runners.flink_target import HELD
 from weir.pipelines.show.plan import one_line
 from weir.pipelines.terminal import count, heading, least_width, number, span, table
+from weir.transforms.release.table import INTERVAL
 from weir.transforms.runtime.reasons import Refused, refused_by_field
 
 TICKS = 3
@@ -61,7 +66,8 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
     if named and result.state != HELD:
         out.print(Padding(refused_table(named), (1, 0, 0, 2), expand=False))
     out.print(heading("Cost"))
-    unseen = "nothing as long as nobody sees it; published: " if result.state == HELD else ""
+    free = result.state == HELD and result.ledger is None
+    unseen = "nothing as long as nobody sees it; published: " if free else ""
     out.print(Text(f"  {unseen}{one_line(result.plan)}"))
     out.print(
         Text(
@@ -100,6 +106,10 @@ def last_releases(result: Result, run: Run, out: Console, wide: bool) -> None:
     labels = {(output.name, output.over): output.labels for output in run.outputs}
     made = pivot(rows, width) if wide else fitting(rows, width, labels, out.width - 2)
     out.print(Padding(made, (0, 0, 0, 2), expand=False))
+    banded = {(row["name"], row["over"]) for row in rows if row["stddev"] is not None}
+    told = ((one.name, one.left_out, (one.name, one.over) in banded) for one in run.outputs)
+    for line in left_out_lines(told):
+        out.print(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
     hidden = hidden_keys(run)
     if hidden:
         out.print(Text(f"  and {count(hidden, 'more key')}", style="dim"))
@@ -142,37 +152,76 @@ def refused_table(rows: Sequence[Refused], loss: tuple[str, str] | None = None) 
 
 
 def held_back(result: Result, out: Console) -> None:
-    """Says what was refused, and by which field."""
+    """Says what was rejected, and by which field."""
     assert result.verdict is not None
-    out.print(heading("Held back: what was refused (private counts, for the operator only)"))
+    out.print(heading("Held back: what was rejected (private counts, for the operator only)"))
     verdict = result.verdict
     lost = (f"{verdict.lost_files:,}", f"unknown: {100 * verdict.lost:.3g} % of the bytes")
     told = refused_table(verdict.rows, lost if verdict.lost_bytes else None)
     out.print(Padding(told, (0, 0, 0, 2), expand=False))
 
 
+def lossy(result: Result, limit: float) -> str | None:
+    """What stderr says of a run that left records out, or had none, and is published; else None.
+
+    Args:
+      limit: ``limits.refused``.
+    """
+    found = judge(result.counters, limit)
+    if result.fails or not found.known:
+        return None
+    return found.note if found.passes else f"{found}. {found.remedy}."
+
+
 def failure(result: Result) -> WeirError:
-    """What the operator must know of a run that refused too much."""
-    why = str(result.verdict)
-    if result.state != HELD:
-        return WeirError(f"{why}. {result.sink} publishes as it goes, so the releases are out.")
-    if result.folder is None:
+    """What the operator must know of a run that rejected too much, met a damaged file, or whose
+    releases differ."""
+    if result.divergent:
+        differ = count(result.divergent, "release")
         return WeirError(
-            f"nothing is shown: {why}. Noise was drawn, but no budget is spent, because nobody has "
-            "seen it. Mend the events or the config; or show it with --set limits.refused=1."
+            f"{differ} came twice and differ: two jobs, or two versions of events or code, were at "
+            f"work on {result.sink}. What was there first stays; find the cause before you use "
+            "what came later (docs/operations.md, When releases diverge)."
+        )
+    verdict = result.verdict
+    assert verdict is not None
+    why = f"{verdict}"
+    if verdict.lost_bytes and result.dead_letters:
+        why += f" ({result.dead_letters} lists them)"
+    if result.state != HELD:
+        return WeirError(
+            f"{why}. {result.sink} publishes as it goes, so the releases are out. {verdict.remedy}."
+        )
+    counted = spent_of(result)
+    if result.folder is None:
+        cost = counted or "but no budget is spent, because nobody has seen it"
+        allow = "name a folder as the sink, and publish what could be read with --publish"
+        if not verdict.lost_bytes:
+            allow = "show it with --set limits.refused=1"
+        return WeirError(
+            f"nothing is shown: {why}. Noise was drawn, {cost}. {verdict.remedy}; or {allow}."
         )
     private = f"{result.sink.rstrip('/')}/{HELD_FOLDER}"
+    cost = counted or f"but no budget is spent as long as nobody sees {private}"
+    again = "take a new secret and a new folder" if counted else "remove that folder"
     return WeirError(
-        f"nothing is published: {why}. Noise was drawn, but no budget is spent as long as nobody "
-        f"sees {private}. Mend the events or the config and remove that folder; or publish what is "
-        "in it: the same command with --publish, which reads no data."
+        f"nothing is published: {why}. Noise was drawn, {cost}. {verdict.remedy}; then {again} and "
+        "run again. Or publish what is in it: the same command with --publish, which reads no data."
     )
+
+
+def spent_of(result: Result) -> str:
+    """What the ledger counts of a run that is held back, in words; "" where none was asked."""
+    if result.ledger is None:
+        return ""
+    entry = result.ledger["entry"]
+    return f"and the run is counted in the ledger as spent (entry {entry}), published or not"
 
 
 def last_rows(run: Run, ticks: int, keys: int = KEYS) -> list[dict[str, Any]]:
     """Rows of the last ticks of the first keys, in the order of key, name, over, tick."""
     kept = set(first_keys(run)[:keys])
-    names = ["key", "tick", "tick_start", "name", "over", "value", "stddev"]
+    names = ["key", "tick", "tick_start", "name", "over", "value", "stddev", *run.interval_columns]
     first = max(0, run.last_tick - ticks + 1)
     found: list[dict[str, Any]] = []
     for batch in run.batches(names, first):
@@ -181,12 +230,28 @@ def last_rows(run: Run, ticks: int, keys: int = KEYS) -> list[dict[str, Any]]:
             pc.is_in(batch["key"].cast(pa.string()), pa.array(sorted(kept), pa.string())),
         )
         found.extend(batch.filter(mask).to_pylist())
+    for row in found:
+        row.update(_ends(run, row))
     order = {(o.name, o.over): i for i, o in enumerate(run.outputs)}
     found.sort(key=lambda r: (r["key"], order.get((r["name"], r["over"]), 0), r["tick"]))
     shown = [{**row, "key": run.shown(row["key"])} for row in found]
     if run.ruler.calendar is None:
         return shown
     return [{**row, "tick_start": _wall(run, row["tick"])} for row in shown]
+
+
+def _ends(run: Run, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Both ends of the margins of a row's values; None where they have none."""
+    output = next((o for o in run.outputs if (o.name, o.over) == (row["name"], row["over"])), None)
+    if output is None or row["stddev"] is None:
+        return dict.fromkeys(INTERVAL)
+    low, high = (
+        None if row.get(name) is None else np.array(row[name], dtype=np.float64)
+        for name in INTERVAL
+    )
+    value, stddev = (np.array(row[name], dtype=np.float64) for name in ("value", "stddev"))
+    pair = ends(output, value, run.band * stddev, low, high)
+    return {name: end.tolist() for name, end in zip(INTERVAL, pair, strict=True)}
 
 
 def _wall(run: Run, tick: int) -> datetime:
@@ -225,9 +290,8 @@ def long_table(
         size = len(row["value"])
         sizes[row["name"], row["over"]] = size
         for i in range(min(size, BINS)):
-            error = None if row["stddev"] is None else row["stddev"][i]
             place = (row["key"], row["name"], row["over"], i)
-            cells.setdefault(place, {})[row["tick"]] = one(row["value"][i], error, width)
+            cells.setdefault(place, {})[row["tick"]] = _cell(row, i, width)
     titles = tuple(f"{when}\n(tick {tick:,})" for tick, when in ticks)
     made = table(*(["key"] if keyed else []), "release", "over", "", *titles, right=titles)
     for (key, name, over, i), values in cells.items():
@@ -256,7 +320,7 @@ def pivot(rows: Sequence[Mapping[str, Any]], width: float = BAND) -> Any:
             columns.append(spot)
         place = (row["key"], row["tick"])
         when[place] = starts(row["tick_start"])
-        cells.setdefault(place, {})[spot] = shown(row["value"], row["stddev"], width)
+        cells.setdefault(place, {})[spot] = shown(row, width)
     titles = [name if over is None else f"{name}\nlast {over}" for name, over in columns]
     made = table(*(["key"] if keyed else []), "tick", "starts", *titles)
     for (key, tick), values in sorted(cells.items()):
@@ -269,16 +333,36 @@ def pivot(rows: Sequence[Mapping[str, Any]], width: float = BAND) -> Any:
     return made
 
 
-def shown(value: Sequence[float], stddev: Sequence[float] | None, width: float = BAND) -> str:
-    """The components of a value, each with its band."""
-    errors = [None] * len(value) if stddev is None else stddev
-    parts = [one(v, s, width) for v, s in zip(value[:BINS], errors, strict=False)]
-    more = f" ... ({len(value):,} values)" if len(value) > BINS else ""
+def shown(row: Mapping[str, Any], width: float = BAND) -> str:
+    """The components of a row's value, each with its margin of error."""
+    size = len(row["value"])
+    parts = [_cell(row, i, width) for i in range(min(size, BINS))]
+    more = f" ... ({size:,} values)" if size > BINS else ""
     return " | ".join(parts) + more
 
 
-def one(value: float, stddev: float | None, width: float = BAND) -> str:
-    """A number with its 95 % band, rounded to what the noise leaves of it."""
+def _cell(row: Mapping[str, Any], i: int, width: float) -> str:
+    """One component of a row's value, with its margin of error."""
+    stddev, *pair = (
+        None if row.get(name) is None else row[name][i] for name in ("stddev", *INTERVAL)
+    )
+    return one(row["value"][i], stddev, width, *pair)
+
+
+def one(
+    value: float,
+    stddev: float | None,
+    width: float = BAND,
+    low: float | None = None,
+    high: float | None = None,
+) -> str:
+    """A number with its 95 % margin of error, rounded to what the noise leaves of it.
+
+    Args:
+      width: of half a margin, in standard deviations. low, high: its ends, where they are known.
+    """
+    if low is not None and high is not None and lopsided(value, low, high):
+        return interval(value, low, high)
     if stddev is None or not math.isfinite(stddev) or stddev <= 0 or not math.isfinite(value):
         return number(value)
     half = width * stddev

@@ -26,6 +26,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.keys import grouping_of
 from weir.dpcore.pricing.band import LAPLACE_BAND
+from weir.dpcore.words import not_in_margin
 from weir.pipelines.results.run import Output, Run
 from weir.pipelines.show.summary import one, starts
 from weir.pipelines.terminal import count, heading, span, table
@@ -57,6 +58,7 @@ class Top(NamedTuple):
       keys: how many there are. ranked: the largest, in order. others: keys that are not among them
         and may belong there. band: half the width of a 95 % band of one key, in stddevs.
       by: columns of the grouping that they are of; None: the plan has one grouping.
+      left_out: what public bounds keep out of the numbers, as the plan says it.
     """
 
     of: str
@@ -68,6 +70,7 @@ class Top(NamedTuple):
     others: int
     band: float
     by: tuple[str, ...] | None = None
+    left_out: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -150,7 +153,8 @@ def top(
         for i in first
     )
     moment = starts(_moment(run, at))
-    return Top(output.name, output.over, at, moment, len(keys), rows, others, run.band, columns)
+    of = (output.name, output.over, at, moment, len(keys))
+    return Top(*of, rows, others, run.band, columns, output.left_out)
 
 
 def _grouping(run: Run, by: str | None) -> tuple[str, ...] | None:
@@ -183,7 +187,11 @@ def _ticks(run: Run, over: str) -> int | None:
 
 def _output(run: Run, name: str | None, over: str | None) -> Output:
     """The release that is asked for: one number a key, with a known error."""
-    fitting = [one for one in run.outputs if len(one.labels or ("",)) == 1 and not one.is_model]
+    fitting = [
+        one
+        for one in run.outputs
+        if len(one.labels or ("",)) == 1 and not one.is_model and not one.interval
+    ]
     named = [one for one in fitting if name in (None, one.name)]
     names = list(dict.fromkeys(one.name for one in fitting))
     if name is None and len(names) > 1:
@@ -229,7 +237,7 @@ def sentences(found: Top) -> Sequence[str]:
         "The largest of many noisy numbers are on average larger than the true ones behind them. "
         "Ranking what is released costs no budget.",
     ]
-    return told
+    return [told[0], *filter(None, [not_in_margin(found.left_out)]), *told[1:]]
 
 
 __all__ = ["Ranked", "Top", "ranks", "render", "sentences", "top", "width"]

@@ -44,6 +44,8 @@ def promises(facts: Mapping[str, Any]) -> RenderableType:
             _epsilon(row["epsilon_anywhere"]) if row["in_a_year"] else "",
             f"{row['delta']:g}",
         )
+    every = user["every_period"]
+    rows.add_row(every["who"], _epsilon(every["epsilon"]), "", f"{every['delta']:g}")
     return rows
 
 
@@ -70,6 +72,9 @@ def compared(
     for periods in sorted({*told[0], *told[1]}):
         label = f"epsilon of a user in {count(periods, 'period')}"
         yield label, told[0].get(periods), told[1].get(periods)
+    first, second = (((one or {}).get("every_period") or {}).get("epsilon") for one in (a, b))
+    if first is not None or second is not None:
+        yield "epsilon of a user present in every period", first, second
 
 
 def _epsilon(value: float | None) -> str:

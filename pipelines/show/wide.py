@@ -38,9 +38,11 @@ def lines(
         every = {run.shown(key): key for key in first_keys(run)}
         _known("key", [run.shown(key) for key in keys], list(every))
         wanted = pa.array([every[run.shown(key)] for key in keys])
-    wide = Wide(outputs, run.band, run.shown)
+    intervals = frozenset((one.name, one.over) for one in run.outputs if one.interval)
+    wide = Wide(outputs, run.band, run.shown, intervals)
+    columns = (*COLUMNS, *run.interval_columns)
     for _, files in itertools.groupby(run.files, lambda file: (file.first, file.last)):
-        batches = [batch for file in files for batch in read_file(file, COLUMNS, run.sizes)]
+        batches = [batch for file in files for batch in read_file(file, columns, run.sizes)]
         if batches:
             table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
             order = pc.sort_indices(table, sort_keys=[("tick_start", "ascending")])

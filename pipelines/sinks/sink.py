@@ -35,7 +35,7 @@ class Sink(Door):
     layout: Literal["flat", "packed"] = Field(
         default="flat",
         description="flat: a row for each number, with its label, index and 95 % band. packed: a "
-        "row for each vector, with lists of numbers, as earlier versions wrote it.",
+        "row for each vector, with lists of numbers.",
         examples=["packed"],
     )
     every: Annotated[int, BeforeValidator(same, json_schema_input_type=int | Lengths)] = Field(

@@ -2,7 +2,7 @@
 
 With it, no more is proven than is claimed; without, every claim is broken, so each audit looks at
 what its algorithm hides. The full audits are the table of docs/audit.md (``python -m
-benchmarks.audit``).
+tests.audit.tables``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from benchmarks.audit import configs
+from tests.audit.cases import configs
 from tests.audit.twins.twin import patched
 from weir.dpcore.neighbours import family_of
 from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
@@ -47,7 +47,7 @@ def registered() -> dict[str, Any]:
 def audited(name: str) -> Report:
     """What a short audit finds. Models are attacked as their family says first, without a search,
     which would cost two more runs."""
-    assert name in CASES, f"{name} is registered, and benchmarks/audit.py has no audit of it"
+    assert name in CASES, f"{name} is registered, and tests/audit/cases.py has no audit of it"
     text, trials = CASES[name]
     with ExitStack() as held:
         if name.partition(",")[0] in MODELS.own:

@@ -133,7 +133,7 @@ mechanisms = st.fixed_dictionaries(
 
 
 @settings(
-    max_examples=150, deadline=None, derandomize=True,
+    max_examples=150, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 @given(
@@ -168,7 +168,7 @@ def test_a_plan_works_or_is_refused(
         runs(plan)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     st.lists(st.sampled_from("abcde"), min_size=1, max_size=4, unique=True),
     st.floats(-2, 2).map(lambda power: 10.0**power),

@@ -40,6 +40,8 @@ from weir.transforms.leaves.lists import is_list
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.select.keys import KEY, is_key, keys_of
 
+pytestmark = pytest.mark.slow
+
 Outcome = tuple[Any, ...]
 """Of one record: its cells, or None; and the (field, reason) of its dead letters."""
 
@@ -321,7 +323,6 @@ def test_a_record_of_a_message_is_read_alone(form: str) -> None:
 def _search(make: Callable[[Any, EventSchema, bool], Case]) -> None:
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
         database=None,
     )

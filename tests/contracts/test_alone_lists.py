@@ -203,12 +203,11 @@ CASES: dict[str, Callable[[Any, ListColumn], Case]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listed", [WHOLE, PAIR], ids=["list", "pair"])
 @pytest.mark.parametrize("form", CASES)
 def test_a_list_is_read_alone(form: str, listed: ListColumn) -> None:
-    @settings(
-        max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None
-    )
+    @settings(max_examples=12, suppress_health_check=list(HealthCheck), database=None)
     @given(st.data())
     def run(data: Any) -> None:
         _check(CASES[form](data.draw, listed), data.draw(st.sampled_from(BORDERS)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.audit import configs
+from tests.audit.cases import configs
 from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
 from weir.pipelines.audit.attack import spans
 from weir.pipelines.audit.audit import Claim
@@ -15,7 +15,7 @@ from weir.pipelines.config.job import loads
 CASES = {name: text for name, text, _ in configs()}
 
 
-def test_the_benchmark_audits_everything_that_is_registered() -> None:
+def test_everything_that_is_registered_is_audited() -> None:
     names = {part for name in CASES for part in name.split(", ")}
     for registry in (CONTINUAL_SUMS, AGGREGATES, MODELS, SOLVERS):
         assert set(registry.own) <= names

@@ -9,6 +9,7 @@ from tests.contracts.cases import KEYS, cases, leaves, run, same
 from weir.dpcore.arrays import arrays_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_a_stride_of_n_is_n_strides_of_one(case):
     mechanism = case.build()
@@ -20,6 +21,7 @@ def test_a_stride_of_n_is_n_strides_of_one(case):
         assert all(a.tobytes() == b.tobytes() for a, b in zip(whole, split, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_a_block_is_its_keys_one_by_one_in_any_order(case):
     mechanism = case.build()

@@ -7,6 +7,8 @@ import pytest
 
 from tests.contracts.cases import KEYS, cases, exact, holds, leaves, run
 
+pytestmark = pytest.mark.slow
+
 TICKS = 40
 
 

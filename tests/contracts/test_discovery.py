@@ -21,6 +21,7 @@ def test_all_but_sliding_sums_serve() -> None:
     assert {name for name, _ in SERVED} == set(CONTINUAL_SUMS.own) - {"sliding"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "noise"), SERVED)
 def test_discovery_has_the_bits_of_the_long_way(mechanism: str, noise: str) -> None:
     program = program_of(mechanism, noise, TICKS, "[all, 4]", epsilon=8)

@@ -117,6 +117,7 @@ def toys(small: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
     return small
 
 
+@pytest.mark.slow
 def test_it_goes_the_whole_way(toys: Path, weir: Weir) -> None:  # noqa: F811
     facts = json.loads(weir("plan", toys, "--json").stdout)
     assert facts["guarantee"]["statement"].endswith("how many records were refused.")
@@ -139,6 +140,7 @@ def test_init_knows_its_files_by_their_ending(toys: Path, weir: Weir) -> None:  
     assert told.exit_code == 2 and "holds pipe, which only its source reads" in told.stderr
 
 
+@pytest.mark.slow
 def test_the_schema_documents_it(toys: Path) -> None:
     known = json_schema()["$defs"]
     assert known["PipeSource"]["properties"]["skip"]["description"] == "Lines that are no events."

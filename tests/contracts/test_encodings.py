@@ -133,6 +133,7 @@ def accepted(kind: pa.DataType, write: Write, form: str, inside: bool) -> list[E
     return [moved(schema, inside) for schema in (*apart, values)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", [False, True], ids=["column", "field"])
 @pytest.mark.parametrize("kind", enc.KINDS, ids=str)
 def test_an_encoding_is_read_as_its_plain_values(kind: pa.DataType, inside: bool) -> None:
@@ -156,6 +157,7 @@ def test_an_encoding_is_read_as_its_plain_values(kind: pa.DataType, inside: bool
                 assert found == alone, (schema, form, writer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", enc.KINDS, ids=str)
 def test_a_type_is_refused_before_a_record_is_read(kind: pa.DataType, tmp_path: Path) -> None:
     """And the same roles of it, in every encoding and by every reader."""
@@ -238,6 +240,7 @@ def in_role(role: str, at: int) -> bytes:
 ROLE_OF_TEXT = ("count", "key", "id", "unit", "number", "text", "boolean", "any")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", [True, False], ids=["stored", "not stored"])
 @pytest.mark.parametrize("index", enc.INDICES, ids=str)
 def test_any_number_of_names_is_read(index: pa.DataType, stored: bool) -> None:
@@ -276,7 +279,8 @@ def test_any_number_of_names_of_a_table_or_a_frame_is_read(role: str, index: pa.
     assert all(one[0] is not None and not one[1] for one in expected)
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@pytest.mark.slow
+@settings(max_examples=300, database=None)
 @given(st.data())
 def test_damage_to_any_encoding_raises_nothing_and_ends_no_process(data: st.DataObject) -> None:
     """What a few wrong bytes lead Arrow to stays in the dead letters of what they frame."""

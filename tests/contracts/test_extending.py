@@ -111,6 +111,7 @@ def weir(*words: str) -> str:
     return done.output
 
 
+@pytest.mark.slow
 def test_each_goes_from_plan_to_report(job: Path) -> None:
     made = Plan.from_yaml(job.read_text())
     assert made.guarantee.expiration[0].epsilon <= 8.0

@@ -44,6 +44,7 @@ def mixed(form: str, text: pa.DataType, number: pa.DataType, ids: pa.DataType) -
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_files_of_a_glob_are_read_alike_whatever_their_columns_are_of(
     kind: str, tmp_path: Path
@@ -98,6 +99,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", REFUSED)
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_the_file_of_a_glob_whose_column_is_refused_is_named(

@@ -141,6 +141,7 @@ def test_an_id_is_read_to_its_last_digit(reader: str) -> None:
     assert sorted(event["x"] for event in events) == sorted(map(float, ids))
 
 
+@pytest.mark.slow
 def test_ids_stay_apart_that_a_double_holds_as_one() -> None:
     ids = range(2**64, 2**64 + 500)
     for reader, (read, bits) in READERS.items():

@@ -49,6 +49,7 @@ def replayed(case: Case, mechanism, ticks: int) -> float:
     return ratio**2 / 2 if case.kind == "discrete_gaussian" else ratio
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_the_stated_loss_is_never_exceeded_and_is_attained(case):
     mechanism = case.build() if case.window else case.make(TICKS)
@@ -92,6 +93,7 @@ def inner_products(case: Case, mechanism, ticks: int) -> np.ndarray:
     return moved.T @ moved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [c for c in cases() if c.kind != "k_norm"], ids=str)
 def test_a_mechanism_says_whether_two_of_its_columns_can_point_against_each_other(case):
     """The joint sensitivity of replace_anywhere rests on it: two cells of one event change."""

@@ -89,6 +89,7 @@ def outcomes(decoded: Iterable[Decoded]) -> dict[int, Outcome]:
     return {place: outcome for (_, place), outcome in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("read", "form", "records"),
     READERS,
@@ -111,6 +112,7 @@ def test_a_mark_changes_no_record(
                 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["", ".gz"])
 @pytest.mark.parametrize("kind", ["csv", "ndjson"])
 def test_a_mark_changes_no_record_of_a_file_in_parts(
@@ -151,6 +153,7 @@ def test_a_header_is_found_behind_a_mark(tmp_path: Path, marks: str, quoted: boo
     assert collect(decode_bytes(path.read_bytes(), "csv", SCHEMA, "f")) == (events, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_marks_count_for_no_length(encoding: str) -> None:
     """A line of the longest length allowed is read wherever chunks begin, and holds no more."""
@@ -165,6 +168,7 @@ def test_marks_count_for_no_length(encoding: str) -> None:
             assert found[2][0] is not None
 
 
+@pytest.mark.slow
 def test_a_line_of_marks_is_read_in_little_memory() -> None:
     """A line of nothing but marks is a blank one, of any length."""
     read = itertools.repeat(MARK.encode() * 1000, 5000)

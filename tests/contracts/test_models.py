@@ -19,6 +19,8 @@ from weir.dpcore.registry import MODELS
 from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
 from weir.transforms.runtime.coders import pack, restore, unpack
 
+pytestmark = pytest.mark.slow
+
 START, HOUR, TICKS = 1_704_067_200_000_000, 3_600_000_000, 24
 KEYS = ("east", "north", "west")
 SECRET = bytes(range(32))

@@ -72,6 +72,7 @@ def units(mechanism: Any, window: int | None) -> float:
     return float((value / ratio) ** 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("name", names("gaussian"))
 def test_a_user_moves_no_more_than_is_charged(name: str, window: int | None) -> None:
@@ -100,6 +101,7 @@ def test_all_noises_of_a_mechanism_charge_the_same_sets(kind: str) -> None:
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [1, 4])
 @pytest.mark.parametrize("name", names("k_norm"))
 def test_pure_losses_of_a_user_add_up(name: str, window: int) -> None:

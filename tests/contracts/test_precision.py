@@ -85,6 +85,7 @@ def test_the_far_tail_of_laplace_noise_leaves_steps_out_where_it_is_said_to() ->
     assert any(told in warning for warning in pure.warnings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_no_continual_sum_exists_whose_noise_misses_steps(case: Case) -> None:
     """Not by calibration, and not by any other way to a larger scale."""

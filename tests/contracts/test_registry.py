@@ -19,7 +19,7 @@ from weir.dpcore.registry import CONTINUAL_SUMS, describe
 
 def test_every_concrete_continual_sum_is_registered():
     classes = set()
-    for module in pkgutil.iter_modules(dpcore.continual.__path__):
+    for module in pkgutil.iter_modules(weir.dpcore.continual.__path__):
         loaded = importlib.import_module(f"weir.dpcore.continual.{module.name}")
         for _, cls in inspect.getmembers(loaded, inspect.isclass):
             if issubclass(cls, ContinualSum) and not inspect.isabstract(cls):

@@ -46,6 +46,7 @@ def released(case: Case, ring: KeyRing, strides: list[int]) -> tuple[np.ndarray,
     return np.concatenate(pieces, axis=1), arrays_of(state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_bits_stay_before_a_rotation_and_differ_after_it(case: Case) -> None:
     plain, _ = released(case, KeyRing.derive(ONE, "r", PLAN), [])

@@ -28,6 +28,7 @@ def ratios(case: Case, factor: float) -> np.ndarray:
     return np.concatenate(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CHOSEN, ids=str)
 def test_the_right_scale_is_accepted_and_a_wrong_one_rejected(case):
     # 8,000 squares: one standard deviation is 1.6 % (Gaussian) to 2.5 % (K-norm).

@@ -113,6 +113,7 @@ def worst_of(name: str, relation: str) -> float:
     return worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("name", [*MODELS, *VARIANTS])
 def test_no_event_moves_a_model_by_more_than_is_paid_for(name: str, relation: str) -> None:
@@ -133,6 +134,7 @@ def test_no_event_moves_a_model_by_more_than_is_paid_for(name: str, relation: st
     assert worst_of(name, relation) > least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("name", AGGREGATES)
 def test_no_event_moves_an_aggregate_by_more_than_is_paid_for(name: str, relation: str) -> None:

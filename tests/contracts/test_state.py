@@ -11,6 +11,7 @@ from tests.contracts.cases import KEYS, SCALES, cases, gaussian_cases, leaves, n
 from weir.dpcore.arrays import arrays_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_pickling_changes_nothing(case):
     mechanism = case.build()
@@ -26,6 +27,7 @@ def test_pickling_changes_nothing(case):
     assert all(np.array_equal(a, b) for a, b in zip(out, again, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_a_step_changes_no_input_and_shares_no_memory(case):
     mechanism = case.build()
@@ -44,6 +46,7 @@ def test_a_step_changes_no_input_and_shares_no_memory(case):
         assert array.shape[0] == len(KEYS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", gaussian_cases(), ids=str)
 def test_the_state_does_not_grow(case):
     mechanism = case.build()

@@ -20,6 +20,8 @@ from weir.transforms.decode.text_form import TextForm
 from weir.transforms.runtime.dead_letters import rows
 from weir.transforms.sources.text_file import TextFile
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("at", "key", "n")
 SCHEMA = EventSchema.build(Stamp("at"), key="key", where="n > 0", numbers=["n"])
 FORMS = [
@@ -77,7 +79,7 @@ def lines_of(form: TextForm) -> st.SearchStrategy[bytes]:
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.encoding}{form.delimiter}")
 @given(data=st.data(), chunk_bytes=st.sampled_from([4, 12, 64, 1 << 20]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_record_is_read_alone(form: TextForm, data: st.DataObject, chunk_bytes: int) -> None:
     mark = "\ufeff".encode(form.encoding, "ignore")
     marked = st.tuples(st.integers(0, 9), lines_of(form)).map(

@@ -164,6 +164,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["gaussian", "k_norm"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_user_who_is_gone_moves_fits_by_no_more_than_is_paid_for(name: str, noise: str) -> None:
@@ -206,6 +207,7 @@ def test_rows_that_are_not_bounded_together_would_cost_more() -> None:
     assert told[1] > 2 * told[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["gaussian", "k_norm"])
 @pytest.mark.parametrize(
     ("name", "more"), [("erm.independent_batches", {}), ("erm.multi_resolution", {"doublings": 1})]

@@ -159,6 +159,7 @@ def worst_of(program: Learner, capped: Any, trials: int = 60) -> float:
     return worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("cap", [6, 4096])
 def test_a_user_moves_a_learner_by_no_more_than_is_paid_for(name: str, cap: int) -> None:
@@ -254,6 +255,7 @@ def streams(rng: Any, pattern: Pattern, n_keys: int) -> list[list[tuple[int, int
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gdp", "pure"])
 def test_a_user_moves_no_batch_of_kept_rows_by_more_than_is_paid_for(kind: Any) -> None:
     """Rows compete within cap and limit; every prefix of the stream, all keys together."""

@@ -214,6 +214,7 @@ def norms(plan: Plan, change: np.ndarray, first: int) -> list[tuple[float, float
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_user_period_that_goes_moves_sums_by_no_more_than_is_paid_for(seed: int) -> None:
     """Random caps, aggregates and streams; every user-period of them, there and not."""

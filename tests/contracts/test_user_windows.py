@@ -68,6 +68,7 @@ def paid(program: WindowProgram, one: dict[Any, Any], two: dict[Any, Any]) -> fl
     return total / float(program.total)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "loss"),
     [

@@ -51,6 +51,7 @@ def released(made: Plan, given: Events) -> list[bytes]:
     return [one.value.tobytes() for one in program.solve(tuple(noisy), np.arange(TICKS))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["y", "u", None])
 @pytest.mark.parametrize("name", COUNTED)
 def test_half_of_the_events_void_is_half_of_the_events(name: str, column: str | None) -> None:
@@ -64,6 +65,7 @@ def test_half_of_the_events_void_is_half_of_the_events(name: str, column: str | 
     assert found != released(made, given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["replace_one", "add_remove", "replace_anywhere"])
 @pytest.mark.parametrize("name", COUNTED)
 def test_a_void_row_moves_no_release_by_itself(name: str, relation: str) -> None:
@@ -74,6 +76,7 @@ def test_a_void_row_moves_no_release_by_itself(name: str, relation: str) -> None
     assert released(made, spoilt(given, [0, 1, 2])) == released(made, without)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLACED)
 def test_a_void_row_that_has_a_place_says_nothing_there(name: str) -> None:
     """Whatever its other numbers are, and whatever made it void; but no other takes its place."""
@@ -88,6 +91,7 @@ def test_a_void_row_that_has_a_place_says_nothing_there(name: str) -> None:
     assert found != released(made, taken(given, np.setdiff1d(np.arange(300), void)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_number_that_is_missing_is_counted_once(name: str) -> None:
     program: Any = plan(name).program

@@ -21,12 +21,12 @@ from weir.dpcore.aggregates.gates import GATE
 from weir.dpcore.config.version import PLAN_VERSION
 from weir.dpcore.leaves.sparse_rows import SparseRows
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
-from weir.dpcore.plan import Plan
+from weir.dpcore.plan import Plan, sha_of
 from weir.dpcore.registry import CONTINUAL_SUMS, MODELS, SOLVERS
 from weir.dpcore.simulate import Events, bounded, leaves_for, simulate
 
 GOLDEN = Path(__file__).parent / "versions.json"
-"""Case -> version -> [digest, bits]. A version that plans run under never changes in here."""
+"""Case -> version -> what ``kept`` has. A version that plans run under never changes in here."""
 
 VERSIONS = tuple(str(version) for version in range(1, PLAN_VERSION + 1))
 
@@ -187,8 +187,17 @@ def of_people() -> Iterator[tuple[str, str]]:
     yield "users/discover", found + USERS.replace("OVER", "all") + COUNTED
 
 
-def kept(plan: Plan) -> list[str]:
-    """Digest of a plan, and hash of what its program puts out over some events."""
+def kept(config: str, version: int) -> list[str]:
+    """Digest of a plan, and hash of what its program puts out over some events; then the same of
+    the plan whose canonical form has no version, which a new number alone does not change."""
+    plan, same = planned(config, version), planned(config, version)
+    shape = {name: value for name, value in plan.canonical.items() if name != "version"}
+    vars(same)["digest"] = sha_of(shape)
+    return [plan.digest, output_of(plan), same.digest, output_of(same)]
+
+
+def output_of(plan: Plan) -> str:
+    """Hash of what a plan's program puts out over some events."""
     rng = np.random.default_rng(1)
     u, v = rng.uniform(-0.5, 2.5, 300), rng.uniform(-1, 3, 300)
     y = np.round(6 + 2 * u - v, 3)
@@ -202,9 +211,9 @@ def kept(plan: Plan) -> list[str]:
     )
     if plan.person is not None:
         users = [f"u{i}" for i in rng.integers(0, 60, 300)]
-        return [plan.digest, bits_of(plan, replace(events, users=users))]
+        return bits_of(plan, replace(events, users=users))
     if plan.keys.groups:
-        return [plan.digest, bits_of(plan, events)]
+        return bits_of(plan, events)
     bound = bounded(plan, events, TICKS)
     leaves = leaves_for(plan, bound, TICKS, SECRET)(list(range(len(KEYS))))
     root = RootKey.derive(SECRET, plan.name, bytes.fromhex(plan.digest))
@@ -214,7 +223,7 @@ def kept(plan: Plan) -> list[str]:
         lambda part: KeyedNoise(root, part, list(bound.names), 0),
     )
     bits = hashlib.sha256(b"".join(array.tobytes() for array in noisy))
-    return [plan.digest, bits.hexdigest()[:32]]
+    return bits.hexdigest()[:32]
 
 
 def bits_of(plan: Plan, events: Events) -> str:
@@ -256,7 +265,7 @@ def add() -> None:
     for name, config in configs():
         for version in VERSIONS:
             if version not in found.setdefault(name, {}):
-                found[name][version] = kept(planned(config, int(version)))
+                found[name][version] = kept(config, int(version))
     names = dict(configs())  # in their order: a new algorithm's line lies beside its kind's
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found[name])}" for name in names)
     GOLDEN.write_text(f"{{\n{lines}\n}}\n")

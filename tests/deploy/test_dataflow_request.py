@@ -91,6 +91,7 @@ def step(request: dict[str, Any], end: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_job_is_of_the_services_own_schema(request_of_stream: dict[str, Any]) -> None:
     body = dataflow_v1beta3.CreateJobRequest.pb(dataflow_v1beta3.CreateJobRequest())
     json_format.ParseDict(
@@ -105,6 +106,7 @@ def test_job_is_of_the_services_own_schema(request_of_stream: dict[str, Any]) ->
     assert body.job.type_ == dataflow_v1beta3.JobType.JOB_TYPE_STREAMING
 
 
+@pytest.mark.slow
 def test_request_is_plain_json_and_complete(request_of_stream: dict[str, Any]) -> None:
     again = json.loads(json.dumps(request_of_stream))
     pipeline = pipeline_of(again)
@@ -115,6 +117,7 @@ def test_request_is_plain_json_and_complete(request_of_stream: dict[str, Any]) -
     assert dataflow_limits.problems(pipeline, again) == []
 
 
+@pytest.mark.slow
 def test_request_is_that_of_a_real_run(request_of_stream: dict[str, Any]) -> None:
     options = request_of_stream["job"]["environment"]["sdkPipelineOptions"]
     assert options["options"]["dry_run"] is False
@@ -126,12 +129,13 @@ def test_streaming_engine_and_runner_v2_are_on(request_of_stream: dict[str, Any]
     assert {"use_runner_v2", "enable_streaming_engine"} <= set(experiments)
 
 
-def test_pubsub_is_read_by_the_service_with_id_and_time(request_of_stream: dict[str, Any]) -> None:
+def test_pubsub_is_read_by_the_service_with_id_and_by_publish_time(
+    request_of_stream: dict[str, Any],
+) -> None:
     (read,) = [s for s in request_of_stream["steps"] if "pubsub" in s]
     assert read["urn"] == "beam:transform:pubsub_read:v1"
     assert read["pubsub"] == {
         "subscription": SUBSCRIPTION,
-        "timestampAttribute": "at",
         "idAttribute": "id",
         "withAttributes": True,
     }
@@ -287,6 +291,7 @@ def test_an_update_goes_on_under_a_version_that_is_said() -> None:
             dataflow.settle(options, "shop", version=version)
 
 
+@pytest.mark.slow
 def test_what_would_not_run_is_told_in_full() -> None:
     with pytest.raises(dataflow.Unsupported, match="has no fixed tag"):
         described("--sdk_container_image=europe-docker.pkg.dev/acme-data/weir/weir")
@@ -339,6 +344,7 @@ def test_job_name_is_stable_and_one_that_the_service_takes(name: str, expected: 
     assert dataflow_limits.JOB_NAME.fullmatch(expected)
 
 
+@pytest.mark.slow
 def test_command_prints_the_request(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(CONFIG)
     arguments = ["run", str(tmp_path / "job.yaml"), "--runner", "dataflow", "--dry-run", *FLAGS]
@@ -349,6 +355,7 @@ def test_command_prints_the_request(tmp_path: Path) -> None:
     assert refused.exit_code == 2 and "--sdk_container_image" in refused.output
 
 
+@pytest.mark.slow
 def test_pubsub_sinks_are_described_too() -> None:
     sink = "sink: {pubsub: projects/acme-data/topics/releases}"
     letters = "dead_letters: {pubsub: projects/acme-data/topics/dead}"
@@ -357,6 +364,7 @@ def test_pubsub_sinks_are_described_too() -> None:
     assert dataflow_limits.problems(pipeline_of(request), request) == []
 
 
+@pytest.mark.slow
 def test_learners_job_is_described_too() -> None:
     config = ROOT / "examples" / "flights" / "flights.yaml"
     changes = (

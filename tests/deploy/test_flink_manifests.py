@@ -203,7 +203,7 @@ def test_submitter_builds_the_job_server_that_make_flink_does() -> None:
     steps = read(FOLDER / "Dockerfile")
     stage = next(i for i, s in enumerate(steps) if s.rest.endswith("AS server"))
     folder, copy, build = steps[stage + 1 : stage + 4]
-    assert copy.words == [str(job_server.SOURCES.relative_to(ROOT)), "./"]
+    assert copy.words == [str(job_server.SOURCES.resolve().relative_to(ROOT)), "./"]
     assert build.rest.startswith("mvn ") and build.rest.endswith(" package")
     taken = next(s for s in steps if s.flags.get("from") == "server")
     assert taken.words[0] == f"{folder.rest}/target/{job_server.JAR}"

@@ -105,6 +105,7 @@ def test_without_noise_every_aggregate_is_exact() -> None:
         np.testing.assert_allclose(found["sizes", None][:, i], bins, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one", "replace_anywhere"])
 @pytest.mark.parametrize("extra", ["", "where: x > -100"])
 def test_replayed_sensitivity(relation: str, extra: str) -> None:
@@ -141,6 +142,7 @@ def test_replayed_sensitivity(relation: str, extra: str) -> None:
         assert worst >= 0.6 * told  # and the bound is not idle
 
 
+@pytest.mark.slow
 def test_claimed_errors_are_the_real_ones() -> None:
     """Many keys, same data: the spread of the releases is the claimed stddev, not 10 % off."""
     keys = [f"k{i}" for i in range(600)]
@@ -193,6 +195,7 @@ def test_split_is_the_optimum() -> None:
         assert error(scales * np.array([factor, 1.0])) > best
 
 
+@pytest.mark.slow
 def test_budget_is_met_and_not_wasted() -> None:
     for change in (
         {},
@@ -238,6 +241,7 @@ def test_adding_a_key_or_changing_blocks_keeps_the_noise() -> None:
             np.testing.assert_array_equal(x.value, y.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -69,6 +69,7 @@ def events(n: int = 4000, first: int = 0) -> Events:
     return Events(times, [("a", "b")[i] for i in rng.integers(0, 2, n)], columns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 def test_it_is_what_longer_ticks_release_repeated_in_between(name: str) -> None:
     """Without noise, bit for bit; before the first release there is nothing."""
@@ -146,6 +147,7 @@ def test_a_window_of_no_whole_spans_is_refused(name: str) -> None:
     assert e.value.field == ("aggregates.s.over" if name == "aggregates" else "model.over")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 def test_all_ticks_at_once_cost_what_one_release_costs(name: str) -> None:
     whole, once = plan(name, TICKS), plan(name, None, f"{TICKS}d")

@@ -42,6 +42,7 @@ def eventually(true: Callable[[], bool], seconds: float = 20.0) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_children_and_their_children_die_with_the_parent(
     number: signal.Signals, tmp_path: Path
@@ -56,6 +57,7 @@ def test_children_and_their_children_die_with_the_parent(
     assert eventually(lambda: not any(alive(pid) for pid in pids))
 
 
+@pytest.mark.slow
 def test_stop_ends_the_whole_group_even_if_it_will_not(tmp_path: Path) -> None:
     log = tmp_path / "log"
     script = "trap '' TERM; (trap '' TERM; sleep 1000) & echo $!; sleep 1000"
@@ -68,6 +70,7 @@ def test_stop_ends_the_whole_group_even_if_it_will_not(tmp_path: Path) -> None:
     process.stop()  # a second time is nothing
 
 
+@pytest.mark.slow
 def test_kill_leaves_what_the_program_started_and_stop_takes_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = Process("crashing", ["sh", "-c", "sleep 1000 & echo $!; wait"], log)
@@ -110,6 +113,7 @@ def test_the_group_is_the_programs_own(tmp_path: Path) -> None:
     process.stop()
 
 
+@pytest.mark.slow
 def test_nothing_is_started_by_a_parent_that_dies_before_the_guard_knows(tmp_path: Path) -> None:
     log = tmp_path / "log"
     script = PARENT.replace(

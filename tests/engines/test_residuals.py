@@ -12,6 +12,8 @@ import pytest
 from weir.pipelines.engines import job_server
 from weir.pipelines.engines.cache import EngineMissing
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).with_name("Residuals.java")
 RING = 64
 WAIT, WATERMARK = 50_900, 7_123

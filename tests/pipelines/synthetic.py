@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from weir.dpcore.algorithm import Shown
+from weir.dpcore.algorithm import Role, Shown
 from weir.pipelines.results.files import TYPES
 
 DAY = 86_400_000_000
@@ -92,7 +92,8 @@ def release(
 ) -> dict[str, Any]:
     """One entry of ``releases``; without ``shown``, of the shop."""
     words = WORDS.get(name, "")
-    shown = Shown(words, words) if shown is None else shown
+    role: Role = "bins" if name == "sizes" else "value"
+    shown = Shown(words, words, role) if shown is None else shown
     return {
         "name": name,
         "over": over,

@@ -28,6 +28,7 @@ def driven(text: str, trials: int = 4000) -> Report:
     return attack(loads(text), trials=trials, only="adaptive", fuzz=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_a_driven_stream_proves_nearly_the_claim_and_no_more(relation: str) -> None:
     (found,) = driven(config(ticks=5, relation=relation)).audits
@@ -36,12 +37,14 @@ def test_a_driven_stream_proves_nearly_the_claim_and_no_more(relation: str) -> N
     assert found.tightness is not None and 0.75 < found.tightness < 1.3
 
 
+@pytest.mark.slow
 def test_without_a_law_the_choices_are_learned_from_too() -> None:
     (found,) = driven(MEAN).audits
     assert found.by.startswith("learned") and not found.broken
     assert found.proven_mu is not None and found.proven_mu > 0.2
 
 
+@pytest.mark.slow
 def test_choices_follow_what_was_released_and_that_comes_again() -> None:
     choice = Choice.of(Audited.of(loads(SUM)))
     (change,) = choice.worst([4])
@@ -54,6 +57,7 @@ def test_choices_follow_what_was_released_and_that_comes_again() -> None:
     assert np.array_equal(found.high[0], above) and 20 < above.sum() < 180
 
 
+@pytest.mark.slow
 def test_too_little_noise_is_found_here_too() -> None:
     with behind(lambda program: tampered(program, noise_scale=lambda scale: 0.6 * scale)):
         assert driven(SUM).broken == ("adaptive within 4 ticks",)
@@ -75,12 +79,14 @@ def anew() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_a_release_that_changes_once_it_was_read_is_found() -> None:
     with anew():
         (found,) = driven(SUM, trials=400).audits
     assert found.broken and found.by == CHANGED
 
 
+@pytest.mark.slow
 def test_a_clock_of_one_tick_has_nothing_to_choose() -> None:
     report = attack(loads(config(ticks=1, window=1)), trials=200, fuzz=False)
     assert report.audits and not any("adaptive" in one.what for one in report.audits)

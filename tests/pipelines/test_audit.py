@@ -28,6 +28,7 @@ FIELDS = {
 TWO = config("aggregates: {n: {count: events}, s: {sum: v, clip: [0, 10]}}", window=2, ticks=4)
 
 
+@pytest.mark.slow
 def test_json_has_a_row_for_every_row_of_the_table(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(TWO)
@@ -48,6 +49,7 @@ def test_json_has_a_row_for_every_row_of_the_table(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_neither_source_nor_secret_nor_sink_is_touched(monkeypatch, tmp_path: Path) -> None:
     """A config whose places raise when anybody looks."""
     text = TWO.replace("nowhere", str(tmp_path))
@@ -97,6 +99,7 @@ def test_an_unending_clock_gets_an_end_and_says_so() -> None:
     assert audited.ticks >= 22 and "no end" in audited.notes[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", ["declared: [north, south]", "discover: {min_users: 3}"])
 def test_whole_users_are_taken_away(keys: str) -> None:
     """All of a user's events that its caps leave room for; of keys that are found, presence too."""

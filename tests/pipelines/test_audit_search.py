@@ -34,6 +34,7 @@ def test_a_linear_law_needs_no_search() -> None:
     assert needs_search(chosen(MEAN))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mean", "variance"])
 def test_a_mean_is_attacked_beside_events_at_the_far_end(kind: str) -> None:
     """Where others lie in the middle a mean tells of the sum alone, and of the count nothing."""
@@ -43,6 +44,7 @@ def test_a_mean_is_attacked_beside_events_at_the_far_end(kind: str) -> None:
     assert found.tightness is not None and found.tightness > 0.6
 
 
+@pytest.mark.slow
 def test_a_key_is_searched_for_where_its_finding_is_uncertain() -> None:
     text = config("aggregates: {n: {count: events}}", "", ticks=2, window=2,
                   schema="{time: at, id: id, unit: who}")  # fmt: skip

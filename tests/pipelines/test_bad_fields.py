@@ -11,6 +11,8 @@ import pytest
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
 
+pytestmark = pytest.mark.slow
+
 JOB = """\
 name: ratings
 source: {KIND: x.KIND}
@@ -23,6 +25,7 @@ aggregates:
   stars: {sum: rating, clip: [0, 5]}
 sink: {parquet: out/}
 dead_letters: {ndjson: dead/}
+limits: {refused: 0.5}
 """
 BAD = {
     "csv": [b"abc", b"\xff", b"1e", b"true", b'"a,b"', b"-", b"PRIVATE"],

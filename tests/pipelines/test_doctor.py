@@ -84,6 +84,7 @@ def events_of(config: Path) -> None:
     Path(source.path).write_text("never read")
 
 
+@pytest.mark.slow
 def test_a_job_and_who_can_read_its_secret(
     look: Callable[..., Any], small: Path, tmp_path: Path
 ) -> None:
@@ -104,6 +105,7 @@ def test_a_job_and_who_can_read_its_secret(
     assert code == 1 and "64 hexadecimal digits" in found["secret.file"]["remedy"]
 
 
+@pytest.mark.slow
 def test_what_a_job_reads_and_writes(
     look: Callable[..., Any], small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +129,7 @@ def test_what_a_job_reads_and_writes(
     assert code == 1 and "no such file" in found["source.csv"]["found"]
 
 
+@pytest.mark.slow
 def test_extras_that_a_job_needs(
     look: Callable[..., Any], small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,11 +142,11 @@ def test_extras_that_a_job_needs(
 
     monkeypatch.setattr(metadata, "version", without)
     assert look(small)[1]["google-cloud-pubsub"]["state"] == "absent"
-    code, found = look(small, "--set", "sink={pubsub: projects/p/topics/t}")
-    assert code == 1 and found["google-cloud-pubsub"]["remedy"] == "pip install 'weir[pubsub]'"
+    code, found = look(small, "--set", "sink={pubsub: projects/acme-1/topics/all}")
+    assert code == 1 and found["google-cloud-pubsub"]["remedy"] == "pip install 'weir-dp[pubsub]'"
     ledger = "ledger={postgresql: 'postgresql://h/d', scope: x, budget: {epsilon: 1, delta: 1e-6}}"
     code, found = look(small, "--set", ledger)
-    assert code == 1 and found["psycopg[binary]"]["remedy"] == "pip install 'weir[postgresql]'"
+    assert code == 1 and found["psycopg[binary]"]["remedy"] == "pip install 'weir-dp[postgresql]'"
 
 
 def test_a_cluster_that_does_not_answer(look: Callable[..., Any]) -> None:

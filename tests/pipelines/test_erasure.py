@@ -41,6 +41,7 @@ def released(folder: Path, events: str, text: str = TEXT, out: str = "out") -> d
     return {(row["name"], row["tick"]): row["value"][0] for row in result_rows(folder / out)}
 
 
+@pytest.mark.slow
 def test_the_same_id_again_corrects_nothing(tmp_path: Path) -> None:
     found = released(tmp_path, FIRST + "2024-01-01T02:10:00Z,a,10\n")
     assert found["paid", 5] == pytest.approx(30, abs=0.1)
@@ -60,6 +61,7 @@ def test_a_clip_from_zero_does_not_let_it_in(tmp_path: Path) -> None:
     assert found["paid", 5] == pytest.approx(30, abs=0.1)
 
 
+@pytest.mark.slow
 def test_a_changed_file_under_the_same_secret_stands_out_at_the_change(tmp_path: Path) -> None:
     text = TEXT.replace("1e9", "1.0")
     events = FIRST + "2024-01-01T03:10:00Z,b,{}\n"

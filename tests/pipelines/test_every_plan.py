@@ -13,6 +13,8 @@ from weir.dpcore.config.version import PLAN_VERSION
 from weir.pipelines.results.plan_file import plan_json
 from weir.pipelines.show.plan import one_line, render
 
+pytestmark = pytest.mark.slow
+
 CONFIGS = dict(versions.configs())
 
 

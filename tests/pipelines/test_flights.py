@@ -75,6 +75,7 @@ def test_the_config_is_about_these_flights() -> None:
     assert plan.clock.start == int(data.START.astype("datetime64[us]").astype(np.int64))
 
 
+@pytest.mark.slow
 def test_without_noise_is_the_plan_without_noise() -> None:
     from tests.constant_noise import NoNoise
 
@@ -134,6 +135,7 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
         data.fetch(tmp_path)
 
 
+@pytest.mark.slow
 def test_without_the_package_the_example_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

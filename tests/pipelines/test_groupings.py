@@ -133,6 +133,7 @@ aggregates: {{n: {{count: events}}}}
         assert one.noise >= 2**0.5 * (1 - 1e-6)
 
 
+@pytest.mark.slow
 def test_a_run_shows_groupings_wherever_keys_are_shown(
     weir: Weir, small: Path, tmp_path: Path
 ) -> None:
@@ -200,6 +201,7 @@ def test_the_total_reads_like_no_key() -> None:
     assert len(set(keys)) == len({shown_key(key) for key in keys}) == len(keys)
 
 
+@pytest.mark.slow
 def test_the_schema_knows_groups() -> None:
     validator = jsonschema.Draft202012Validator(json_schema())
 

@@ -57,6 +57,7 @@ def stop_in(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     monkeypatch.setattr(HeldWriter, "put", failing)
 
 
+@pytest.mark.slow
 def test_a_good_run_is_published_whole(weir: Weir, job: Path) -> None:
     result = weir("run", job)
     assert result.exit_code == 0, result.output
@@ -67,6 +68,7 @@ def test_a_good_run_is_published_whole(weir: Weir, job: Path) -> None:
     assert again.exit_code == 2 and "is complete" in again.stderr
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_from_what_is_held(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +87,7 @@ def test_a_killed_run_goes_on_from_what_is_held(
     assert files(out) == files(job.parent / "whole")
 
 
+@pytest.mark.slow
 def test_another_secret_is_refused_before_anything_is_read(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +102,7 @@ def test_another_secret_is_refused_before_anything_is_read(
     assert files(job.parent / "out") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("published", [False, True])
 def test_other_events_end_a_run_that_goes_on(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch, published: bool
@@ -123,13 +127,16 @@ def test_other_events_end_a_run_that_goes_on(
     assert weir("run", job).exit_code == 0
 
 
+@pytest.mark.slow
 def test_beyond_the_limit_nothing_is_published_until_it_is_said(weir: Weir, job: Path) -> None:
     assert weir("run", job, "--set", "sink.parquet=whole").exit_code == 0
     events(job, *GOOD, *BAD)
     result = weir("run", job)
     out = job.parent / "out"
     assert result.exit_code == 1, result.output
-    assert "42 records of 82 were refused, and limits.refused = 0.5 allows 41" in result.stderr
+    assert "42 of 82 records were rejected (store: unknown key 30; malformed 12)" in result.stderr
+    assert "limits.refused = 0.05 allows 4" in result.stderr
+    assert "Declare these keys in key.declared" in result.stderr
     assert "no budget is spent as long as nobody sees" in result.stderr
     assert not released(out) and not (out / "_COMPLETE").exists()
     text = " ".join(result.stdout.split())
@@ -149,6 +156,7 @@ def test_beyond_the_limit_nothing_is_published_until_it_is_said(weir: Weir, job:
     assert weir("report", out, "--png-only").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_field_that_cannot_be_read_holds_a_run_back(weir: Weir, job: Path) -> None:
     events(job, *GOOD[30:], *(f"{row} EUR" for row in GOOD[:30]))
     result = weir("run", job)
@@ -158,6 +166,7 @@ def test_a_field_that_cannot_be_read_holds_a_run_back(weir: Weir, job: Path) -> 
     assert "EUR" not in result.output
 
 
+@pytest.mark.slow
 def test_json_of_a_run_that_is_held_back(weir: Weir, job: Path) -> None:
     events(job, *GOOD, *BAD)
     result = weir("run", job, "--json")
@@ -168,6 +177,7 @@ def test_json_of_a_run_that_is_held_back(weir: Weir, job: Path) -> None:
     assert {row["reason"] for row in facts["refused"]["reasons"]} == {"unknown_key", "malformed"}
 
 
+@pytest.mark.slow
 def test_the_same_command_again_holds_back_again_and_the_same(weir: Weir, job: Path) -> None:
     events(job, *GOOD, *BAD)
     assert weir("run", job).exit_code == 1
@@ -178,6 +188,7 @@ def test_the_same_command_again_holds_back_again_and_the_same(weir: Weir, job: P
     assert len(released(job.parent / "out")) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "limit", "code"),
     [
@@ -197,6 +208,7 @@ def test_limits(weir: Weir, job: Path, rows: tuple[str, ...], limit: float, code
     assert len(released(job.parent / "out")) == (0 if code else 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [[], ["--publish"]])
 def test_a_kill_while_it_is_published_is_made_good(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
@@ -219,6 +231,7 @@ def test_a_kill_while_it_is_published_is_made_good(
     assert len(released(out)) == 2 and (out / "_COMPLETE").exists()
 
 
+@pytest.mark.slow
 def test_a_bucket_holds_back_and_publishes_too(weir: Weir, job: Path) -> None:
     Bucket.objects.clear()
     sink = ("--set", "sink.parquet=held://bucket/out/")
@@ -239,6 +252,7 @@ def test_a_bucket_holds_back_and_publishes_too(weir: Weir, job: Path) -> None:
     Bucket.objects.clear()
 
 
+@pytest.mark.slow
 def test_publish_has_nothing_to_do(weir: Weir, job: Path) -> None:
     def refused(*words: str) -> str:
         result = weir("run", job, "--publish", *words)
@@ -252,12 +266,13 @@ def test_publish_has_nothing_to_do(weir: Weir, job: Path) -> None:
     before = files(job.parent / "out")
     assert "another plan (privacy.epsilon was" in refused("--set", "privacy.epsilon=2")
     assert "sink.stdout holds nothing back" in refused("--set", "sink={stdout: true}")
-    stream = "source={pubsub: {subscription: projects/p/subscriptions/s}}"
+    stream = "source={pubsub: {subscription: projects/acme-1/subscriptions/all}}"
     assert "a stream publishes as it goes" in refused("--set", stream)
     assert "leave out the options of a run" in refused("--new")
     assert files(job.parent / "out") == before
 
 
+@pytest.mark.slow
 def test_a_table_on_the_screen_waits_too(weir: Weir, job: Path) -> None:
     events(job, *GOOD, *BAD)
     sink = ("--set", "sink={stdout: true}")
@@ -269,7 +284,7 @@ def test_a_table_on_the_screen_waits_too(weir: Weir, job: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "sink", ["{bigquery: 'acme:shop.releases'}", "{pubsub: projects/p/topics/t}"]
+    "sink", ["{bigquery: 'acme-data:shop.releases'}", "{pubsub: projects/acme-1/topics/all}"]
 )
 def test_the_plan_warns_of_sinks_that_hold_nothing_back(weir: Weir, job: Path, sink: str) -> None:
     words = ("--set", f"sink={sink}")
@@ -277,11 +292,12 @@ def test_the_plan_warns_of_sinks_that_hold_nothing_back(weir: Weir, job: Path, s
     warned = json.loads(weir("plan", job, *words, "--json").stdout)["warnings"]
     assert sum("publishes releases as they are made" in line for line in warned) == 1
     assert "as they are made" not in weir("plan", job).stdout
-    stream = "source={pubsub: {subscription: projects/p/subscriptions/s}}"
+    stream = "source={pubsub: {subscription: projects/acme-1/subscriptions/all}}"
     streamed = load(job, [f"sink={sink}", stream])
     assert as_they_go(streamed.source, streamed.sink) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
 def test_a_folder_of_packed_files_goes_on_packed_or_is_refused_by_name(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch, form: str
@@ -309,6 +325,7 @@ def test_a_folder_of_packed_files_goes_on_packed_or_is_refused_by_name(
     assert whole[alone.removeprefix("_held/")] == before[alone]
 
 
+@pytest.mark.slow
 def test_a_begun_folder_keeps_its_layout(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -301,6 +301,7 @@ def test_a_list_column_is_proposed_where_the_header_fixes_its_size(tmp_path: Pat
             assert any("{column: pixels, size: 3}" in line for line in model(found, "sales"))
 
 
+@pytest.mark.slow
 def test_the_schema_that_the_first_line_names_is_written_on_request(
     weir: Weir, tmp_path: Path
 ) -> None:

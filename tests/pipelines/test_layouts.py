@@ -83,6 +83,7 @@ def rows_of(file: ResultFile) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.split("\n") if line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
 @pytest.mark.parametrize("seed", range(6))
 def test_both_layouts_give_back_what_was_released(tmp_path: Path, form: str, seed: int) -> None:
@@ -156,6 +157,7 @@ def test_some_columns_have_as_many_rows_in_either_layout(
         assert counts[0] == counts[1] == len(list(case.truth()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
 def test_no_vector_is_cut_where_a_batch_ends(tmp_path: Path, size: int) -> None:
     file = Case(4).write(tmp_path, "parquet", "flat")

@@ -96,6 +96,7 @@ def test_the_plan_says_what_is_learned_and_released(weir: Weir, job: Path) -> No
         assert part in text, part
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_the_plan_of_every_model_as_json(weir: Weir, job: Path, name: str) -> None:
     result = weir("plan", job, "--json", *chosen(name))
@@ -110,6 +111,7 @@ def test_the_plan_of_every_model_as_json(weir: Weir, job: Path, name: str) -> No
     assert weir("plan", job, *chosen(name)).exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "shown", "warned"),
     [
@@ -131,6 +133,7 @@ def test_sets_in_words_and_what_linear_oracles_cost(
     assert ("is not guaranteed" in text.partition("Warnings")[2]) == warned
 
 
+@pytest.mark.slow
 def test_a_loss_of_labels_is_explained(weir: Weir, job: Path) -> None:
     text = words(weir("plan", job, "--set", "model.loss=logistic").stdout)
     assert "60, the middle of its range, and above is +1" in text
@@ -138,6 +141,7 @@ def test_a_loss_of_labels_is_explained(weir: Weir, job: Path) -> None:
     assert "running loss" not in text and "since the start, and per tick" not in text
 
 
+@pytest.mark.slow
 def test_it_runs_and_sums_up(weir: Weir, job: Path) -> None:
     result = weir("run", job)
     assert result.exit_code == 0, result.output
@@ -153,6 +157,7 @@ def test_it_runs_and_sums_up(weir: Weir, job: Path) -> None:
         assert part in text, part
 
 
+@pytest.mark.slow
 def test_made_up_events_fit_a_model(weir: Weir, job: Path) -> None:
     fed = weir("feed", job, "--events", 300, "--to", job.parent / "flights.csv")
     assert fed.exit_code == 0, fed.output
@@ -174,6 +179,7 @@ def test_two_models_are_compared(weir: Weir, job: Path, tmp_path: Path) -> None:
     assert "noise of the sum of gradients" in text and "(absent)" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sets", "field", "remedy"),
     [
@@ -215,6 +221,7 @@ def test_a_missing_column_is_named(weir: Weir, job: Path) -> None:
     assert "model.target = 'delay'" in words(weir("run", job).stderr)
 
 
+@pytest.mark.slow
 def test_bad_values_are_moved_or_teach_nothing_and_are_counted(weir: Weir, job: Path) -> None:
     at = "2024-01-01T05:30:00Z"
     bad = [f"{at},x1,AA,nan,10,5", f"{at},x2,AA,,10,5", f"{at},x3,AA,1,inf,5"]
@@ -233,6 +240,7 @@ def test_bad_values_are_moved_or_teach_nothing_and_are_counted(weir: Weir, job: 
     assert [row["value"] for row in result_rows(job.parent / "other")] == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [[], rows()[7:8]], ids=["none", "one"])
 @pytest.mark.parametrize("name", MODELS)
 def test_no_event_or_one_releases_a_model_at_every_tick(
@@ -245,11 +253,13 @@ def test_no_event_or_one_releases_a_model_at_every_tick(
     assert len(found) == 2 * 24
 
 
+@pytest.mark.slow
 def test_a_cap_is_counted(weir: Weir, job: Path) -> None:
     result = weir("run", job, "--json", "--set", "model.cap=4")
     assert json.loads(result.stdout)["operator"]["over_capacity"] == 24 * 2 * 6
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(weir: Weir, job: Path) -> None:
     assert weir("run", job, "--set", "sink={parquet: whole/, every: 6}").exit_code == 0
     whole = {path.name: path.read_bytes() for path in (job.parent / "whole").iterdir()}

@@ -29,6 +29,7 @@ def said(job: Path, *sets: str) -> tuple[str, str]:
     return Path(str(sink.place)).name, note or ""
 
 
+@pytest.mark.slow
 def test_the_next_free_folder_is_taken_and_a_secret_kept_costs_nothing(
     weir: Weir, job: Path
 ) -> None:
@@ -45,6 +46,7 @@ def test_the_next_free_folder_is_taken_and_a_secret_kept_costs_nothing(
     assert said(job)[0] == "out-3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sets", "together"),
     [
@@ -62,6 +64,7 @@ def test_another_secret_or_plan_adds_up(
     assert name == "out-3" and "spends the budget again" in note and together in note
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_mark_counts_as_another_secret(weir: Weir, job: Path) -> None:
     assert weir("run", job).exit_code == 0
     (job.parent / "out" / "_marks.json").unlink()
@@ -71,7 +74,7 @@ def test_a_folder_without_a_mark_counts_as_another_secret(weir: Weir, job: Path)
 def test_it_is_for_folders_and_files(weir: Weir, job: Path) -> None:
     for sets in (
         "sink={stdout: true}",
-        "source={pubsub: {subscription: projects/p/subscriptions/s}}",
+        "source={pubsub: {subscription: projects/acme-1/subscriptions/all}}",
     ):
         result = weir("run", job, "--new", "--set", sets, "--runner", "prism")
         assert result.exit_code == 2 and "--new" in result.stderr

@@ -10,6 +10,8 @@ import pytest
 from tests.pipelines.conftest import Weir
 from weir.pipelines.results.run import Run
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """\
 name: pages
 source: {{csv: events.csv}}

@@ -49,6 +49,7 @@ def sorted_rows(folder: Path) -> list[Any]:
     return sorted(rows, key=lambda r: (r["tick"], r["key"].encode(), r["name"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
 def test_parts_hold_the_rows_of_the_whole(
     weir: Weir, job: Path, form: str, monkeypatch: pytest.MonkeyPatch
@@ -83,6 +84,7 @@ def rows_of(path: Path, out: Path) -> list[dict[str, Any]]:
     return result_rows(alone)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_rows")
 def test_a_killed_run_goes_on_and_a_missing_part_is_owed(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
@@ -107,6 +109,7 @@ def test_a_killed_run_goes_on_and_a_missing_part_is_owed(
     assert len(sink.missing(parts.plan) or ()) == 1 and sink.is_written(parts.plan) is False
 
 
+@pytest.mark.slow
 def test_a_folder_keeps_the_parts_that_it_was_begun_with(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

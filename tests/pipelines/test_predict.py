@@ -76,6 +76,7 @@ def made(folder: Path, model: str, more: str, weir: Weir) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_classes_are_the_likelier_ones_and_shares_are_told(tmp_path: Path, weir: Weir) -> None:
     made(tmp_path, CLASSES, "", weir)
     more = [
@@ -109,6 +110,7 @@ def test_classes_are_the_likelier_ones_and_shares_are_told(tmp_path: Path, weir:
     assert yes[0] == pytest.approx(by_hand, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_held_back_classes_are_scored_over_time(tmp_path: Path, weir: Weir) -> None:
     made(tmp_path, CLASSES, "", weir)
     found = score(gather(Run.open(tmp_path / "out")), tmp_path / "events.csv")
@@ -123,6 +125,7 @@ def test_held_back_classes_are_scored_over_time(tmp_path: Path, weir: Weir) -> N
     assert "Share of right label" in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_coefficients_of_the_events_own_key(
     tmp_path: Path, weir: Weir
 ) -> None:
@@ -167,6 +170,7 @@ def test_files_that_no_table_can_hold_are_refused_by_name(tmp_path: Path) -> Non
         assert "old" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_predicted_is_refused_by_name(tmp_path: Path, weir: Weir) -> None:
     made(tmp_path, CLASSES, "", weir)
     out, data = tmp_path / "out", tmp_path / "events.csv"
@@ -197,3 +201,113 @@ def test_what_cannot_be_predicted_is_refused_by_name(tmp_path: Path, weir: Weir)
     plan["algorithm"] = "aggregates"
     (out / "_plan.json").write_text(json.dumps(plan))
     assert "released no models" in weir("predict", out, data).output
+
+
+LABELS = """\
+  algorithm: online.follow_the_leader
+  target: bought
+  loss: LOSS
+"""
+BUYERS = """at,id,site,age,visits,bought,zip,price,said
+2025-01-05T10:00:00Z,a,east,90,45,1,01234,1.50,True
+2025-01-06T11:30:00Z,b,west,5,2,0,99999,2,False
+2025-01-07T00:00:00Z,c,west,80,49,0,00007,,True
+,d,west,7,,1,10000,3.25,
+"""
+
+
+def buyers(folder: Path, weir: Weir, loss: str) -> Path:
+    """Results of a model of a label that is given as a number."""
+    model = LABELS.replace("LOSS", loss)
+    config = CONFIG.format(model=model, more=", bought: [0, 1]")
+    random = np.random.default_rng(5)
+    age, visits = random.uniform(0, 100, N), random.uniform(0, 50, N)
+    rows = [
+        f"2025-01-{1 + i * 9 // N:02d}T00:00:00Z,e{i},{'east' if i % 2 else 'west'},"
+        f"{age[i]:.3f},{visits[i]:.3f},{int(age[i] / 100 + visits[i] / 50 > 1)}"
+        for i in range(N)
+    ]
+    (folder / "events.csv").write_text("\n".join(["at,id,site,age,visits,bought", *rows]) + "\n")
+    (folder / "secret.key").write_bytes(b"k" * 32)
+    (folder / "secret.key").chmod(0o600)
+    (folder / "lab.yaml").write_text(config)
+    done = weir("run", folder / "lab.yaml")
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_labels_that_are_numbers_are_right_or_wrong_and_have_no_r2(
+    loss: str, tmp_path: Path, weir: Weir
+) -> None:
+    buyers(tmp_path, weir, loss)
+    (tmp_path / "new.csv").write_text(BUYERS)
+    told = weir("predict", tmp_path / "out", tmp_path / "new.csv", "--json")
+    assert told.exit_code == 0, told.output
+    facts = json.loads(told.stdout)
+    assert facts["r2"] == {} and facts["predicted"] == 3
+    assert facts["accuracy"] == pytest.approx(2 / 3)
+    (tmp_path / "again.csv").write_text(BUYERS)
+    shown = weir("predict", tmp_path / "out", tmp_path / "again.csv").stdout
+    assert "66.67% of 3 known classes are right" in shown and "R²" not in shown
+    found = score(gather(Run.open(tmp_path / "out")), tmp_path / "events.csv")
+    (panel,) = found.panels
+    assert panel.output.name == "Share of right bought on held-back data"
+    assert all(series.value[-1, 0] > 0.8 for series in panel.series)
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+@pytest.mark.parametrize("out", ["csv", "parquet"])
+def test_columns_that_no_model_reads_are_written_as_they_were(
+    form: str, out: str, tmp_path: Path, weir: Weir
+) -> None:
+    buyers(tmp_path, weir, "logistic")
+    rows = [line.split(",") for line in BUYERS.strip().split("\n")]
+    given = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+    new = tmp_path / f"new.{form}"
+    if form == "csv":
+        new.write_text(BUYERS)
+    else:
+        numeric = ("age", "visits", "bought")
+        lines = [
+            {
+                name: float(text) if name in numeric and text else text or None
+                for name, text in one.items()
+            }
+            for one in given
+        ]
+        new.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    made_at = tmp_path / f"scored.{out}"
+    told = weir("predict", tmp_path / "out", new, "--out", made_at)
+    assert told.exit_code == 0, told.output
+    if out == "csv":
+        text = made_at.read_text().replace('"', "").split("\n")
+        written = [
+            dict(zip(text[0].split(","), line.split(","), strict=True)) for line in text[1:5]
+        ]
+    else:
+        written = [
+            {name: "" if one is None else str(one) for name, one in row.items()}
+            for row in pq.read_table(made_at).to_pylist()
+        ]
+    for before, after in zip(given, written, strict=True):
+        for name in ("at", "id", "site", "zip", "said"):
+            assert after[name] == before[name], name
+        if before["price"]:
+            assert float(after["price"]) == float(before["price"])
+
+
+def test_a_key_of_digits_is_the_text_that_it_is(tmp_path: Path, weir: Weir) -> None:
+    made(tmp_path, NUMBERS, ", spend: [-200, 300]", weir)
+    config = (tmp_path / "lab.yaml").read_text()
+    (tmp_path / "lab.yaml").write_text(
+        config.replace("declared: [east, west]", 'declared: ["007", "12"]').replace("out/", "o/")
+    )
+    events = (tmp_path / "events.csv").read_text()
+    (tmp_path / "events.csv").write_text(events.replace("east", "007").replace("west", "12"))
+    done = weir("run", tmp_path / "lab.yaml")
+    assert done.exit_code == 0, done.output
+    (tmp_path / "new.csv").write_text("site,age,visits\n007,50,10\n12,50,10\n")
+    told = weir("predict", tmp_path / "o", tmp_path / "new.csv", "--json")
+    assert json.loads(told.stdout)["no_model"] == 0
+    assert pq.read_table(tmp_path / "new.predicted.parquet")["site"].to_pylist() == ["007", "12"]

@@ -35,7 +35,7 @@ sink: {parquet: out/}
 HEADER = "at,id,store,items,hour,paid,weight"
 START, HOUR = 1_704_067_200_000_000, 3_600_000_000
 SECRET = "ab" * 32
-STREAM = "source={pubsub: {subscription: projects/p/subscriptions/s, payload: ndjson}}"
+STREAM = "source={pubsub: {subscription: projects/acme-1/subscriptions/all, payload: ndjson}}"
 NAMES = ["theta", "coefficients", "band", "mse", "r2"]
 
 
@@ -83,6 +83,7 @@ def columns_of(lines: list[str]) -> Events:
     return Events(np.array(times), [cell[2] for cell in cells], columns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["", "release_every: 12\n"], ids=["every tick", "every 12"])
 def test_a_run_is_what_simulate_says_bit_for_bit(weir: Weir, job: Path, more: str) -> None:
     job.write_text(CONFIG + more)
@@ -105,6 +106,7 @@ def test_a_run_is_what_simulate_says_bit_for_bit(weir: Weir, job: Path, more: st
                     )
 
 
+@pytest.mark.slow
 def test_the_model_is_found_and_its_band_holds_the_truth(weir: Weir, job: Path) -> None:
     write(job.parent, rows(48_000))
     assert weir("run", job, "--set", "privacy.epsilon=8").exit_code == 0
@@ -120,6 +122,7 @@ def test_the_model_is_found_and_its_band_holds_the_truth(weir: Weir, job: Path) 
         )
 
 
+@pytest.mark.slow
 def test_the_plan_the_run_and_the_report_agree(weir: Weir, job: Path) -> None:
     text = words(weir("plan", job).stdout)
     for part in ("regression.incremental", "> blt", "coefficients", "r2", "state per key"):
@@ -147,6 +150,7 @@ def test_a_stream_without_end_and_every_sum_that_knows_one(weir: Weir, job: Path
     assert refused.exit_code == 2 and "needs an end" in words(refused.stderr)
 
 
+@pytest.mark.slow
 def test_several_targets_and_a_window(weir: Weir, job: Path) -> None:
     sets = ("model.target=[paid, weight]", "model.over=24", "model.ranges.weight=[0, 1]")
     result = weir("run", job, *(word for one in sets for word in ("--set", one)))
@@ -155,6 +159,7 @@ def test_several_targets_and_a_window(weir: Weir, job: Path) -> None:
     assert {row["over"] for row in found} == {24} and {len(row["value"]) for row in found} == {6}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sum", ["blt", "toeplitz", "tree", "hybrid", "window_tree"])
 def test_runs_over_any_sum(weir: Weir, job: Path, sum: str) -> None:
     write(job.parent, rows(200))
@@ -164,6 +169,7 @@ def test_runs_over_any_sum(weir: Weir, job: Path, sum: str) -> None:
     assert len(result_rows(job.parent / "out")) == 2 * 48 * len(NAMES)
 
 
+@pytest.mark.slow
 def test_bad_values_are_counted_and_change_nothing_else(weir: Weir, job: Path) -> None:
     at = "2024-01-01T05:30:00Z"
     bad = [f"{at},x1,north,nan,5,10,0", f"{at},x2,north,,5,10,0", f"{at},x3,south,1,5,inf,0"]
@@ -183,6 +189,7 @@ def test_bad_values_are_counted_and_change_nothing_else(weir: Weir, job: Path) -
     assert repr(others) == repr(first)  # errors that are not told yet are not equal to themselves
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [[], rows()[7:8]], ids=["none", "one"])
 @pytest.mark.parametrize("name", ["regression.incremental", "regression.two_trees"])
 def test_no_event_or_one_releases_a_model_at_every_tick(
@@ -197,6 +204,7 @@ def test_no_event_or_one_releases_a_model_at_every_tick(
     assert all(math.hypot(*row["value"]) <= 3 + 1e-9 for row in found)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(weir: Weir, job: Path) -> None:
     write(job.parent, rows(480))
     assert weir("run", job, "--set", "sink={parquet: whole/, every: 12}").exit_code == 0
@@ -210,6 +218,7 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(weir: Weir, job: Path) 
     assert {path.name: path.read_bytes() for path in cut.iterdir()} == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sets", "field", "remedy"),
     [

@@ -92,6 +92,7 @@ def test_the_plan_of_kept_rows_tells_that_state_grows(tmp_path: Path) -> None:
     assert "rows, up to" in shown and "noisy projected gradient" in shown
 
 
+@pytest.mark.slow
 def test_a_report_draws_models_with_bands(folder: Path) -> None:
     made = report(folder / "out")
     assert made.html is not None
@@ -108,6 +109,7 @@ def test_a_report_draws_models_with_bands(folder: Path) -> None:
     assert (theta.half[-1] < theta.half[4]).all(), "bands narrow as events come"
 
 
+@pytest.mark.slow
 def test_held_back_events_are_predicted_by_their_own_key(folder: Path) -> None:
     held = folder / "held.csv"
     lines = (folder / "events.csv").read_text().splitlines()
@@ -137,6 +139,7 @@ def test_r_squared_is_that_of_the_predictions() -> None:
     assert np.isnan(r_squared(models, x[:0], y[:0])).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
@@ -156,6 +159,7 @@ def test_held_back_data_that_do_not_fit_are_refused(
         report(folder / "out", out=tmp_path, holdout=tmp_path / "gone.csv")
 
 
+@pytest.mark.slow
 def test_several_targets_are_scored_one_by_one(tmp_path: Path) -> None:
     events(tmp_path, 1200)
     weir("run", str(config(tmp_path, "incremental", target="[cnt, cost]")))

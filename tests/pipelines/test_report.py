@@ -56,6 +56,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+@pytest.mark.slow
 def test_one_key_makes_a_picture_and_a_page(shop: Path, tmp_path: Path) -> None:
     made = report(shop, tmp_path / "pages")
     assert made.html is not None
@@ -85,6 +86,7 @@ def test_expiration_ends_with_the_clock(stores: Path) -> None:
     assert rows[-1] == ("36,500 ticks (36,500 days)", "no protection", "")
 
 
+@pytest.mark.slow
 def test_page_needs_no_network(shop: Path, tmp_path: Path) -> None:
     made = report(shop, tmp_path)
     assert made.html is not None
@@ -100,6 +102,7 @@ def test_page_needs_no_network(shop: Path, tmp_path: Path) -> None:
     assert "prefers-color-scheme: dark" in text
 
 
+@pytest.mark.slow
 def test_unfinished_run_says_so(stores: Path, tmp_path: Path) -> None:
     made = report(stores, tmp_path)
     assert "20 of 60 ticks" in made.note
@@ -119,6 +122,7 @@ def test_many_keys_are_ranked_by_their_last_private_value(stores: Path) -> None:
     np.testing.assert_array_equal(heat.value[0], row.value[:, 0])
 
 
+@pytest.mark.slow
 def test_chosen_keys_and_names(stores: Path, tmp_path: Path) -> None:
     data = gather(Run.open(stores), keys=["station", "north"], names=["basket"])
     assert data.drawn == ("station", "north")
@@ -145,6 +149,7 @@ def test_every_format_reads_the_same(suffix: str, shop: Path, tmp_path: Path) ->
     assert Run.open(other).start == Run.open(shop).start == synthetic.START
 
 
+@pytest.mark.slow
 def test_ten_thousand_keys_make_a_small_page_fast(tmp_path: Path) -> None:
     keys, ticks = 10_000, 100
     names = [f"store-{i:05d}" for i in range(keys)]
@@ -210,6 +215,7 @@ def odd_values(name: str, over: int | None, k: int, tick: int) -> tuple[Any, Any
     return [-50.0 - tick], None if name == "loss" else [5.0 if tick < 9 else math.inf]
 
 
+@pytest.mark.slow
 def test_negative_missing_and_unbanded_values(tmp_path: Path) -> None:
     outputs = [("profit", None), ("loss", 1)]
     folder = synthetic.folder(tmp_path / "out", [""], 12, outputs, odd_values)
@@ -226,6 +232,7 @@ def test_negative_missing_and_unbanded_values(tmp_path: Path) -> None:
     np.testing.assert_allclose(value[-1], -61)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [[""], KEYS])
 def test_single_tick(keys: list[str], tmp_path: Path) -> None:
     folder = synthetic.folder(
@@ -235,6 +242,7 @@ def test_single_tick(keys: list[str], tmp_path: Path) -> None:
     Page(made.html)
 
 
+@pytest.mark.slow
 def test_a_key_is_text_and_never_markup(tmp_path: Path) -> None:
     nasty = ["</script><script>alert(1)</script>", "a&b", "[bold]x[/bold]"]
     folder = synthetic.folder(tmp_path / "out", nasty, 5, synthetic.SHOP, synthetic.shop_values())
@@ -245,6 +253,7 @@ def test_a_key_is_text_and_never_markup(tmp_path: Path) -> None:
     assert "<script>alert" not in page.text and page.data["drawn"] == nasty
 
 
+@pytest.mark.slow
 def test_without_a_plan_file_the_rows_tell(stores: Path, tmp_path: Path) -> None:
     for path in stores.glob("ticks-*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())

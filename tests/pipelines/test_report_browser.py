@@ -11,6 +11,8 @@ from tests.browser import WIDTHS, look, pages_printed
 from tests.pipelines import synthetic
 from weir.pipelines.report.report import report
 
+pytestmark = pytest.mark.slow
+
 NASTY = "</script><img src=x onerror=window.hacked=1>"
 KEYS = ["north", "south", NASTY, "=1+1", "east", "west", "harbour"]
 

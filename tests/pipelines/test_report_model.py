@@ -61,6 +61,7 @@ def folder(
     return synthetic.folder(base, keys, ticks, OUTPUTS, values, planned=planned)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [[""], [f"carrier-{i:02d}" for i in range(16)]])
 def test_small_charts_of_a_model(keys: list[str], tmp_path: Path) -> None:
     made = report(folder(tmp_path / "out", keys, 80))
@@ -93,6 +94,7 @@ def test_a_long_model_shows_what_is_furthest_from_zero(tmp_path: Path) -> None:
     assert sections(named)[-1].figures[0].caption == "theta, scaled to public ranges"
 
 
+@pytest.mark.slow
 def test_many_models_rank_by_loss_and_get_a_heat_map(tmp_path: Path) -> None:
     keys = [f"k{i:03d}" for i in range(300)]
     data = gather(Run.open(folder(tmp_path / "out", keys, 12)))
@@ -103,12 +105,14 @@ def test_many_models_rank_by_loss_and_get_a_heat_map(tmp_path: Path) -> None:
     assert len(heat["rows"]) == 40 and heat["per"] == 7.5, "means over keys of neighbouring rank"
 
 
+@pytest.mark.slow
 def test_a_name_alone_makes_no_model(tmp_path: Path) -> None:
     made = folder(tmp_path / "out", [""], 5, shown=dict.fromkeys(LEARNER.outputs, Shown("")))
     page = Page(report(made).html)
     assert page.section("model") == [] and len(page.section("total")) == 2 * len(LABELS) + 2
 
 
+@pytest.mark.slow
 def test_bookkeeping_is_drawn_as_lines_and_last(tmp_path: Path) -> None:
     releases = [
         synthetic.release("model_of", None, ("first", "last"), Shown("blocks", role="trace")),

@@ -44,6 +44,7 @@ def job(small: Path) -> Path:
     return small
 
 
+@pytest.mark.slow
 def test_it_releases_and_sums_up(weir: Weir, job: Path) -> None:
     result = weir("run", job)
     assert result.exit_code == 0, result.output
@@ -61,6 +62,7 @@ def test_it_releases_and_sums_up(weir: Weir, job: Path) -> None:
         assert part in text, part
 
 
+@pytest.mark.slow
 def test_a_finished_folder_is_refused_by_run_and_not_by_plan(weir: Weir, job: Path) -> None:
     assert weir("run", job).exit_code == 0
     before = {path.name: path.read_bytes() for path in (job.parent / "out").iterdir()}
@@ -73,6 +75,7 @@ def test_a_finished_folder_is_refused_by_run_and_not_by_plan(weir: Weir, job: Pa
     assert before == {path.name: path.read_bytes() for path in (job.parent / "out").iterdir()}
 
 
+@pytest.mark.slow
 def test_one_secret_gives_one_set_of_bytes_and_another_gives_others(weir: Weir, job: Path) -> None:
     for folder in ("a", "b"):
         assert weir("run", job, "--set", f"sink.parquet={folder}").exit_code == 0
@@ -88,6 +91,7 @@ def test_one_secret_gives_one_set_of_bytes_and_another_gives_others(weir: Weir, 
     assert result_rows(job.parent / "a") != result_rows(job.parent / "c")
 
 
+@pytest.mark.slow
 def test_without_a_secret_it_says_what_that_means(weir: Weir, job: Path) -> None:
     result = weir("run", job, "--set", "secret=null")
     assert result.exit_code == 0
@@ -95,6 +99,7 @@ def test_without_a_secret_it_says_what_that_means(weir: Weir, job: Path) -> None
     assert "costs as much again" in " ".join(result.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_is_refused(weir: Weir, job: Path) -> None:
     (job.parent / "file").write_text("x")
     result = weir("run", job, "--set", "sink.parquet=file/out", "--set", "secret=null")
@@ -102,6 +107,7 @@ def test_a_folder_that_cannot_be_made_is_refused(weir: Weir, job: Path) -> None:
     assert "sink.parquet = " in result.stderr and "cannot be written to (Not a dir" in result.stderr
 
 
+@pytest.mark.slow
 def test_no_events_are_told(weir: Weir, job: Path) -> None:
     header = (job.parent / "events.csv").read_text().split("\n")[0]
     (job.parent / "events.csv").write_text(header + "\n")
@@ -109,6 +115,7 @@ def test_no_events_are_told(weir: Weir, job: Path) -> None:
     assert result.exit_code == 0 and re.search(r" 0 +events read", result.stdout)
 
 
+@pytest.mark.slow
 def test_json(weir: Weir, job: Path) -> None:
     facts = json.loads(weir("run", job, "--json").stdout)
     assert set(facts) == {
@@ -121,12 +128,14 @@ def test_json(weir: Weir, job: Path) -> None:
     assert plan["digest"] == facts["digest"]
 
 
+@pytest.mark.slow
 def test_wide_has_a_column_for_each_release(weir: Weir, job: Path) -> None:
     result = weir("run", job, "--wide")
     head = next(line for line in result.stdout.splitlines() if "visits" in line)
     assert "paid" in head and "tick" in head
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "ndjson"])
 def test_other_folders(weir: Weir, job: Path, kind: str) -> None:
     result = weir("run", job, "--set", f"sink={{{kind}: out, every: 10}}")
@@ -135,12 +144,14 @@ def test_other_folders(weir: Weir, job: Path, kind: str) -> None:
     assert "Last releases of shop" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_table_on_stdout(weir: Weir, job: Path) -> None:
     result = weir("run", job, "--set", "sink={stdout: true}")
     assert result.exit_code == 0, result.output
     assert "Where stdout" in " ".join(result.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_run_that_lost_a_file_fails_is_not_complete_and_goes_on(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +171,7 @@ def test_a_run_that_lost_a_file_fails_is_not_complete_and_goes_on(
     assert len(list((job.parent / "out").glob("*.csv"))) == 3
 
 
+@pytest.mark.slow
 def test_a_run_that_lost_ticks_on_the_way_to_a_sink_without_files_fails(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +201,7 @@ def test_a_stream_owes_every_file_of_a_clock_that_ends_and_none_of_one_that_does
     assert owed(other, endless, {"ticks_released": 1}) is None
 
 
+@pytest.mark.slow
 def test_refused_records_are_counted_and_listed_without_their_content(
     weir: Weir, job: Path
 ) -> None:
@@ -214,6 +227,7 @@ def test_refused_records_are_counted_and_listed_without_their_content(
     assert "PRIVATE" not in listed + result.output
 
 
+@pytest.mark.slow
 def test_a_failure_is_told_without_content_and_the_next_run_goes_on(
     weir: Weir, job: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,12 +269,14 @@ def test_what_the_files_themselves_refuse(weir: Weir, job: Path, sets: str, fiel
     assert not (job.parent / "out").exists()
 
 
+@pytest.mark.slow
 def test_an_empty_file_gives_releases_all_the_same(weir: Weir, job: Path) -> None:
     (job.parent / "events.csv").write_text("at,id,store,amount\n")
     assert weir("run", job).exit_code == 0
     assert len(result_rows(job.parent / "out")) == 96
 
 
+@pytest.mark.slow
 def test_the_report_follows(weir: Weir, job: Path) -> None:
     assert weir("run", job).exit_code == 0
     result = weir("report", job.parent / "out", "--out", job.parent / "page")
@@ -270,11 +286,13 @@ def test_the_report_follows(weir: Weir, job: Path) -> None:
     assert weir("report", job.parent / "nowhere").exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_fed_rehearsal_runs(weir: Weir, job: Path) -> None:
     events = job.parent / "fed.ndjson"
     shares = ("--duplicate", 0.1, "--malformed", 0.05)
     assert weir("feed", job, "--events", 2000, "--to", events, *shares).exit_code == 0
-    result = weir("run", job, "--set", "source={ndjson: fed.ndjson}", "--json")
+    source = ("--set", "source={ndjson: fed.ndjson}")
+    result = weir("run", job, *source, "--json", "--set", "limits.refused=0.5")
     assert result.exit_code == 0, result.output
     counted = json.loads(result.stdout)["operator"]
     assert 60 < counted["malformed"] < 160
@@ -283,6 +301,7 @@ def test_a_fed_rehearsal_runs(weir: Weir, job: Path) -> None:
     assert counted["events"] + counted["malformed"] == sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "csv", "ndjson"])
 def test_reports_and_summaries_are_the_same_in_either_layout(
     weir: Weir, job: Path, kind: str

@@ -223,6 +223,7 @@ BAD = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", GOOD, ids=str)
 def test_what_is_taken_is_valid(data: dict[str, Any]) -> None:
     """An editor that knows the schema marks nothing that would run."""
@@ -230,6 +231,7 @@ def test_what_is_taken_is_valid(data: dict[str, Any]) -> None:
     Plan.from_config(PlanConfig.from_dict(ending(data)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", BAD, ids=str)
 def test_what_is_refused_is_invalid(data: dict[str, Any]) -> None:
     assert list(validator().iter_errors(data))
@@ -275,6 +277,7 @@ def documented() -> Iterator[dict[str, Any]]:
             yield {**counted(), name: example}
 
 
+@pytest.mark.slow
 def test_numbers_as_yaml_1_1_writes_them_are_marked_where_they_are_refused_only() -> None:
     for data, at, number in as_text():
         written = with_text(data, at, f"{number:.9e}")
@@ -298,7 +301,7 @@ def validator() -> jsonschema.Draft202012Validator:
 
 def ending(data: dict[str, Any]) -> dict[str, Any]:
     """With an end of the clock, which some algorithms need."""
-    return {**data, "clock": {**data["clock"], "end": "2024-01-03T00:00:00Z"}}
+    return {**data, "clock": {**data["clock"], "end": "2024-02-01T00:00:00Z"}}
 
 
 def test_a_model_is_told_by_its_algorithm() -> None:

@@ -51,6 +51,7 @@ def config(folder: Path, source: str, epsilon: float = 1.0) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "avro", "csv"])
 def test_a_glob_whose_second_file_cannot_be_read_is_refused_before_a_run(
     weir: Weir, tmp_path: Path, kind: str
@@ -76,6 +77,7 @@ def test_a_glob_whose_second_file_cannot_be_read_is_refused_before_a_run(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [pa.int8(), pa.uint8(), pa.int64()], ids=str)
 def test_no_user_moves_a_count_by_more_than_one(weir: Weir, tmp_path: Path, index: Any) -> None:
     """The 129th name of a column whose indices are small, and an id that is no text."""
@@ -96,6 +98,7 @@ def test_no_user_moves_a_count_by_more_than_one(weir: Weir, tmp_path: Path, inde
     assert before.max() > 2_900 and np.abs(before - after).max() < 1.5
 
 
+@pytest.mark.slow
 def test_objects_over_several_lines_are_named(weir: Weir, tmp_path: Path) -> None:
     rows = [{"at": HOURS[at], "id": at, "store": "north", "amount": 1.5} for at in range(50)]
     data = tmp_path / "e.ndjson"

@@ -47,6 +47,7 @@ def job(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_flat_files_leave_zeros_out_and_every_reader_sees_them(weir: Weir, job: Path) -> None:
     for layout in ("flat", "packed"):
         sink = f"sink={{parquet: {layout}, layout: {layout}}}"

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 SHOP = Path(__file__).parent.parent.parent / "examples" / "shop" / "shop.yaml"
 HEAVY = {"apache_beam", "pandas", "scipy.optimize", "altair", "matplotlib", "sklearn", "jinja2"}
 PLAN = """

@@ -49,6 +49,14 @@ def test_values_are_rounded_to_what_the_noise_leaves(
     assert one(value, stddev) == text
 
 
+def test_a_margin_whose_value_is_not_in_its_middle_is_an_interval() -> None:
+    assert one(263.7, 5098.0, 1.96, 158.5, 5623.0) == "264 (158 to 5,623)"
+    assert one(8.0, 5098.0, 1.96, 1.0, 10000.0) == "8 (1 to 10,000)"
+    assert one(50.0, 5.0, 2.0, 40.0, 60.0) == "50 ± 10"
+    line = printed(long_table([row(low=[1000.0], high=[5000.0])]))
+    assert "1,235 (1,000 to 5,000)" in line
+
+
 def test_the_band_is_as_wide_as_it_is_asked_to_be() -> None:
     assert one(0.0, 10.0, 2.1183) == "0 ± 21"
 
@@ -69,7 +77,7 @@ def test_long_histograms_are_cut_and_say_so() -> None:
     size = BINS + 8
     text = printed(long_table([row(value=[1.0] * size, stddev=None)]))
     assert f"(of {size})" in text
-    assert f"({size} values)" in shown([1.0] * size, None)
+    assert f"({size} values)" in shown(row(value=[1.0] * size, stddev=None))
 
 
 def test_one_key_needs_no_column() -> None:

@@ -38,6 +38,7 @@ sink: {{parquet: out/}}
     return tmp_path / "out"
 
 
+@pytest.mark.slow
 def test_the_largest_keys_and_what_is_sure_of_them(weir: Weir, folder: Path) -> None:
     found = json.loads(weir("top", folder, "-k", "2", "--json").stdout)
     assert (found["of"], found["over"], found["keys"], found["tick"]) == ("views", None, 5, 1)
@@ -55,6 +56,7 @@ def test_the_largest_keys_and_what_is_sure_of_them(weir: Weir, folder: Path) -> 
     assert json.loads(weir("top", folder, "--over", "all", "-k", "2", "--json").stdout) == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "told"),
     [

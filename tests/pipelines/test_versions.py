@@ -1,4 +1,7 @@
-"""A run goes on under the version of the plan that began it; what says another one is refused."""
+"""A run goes on under the version of the plan that began it; what says another one is refused.
+
+There is one version so far. These tests make a second one, as a later build would have it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.pipelines.conftest import Weir
-from weir.dpcore.config.version import PLAN_VERSION
+from weir.dpcore.config import version as versions
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.checks import plan_of
@@ -21,6 +24,15 @@ EVENTS = "at,id,store,amount\n" + "\n".join(
     f"2024-01-01T{i % 24:02d}:00:00Z,e{i},{('north', 'south')[i % 2]},{i}" for i in range(60)
 )
 GOES_ON = "was begun under version 1 of the plan, and this run goes on under it"
+
+
+PLAN_VERSION = 2
+
+
+@pytest.fixture(autouse=True)
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build with a second version of the plan."""
+    monkeypatch.setattr(versions, "PLAN_VERSION", PLAN_VERSION)
 
 
 @pytest.fixture
@@ -37,19 +49,17 @@ def plan_in(folder: Path) -> dict[str, Any]:
     return found
 
 
-def as_before(folder: Path) -> None:
-    """Makes a run's folder one that was stopped, of the build that knew one version only."""
-    stored = plan_in(folder)
-    del stored["version"], stored["config"]["version"]
-    (folder / "_plan.json").write_text(json.dumps(stored))
+def stopped(folder: Path) -> None:
+    """Makes a run's folder one that was stopped."""
     (folder / "_COMPLETE").unlink()
 
 
+@pytest.mark.slow
 def test_a_folder_of_version_1_goes_on_under_it_and_says_so(weir: Weir, job: Path) -> None:
     out, whole = job.parent / "out", job.parent / "whole"
     assert weir("run", job, "--set", "version=1", "--set", "sink.parquet=whole").exit_code == 0
     assert weir("run", job, "--set", "version=1").stderr == ""
-    as_before(out)
+    stopped(out)
     for file in out.glob("ticks-*"):
         file.unlink()
     result = weir("run", job)
@@ -63,9 +73,10 @@ def test_a_folder_of_version_1_goes_on_under_it_and_says_so(weir: Weir, job: Pat
         assert (out / name).read_bytes() == (whole / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_what_says_another_version_is_refused_by_name(weir: Weir, job: Path) -> None:
     assert weir("run", job, "--set", "version=1").exit_code == 0
-    as_before(job.parent / "out")
+    stopped(job.parent / "out")
     result = weir("run", job, "--set", f"version={PLAN_VERSION}")
     assert result.exit_code == 2
     assert f"version was 1 and is {PLAN_VERSION}" in result.stderr
@@ -75,6 +86,7 @@ def test_what_says_another_version_is_refused_by_name(weir: Weir, job: Path) -> 
     assert "privacy.epsilon was 1.0 and is 2.0" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_new_folder_begins_under_the_newest(weir: Weir, job: Path) -> None:
     assert weir("run", job).stderr == ""
     stored = plan_in(job.parent / "out")
@@ -83,6 +95,7 @@ def test_a_new_folder_begins_under_the_newest(weir: Weir, job: Path) -> None:
     assert changes(stored, plan_of(load(job))) == []
 
 
+@pytest.mark.slow
 def test_what_is_held_is_published_under_its_version(weir: Weir, job: Path) -> None:
     job.write_text(job.read_text() + "limits: {refused: 0}\n")
     with (job.parent / "events.csv").open("a") as file:
@@ -94,6 +107,7 @@ def test_what_is_held_is_published_under_its_version(weir: Weir, job: Path) -> N
     assert (job.parent / "out" / "_COMPLETE").exists()
 
 
+@pytest.mark.slow
 def test_beside_a_folder_of_version_1_a_run_releases_the_same(weir: Weir, job: Path) -> None:
     assert weir("run", job, "--set", "version=1").exit_code == 0
     result = weir("run", job, "--new")
@@ -108,7 +122,9 @@ def test_a_streams_state_says_its_version_before_its_sink(
 ) -> None:
     text = job.read_text() + "engine: {checkpoints: state}\n"
     job.write_text(
-        text.replace("{csv: events.csv}", "{pubsub: {subscription: projects/p/subscriptions/s}}")
+        text.replace(
+            "{csv: events.csv}", "{pubsub: {subscription: projects/acme-1/subscriptions/all}}"
+        )
     )
     one, unsaid = load(job, ["version=1"]), load(job)
     state = StateFolder.of(one.state_folder)
@@ -123,6 +139,7 @@ def test_a_streams_state_says_its_version_before_its_sink(
     assert caught.value.field == "version"
 
 
+@pytest.mark.slow
 def test_what_a_newer_build_began_is_refused(weir: Weir, job: Path) -> None:
     assert weir("run", job).exit_code == 0
     out = job.parent / "out"

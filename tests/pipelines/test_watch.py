@@ -82,6 +82,7 @@ def served(live: Live) -> Iterator[Served]:
     made.server.shutdown()
 
 
+@pytest.mark.slow
 def test_the_page_is_renewed_as_ticks_come(folder: Path, live: Live, served: Served) -> None:
     live.look()
     code, text = served.text("/")
@@ -167,8 +168,9 @@ def message(tick: int, name: str = "ab" * 16) -> Any:
     return SimpleNamespace(data=json.dumps(row).encode() + b"\n", attributes=told)
 
 
+@pytest.mark.slow
 def test_messages_of_a_subscription_are_shown_once(tmp_path: Path) -> None:
-    name = "projects/p/subscriptions/s"
+    name = "projects/acme-1/subscriptions/all"
     client = Subscription(message(0), message(1, "cd" * 16), message(0))
     live = Live(tmp_path, Spool(name, tmp_path, client))
     assert live.look() and client.acknowledged == ["0", "1", "2"]
@@ -219,6 +221,7 @@ class Heard(dict[str, Any]):
         return found
 
 
+@pytest.mark.slow
 def test_a_browser_follows_the_ticks(folder: Path, live: Live, tmp_path: Path) -> None:
     add(folder, 0)
     live.look()

@@ -20,6 +20,8 @@ from weir.dpcore.simulate import Events, simulate
 from weir.pipelines.predict.models import models_at
 from weir.pipelines.results.run import Run
 
+pytestmark = pytest.mark.slow
+
 P, N, EACH, EMPTY, ZEROS = 5000, 90, 8, 7, 8
 START, SECRET = 1_704_067_200_000_000, "cd" * 32
 CONFIG = """\
@@ -37,6 +39,7 @@ model:
   block: 20
   iterations: 9
 sink: {{parquet: {out}}}
+limits: {{refused: 0.5}}
 dead_letters: {{ndjson: {out}-dead}}
 secret: {{file: secret.key}}
 """

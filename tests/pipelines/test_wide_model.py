@@ -20,6 +20,8 @@ from weir.pipelines.predict.models import models_at
 from weir.pipelines.results.files import read_file
 from weir.pipelines.results.run import Run
 
+pytestmark = pytest.mark.slow
+
 P, N, EACH, BLOCK = 5000, 400, 12, 120
 START = 1_704_067_200_000_000
 CONFIG = """\

@@ -122,6 +122,7 @@ def coefficients(folder: Path, name: str, tick: int) -> Any:
     return models_at(Run.open(folder / name), "coefficients", tick)[""]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMS)
 def test_a_run_is_its_simulation(folder: Path, name: str) -> None:
     times, at, value, y = data()
@@ -172,6 +173,7 @@ def test_predictions(folder: Path, name: str, weir: Weir, tmp_path: Path) -> Non
     np.testing.assert_allclose(said[~lacks], by_hand[~lacks], atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["objects", "arrow", "records"])
 def test_a_report_shows_the_largest_coefficients(folder: Path, name: str, weir: Weir) -> None:
     events = folder / f"{name}.{FORMS[name][0]}"

@@ -67,7 +67,7 @@ class Shard:
     """What a runner stores of one shard."""
 
     def __init__(self) -> None:
-        self.head, self.seen = Value(), Value()
+        self.head = Value()
         self.ring = [Bag() for _ in range(RING)]
         self.timers: dict[str, Any] = {}
 
@@ -77,7 +77,7 @@ class Shard:
 
     def cells(self) -> dict[str, Any]:
         slices = {f"slice_{place}": bag for place, bag in enumerate(self.ring)}
-        return {"head": self.head, **slices, "seen": self.seen, "timer": self}
+        return {"head": self.head, **slices, "timer": self}
 
 
 class Shards:

@@ -1,15 +1,20 @@
-"""Jobs whose stored state is kept as files: every later version of the code must read it."""
+"""Jobs whose stored state is kept as files: every later version of the code must read it.
+
+``python -m tests.transforms.stored_state`` writes what is missing.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.transforms.blocks import bytes_of
+from tests.transforms.blocks import Block, bytes_of
 from tests.transforms.cells import Bag, One
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.plan import Plan
@@ -50,8 +55,6 @@ JOBS = {
     "sums-past": (PLANS["sums"] % "blt").replace("over: [all, 5]", "over: [all, 20]"),
     "learner": PLANS["learner"],
 }
-VERSIONS = {name: (4,) if name == "sums-past" else (1, 2, 4) for name in JOBS}
-"""Of the codec that cells of earlier builds are there in."""
 
 
 def plan_of(name: str) -> Plan:
@@ -94,14 +97,8 @@ def pieces(path: Path) -> list[bytes]:
     return found
 
 
-def whole_cells(name: str, version: int) -> tuple[Cells, list[bytes]]:
-    """What Tick had stored in earlier builds: the machine, then the bag of partial leaves."""
-    machine, *bag = pieces(FOLDER / f"{name}.v{version}.bin")
-    return Cells(One(machine), One(), (Bag(), Bag())), bag
-
-
 def split_cells(name: str) -> tuple[Cells, list[bytes]]:
-    """What it stores now: how many of each, then machine, names, past, and the bag."""
+    """What Tick had stored: how many of each, then machine, names, past, and the bag."""
     counts, *rest = pieces(FOLDER / f"{name}.cells.bin")
     found = []
     for count in counts:
@@ -128,3 +125,28 @@ def digest_of(strides: Any) -> dict[str, str]:
             for row, key in enumerate(stride.keys):
                 state.update(key + b"".join(array[i, row].tobytes() for array in stride.arrays))
     return {tick: state.hexdigest()[:16] for tick, state in found.items()}
+
+
+def write() -> None:
+    """Writes what is missing: a new job. What is there stays, so that later builds must read it."""
+    from weir.transforms.runtime.secret import SecretRef
+    from weir.transforms.tick.noise_source import KeyedNoiseSource
+
+    with tempfile.NamedTemporaryFile("w") as key:
+        key.write(SECRET.hex())
+        key.flush()
+        for name in JOBS:
+            if (FOLDER / f"{name}.json").exists():
+                continue
+            plan = plan_of(name)
+            noise = KeyedNoiseSource(SecretRef(file=key.name), plan.name, plan.digest)
+            whole = digest_of(Block(plan, noise).advance(leaves_of(plan), 0, END))
+            (FOLDER / f"{name}.json").write_text(json.dumps(whole, indent=0) + "\n")
+            stopped = Block(plan, noise)
+            left = list(stopped.advance(leaves_of(plan), 0, STOPPED))
+            bag = [item for item in left if isinstance(item, bytes)]
+            write_split(name, stopped.cells, bag)
+
+
+if __name__ == "__main__":
+    write()

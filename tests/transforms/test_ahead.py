@@ -95,6 +95,7 @@ def test_uses_the_threads_that_are_there() -> None:
     assert _ours() == [] and len(names) <= len(_idle) <= there + 4
 
 
+@pytest.mark.slow
 def test_a_child_process_has_threads_of_its_own() -> None:
     program = (
         "import os, signal; from weir.transforms.runtime.ahead import _idle, ahead\n"

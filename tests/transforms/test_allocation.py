@@ -36,6 +36,7 @@ def _faults(word: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_pages_are_cleared_once() -> None:
     if not GNU and not os.environ.get("CI"):
         pytest.skip("the C library of this machine is not that of GNU and has no such settings")

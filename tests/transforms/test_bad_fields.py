@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,14 +83,16 @@ def judged(found: tuple[list[dict[str, Any]], list[tuple[int, str]]], beside: in
     assert {why.split(":")[0] for _, why in dead} <= set(FIELDS)
 
 
-@settings(max_examples=250, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=250)
 @given(st.dictionaries(st.sampled_from(FIELDS), RAW, min_size=1), st.booleans())
 def test_no_bad_field_of_csv_makes_a_record_vanish(changed: dict[str, bytes], beside: bool) -> None:
     data = csv_of(changed) + csv_of({}).split(b"\n")[1] + b"\n" if beside else csv_of(changed)
     judged(csv(data, SCHEMA), int(beside))
 
 
-@settings(max_examples=250, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=250)
 @given(st.dictionaries(st.sampled_from([*FIELDS, "else"]), JSON, min_size=1), st.booleans())
 def test_no_bad_field_of_json_makes_a_record_vanish(
     changed: dict[str, bytes], beside: bool

@@ -78,6 +78,7 @@ def batches(seed: int) -> list[tuple[int, int]]:
     return list(zip(cuts, cuts[1:], strict=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("key", [DECLARED, OBSERVED])
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 from weir.transforms.runtime.secret import SecretRef
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["secret"]
 
 PLAN = """

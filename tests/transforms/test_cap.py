@@ -65,6 +65,7 @@ def streamed(case: Case, seed: int, draw: random.Random) -> UserShards:
     return shards
 
 
+@pytest.mark.slow
 def test_a_stream_with_crashes_keeps_what_the_rule_keeps() -> None:
     for seed in range(60):
         case, draw = case_of(seed), random.Random(seed)
@@ -73,6 +74,7 @@ def test_a_stream_with_crashes_keeps_what_the_rule_keeps() -> None:
         assert all(shard.timer.time is None for shard in shards.stored.values())
 
 
+@pytest.mark.slow
 def test_files_are_closed_together_at_the_end_of_the_clock() -> None:
     for seed in range(20):
         case = case_of(seed)
@@ -164,6 +166,7 @@ def test_a_late_copy_spends_the_caps_of_its_user_and_of_nobody_else() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_events_of_far_ticks_wait_apart_and_are_all_found() -> None:
     case = Case([], Caps(ticks=60_000, keys=5, events=9), 60_000, 1)
     shards = UserShards(case, 1)
@@ -187,6 +190,7 @@ class Mute(Bag):
         raise AssertionError("what is remembered is read again.")
 
 
+@pytest.mark.slow
 def test_a_close_moves_what_it_adds_however_much_is_remembered() -> None:
     case = Case([], Caps(ticks=999, keys=5, events=1), 999, 1)
     moved = []
@@ -239,6 +243,7 @@ def test_damaged_bytes_and_those_of_another_plan_are_refused() -> None:
         shards.advance(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 7, 1 << 19])
 def test_no_cell_is_cut_and_pruning_early_changes_nothing(
     size: int, monkeypatch: pytest.MonkeyPatch
@@ -332,6 +337,7 @@ def released(ran: Ran) -> dict[tuple[Any, ...], float]:
     return {(row["tick"], row["key"], row["name"]): row["value"][0] for row in ran.rows}
 
 
+@pytest.mark.slow
 def test_the_pipeline_releases_what_simulate_does_in_any_cut_order_and_shards(
     secret: SecretRef,
 ) -> None:
@@ -350,6 +356,7 @@ def test_the_pipeline_releases_what_simulate_does_in_any_cut_order_and_shards(
     assert released(repeated) == expected
 
 
+@pytest.mark.slow
 def test_ticks_that_close_one_by_one_release_the_same_and_nothing_is_overdue(
     secret: SecretRef,
 ) -> None:
@@ -366,6 +373,7 @@ def with_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(batch.column("@id").is_valid())
 
 
+@pytest.mark.slow
 def test_a_user_of_a_hundred_thousand_events_counts_like_anybody_else(secret: SecretRef) -> None:
     """Leaves without noise: what others add stays the same to the last unit."""
     n = 100_000

@@ -140,7 +140,8 @@ def test_what_is_no_such_file_is_one_dead_letter(form: str) -> None:
     assert collect(decode_bytes(b"a,b\n1,2\n" * 9, form, SCHEMA, "x")) == ([], [(-1, "malformed")])
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=60)
 @given(
     st.sampled_from(["arrow", "arrow, stream", "avro", "avro, plain"]),
     st.integers(0, 10**6),

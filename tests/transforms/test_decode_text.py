@@ -249,7 +249,8 @@ CSV_LINES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=150)
 @given(CSV_LINES, st.booleans())
 @example([b"19970101,north,7,2,11.5", b"\r\r"], True)
 def test_csv_loses_nothing_and_chunks_do_not_matter(lines: list[bytes], last: bool) -> None:
@@ -309,7 +310,8 @@ JSON_LINES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=150)
 @given(JSON_LINES, st.booleans())
 def test_ndjson_loses_nothing_and_chunks_do_not_matter(lines: list[bytes], last: bool) -> None:
     body = b"\n".join(lines) + (b"\n" if last else b"")
@@ -466,6 +468,7 @@ TIMES_OF_ALL_TYPES = [
 TIMES_OF_ALL_TYPES += [b"1704103200000000000.0", b'"soon"', b"true", b"18446744073709551616"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [None, "epoch_s", "epoch_us", "epoch_ns", "%Y%m%d"])
 @pytest.mark.parametrize("most", TIMES_OF_ALL_TYPES)
 def test_no_type_of_most_times_chooses_for_the_others(form: str | None, most: bytes) -> None:

@@ -143,7 +143,8 @@ def test_a_change_of_clocks_is_decided() -> None:
     assert read(texts, zone="Europe/Berlin") == [utc(2021, 10, 31, 0, 30), utc(2021, 3, 28, 1)]
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=100)
 @given(
     st.lists(st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)), min_size=1, max_size=8),
     st.sampled_from([None, "%Y-%m-%d %H:%M:%S", "%d/%m/%y %I:%M:%S %p", "%Y%m%d"]),

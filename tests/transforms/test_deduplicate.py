@@ -89,6 +89,7 @@ def test_events_without_an_id_all_count() -> None:
     assert len(events) == 5 and len(dead) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeats", [0, 1])
 def test_events_kept_aside_are_those_that_travel(repeats: int) -> None:
     """Repeated bundles: the runner would read what is aside twice, so nothing goes aside."""
@@ -100,6 +101,7 @@ def test_events_kept_aside_are_those_that_travel(repeats: int) -> None:
     assert len(run([batch([None, ""])], bounded=True)[0]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_here_and_by_shards_the_same_copies_count(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -287,6 +289,7 @@ def test_hashes_that_share_their_first_word_are_told_apart() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 40])
 def test_what_counts_is_the_same_in_any_shards_bundles_orders_and_repeats(shards: int) -> None:
     rng = np.random.default_rng(3)
@@ -311,6 +314,7 @@ def test_the_key_of_the_hashes_is_its_own() -> None:
     assert dedupe_key(secret, LAYOUT) not in secret
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [10, 1 << 21])
 def test_a_long_bundle_is_sent_on_in_between(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spread, "ROWS", limit)

@@ -86,6 +86,7 @@ def test_options_of_the_command_line_are_read_anew(monkeypatch: pytest.MonkeyPat
         assert bool(PipelineOptions().view_as(StandardOptions).streaming) == streaming
 
 
+@pytest.mark.slow
 def test_ipython_is_not_loaded_to_ask_whether_it_runs() -> None:
     code = (
         "import sys; from weir.transforms.runtime import direct_quirks as d; d.once();"
@@ -113,7 +114,7 @@ def test_no_step_of_a_graph_both_yields_and_returns() -> None:
     """What is not looked at here would give no warning there."""
     check, seen = core._check_fn_use_yield_and_return, set()
     for name, found in list(sys.modules.items()):
-        if name.partition(".")[0] in ("transforms", "pipelines"):
+        if name.startswith(("weir.transforms", "weir.pipelines")):
             kinds = [one for one in vars(found).values() if isinstance(one, type)]
             for kind in kinds:
                 if issubclass(kind, beam.DoFn) and kind.__module__ == name:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from weir.transforms.sources.pubsub.drain import CUT, MOST_PATIENCE, PATIENCE, TEST, DrainWatch
 
 
@@ -40,6 +42,7 @@ class Calls:
         return math.inf
 
 
+@pytest.mark.slow
 def test_where_bundles_are_safe_in_time_there_are_few_tests_and_early_ones() -> None:
     calls = Calls()
     assert calls.run(60, safe=10) == math.inf
@@ -48,6 +51,7 @@ def test_where_bundles_are_safe_in_time_there_are_few_tests_and_early_ones() -> 
     assert calls.tests <= 3
 
 
+@pytest.mark.slow
 def test_a_drain_is_noticed_soon() -> None:
     for life, safe, limit in ((1, math.inf, 4), (100, 5, 9), (10_000, 10, 17), (10_000, 300, 513)):
         calls = Calls()
@@ -55,6 +59,7 @@ def test_a_drain_is_noticed_soon() -> None:
         assert calls.run(10_000, draining=True) < limit
 
 
+@pytest.mark.slow
 def test_where_nothing_is_ever_safe_tests_cost_little_and_end_nothing() -> None:
     calls = Calls()
     assert calls.run(100_000) == math.inf

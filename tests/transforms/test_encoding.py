@@ -90,7 +90,7 @@ def test_a_line_far_over_the_cap_is_never_held(encoding: str, block: int) -> Non
 
 
 @given(st.binary(max_size=60), st.sampled_from(["cp1252", "gbk", "utf-16-le", "shift_jis"]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_line_changes_another(bad: bytes, encoding: str) -> None:
     newline = "\n".encode(encoding)
     width = width_of(encoding)

@@ -21,6 +21,8 @@ from tests.transforms.test_model_pipeline import (
 from weir.dpcore.plan import Plan
 from weir.transforms.runtime.secret import SecretRef
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["secret"]
 
 PLAN = """

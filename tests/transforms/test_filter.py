@@ -150,7 +150,8 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=100)
 @given(EVENTS)
 def test_nothing_is_lost_and_rows_are_judged_one_by_one(events: list[Any]) -> None:
     assign = Assign(DECLARED, ["x", "@time"])
@@ -175,6 +176,7 @@ def test_nothing_is_lost_and_rows_are_judged_one_by_one(events: list[Any]) -> No
         assert reasons.get(i, "kept" if i in kept else None) == expected
 
 
+@pytest.mark.slow
 def test_the_transform_counts_and_sets_apart() -> None:
     given_batch = batch([1000, 0, 1010], ["k1", "k1", "k2"], x=[1.0, 1.0, 0.0])
     with beam.Pipeline(runner=in_process_runner()) as pipeline:

@@ -117,6 +117,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("config", "record", "doubt", "words"), CASES)
 def test_what_no_record_has_is_named_with_the_remedy(
     config: dict[str, str], record: dict[str, Any], doubt: Doubt, words: str
@@ -178,6 +179,7 @@ def test_evidence_adds_up_in_any_order() -> None:
     assert (a + b)["records"] == 5 and (a + b)["absent"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["ratng", "title"])
 def test_python_events_of_which_none_fits_release_nothing(column: str) -> None:
     with pytest.raises(ConfigError, match=f"aggregates.rating.mean = '{column}'.*first_look=False"):
@@ -185,6 +187,7 @@ def test_python_events_of_which_none_fits_release_nothing(column: str) -> None:
     assert run(plan(column=column), [RECORD] * 5, kind=dict, first_look=False).rows
 
 
+@pytest.mark.slow
 def test_what_counts_is_all_events_and_not_one_bundle() -> None:
     wrong = {**RECORD, "city": "Rome", "id": "r2", "rating": "x"}
     ran = run(plan(), [wrong] * 400 + [RECORD], kind=dict)

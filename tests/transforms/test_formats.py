@@ -68,7 +68,7 @@ def test_text_that_a_spreadsheet_would_run_is_guarded_in_csv_and_given_back(tmp_
 
 
 def test_a_file_without_guards_says_the_same_as_one_with_them(tmp_path: Path) -> None:
-    """An earlier version wrote none: what it left half-written goes on."""
+    """Guards are for spreadsheets: they are no part of what a file says."""
     plan = replace(PLAN, keys=Keys.make("k", ["=1+1", "b"], False, None))
     values = np.ones((1, 2, 1))
     one = ReleaseWriter(plan).batch(0, 0, 1, [b"=1+1", b"b"], [Released("n", None, values, None)])

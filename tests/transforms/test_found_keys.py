@@ -96,6 +96,7 @@ def piped(plan: Plan, events: Events, secret: SecretRef, seed: int) -> Ran:
     return run(plan, rows, secret=secret, kind=dict)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [1, 16])
 def test_the_pipeline_releases_what_is_simulated(blocks: int, secret: SecretRef) -> None:
     plan, events = plan_of(blocks), events_of(3)
@@ -191,6 +192,7 @@ def test_strides_memory_and_order_change_no_bit(secret: SecretRef) -> None:
         assert live_at(again) == order
 
 
+@pytest.mark.slow
 def test_a_stream_finds_keys_tick_by_tick(secret: SecretRef) -> None:
     """Timers, heartbeats and cells of a streaming runner: the strides of one go."""
     plan, leaves = plan_of(), payloads(2)
@@ -219,6 +221,7 @@ def test_a_stream_finds_keys_tick_by_tick(secret: SecretRef) -> None:
     assert flat(strides) == flat(walk(Block(plan, secret, False), [0, TICKS], leaves))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retire", [None, Retire(90)])
 def test_every_moment_can_be_gone_on_from(retire: Retire | None, secret: SecretRef) -> None:
     """A worker that is lost after any batch, and one whose batch is lost: the same bytes."""

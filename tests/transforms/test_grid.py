@@ -47,6 +47,7 @@ def by_sorting(batches: list[pa.RecordBatch], monkeypatch: pytest.MonkeyPatch) -
         return sorted_table.sorted_table(batches).table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("errors", [True, False])
 @pytest.mark.parametrize("outputs", [OUTPUTS[:1], OUTPUTS[1:2], OUTPUTS])
 @pytest.mark.parametrize("cuts", [[8], [3, 8], [1, 2, 7, 8]])

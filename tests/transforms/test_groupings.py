@@ -86,6 +86,7 @@ def cells(ran: Any) -> dict[tuple[Any, ...], Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [DECLARED, FOUND])
 def test_files_and_streams_release_what_is_simulated(known: str, secret: SecretRef) -> None:
     plan, batch = plan_of(known), batch_of()

@@ -61,7 +61,8 @@ def test_no_two_combinations_share_a_spelling() -> None:
     assert key_text(["\u00fc", "/\x7f"]) == '["\u00fc","/\x7f"]'  # nothing is escaped needlessly
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=150)
 @given(st.data())
 def test_keys_are_those_of_each_record_alone(data: Any) -> None:
     width = data.draw(st.integers(2, 4))

@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.transforms.blocks import Block, no_cells
+from tests.transforms.blocks import Block
 from tests.transforms.test_erm_pipeline import plan
-from weir.dpcore.arrays import arrays_of
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.erm import training as erm_training
 from weir.dpcore.training import WHOLE, whole_init, whole_step
 from weir.transforms.leaves import rows as row_leaf
 from weir.transforms.release.noisy import NoisyStride
-from weir.transforms.runtime.coders import pack, pack_names
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.tick import jobs
 from weir.transforms.tick.jobs import Fitted, Numbered, decode_fitted, encode_fitted
@@ -193,16 +191,6 @@ def test_what_was_made_with_another_secret_is_refused(noise: Any, tmp_path: Path
     replace(cells, noise=ahead).lane()  # the job of tick 2 had the first secret
     with pytest.raises(CodecError, match="other secrets"):
         replace(cells, noise=behind).lane()
-
-
-def test_state_of_a_build_that_fitted_within_tick_is_refused_by_name(noise: Any) -> None:
-    whole = whole_init(TRAINING, 2)
-    names = pack_names(KEYS)
-    old = pack(b"M", [*names, *arrays_of(whole)], LAYOUT, noise.mark(3))
-    with pytest.raises(CodecError, match=r"within Tick.*\(Train\).*start a new run"):
-        cells = no_cells()
-        cells.machine.write(old)
-        block_of(noise, cells).read(3)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -64,6 +64,7 @@ def by_name(plan: FakePlan, leaves: dict[int, Any]) -> dict[tuple[int, bytes], l
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [FakePlan(), OBSERVED, ONE, MANY], ids=["few", "new", "1", "70"])
 @pytest.mark.parametrize("pieces", [1, 7])
 @pytest.mark.parametrize("grid", [1 << 22, 100])

@@ -15,6 +15,8 @@ from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 from weir.transforms.runtime.secret import SecretRef
 
+pytestmark = pytest.mark.slow
+
 SECRET = "5a" * 32
 TICKS = 150
 MINUTE = 60_000_000

@@ -81,6 +81,7 @@ def as_cells(ran: Ran) -> dict[tuple[Any, ...], Any]:
     return cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "observed"])
 def test_the_pipeline_is_what_simulate_says_bit_for_bit(declared: bool, secret: SecretRef) -> None:
     made = plan(declared)
@@ -90,6 +91,7 @@ def test_the_pipeline_is_what_simulate_says_bit_for_bit(declared: bool, secret: 
     assert len(expected) == 300 * (4 if declared else 3) * 5 or not declared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "observed"])
 def test_blocks_order_strides_and_replays_do_not_matter(declared: bool, secret: SecretRef) -> None:
     batch = random_events(1_000, FakePlan())
@@ -103,6 +105,7 @@ def test_blocks_order_strides_and_replays_do_not_matter(declared: bool, secret: 
     assert twice[::3] == twice[1::3] == twice[2::3] == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "observed"])
 def test_a_predicate_of_one_aggregate_is_what_simulate_says(
     declared: bool, secret: SecretRef
@@ -124,12 +127,14 @@ def test_a_predicate_of_one_aggregate_is_what_simulate_says(
     assert expected != simulated(made, batch, {name: one * 0 + 1 for name, one in gates.items()})
 
 
+@pytest.mark.slow
 def test_following_the_clock_gives_what_announcing_all_of_it_gives(secret: SecretRef) -> None:
     batch = random_events(500, FakePlan())
     first = run(plan(), [batch], secret=secret)
     assert run(plan(), [batch], secret=secret, bounded=False, every=100).rows == first.rows
 
 
+@pytest.mark.slow
 def test_a_row_says_what_it_is(secret: SecretRef) -> None:
     made = plan()
     row = run(made, [random_events(10, FakePlan())], secret=secret).rows[-1]
@@ -139,6 +144,7 @@ def test_a_row_says_what_it_is(secret: SecretRef) -> None:
     assert (row["tick_end"] - row["tick_start"]).total_seconds() == 60
 
 
+@pytest.mark.slow
 def test_every_key_releases_at_every_tick_even_without_any_event(secret: SecretRef) -> None:
     ran = run(plan(), [], secret=secret)
     assert len(ran.rows) == 300 * 4 * 5 and ran.dead == []
@@ -146,6 +152,7 @@ def test_every_key_releases_at_every_tick_even_without_any_event(secret: SecretR
     assert as_cells(ran) == simulated(plan(), random_events(0, FakePlan()))
 
 
+@pytest.mark.slow
 def test_one_event_is_a_release_for_its_key_from_its_tick_on(secret: SecretRef) -> None:
     batch = events([START + 61_000_000], ["b"], [3.0])
     ran = run(plan(declared=False), [batch], secret=secret)
@@ -153,6 +160,7 @@ def test_one_event_is_a_release_for_its_key_from_its_tick_on(secret: SecretRef) 
     assert min(row["tick"] for row in ran.rows) == 1 and len(ran.rows) == 299 * 5
 
 
+@pytest.mark.slow
 def test_what_does_not_count_is_dead_lettered_with_reason_and_place(secret: SecretRef) -> None:
     hour = 3_600_000_000
     batch = events(
@@ -171,6 +179,7 @@ def test_what_does_not_count_is_dead_lettered_with_reason_and_place(secret: Secr
     assert as_cells(ran) == simulated(plan(), batch.slice(1, 1))
 
 
+@pytest.mark.slow
 def test_clipped_and_missing_numbers_count_as_the_plan_says(secret: SecretRef) -> None:
     batch = events([START] * 3, ["a"] * 3, [1e9, float("nan"), -5.0])
     ran = run(plan(), [batch], secret=secret)
@@ -178,6 +187,7 @@ def test_clipped_and_missing_numbers_count_as_the_plan_says(secret: SecretRef) -
     assert ran.counts["non_finite"] >= 1 and ran.counts["clipped"] >= 2
 
 
+@pytest.mark.slow
 def test_duplicates_count_once_wherever_they_come(secret: SecretRef) -> None:
     made = plan(extra=", id: id")
     batch = random_events(600, FakePlan(), ids=True)
@@ -188,6 +198,7 @@ def test_duplicates_count_once_wherever_they_come(secret: SecretRef) -> None:
     assert ran.dead == sorted(("test", i, "", "duplicate") for i in [*range(100, 150)] * 2)
 
 
+@pytest.mark.slow
 def test_dictionaries_are_events_too(secret: SecretRef) -> None:
     made = plan(extra=", id: id")
     batch = random_events(300, FakePlan(), ids=True)
@@ -208,6 +219,7 @@ def test_bounded_input_needs_the_end_of_the_clock() -> None:
         run(endless, [])
 
 
+@pytest.mark.slow
 def test_a_fresh_secret_gives_fresh_noise() -> None:
     first, second = (run(FakePlan(), []).rows for _ in range(2))
     assert [row["value"] for row in first] != [row["value"] for row in second]

@@ -87,6 +87,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("users", "more", "mechanism"), CASES)
 def test_what_is_piped_is_what_is_simulated(users, more, mechanism, secret) -> None:
     """Duplicates and another order change nothing; nor do blocks."""
@@ -101,6 +102,7 @@ def test_what_is_piped_is_what_is_simulated(users, more, mechanism, secret) -> N
     assert simulated(plan_of(users, more, 1, mechanism), rows) == expected
 
 
+@pytest.mark.slow
 def test_keys_go_and_come_again_in_a_pipeline_as_simulated(secret) -> None:
     text = "discover: {min_users: 2, max_bytes: 12}"
     config = CONFIG.format(
@@ -170,6 +172,7 @@ def test_a_plan_tells_of_it() -> None:
     assert released.discovery is not None and not released.discovery.hidden
 
 
+@pytest.mark.slow
 def test_several_columns_make_a_key(secret) -> None:
     rows = [{**row, "site": "s"} for row in events_of(5)]
     named = [{**row, "k": f'["{row["k"]}","s"]'} for row in rows]

@@ -15,6 +15,8 @@ from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 from weir.transforms.runtime.secret import SecretRef
 
+pytestmark = pytest.mark.slow
+
 SECRET = "6b" * 32
 TICKS, MINUTE, WIDE = 40, 60_000_000, 30
 FEATURES = [f"x{i}" for i in range(WIDE)]

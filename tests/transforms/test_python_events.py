@@ -75,6 +75,7 @@ def into(events: list[Any], **kwargs: Any) -> Any:
     return beam.Pipeline() | beam.Create(events) | PrivateReleases(PLAN, **kwargs)
 
 
+@pytest.mark.slow
 def test_values_with_named_fields_are_events_like_dictionaries(secret: SecretRef) -> None:
     made = [VALUES, {**VALUES, "store": "south", "more": "x"}]
     expected = run(PLAN, made, secret=secret, kind=Any)
@@ -104,6 +105,7 @@ def test_fields_are_picked_by_name_and_become_pythons_own() -> None:
         assert pick(event, NAMES) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Any, pd.DataFrame, pa.Table, pa.RecordBatch])
 def test_frames_and_tables_hold_many_events(kind: Any, secret: SecretRef) -> None:
     made = [VALUES, {**VALUES, "store": "south"}, {**VALUES, "dollars": None}]

@@ -55,6 +55,7 @@ def test_long_lines(chunk_bytes: int) -> None:
     assert long == [2, 5, 7]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.lists(st.text(alphabet='ab",\n é', max_size=6), min_size=2, max_size=4).filter(any),
@@ -62,7 +63,7 @@ def test_long_lines(chunk_bytes: int) -> None:
     ),
     st.integers(1, 40),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_as_another_reader_reads_them(rows: list[list[str]], chunk_bytes: int) -> None:
     out = io.StringIO(newline="")
     python_csv.writer(out, lineterminator="\n").writerows(rows)
@@ -71,8 +72,9 @@ def test_as_another_reader_reads_them(rows: list[list[str]], chunk_bytes: int) -
     assert [next(python_csv.reader(io.StringIO(r.decode(), newline=""))) for _, r in found] == rows
 
 
+@pytest.mark.slow
 @given(st.text(alphabet='a",\n\r', max_size=40), st.integers(1, 50), st.integers(3, 50))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_quotes_one_by_one(text: str, chunk_bytes: int, line_bytes: int) -> None:
     found, long = records(text.encode(), chunk_bytes, line_bytes)
     assert (found, long) == one_by_one(text.encode(), line_bytes)
@@ -104,8 +106,9 @@ def one_by_one(data: bytes, line_bytes: int) -> tuple[list[tuple[int, bytes]], l
     return found, long
 
 
+@pytest.mark.slow
 @given(st.lists(st.binary(max_size=30).filter(lambda line: b'"' not in line), max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_records_that_open_no_quote_are_read_alone(lines: list[bytes]) -> None:
     lines = [line.replace(b"\n", b"").replace(b"\r", b"") for line in lines]
     events, dead = csv(GOOD + b"\n".join(lines) + b"\n" + GOOD)

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ FIELDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sam
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.tuples(FIELDS, st.sampled_from([*REASONS, MISSING])), st.integers(1, 9)))
 def test_counters_come_back_from_names_of_plain_letters(found: dict[tuple[str, str], int]) -> None:
     counters = {counter_of(field, reason): n for (field, reason), n in found.items()}

@@ -14,6 +14,8 @@ from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 from weir.transforms.runtime.secret import SecretRef
 
+pytestmark = pytest.mark.slow
+
 ONE, TWO = bytes([7]) * 32, bytes([8]) * 32
 SWITCH = 100
 PLAN = """

@@ -94,6 +94,7 @@ def brute(batch: pa.RecordBatch) -> dict[str, float]:
     return walks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [PLAN, OBSERVED, WITH_ID], ids=["declared", "observed", "ids"])
 def test_rows_reach_the_program_in_canonical_order(plan: FakePlan) -> None:
     batch = random_events(2_000, FakePlan(), ids=plan is WITH_ID)
@@ -102,6 +103,7 @@ def test_rows_reach_the_program_in_canonical_order(plan: FakePlan) -> None:
     assert last == pytest.approx(brute(batch))
 
 
+@pytest.mark.slow
 def test_order_splits_and_bundles_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = random_events(1_500, FakePlan())
     first = run(PLAN, [batch], noise=Silent()).rows
@@ -109,6 +111,7 @@ def test_order_splits_and_bundles_do_not_matter(monkeypatch: pytest.MonkeyPatch)
     assert run(PLAN, cut(shuffled(batch), 4), noise=Silent(), every=9).rows == first
 
 
+@pytest.mark.slow
 def test_the_cap_keeps_the_same_rows_whatever_the_order(tmp_path: Any) -> None:
     from weir.transforms.runtime.secret import SecretRef
 
@@ -145,6 +148,7 @@ def test_row_leaves_come_back() -> None:
     assert row_leaf.count_rows(row_leaf.encode(8, leaf, ())) == 2
 
 
+@pytest.mark.slow
 def test_a_key_without_rows_still_steps() -> None:
     batch = events([FakePlan().clock.start], ["b"], [4.0])
     ran = run(PLAN, [batch], noise=Silent())

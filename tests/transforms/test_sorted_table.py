@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.transforms.releases import batch
+from weir.dpcore.plan import Plan
+from weir.dpcore.program import Released
+from weir.transforms.release.table import ReleaseWriter
 from weir.transforms.sinks import formats
 from weir.transforms.sinks.sorted_table import sorted_table
 
@@ -55,3 +59,22 @@ def test_a_file_shows_the_keys_of_its_rows_and_no_others() -> None:
     content = formats.encode(table, "parquet", None)
     read = pq.read_table(io.BytesIO(content), read_dictionary=["key"])
     assert read["key"].chunk(0).dictionary.to_pylist() == ["a", "c"]
+
+
+def test_batches_of_an_earlier_version_have_no_ends_of_intervals() -> None:
+    plan = Plan.from_yaml("""
+name: calls
+schema: {time: at}
+key: {column: host, declared: [a, b]}
+clock: {start: 2025-01-01T00:00:00Z, period: 1d, end: 2025-01-03T00:00:00Z}
+privacy: {epsilon: 1, delta: 1e-6, protect_for: all}
+aggregates: {p95: {quantile: ms, at: 0.95, edges: [1, 2, 3]}}
+""")
+    ones = np.ones((2, 1, 1))
+    released = Released("p95", None, 2 * ones, ones, ones, 3 * ones)
+    new = ReleaseWriter(plan).batch(0, 0, 2, [b"a"], [released])
+    old = ReleaseWriter(plan).batch(1, 0, 2, [b"b"], [released]).drop_columns(["low", "high"])
+    for batches in ([new, old], [old, new]):
+        rows = sorted_table(batches).table.to_pylist()
+        assert [row["key"] for row in rows] == ["a", "b", "a", "b"]
+        assert [row["low"] for row in rows] == [[1.0], None, [1.0], None]

@@ -123,7 +123,7 @@ def test_a_vector_with_an_error_keeps_its_zeros() -> None:
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "ndjson"])
-def test_a_file_of_an_earlier_version_that_lists_zeros_is_the_same(form: str) -> None:
+def test_a_file_that_lists_zeros_says_the_same(form: str) -> None:
     found = releases(2)
     table = table_of(PLAN, found)
     old = formats.encode(table, form, Flat.of(DENSE))

@@ -93,6 +93,7 @@ ODD: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_value_of_a_column_of_objects_is_read_alone() -> None:
     """Each odd value in a good event: beside each other value of its column, and all together."""
     lenient = SCHEMA.lenient()

@@ -28,6 +28,7 @@ def lines_of(path: Path, form: TextForm, chunk_bytes: int) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", PACKED)
 @pytest.mark.parametrize("form", [TextForm(), TextForm(quoted_newlines=True)])
 def test_whole_lines_in_front_of_the_damage_are_read(

@@ -105,16 +105,15 @@ class Blocked:
         self._dofn = dofn
         self.bags = Bag(), Bag(), Bag()
         self.stored = One(), One(), Bag(), Bag()
-        self.progress, self.following, self.announced = One(), One(), One()
-        self._reached = self.progress, self.following, self.announced
+        self.progress = One()
 
     def take(self, payload: bytes) -> list[Any]:
         """An element."""
-        return list(self._dofn.process((0, payload), *self.bags, *self._reached, Never()))
+        return list(self._dofn.process((0, payload), *self.bags, self.progress, Never()))
 
     def fire(self, moment: Timestamp) -> list[NoisyStride]:
         """A timer."""
-        return list(self._dofn.on_tick(0, moment, *self.stored, *self.bags, *self._reached))
+        return list(self._dofn.on_tick(0, moment, *self.stored, *self.bags, self.progress))
 
 
 def stepped(dofn: TickDoFn, payloads: Sequence[bytes], ticks: int, near: bool) -> dict[int, float]:
@@ -132,6 +131,7 @@ def stepped(dofn: TickDoFn, payloads: Sequence[bytes], ticks: int, near: bool) -
     return counts(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("near", [True, False])
 def test_leaves_of_a_far_future_are_not_moved_at_every_tick(near: bool) -> None:
     plan: Any = ENDLESS
@@ -175,6 +175,7 @@ def test_ticks_are_released_when_their_time_is_over_and_not_before() -> None:
     assert counts(strides) == {0: 2, 1: 2, 2: 7} and dead == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flink, before, overdue", [(0, 1, 0), (1, 1, 1), (1, 2, 0)])
 def test_on_flink_a_timer_is_set_one_millisecond_before_the_end(
     flink: int, before: int, overdue: int, monkeypatch: pytest.MonkeyPatch
@@ -290,28 +291,21 @@ def test_one_stride_is_many_small_ones() -> None:
     assert at_once == slowly and bytes_of(whole.cells) == bytes_of(steps.cells)
 
 
-def test_how_far_a_block_is_goes_on_from_the_two_integers_of_earlier_builds() -> None:
+def test_how_far_a_block_is_has_a_checksum() -> None:
     layout, plan = bytes.fromhex(ENDLESS.layout), ENDLESS
     dofn = TickDoFn(plan.program, plan.clock, plan.keys, layout.hex(), Silent(), 128, 64)
-    new, old = Blocked(dofn), Blocked(dofn)
-    for block in (new, old):
-        block.take(heartbeat.encode(6))
-        assert len(block.fire(at(4))) == 1
-    old.progress.clear()
-    old.following.write(5)
-    old.announced.write(6)
-    for block in (new, old):
-        assert not block.fire(at(4)) and not block.take(heartbeat.encode(6))
-        assert [(s.first_tick, s.ticks) for s in block.fire(at(9))] == [(5, 2)]
-    assert old.following.read() is None and old.announced.read() is None
-    assert old.progress.read() == new.progress.read()
-    (stored,) = old.progress.values
+    block = Blocked(dofn)
+    block.take(heartbeat.encode(6))
+    assert len(block.fire(at(4))) == 1
+    assert not block.fire(at(4)) and not block.take(heartbeat.encode(6))
+    assert [(s.first_tick, s.ticks) for s in block.fire(at(9))] == [(5, 2)]
+    (stored,) = block.progress.values
     for bit in range(8 * len(stored)):
         flipped = bytearray(stored)
         flipped[bit // 8] ^= 1 << bit % 8
-        old.progress.write(bytes(flipped))
+        block.progress.write(bytes(flipped))
         with pytest.raises(CodecError):
-            old.fire(at(9))
+            block.fire(at(9))
 
 
 @pytest.mark.parametrize("every", [1, 7, 100, 128, 1000])
@@ -330,7 +324,7 @@ def test_names_that_runners_find_state_by_never_change() -> None:
         tick.STEP_NAME: sorted(
             [TickDoFn.MACHINE.name, TickDoFn.PENDING.name, TickDoFn.FAR.name]
             + [TickDoFn.BEYOND.name]
-            + [TickDoFn.NEXT.name, TickDoFn.ANNOUNCED.name, TickDoFn.TIMER.name]
+            + [TickDoFn.TIMER.name]
             + [TickDoFn.NAMES.name, TickDoFn.PAST_0.name, TickDoFn.PAST_1.name]
             + [TickDoFn.PROGRESS.name]
         ),
@@ -340,12 +334,13 @@ def test_names_that_runners_find_state_by_never_change() -> None:
         ),
         assemble.STEP_NAME: [AssembleDoFn.HELD.name],
         deduplicate.STEP_NAME: sorted(
-            [deduplicate.DropSeen.HEAD.name, deduplicate.DropSeen.SEEN.name]
+            [deduplicate.DropSeen.HEAD.name]
             + [getattr(deduplicate.DropSeen, f"SLICE_{place}").name for place in range(RING)]
             + [deduplicate.DropSeen.FORGET.name]
         ),
         cap.STEP_NAME: sorted(
             [cap.CloseTicks.CLOSED.name, cap.CloseTicks.CLOSE.name]
+            + [cap.CloseTicks.GONE_0.name, cap.CloseTicks.GONE_1.name]
             + [cap.CloseTicks.USERS.name, cap.CloseTicks.USERS_LOG.name]
             + [cap.CloseTicks.PAIRS.name, cap.CloseTicks.PAIRS_LOG.name]
             + [getattr(cap.CloseTicks, f"WAITING_{place}").name for place in range(BAGS)]

@@ -12,7 +12,6 @@ import pytest
 from tests.transforms.shards import CLOCK, Alone, Event, Shard, Shards, hashes_of
 from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.timed_set import entries
-from weir.transforms.runtime.coders import unpack
 from weir.transforms.select import shelf, timed_cells
 from weir.transforms.select.shelf import Shelf
 from weir.transforms.select.timed_cells import RING, Held, TimedCells, slices_of, sums_of
@@ -47,6 +46,7 @@ def fates(world: Any, bundles: Sequence[Bundle]) -> list[Event]:
     return sorted(counted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", [None, 1, HORIZON])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("shards, tail", [(1, 1), (3, 4), (64, 512)])
@@ -61,6 +61,7 @@ def test_each_id_fares_as_it_would_alone(
     assert horizon is None or any(number > 12 for number, _ in expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_no_order_within_a_bundle_and_no_neighbour_changes_a_fate(seed: int) -> None:
     bundles = history(seed)
@@ -80,6 +81,7 @@ def test_no_order_within_a_bundle_and_no_neighbour_changes_a_fate(seed: int) -> 
         assert sorted(counted) == [fate for fate in expected if fate[1] != gone]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same_process", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_kills_and_repeats_change_nothing(
@@ -112,6 +114,7 @@ def fill(world: Shards, ids: int, bundles: int, first: int = 0) -> int:
     return world.moved - before
 
 
+@pytest.mark.slow
 def test_a_bundle_moves_what_it_adds_however_much_is_remembered() -> None:
     world = Shards(2, horizon=4000)
     early = fill(world, 50, 100)
@@ -190,63 +193,6 @@ def test_other_shards_and_another_kind_of_horizon_are_refused_by_name() -> None:
     longer = Shards(1, 3 * HORIZON)
     longer.restore(kept, same_process=False)
     assert longer.bundle([(1, 1 + 3 * HORIZON), (2, 1)]) == [1]
-
-
-@pytest.mark.parametrize("name, horizon", [("ids-horizon", 5), ("ids-forever", None)])
-def test_ids_as_versions_before_stored_them_go_on_in_eight_shards(
-    name: str, horizon: int | None
-) -> None:
-    stored = (STORED / f"{name}.v2.bin").read_bytes()
-    high, low, ticks = unpack(b"D", stored, bytes.fromhex("cd" * 32))
-    world = Shards(8, horizon)
-    world.bundle([(i, 0) for i in range(100)])
-    shard = world.stored[5]
-    shard.seen.value, shard.head.value = stored, None
-    world.restore(world.checkpoint(), same_process=False)
-    shard = world.stored[5]
-    shard.timers = {"": max(shard.timers.values())} if horizon else {}
-    new = next(i for i in range(100, 200) if hashes_of([i])[0, 1] % 8 == 5)
-    assert world.bundle([(new, 4)]) == [0]
-    assert shard.seen.value is None
-    cells = TimedCells(5, 8, 0, bytes.fromhex("cd" * 32), shard.head, shard.ring, Shelf())
-    found = cells.known.find(high, low)
-    assert found.there.all() and len(cells.known) == len(high) + 1
-    if horizon is None:
-        return
-    np.testing.assert_array_equal(found.ticks, ticks)
-    assert set(shard.timers) == {"", "0", "1", "2", "3"}
-    world.advance(200)
-    assert shard.head.value is None and not shard.timers
-
-
-def test_a_timer_of_the_version_before_moves_the_ids_too() -> None:
-    world = Shards(8, 5)
-    world.bundle([(0, 0)])
-    (shard,) = world.stored.values()
-    shard.head.value = None
-    shard.seen.value = (STORED / "ids-horizon.v2.bin").read_bytes()
-    shard.timers = {"": shard.timers["0"]}
-    world.advance(7)
-    assert shard.seen.value is None and set(shard.timers) == {"1", "2", "3"}
-
-
-@pytest.mark.parametrize(
-    "name, shards, horizon, words",
-    [
-        ("ids-horizon", 64, 5, "earlier version.*deduplicate.shards: 8"),
-        ("ids-horizon", 8, None, "with which it was begun"),
-        ("ids-forever", 8, 5, "without deduplicate.horizon"),
-    ],
-)
-def test_ids_of_the_old_form_that_cannot_move_are_refused_by_name(
-    name: str, shards: int, horizon: int | None, words: str
-) -> None:
-    world = Shards(shards, horizon)
-    world.bundle([(1, 1)])
-    (shard,) = world.stored.values()
-    shard.head.value, shard.seen.value = None, (STORED / f"{name}.v2.bin").read_bytes()
-    with pytest.raises(CodecError, match=words):
-        world.bundle([(1, 1)])
 
 
 def test_a_sum_of_entries_knows_no_order_and_no_pieces_but_ticks_and_notes() -> None:

@@ -57,6 +57,7 @@ def advances(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [DECLARED, OBSERVED], ids=["declared", "observed"])
 @pytest.mark.parametrize("more", ["every: 40\n  iterations: 20", SGD], ids=["gradient", "sgd"])
 def test_slices_change_no_bit(key: str, more: str, advances: list[int], secret: SecretRef) -> None:
@@ -72,6 +73,7 @@ def test_slices_change_no_bit(key: str, more: str, advances: list[int], secret: 
     assert (theta[0] != theta[1]).any()  # something was fitted
 
 
+@pytest.mark.slow
 def test_bounded_input_is_fitted_as_it_comes(advances: list[int], secret: SecretRef) -> None:
     """No timer is set that the end of time would have to fire."""
     one, batch = plan(more="every: 40\n  iterations: 20"), flights(500)
@@ -79,6 +81,7 @@ def test_bounded_input_is_fitted_as_it_comes(advances: list[int], secret: Secret
     assert len(advances) == 3 * 5  # runs of 5 keys, each in a block of its own
 
 
+@pytest.mark.slow
 def test_secrets_that_change_between_and_behind_runs(
     advances: list[int], secret: SecretRef, tmp_path: Path
 ) -> None:
@@ -125,6 +128,7 @@ class Late(beam.DoFn):
         yield "passed", int(tag)
 
 
+@pytest.mark.slow
 def test_the_watermark_waits_for_the_models(advances: list[int], secret: SecretRef) -> None:
     """What a runner may close behind the watermark still has every release in it."""
     one = plan("{column: k, declared: [a]}", more="every: 40\n  iterations: 20")
@@ -165,6 +169,7 @@ def test_a_program_that_fits_nothing_has_no_such_step() -> None:
     assert learns < fits
 
 
+@pytest.mark.slow
 def test_strides_that_end_at_a_run_change_nothing(secret: SecretRef) -> None:
     batch, one = flights(600), plan()
     assert STRIDE > 40

@@ -83,6 +83,7 @@ def secret(tmp_path_factory: pytest.TempPathFactory) -> SecretRef:
     return SecretRef(file=str(file))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["online.follow_the_leader", *MORE])
 def test_the_pipeline_gives_the_bits_of_simulate(algorithm: str, secret: SecretRef) -> None:
     plan, batch = plan_of(algorithm), rides()
@@ -134,6 +135,7 @@ aggregates:
 """
 
 
+@pytest.mark.slow
 def test_aggregates_of_users_have_the_bits_of_simulate(secret: SecretRef) -> None:
     head = PLAN.format(algorithm="-", more="").partition("model:")[0]
     plan, batch = Plan.from_yaml(head + AGGREGATES), rides()

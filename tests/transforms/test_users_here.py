@@ -70,6 +70,7 @@ def closed(case: Case, events: list[Event], bundles: int = 1, numbers: bool = Fa
     return shown.found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [1, 50, 1 << 17])
 def test_what_stays_is_what_the_rule_says(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (sift, users_here):
@@ -83,6 +84,7 @@ def test_what_stays_is_what_the_rule_says(together: int, monkeypatch: pytest.Mon
         assert closed(case, events[::-1], bundles=3) == expected, case.caps
 
 
+@pytest.mark.slow
 def test_ids_that_are_whole_numbers_are_those_of_their_digits() -> None:
     for seed in range(40):
         case = case_of(seed)

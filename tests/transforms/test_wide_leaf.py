@@ -130,6 +130,7 @@ def brute(plan: Any, batch: pa.RecordBatch) -> dict[bytes, Any]:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("pieces", [1, 9])
 @pytest.mark.parametrize("small", [False, True], ids=["roomy", "tight"])

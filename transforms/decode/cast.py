@@ -227,7 +227,8 @@ def to_text(
         raise fault(
             field,
             column,
-            f"is of type {type_word(kind)} in {source}; text or whole numbers are needed.",
+            f"is of type {type_word(kind)} in {source}; text or whole numbers are needed."
+            + _SPELT * (pa.types.is_floating(kind) or pa.types.is_decimal(kind)),
         )
     if empty_is_null:
         values = pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)
@@ -247,6 +248,9 @@ def _has_one_spelling(kind: pa.DataType) -> bool:
         or (pa.types.is_decimal(kind) and kind.scale == 0)
         or (pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
     )
+
+
+_SPELT = " Write them as whole numbers (1) or as text: 1 and 1.0 would be two keys."
 
 
 def _checked(values: Any) -> tuple[pa.StringArray, Bad]:

@@ -6,7 +6,6 @@ held; a bad value costs its own record at most.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from weir.transforms.decode.arrow_frames import size_of, unclosed, unlisted
 from weir.transforms.decode.canonical import Decoded, assemble
 from weir.transforms.decode.cast import plain_type
 from weir.transforms.decode.columnar_sound import sound
@@ -130,7 +130,7 @@ def decode_batch(
 
 
 def decode_arrow(
-    file: Any, schema: EventSchema, source: str, lost: Lost = unweighed
+    file: Any, schema: EventSchema, source: str, lost: Lost = unweighed, closed: bool = False
 ) -> Iterator[Decoded]:
     """Arrow IPC, file or stream -> canonical batches; one decoded batch a record batch.
 
@@ -142,18 +142,20 @@ def decode_arrow(
       schema: the roles of columns.
       source: path or topic.
       lost: is told the share that could not be read: of a file's batches, of a stream's bytes.
+      closed: whether the end must be there: where a stream was stored and may have been cut.
 
     Raises:
       ConfigError: a needed column is not there, or its type cannot play its role.
     """
     try:
         reader: Any = pa.ipc.open_file(file)
-        batches, columns = _file_batches(reader), _named(reader)
+        missing = unlisted(file) if closed else 0.0
+        batches, columns = _file_batches(reader, missing), _named(reader)
     except UNREADABLE:
         file.seek(0)
         try:
             reader = pa.ipc.open_stream(file)
-            batches, columns = _stream_batches(reader, file), _named(reader)
+            batches, columns = _stream_batches(reader, file, closed), _named(reader)
         except UNREADABLE:
             lost(1.0)
             yield whole_file(source)
@@ -207,8 +209,9 @@ def _decode_all(
             at += part.num_rows
 
 
-def _file_batches(reader: Any) -> Iterator[tuple[pa.RecordBatch | None, float]]:
-    """Batches, None where broken, each with its share of the file: where they lie is not told."""
+def _file_batches(reader: Any, missing: float) -> Iterator[tuple[pa.RecordBatch | None, float]]:
+    """Batches, None where broken, each with its share of the file: where they lie is not told.
+    None for all that the footer does not list, too."""
     for i in range(reader.num_record_batches):
         try:
             batch = reader.get_batch(i)
@@ -217,15 +220,21 @@ def _file_batches(reader: Any) -> Iterator[tuple[pa.RecordBatch | None, float]]:
                 raise
             batch = None
         yield batch, 1 / reader.num_record_batches
+    if missing:
+        yield None, missing
 
 
-def _stream_batches(reader: Any, file: Any) -> Iterator[tuple[pa.RecordBatch | None, float]]:
+def _stream_batches(
+    reader: Any, file: Any, closed: bool
+) -> Iterator[tuple[pa.RecordBatch | None, float]]:
     """Batches, and None for the rest if it is broken, each with its share of the bytes."""
-    at, size = file.tell(), _size(file)
+    at, size = file.tell(), size_of(file)
     while True:
         try:
             batch = reader.read_next_batch()
         except StopIteration:
+            if closed and (missing := unclosed(file, at)):
+                yield None, missing
             return
         except UNREADABLE as error:
             if not is_broken(error):
@@ -234,12 +243,3 @@ def _stream_batches(reader: Any, file: Any) -> Iterator[tuple[pa.RecordBatch | N
             return
         begin, at = at, file.tell()
         yield batch, (at - begin) / size
-
-
-def _size(file: Any) -> int:
-    """Bytes of a file that has some; its position stays."""
-    at = file.tell()
-    file.seek(0, io.SEEK_END)
-    size = int(file.tell())
-    file.seek(at)
-    return size

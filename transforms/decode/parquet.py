@@ -66,6 +66,8 @@ def parquet_groups(file: Any) -> Groups | None:
     try:
         footer = _without_schema(_footer(file))
         rows = tuple(footer.row_group(i).num_rows for i in range(footer.num_row_groups))
+        if sum(rows) != footer.num_rows:  # a footer that lost a group reads well otherwise
+            return None
         schema = footer.schema.to_arrow_schema()
         check_names(schema)
         return Groups(_with_meanings(schema, _stored_schema(footer)), rows, footer)
@@ -169,6 +171,7 @@ def open_parquet(file: Any, groups: Groups, dictionaries: Sequence[str] = ()) ->
         metadata=groups.footer,
         read_dictionary=list(dictionaries),
         pre_buffer=ahead,
+        page_checksum_verification=True,
         coerce_int96_timestamp_unit="us",  # nanoseconds end in 2262: a later time became another
     )
 

@@ -184,8 +184,19 @@ class EventSchema:
             else:
                 near = difflib.get_close_matches(column, names, n=1)
                 hint = f"did you mean {near[0]}? Its" if near and column not in names else "its"
-                told = f"{hint} columns are {', '.join(names)}."
+                told = f"{hint} columns are {', '.join(names)}.{self._elsewhere(column, source)}"
             raise ConfigError(self.field_of(column), column, f"{state} {source}; {told}")
+
+    def _elsewhere(self, column: str, source: str) -> str:
+        """Where a column that is not there may be instead; a sentence, or nothing."""
+        if f"/{column}=" in f"/{source}":
+            return (
+                f" {column} is in the names of folders, which are not read: write it into the "
+                "files."
+            )
+        if self.fields.get(column) == "where":
+            return f" If it is a text, put it in quotes: '{column}'."
+        return ""
 
     @classmethod
     def build(

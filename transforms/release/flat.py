@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from weir.dpcore.leaves.sparse_rows import MOST_DENSE
 from weir.dpcore.plan import Plan
-from weir.transforms.release.table import RELEASE_SCHEMA, in_flight, releases_only
+from weir.transforms.release.table import INTERVAL, RELEASE_SCHEMA, in_flight, releases_only
 
 Ints = NDArray[np.integer[Any]]
 Layout = Literal["flat", "packed"]
@@ -51,20 +51,25 @@ class Flat:
       band: half the width of a 95 % band, in standard deviations of the noise.
       sparse: (name, over) of vectors that the program declares sparse (``OutputInfo``): rows of
         coordinates that are 0 are left out, but for the first of a vector that has no others.
+      between: (name, over) and the public ends that its values never leave: bands end there too.
     """
 
     outputs: tuple[tuple[str, int | None, tuple[str, ...]], ...]
     band: float
     sparse: frozenset[Spot] = frozenset()
+    between: tuple[tuple[Spot, tuple[float, float]], ...] = ()
 
     @classmethod
     def of(cls, plan: Plan) -> Flat:
-        """Labels and band of a plan."""
+        """Labels and bands of a plan."""
         described = plan.program.describe(np.zeros(1, dtype=np.int64))
         return cls(
             tuple((one.name, one.over, one.labels) for one in described),
             plan.band,
             frozenset((one.name, one.over) for one in described if one.sparse),
+            tuple(
+                ((one.name, one.over), one.between) for one in described if one.between is not None
+            ),
         )
 
     def table(self, packed: pa.Table) -> pa.Table:
@@ -94,6 +99,13 @@ class Flat:
             high = self.band * errors
             low = numbers - high
             high += numbers
+        ends = {"low": low, "high": high}
+        for name in INTERVAL if INTERVAL[0] in columns else ():
+            own = spread.over(columns[name].is_valid().to_numpy(zero_copy_only=False))
+            ends[name][own] = columns[name].flatten().to_numpy(zero_copy_only=False)
+        for spot, between in self.between:
+            if spot in spots:
+                within(numbers, low, high, between, spread.over(output == spots.index(spot)))
         made = {
             "label": self._labels(output, spots, spread, index),
             "index": pa.array(index),
@@ -159,6 +171,16 @@ def chunk_of(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return column.unify_dictionaries().combine_chunks() if len(column) else _empty(column.type)
+
+
+def within(
+    value: Any, low: Any, high: Any, between: tuple[float, float], mine: NDArray[np.bool_]
+) -> None:
+    """Moves the bands of some numbers (n,) in place so that they end at public ends, and hold the
+    value. mine: (n,) which."""
+    least, most = between
+    np.maximum(low, np.fmin(value, least), out=low, where=mine)
+    np.minimum(high, np.fmax(value, most), out=high, where=mine)
 
 
 class Spread(NamedTuple):

@@ -42,18 +42,26 @@ RELEASE_SCHEMA = pa.schema(
 """One row per key, tick, name, over and coordinate: what every sink writes (see flat.py).
 
 Null ``over``: since the start; ``window``: for ever; ``stddev``, ``low``, ``high``: the error is
-not additive. ``label`` is "" and ``index`` 0 where there is one coordinate that needs no name."""
+not additive. ``label`` is "" and ``index`` 0 where there is one coordinate that needs no name.
+``low`` and ``high`` end at public edges; of quantiles the value need not lie in their middle."""
 
-ONE_COORDINATE = ("label", "index", "low", "high")
+ONE_COORDINATE = ("label", "index")
 """Columns that a row of lists has not."""
 
-PACKED_SCHEMA = pa.schema(
+INTERVAL = ("low", "high")
+"""Columns of lists that only plans with intervals have (``OutputInfo.interval``)."""
+
+INTERVAL_SCHEMA = pa.schema(
     [
-        field.with_type(NUMBERS) if field.name in ("value", "stddev") else field
+        field.with_type(NUMBERS) if field.name in ("value", "stddev", *INTERVAL) else field
         for field in RELEASE_SCHEMA
         if field.name not in ONE_COORDINATE
     ]
 )
+"""PACKED_SCHEMA of plans in which a margin of error is an interval of its own: ``low`` and ``high``
+of such rows; null where the margin is as many ``stddev`` on either side."""
+
+PACKED_SCHEMA = pa.schema([field for field in INTERVAL_SCHEMA if field.name not in INTERVAL])
 """One row per key, tick, name and over, with lists: what ``sink.layout: packed`` writes."""
 
 SHAPES = 32
@@ -72,6 +80,12 @@ def in_flight(field: pa.Field) -> pa.Field:
 
 
 IN_FLIGHT_SCHEMA = pa.schema([in_flight(field) for field in PACKED_SCHEMA])
+IN_FLIGHT_INTERVALS = pa.schema([in_flight(field) for field in INTERVAL_SCHEMA])
+
+
+def has_intervals(plan: Plan) -> bool:
+    """Whether a margin of error of a plan is an interval of its own."""
+    return any(one.interval for one in plan.program.describe(np.zeros(1, dtype=np.int64)))
 
 
 def is_release(batch: Any) -> bool:
@@ -79,7 +93,7 @@ def is_release(batch: Any) -> bool:
     return (
         isinstance(batch, pa.RecordBatch)
         and MARK in (batch.schema.metadata or {})
-        and batch.schema.equals(IN_FLIGHT_SCHEMA)
+        and batch.schema in (IN_FLIGHT_SCHEMA, IN_FLIGHT_INTERVALS)
     )
 
 
@@ -110,6 +124,7 @@ class ReleaseWriter:
     def __init__(self, plan: Plan) -> None:
         promise = plan.guarantee
         self._clock = plan.clock
+        self._schema = IN_FLIGHT_INTERVALS if has_intervals(plan) else IN_FLIGHT_SCHEMA
         self._constants: dict[str, pa.Array] = {
             "release": pa.array([plan.name], pa.string()),
             "epsilon": pa.array([promise.epsilon], pa.float64()),
@@ -152,18 +167,15 @@ class ReleaseWriter:
             "tick_start": _coded(tick, edges.slice(0, ticks)),
             "tick_end": _coded(tick, edges.slice(1, ticks)),
             "value": lists([one.value for one in released]),
-            "stddev": lists(
-                [
-                    None if one.stddev is None else np.broadcast_to(one.stddev, one.value.shape)
-                    for one in released
-                ],
-                [one.value.shape[0] * one.value.shape[1] for one in released],
-            ),
         }
+        sizes = [one.value.shape[0] * one.value.shape[1] for one in released]
+        for name in ("stddev", *INTERVAL):
+            if name in self._schema.names:
+                columns[name] = lists([_of(one, name) for one in released], sizes)
         span = f"{block} {first_tick} {ticks}".encode()
         return pa.RecordBatch.from_arrays(
-            [columns[field.name] for field in IN_FLIGHT_SCHEMA],
-            schema=IN_FLIGHT_SCHEMA.with_metadata({MARK: b"1", _SPAN: span}),
+            [columns[field.name] for field in self._schema],
+            schema=self._schema.with_metadata({MARK: b"1", _SPAN: span}),
         )
 
     def _whole(
@@ -202,12 +214,16 @@ def _picked(one: Released, cells: NDArray[np.int64]) -> Released:
     """An output of some cells: arrays (1, cells, m)."""
 
     def some(array: NDArray[np.float64]) -> NDArray[np.float64]:
-        return array.reshape(1, -1, array.shape[2]).take(cells, axis=1)
+        whole = np.broadcast_to(array, one.value.shape)
+        return whole.reshape(1, -1, whole.shape[2]).take(cells, axis=1)
 
-    stddev = None
-    if one.stddev is not None:
-        stddev = some(np.broadcast_to(one.stddev, one.value.shape))
-    return one._replace(value=some(one.value), stddev=stddev)
+    return one.mapped(some)
+
+
+def _of(one: Released, name: str) -> NDArray[np.float64] | None:
+    """The array of a column, of the shape of the values."""
+    array: NDArray[np.float64] | None = getattr(one, name)
+    return None if array is None else np.broadcast_to(array, one.value.shape)
 
 
 def _texts(keys: tuple[bytes, ...]) -> pa.Array:

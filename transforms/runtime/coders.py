@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from weir.dpcore.errors import CodecError
 
 MAGIC = b"WEIR"
-VERSION = 4
-"""What this build writes; it reads every version in ``READERS``. 3 is left out: one flipped bit
-would make 1 or 2 of it, which have no checksum."""
+VERSION = 1
+"""What this build writes; it reads every version in ``READERS``."""
 NO_DIGEST = bytes(32)
 NO_MARK = bytes(16)
 
@@ -39,7 +38,7 @@ class Header(NamedTuple):
       version: of the codec. kind: one byte that says what the arrays are.
       digest: 32 bytes naming the plan. mark: 16 bytes naming the secrets; NO_MARK if not written.
       count: how many arrays. size: bytes of the header.
-      sum: CRC-32 of every other byte; None in versions that had none.
+      sum: CRC-32 of every other byte.
     """
 
     version: int
@@ -48,35 +47,20 @@ class Header(NamedTuple):
     mark: bytes
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks for
     size: int
-    sum: int | None = None
+    sum: int
 
 
-_HEADER_1 = struct.Struct("<4sBc2x32sI")
-_HEADER_2 = struct.Struct("<4sBc2x32s16sI4x")
-_HEADER_4 = struct.Struct("<4sBc2x32s16sII")
+_HEADER = struct.Struct("<4sBc2x32s16sII")
 _SUM = struct.Struct("<I")
-_SUM_AT = _HEADER_4.size - _SUM.size
+_SUM_AT = _HEADER.size - _SUM.size
 
 
 def _read_1(data: bytes) -> Header:
-    """Version 1 knew no marks."""
-    _, version, kind, digest, count = _HEADER_1.unpack_from(data)
-    return Header(version, kind, digest, NO_MARK, count, _HEADER_1.size)
+    _, version, kind, digest, mark, count, checksum = _HEADER.unpack_from(data)
+    return Header(version, kind, digest, mark, count, _HEADER.size, checksum)
 
 
-def _read_2(data: bytes) -> Header:
-    """Version 2: a mark, and arrays that begin at a multiple of 8 bytes."""
-    _, version, kind, digest, mark, count = _HEADER_2.unpack_from(data)
-    return Header(version, kind, digest, mark, count, _HEADER_2.size)
-
-
-def _read_4(data: bytes) -> Header:
-    """Version 4: a checksum in place of zeros."""
-    _, version, kind, digest, mark, count, found = _HEADER_4.unpack_from(data)
-    return Header(version, kind, digest, mark, count, _HEADER_4.size, found)
-
-
-READERS: dict[int, Callable[[bytes], Header]] = {1: _read_1, 2: _read_2, 4: _read_4}
+READERS: dict[int, Callable[[bytes], Header]] = {1: _read_1}
 """Stored state outlives the code that wrote it: a version is never taken out of this table."""
 
 
@@ -97,7 +81,7 @@ def pack(
       at: the tick that they belong to, where it is stored elsewhere; only ``unpack`` with the same
         takes them.
     """
-    pieces: list[Any] = [_HEADER_4.pack(MAGIC, VERSION, kind, digest, mark, len(arrays), 0)]
+    pieces: list[Any] = [_HEADER.pack(MAGIC, VERSION, kind, digest, mark, len(arrays), 0)]
     for array in arrays:
         shape = array.shape
         array = np.ascontiguousarray(array)
@@ -126,16 +110,15 @@ def check(data: bytes, at: int = 0) -> Header:
       CodecError: see ``header_of``; or a bit of it, or the tick that it belongs to, is another.
     """
     header = header_of(data)
-    if header.sum is not None:
-        view = memoryview(data)
-        found = zlib.crc32(view[:_SUM_AT], tick_sum(at))
-        found = zlib.crc32(view[_HEADER_4.size :], zlib.crc32(bytes(_SUM.size), found))
-        if found != header.sum:
-            raise CodecError(
-                f"stored bytes of kind {header.kind!r} are damaged: their checksum is "
-                f"{found:08x}, not {header.sum:08x}. Nothing is released from them: go on from an "
-                "earlier checkpoint, or a copy of this one."
-            )
+    view = memoryview(data)
+    found = zlib.crc32(view[:_SUM_AT], tick_sum(at))
+    found = zlib.crc32(view[header.size :], zlib.crc32(bytes(_SUM.size), found))
+    if found != header.sum:
+        raise CodecError(
+            f"stored bytes of kind {header.kind!r} are damaged: their checksum is {found:08x}, not "
+            f"{header.sum:08x}. Nothing is released from them: go on from an earlier checkpoint, "
+            "or a copy of this one."
+        )
     return header
 
 
@@ -150,7 +133,7 @@ def header_of(data: bytes) -> Header:
     Raises:
       CodecError: not ours, cut short, or of a version that this build cannot read.
     """
-    if len(data) < _HEADER_1.size or data[:4] != MAGIC:
+    if len(data) <= len(MAGIC) or data[:4] != MAGIC:
         raise CodecError("stored bytes do not start with Weir's header: they are not ours.")
     read = READERS.get(data[4])
     if read is None:

@@ -106,7 +106,7 @@ def _of_others(asked: Any) -> Any:
     return check
 
 
-_OWN = ("apache_beam", "transforms", "pipelines")
+_OWN = ("apache_beam", "weir")
 
 
 def _if_loaded(asked: Any) -> Any:

@@ -25,6 +25,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import Timestamp
 
 from weir.dpcore.accounting.circumstances import SHARDS
+from weir.dpcore.errors import CodecError
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.leaves.id_hash import id_hashes
 from weir.dpcore.leaves.row_hash import dedupe_key
@@ -35,7 +36,6 @@ from weir.transforms.runtime.coders import batch_from_bytes, batch_to_bytes
 from weir.transforms.runtime.dead_letters import DEAD, SOURCE, count_dead, dead_letters
 from weir.transforms.runtime.secret import SecretRef
 from weir.transforms.runtime.windowing import stamped, to_timestamp
-from weir.transforms.select.old_ids import old_entries, other_horizon
 from weir.transforms.select.seen_ids import look, remember
 from weir.transforms.select.shelf import Shelf
 from weir.transforms.select.spread import Spread, hashed, whole
@@ -45,7 +45,6 @@ from weir.transforms.select.unique_here import Known, UniqueHere, known_of
 STEP_NAME = "Deduplicate"
 HEAD_STATE = "head"
 SLICE_STATES = tuple(f"slice{place}" for place in range(RING))
-SEEN_STATE = "seen"
 TIMER = "forget"
 # Runners find stored state by these names: they never change (tests hold them to a file).
 
@@ -123,7 +122,6 @@ class DropSeen(beam.DoFn):
     SLICE_5 = userstate.BagStateSpec(SLICE_STATES[5], coders.BytesCoder())
     SLICE_6 = userstate.BagStateSpec(SLICE_STATES[6], coders.BytesCoder())
     SLICE_7 = userstate.BagStateSpec(SLICE_STATES[7], coders.BytesCoder())
-    SEEN = userstate.ReadModifyWriteStateSpec(SEEN_STATE, coders.BytesCoder())
     FORGET = userstate.TimerSpec(TIMER, TimeDomain.WATERMARK)
 
     def __init__(
@@ -158,7 +156,6 @@ class DropSeen(beam.DoFn):
         slice_5: Any = beam.DoFn.StateParam(SLICE_5),  # noqa: B008
         slice_6: Any = beam.DoFn.StateParam(SLICE_6),  # noqa: B008
         slice_7: Any = beam.DoFn.StateParam(SLICE_7),  # noqa: B008
-        seen: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008
         timer: Any = beam.DoFn.TimerParam(FORGET),  # noqa: B008
     ) -> Iterator[Any]:
         """A batch: asks the set, adds to it, and sets a timer for each slice that it begins."""
@@ -166,7 +163,6 @@ class DropSeen(beam.DoFn):
         looked = look(batch_from_bytes(element[1]))
         batch = looked.batch
         cells = self._cells(element[0], head, ring)
-        self._take_over(cells, seen, element[0], timer)
         fresh, new = remember(looked, cells.known, self._horizon)
         self._remind(cells, cells.add(new), timer)
         if fresh.all():
@@ -193,7 +189,6 @@ class DropSeen(beam.DoFn):
         slice_5: Any = beam.DoFn.StateParam(SLICE_5),  # noqa: B008
         slice_6: Any = beam.DoFn.StateParam(SLICE_6),  # noqa: B008
         slice_7: Any = beam.DoFn.StateParam(SLICE_7),  # noqa: B008
-        seen: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008
         timer: Any = beam.DoFn.TimerParam(FORGET),  # noqa: B008
     ) -> None:
         """Forgets slices that the public clock has left behind by a horizon."""
@@ -201,7 +196,6 @@ class DropSeen(beam.DoFn):
             return
         ring = (slice_0, slice_1, slice_2, slice_3, slice_4, slice_5, slice_6, slice_7)
         cells = self._cells(shard, head, ring)
-        self._take_over(cells, seen, shard, timer)
         now = self._clock.tick_at(fired.micros)
         cells.drop(now, self._horizon)
 
@@ -213,15 +207,6 @@ class DropSeen(beam.DoFn):
             raise other_horizon(cells.width == FOREVER)
         return cells
 
-    def _take_over(self, cells: TimedCells, seen: Any, shard: int, timer: Any) -> None:
-        """Moves what versions before stored of a shard into its slices, once."""
-        stored = seen.read() if cells.is_empty else None
-        if stored is None:
-            return
-        before = old_entries(stored, self._layout, shard, self._shards, self._horizon)
-        seen.clear()
-        self._remind(cells, cells.add(before), timer)
-
     def _remind(self, cells: TimedCells, appeared: list[int], timer: Any) -> None:
         """Sets a timer for each new slice: no slice waits for another's."""
         if self._horizon is None:
@@ -229,6 +214,19 @@ class DropSeen(beam.DoFn):
         for number in appeared:
             due = self._clock.tick_start(cells.due(number, self._horizon))
             timer.set(to_timestamp(due), dynamic_timer_tag=str(number))
+
+
+def other_horizon(kept_for_ever: bool) -> CodecError:
+    """Ids are stored with ticks by which they are forgotten, or without any."""
+    if kept_for_ever:
+        return CodecError(
+            "ids are stored that this stream was to remember for ever: go on without "
+            "deduplicate.horizon, as it was begun."
+        )
+    return CodecError(
+        "ids are stored that this stream was to forget: go on with the deduplicate.horizon with "
+        "which it was begun."
+    )
 
 
 class Deduplicate(beam.PTransform[Any, Any]):

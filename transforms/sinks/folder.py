@@ -22,13 +22,13 @@ from weir.dpcore.errors import CodecError
 from weir.transforms.release.table import releases_only, span_of
 from weir.transforms.runtime import counters, fence, kept_counts
 from weir.transforms.runtime.aside import Aside, in_one_process
-from weir.transforms.runtime.coders import MAGIC, batch_from_bytes, batch_to_bytes, pack, unpack
+from weir.transforms.runtime.coders import batch_from_bytes, batch_to_bytes, pack, unpack
 from weir.transforms.runtime.windowing import stamped
 from weir.transforms.sinks import formats, place
 from weir.transforms.sinks.here import Waiting, WriteHere, waiting_of
 from weir.transforms.sinks.ranges import Ranges
 from weir.transforms.sinks.sorted_table import Sorted, sorted_table
-from weir.transforms.sinks.writer import Writer
+from weir.transforms.sinks.writer import Guard, Writer
 
 STEP_NAME = "WriteFolder"
 PARTS_STATE = "parts"
@@ -100,11 +100,9 @@ def parts_of(payload: bytes) -> Iterator[tuple[int, int, int, memoryview]]:
     """(block, first tick, ticks, batch as bytes) of everything in an element.
 
     Raises:
-      CodecError: it is damaged. Earlier versions stored it without a checksum, as it is.
+      CodecError: it is damaged.
     """
-    view, at = memoryview(payload), 0
-    if payload[: len(MAGIC)] == MAGIC:
-        view = unpack(KIND, payload)[0].data
+    view, at = unpack(KIND, payload)[0].data, 0
     while at < len(view):
         if len(view) - at < _PART.size:
             raise CodecError(DAMAGED)
@@ -137,6 +135,14 @@ class RangeDoFn(beam.DoFn):
     def __init__(self, ranges: Ranges, writer: Writer) -> None:
         self._ranges, self._writer = ranges, writer
         self._fence = fence.current().inner
+        self._guard: Guard | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_guard": None}
+
+    def setup(self) -> None:
+        """Looks at the place as it was begun."""
+        self._guard = Guard(self._writer, self._fence)
 
     def process(
         self,
@@ -211,9 +217,7 @@ class RangeDoFn(beam.DoFn):
         shape = self._ranges.shape(file)
         if packed is None:
             return np.zeros(shape, dtype=bool)
-        cells = np.frombuffer(packed, dtype=np.uint8)  # as earlier versions stored it
-        if len(cells) != -(-shape[0] * shape[1] // 8):
-            (cells,) = unpack(SEEN_KIND, packed)
+        (cells,) = unpack(SEEN_KIND, packed)
         return np.unpackbits(cells, count=shape[0] * shape[1]).reshape(shape).astype(bool)
 
     def _write(
@@ -225,7 +229,10 @@ class RangeDoFn(beam.DoFn):
         ready = sorted_table(batches_of(held))
         if last < first + self._ranges.size(index) - 1:
             ready = Sorted(formats.up_to(ready.table, last), ready.divergent)
-        self._fence.check()
+        if self._guard is None:
+            self.setup()
+        assert self._guard is not None
+        self._guard.check()
         self._alarm(ready.divergent + writer.write(first, last, ready))
         counters.add("files")
         return first, last

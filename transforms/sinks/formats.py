@@ -188,7 +188,7 @@ def finite(text: pa.ChunkedArray) -> pa.ChunkedArray:
 def row_texts(content: bytes, form: str, sparse: frozenset[str] = frozenset()) -> dict[str, str]:
     """A file's rows as (what is released -> its values), to compare two files of one format.
 
-    sparse: names of vectors whose zeros are passed over: an earlier version may have written them.
+    sparse: names of vectors whose zeros are passed over, in whichever layout they are written.
     """
     if form == "ndjson":
         rows = [json.loads(line) for line in content.decode().splitlines()]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from weir.transforms.release.table import IN_FLIGHT_SCHEMA, NUMBERS
+from weir.transforms.release.table import IN_FLIGHT_SCHEMA, INTERVAL, NUMBERS
 
 ALIKE = ("release", "epsilon", "delta", "window", "plan")
 """Columns of one value."""
@@ -85,6 +85,8 @@ def _fit(one: _Piece, other: _Piece) -> bool:
 def _piece(batch: pa.RecordBatch) -> _Piece | None:
     """A batch, looked at; None where it is of another form."""
     rows = batch.num_rows
+    if INTERVAL[0] in batch.schema.names:
+        return None  # of quantiles: their rows have more lists, and are few
     keys, times = batch.column("key"), [batch.column(name) for name in TIMES]
     n, k = len(times[0].dictionary), len(keys.dictionary)
     if not n * k or rows % (n * k) or keys.null_count or any(one.null_count for one in times):

@@ -24,7 +24,8 @@ LARGE = 1 << 14
 
 class Sorted(NamedTuple):
     """Attributes:
-    table: IN_FLIGHT_SCHEMA, rows sorted by (tick, key bytes, name, over), each of them once.
+    table: IN_FLIGHT_SCHEMA, or that of intervals: rows sorted by (tick, key bytes, name, over),
+      each of them once.
     divergent: rows that came a second time with another value; the first is kept.
     """
 
@@ -34,14 +35,19 @@ class Sorted(NamedTuple):
 
 def sorted_table(batches: Sequence[pa.RecordBatch]) -> Sorted:
     """Joins batches; ``over`` sorts since-the-start first, then by length."""
-    plain = [batch.replace_schema_metadata(None) for batch in batches if batch.num_rows]
+    plain = [batch.replace_schema_metadata(None) for batch in batches]
+    schema = max((batch.schema for batch in plain), key=len, default=IN_FLIGHT_SCHEMA)
+    plain = [batch for batch in plain if batch.num_rows]
     if not plain:
-        return Sorted(IN_FLIGHT_SCHEMA.empty_table(), 0)
+        return Sorted(schema.empty_table(), 0)
     if sum(batch.num_rows for batch in plain) >= LARGE * len(plain):
         grid = grid_table(plain)
         if grid is not None:
             return Sorted(grid, 0)
-    table = pa.Table.from_batches(plain).unify_dictionaries().combine_chunks()
+    # State that an earlier version left may hold batches without the columns of intervals.
+    tables = [pa.Table.from_batches([batch]) for batch in plain]
+    table = pa.concat_tables(tables, promote_options="default").select(schema.names)
+    table = table.unify_dictionaries().combine_chunks()
     named = {name: chunk_of(table[name]) for name in table.schema.names}
     for name in TEXT:
         named[name] = in_order(named[name])
@@ -52,8 +58,8 @@ def sorted_table(batches: Sequence[pa.RecordBatch]) -> Sorted:
     if len(repeats):
         divergent = count_divergent(named, code, order, repeats)
     if np.array_equal(order, np.arange(len(code))):
-        return Sorted(pa.table(columns, schema=IN_FLIGHT_SCHEMA), divergent)
-    return Sorted(pa.table([take(one, order) for one in columns], IN_FLIGHT_SCHEMA), divergent)
+        return Sorted(pa.table(columns, schema=schema), divergent)
+    return Sorted(pa.table([take(one, order) for one in columns], schema), divergent)
 
 
 def in_order(column: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -16,7 +16,14 @@ from weir.dpcore.leaves.keys import FEWEST, PER_BLOCK
 from weir.dpcore.plan import Plan
 from weir.transforms.release.few import FEW_SCHEMA, INDICES, Few, Shape, shape_for
 from weir.transforms.release.flat import Flat, Layout
-from weir.transforms.release.table import PACKED_SCHEMA, RELEASE_SCHEMA, releases_only
+from weir.transforms.release.table import (
+    INTERVAL,
+    INTERVAL_SCHEMA,
+    PACKED_SCHEMA,
+    RELEASE_SCHEMA,
+    has_intervals,
+    releases_only,
+)
 from weir.transforms.runtime import fence
 from weir.transforms.sinks import place
 from weir.transforms.sinks.folder import WriteRanges
@@ -95,7 +102,7 @@ class WriteFolder(beam.PTransform[Any, Any]):
 
     Args:
       plan: says which ticks and blocks to wait for.
-      folder: path, or a bucket that Beam's FileSystems know.
+      folder: path, or a bucket (transforms/runtime/files.py).
       form: parquet, csv or ndjson.
       every: ticks a file covers.
       hold: whether the files wait in ``_held``; then one that contradicts what is there fails.
@@ -229,7 +236,9 @@ def to_records(
         for name in ("tick_start", "tick_end"):
             row[name] = row[name].isoformat()
         if not isinstance(shape, Flat):
-            row["stddev"] = row["stddev"] or []
+            for name in ("stddev", *INTERVAL):
+                if name in row:
+                    row[name] = row[name] or []
             if shape is not None:
                 row.update(_known(row[INDICES], row["value"]))
         else:
@@ -249,9 +258,12 @@ def _finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def bigquery_schema(layout: Layout = "flat", few: bool = False) -> dict[str, Any]:
-    """The columns of a layout in BigQuery's words. few: whether packed vectors have ``indices``."""
-    packed = FEW_SCHEMA if few else PACKED_SCHEMA
+def bigquery_schema(
+    layout: Layout = "flat", few: bool = False, intervals: bool = False
+) -> dict[str, Any]:
+    """The columns of a layout in BigQuery's words. few: whether packed vectors have ``indices``.
+    intervals: whether they have ``low`` and ``high``."""
+    packed = FEW_SCHEMA if few else INTERVAL_SCHEMA if intervals else PACKED_SCHEMA
     return {
         "fields": [
             {
@@ -278,7 +290,7 @@ class WriteBigQuery(beam.PTransform[Any, Any]):
     def __init__(self, table: str, plan: Plan, layout: Layout = "flat") -> None:
         super().__init__()
         self._table, self._layout = table, layout
-        self._shape = shape_for(plan, layout)
+        self._shape, self._intervals = shape_for(plan, layout), has_intervals(plan)
 
     def expand(self, releases: beam.PCollection[pa.RecordBatch]) -> Any:
         """Release batches -> rows."""
@@ -289,7 +301,7 @@ class WriteBigQuery(beam.PTransform[Any, Any]):
         ).with_output_types(dict)
         return records | "Append" >> WriteToBigQuery(
             self._table,
-            schema=bigquery_schema(self._layout, isinstance(self._shape, Few)),
+            schema=bigquery_schema(self._layout, isinstance(self._shape, Few), self._intervals),
             create_disposition=BigQueryDisposition.CREATE_IF_NEEDED,
             write_disposition=BigQueryDisposition.WRITE_APPEND,
         )

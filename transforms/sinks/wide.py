@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from weir.dpcore.leaves.keys import shown_key
 from weir.dpcore.plan import Plan
 from weir.transforms.release.flat import Flat, Spot, chunk_of, labels_of
+from weir.transforms.release.table import INTERVAL
 from weir.transforms.sinks.formats import texts
 
 COLUMNS = ("key", "tick_start", "name", "over", "value", "stddev")
@@ -30,18 +31,20 @@ class Wide:
     Attributes:
       outputs: (name, over, labels of the coordinates), in the order of their columns.
       band: half the width of a 95 % band, in standard deviations of the noise.
-      shown: a key as people read it.
+      shown: a key as people read it. intervals: outputs whose margins are intervals of their own.
     """
 
     outputs: tuple[tuple[str, int | None, tuple[str, ...]], ...]
     band: float
     shown: Callable[[str], str]
+    intervals: frozenset[Spot] = frozenset()
 
     @classmethod
     def of(cls, plan: Plan) -> Wide:
         """For the releases of a plan."""
-        flat = Flat.of(plan)
-        return cls(flat.outputs, flat.band, shown_key if plan.keys.listed else str)
+        flat, described = Flat.of(plan), plan.program.describe(np.zeros(1, dtype=np.int64))
+        intervals = frozenset((one.name, one.over) for one in described if one.interval)
+        return cls(flat.outputs, flat.band, shown_key if plan.keys.listed else str, intervals)
 
     def lines(self, rows: pa.Table) -> Iterator[str]:
         """A table as aligned text, its titles first.
@@ -52,6 +55,7 @@ class Wide:
         if not rows.num_rows:
             return
         columns = {name: chunk_of(rows[name]) for name in COLUMNS}
+        ends = [chunk_of(rows[name]) for name in INTERVAL if name in rows.schema.names]
         cell, first = _cells(columns)
         keys = _text(columns["key"]).take(pa.array(first)).to_pylist()
         starts = chunk_of(texts(rows["tick_start"].dictionary_encode()))
@@ -65,7 +69,9 @@ class Wide:
         for name, over, labels in self.outputs:
             mine = spots.get((name, over))
             if mine is not None:
-                own = [columns[one].take(pa.array(mine)) for one in ("value", "stddev")]
+                apart = ends if (name, over) in self.intervals else []
+                lists = (columns["value"], columns["stddev"], *apart)
+                own = [one.take(pa.array(mine)) for one in lists]
                 table += self._columns(title(name, over), labels, own, cell[mine], len(first))
         widths = [max(map(len, column)) for column in table]
         for line in zip(*table, strict=True):
@@ -75,18 +81,28 @@ class Wide:
     def _columns(
         self, name: str, labels: Sequence[str], lists: Any, cell: NDArray[np.int64], cells: int
     ) -> Iterator[list[str]]:
-        """The columns of one output: of each coordinate the number, and its band if it has one."""
-        values, errors = (column.to_pylist() for column in lists)
+        """The columns of one output: of each coordinate the number, and its band if it has one, or
+        both ends of an interval."""
+        values, errors, *ends = (column.to_pylist() for column in lists)
         banded = lists[1].null_count < len(lists[1])
         for at, label in enumerate(labels_of(labels, max(map(len, values)))):
             whole = f"{name} {label}".rstrip()
             numbers, bands = [""] * cells, [""] * cells
-            for place, value, error in zip(cell.tolist(), values, errors, strict=True):
+            sides = [[""] * cells for _ in ends]
+            for i, (place, value, error) in enumerate(
+                zip(cell.tolist(), values, errors, strict=True)
+            ):
                 if at < len(value):
                     half = None if error is None or error[at] is None else self.band * error[at]
                     numbers[place], bands[place] = number(value[at], half)
+                    for side, end in zip(sides, ends, strict=True):
+                        own = end[i]
+                        side[place] = "" if own is None else number(own[at], half)[0]
             yield [whole, *numbers]
-            if banded:
+            if ends:
+                for side_name, side in zip(INTERVAL, sides, strict=True):
+                    yield [f"{whole} {side_name}", *side]
+            elif banded:
                 yield [f"\u00b1 {whole}", *bands]
 
 

@@ -17,7 +17,7 @@ from weir.transforms.decode.schema import EventSchema
 from weir.transforms.sources import matching
 from weir.transforms.sources.csv_head import check_head
 from weir.transforms.sources.files import TEXT, FileSource
-from weir.transforms.sources.text_file import first_lines
+from weir.transforms.sources.text_file import first_line
 from weir.transforms.sources.wrong_format import kind_of, kind_of_text
 
 _AT_ONCE = 8
@@ -34,8 +34,17 @@ def check_files(source: FileSource, matched: Sequence[matching.File], schema: Ev
       source: how to read them. matched: the files. schema: the roles of columns.
 
     Raises:
-      ConfigError: a column is missing or of a wrong type, or the files are of another format.
+      ConfigError: a column is missing or of a wrong type, the files are of another format, or one
+        has no byte where even without a record there would be some.
     """
+    for file in matched:
+        if not file.size and _has_frame(source, file.path):
+            raise ConfigError(
+                source.field,
+                file.path,
+                "has 0 bytes: not even the header that such a file has without any record, so it "
+                "was not written to its end. Write it again, or leave it out of the source.",
+            )
     full = [file.path for file in matched if file.size]
     if not full:
         return
@@ -51,14 +60,23 @@ def check_files(source: FileSource, matched: Sequence[matching.File], schema: Ev
         )
 
 
+def _has_frame(source: FileSource, path: str) -> bool:
+    """Whether a file has bytes that are no record's: whether there are any is then public."""
+    return (
+        source.form not in TEXT
+        or matching.is_compressed(path)
+        or (source.form == "csv" and source.columns is None)
+    )
+
+
 def _check(source: FileSource, schema: EventSchema, path: str) -> bool:
     """Whether a file can be read; one that is damaged is a dead letter, and counted."""
     if not (source.form in TEXT and matching.is_compressed(path)):
         start = matching.first_bytes(path, 16)
         _refuse(source, path, kind_of(start, source.form, source.text.encoding))
     if source.form in TEXT:
-        first = first_lines(path, source.text).lines
-        _refuse(source, path, kind_of_text(first[0][:256], source.form) if first else None)
+        first = first_line(path, source.text)
+        _refuse(source, path, kind_of_text(first, source.form, source.columns is None))
     if source.form == "ndjson":
         return True
     if source.form == "csv":

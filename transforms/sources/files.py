@@ -1,4 +1,4 @@
-"""A source made of files: check, split, decode. Works wherever Beam has a file system.
+"""A source made of files: check, split, decode. Files lie on a disk or in a bucket.
 
 Splits are row groups (Parquet) or runs of whole lines (big text files); of other formats a file is
 one split. Only splits are ever redistributed; batches stay where they are decoded.
@@ -6,11 +6,10 @@ one split. Only splits are ever redistributed; batches stay where they are decod
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,35 +30,17 @@ from weir.transforms.runtime import counters
 from weir.transforms.runtime.ahead import in_turn
 from weir.transforms.sources import matching
 from weir.transforms.sources.csv_head import Head, csv_head
+from weir.transforms.sources.regular import require_regular
+from weir.transforms.sources.seal import refuse_changed
+from weir.transforms.sources.stored_bytes import ALL, LostBytes, ReadBytes, Split
 from weir.transforms.sources.text_file import TextFile, behind
 
 SPLIT_BYTES = 64 * 2**20
 SPLIT_ROWS = 2**21
-ALL = -1
-"""End of a split that goes to the end of its file."""
-
 TEXT = ("csv", "ndjson")
 _BLOCK = 4 * 2**20
 _SOMEWHERE = 1 << 40
 """A number of a line that is behind every header."""
-
-
-class Split(NamedTuple):
-    """A part of a file that one worker decodes.
-
-    Attributes:
-      path: of the file.
-      start: first byte (text) or row group (Parquet).
-      end: behind the last one; ALL goes to the end of the file.
-      first: number of the first line, for text.
-      size: bytes that this split stands for in the progress.
-    """
-
-    path: str
-    start: int
-    end: int
-    first: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -114,7 +95,17 @@ class FileSource:
         return matching.match(self.path, self.field)
 
     def splits(self, file: matching.File) -> Iterator[Split]:
-        """Cuts a file into parts that can be decoded apart."""
+        """Cuts a file into parts that can be decoded apart.
+
+        Raises:
+          ConfigError: it is a pipe, a socket or a device by now.
+        """
+        if matching.is_local(file.path):
+            require_regular(file.path, self.field)
+        for split in self._splits(file):
+            yield split._replace(version=file.version)
+
+    def _splits(self, file: matching.File) -> Iterator[Split]:
         if not file.size:
             return
         if self.form == "parquet":
@@ -155,14 +146,19 @@ class FileSource:
           split: of a file. schema: the roles of columns.
           ahead: of columns as they are in a Parquet file, which take as long to read as all that
             follows; of other formats it is of what is decoded.
+
+        Raises:
+          SourceChanged: the file is not the version that the split names.
         """
+        refuse_changed(split.path, split.version, "since this run began")
         if self.form == "parquet":
             yield from self._counted(split, schema, ahead)
         else:
             yield from ahead(self._counted(split, schema, iter))
+        refuse_changed(split.path, split.version, "while it was read")
 
     def _counted(self, split: Split, schema: EventSchema, ahead: Ahead) -> Iterator[Decoded]:
-        lost = _Lost(split)
+        lost = LostBytes(split)
         for decoded in self._decode(split, schema, lost.add, ahead):
             lost.fruitful |= decoded.events is not None
             yield decoded
@@ -184,7 +180,7 @@ class FileSource:
                 )
         elif self.form == "arrow":
             with _open_arrow(path) as file:
-                yield from decode_arrow(file, schema, path, lost)
+                yield from decode_arrow(file, schema, path, lost, closed=True)
         else:
             with matching.open_raw(path) as raw:
                 yield from decode_avro(raw, schema, path, lost)
@@ -193,13 +189,15 @@ class FileSource:
     def _decode_text(self, split: Split, schema: EventSchema, lost: Lost) -> Iterator[Decoded]:
         head = Head((), 0, ())
         if self.form == "csv":
+            damaged = self.columns is None  # if it has no header
             try:
                 found = csv_head(split.path, self.text)
             except matching.Unreadable:
-                found = None
-                lost(1.0)
-                yield whole_file(split.path)
+                found, damaged = None, True
             if found is None:
+                if damaged:
+                    lost(1.0)
+                    yield whole_file(split.path)
                 counters.add("bytes", split.size)
                 return
             head = found
@@ -207,7 +205,7 @@ class FileSource:
             if split.start:
                 raw.seek(split.start)
             size = None if split.end == ALL else split.end - split.start
-            moved = _Moved(raw, split)
+            moved = ReadBytes(raw, split)
             text = TextFile(raw, split.path, self.text, size, moved.tell)
             whole = text.chunks(split.first, self.form == "csv", chunk_bytes=self.chunk_bytes)
             pieces = behind(whole, head.number)
@@ -227,51 +225,6 @@ class FileSource:
             if text.broken:
                 lost(1 - text.readable / split.size)
                 yield whole_file(split.path)
-
-
-class _Lost:
-    """Counts stored bytes of a split that could not be read, and files of which nothing could.
-
-    Attributes:
-      fruitful: whether any event came out of it.
-    """
-
-    def __init__(self, split: Split) -> None:
-        self.fruitful = False
-        self._split = split
-        self._share = 0.0
-
-    def add(self, share: float) -> None:
-        """Takes note of a share of the split."""
-        self._share = min(1.0, self._share + share)
-
-    def end(self) -> None:
-        """Counts, rounded up: what is lost is never nothing."""
-        counters.add("lost_bytes", math.ceil(self._share * self._split.size))
-        whole = self._split.start == 0 and self._split.end == ALL
-        if whole and self._share == 1.0 and not self.fruitful:
-            counters.add("lost_files")
-
-
-class _Moved:
-    """Counts stored bytes of a split as they are read."""
-
-    def __init__(self, raw: BinaryIO, split: Split) -> None:
-        self._raw = raw
-        self._counted = split.start
-        self._end = split.start + split.size
-
-    def tell(self) -> None:
-        """Takes note of how far the file was read."""
-        self._to(self._raw.tell())
-
-    def end(self) -> None:
-        """Takes note of its end."""
-        self._to(self._end)
-
-    def _to(self, at: int) -> None:
-        counters.add("bytes", max(0, at - self._counted))
-        self._counted = max(at, self._counted)
 
 
 def _open_parquet(path: str) -> Any:

@@ -17,6 +17,7 @@ from weir.dpcore.errors import ConfigError
 from weir.transforms.decode.encoding import UTF_8
 from weir.transforms.decode.first_look import Evidence
 from weir.transforms.decode.text_form import TextForm
+from weir.transforms.sources.csv_head import returns_in
 from weir.transforms.sources.text_file import first_lines
 from weir.transforms.sources.wrong_format import OVER_LINES, begins_over_lines
 
@@ -39,6 +40,7 @@ class Signs:
       records: of CSV. spread: of these, whole records over several lines.
       shape: of JSON, how many fields there are, of which sorts; "" where that is not known.
       over_lines: whether JSON begins with an object of several lines.
+      returns: what carriage returns end, a sentence; "" where they end no line.
     """
 
     path: str
@@ -50,6 +52,7 @@ class Signs:
     spread: int = 0
     shape: str = ""
     over_lines: bool = False
+    returns: str = ""
 
     def error(self, seen: Evidence) -> ConfigError | None:
         """The setting that does not fit most of what it should, where events are lost by it."""
@@ -107,7 +110,9 @@ def signs_of(path: str, is_csv: bool, form: TextForm) -> Signs:
     shape = "" if is_csv else _shape(lines)
     over_lines = not is_csv and begins_over_lines(lines)
     known = len(high) - foreign
-    return Signs(path, is_csv, len(lines), foreign, known, records, spread, shape, over_lines)
+    returns = returns_in(path, form, "csv" if is_csv else "ndjson").strip()
+    counts = len(lines), foreign, known, records, spread
+    return Signs(path, is_csv, *counts, shape, over_lines, returns)
 
 
 def _is_utf8(line: bytes) -> bool:

@@ -14,6 +14,8 @@ from weir.transforms.decode.quoted_text import quoted_chunks
 from weir.transforms.decode.text_form import TextForm
 from weir.transforms.sources import matching
 
+_LONG = 2**12
+"""Bytes of a first line that tell what a text is."""
 _BEGIN = 2**13
 _STEP = 2**16
 """Bytes unpacked at a time: damage may take these along, whatever is asked for."""
@@ -50,9 +52,9 @@ class TextFile:
         self._left = size
         self._moved = moved
         self._form = form
-        self._read: Callable[[int], bytes] = self._stored
+        self.read: Callable[[int], bytes] = self._stored
         if form.encoding != UTF_8:
-            self._read = Recoded(self._stored, form.encoding, form.line_bytes).read
+            self.read = Recoded(self._stored, form.encoding, form.line_bytes).read
 
     def chunks(self, first: int, quoted: bool, **sizes: int) -> Iterator[Chunk]:
         """Chunks of lines, or of records where quoted fields may hold newlines.
@@ -63,9 +65,9 @@ class TextFile:
         """
         cap = self._form.line_bytes
         if quoted and self._form.quoted_newlines:
-            found = quoted_chunks(self._read, self._form.delimiter, first, line_bytes=cap, **sizes)
+            found = quoted_chunks(self.read, self._form.delimiter, first, line_bytes=cap, **sizes)
         else:
-            found = chunks(self._read, first, line_bytes=cap, **sizes)
+            found = chunks(self.read, first, line_bytes=cap, **sizes)
         for chunk in found:
             yield _without_cut_line(chunk) if self.broken else chunk
 
@@ -158,6 +160,17 @@ def first_lines(path: str, form: TextForm, count: int = 1, quoted: bool = False)
         return First(tuple(found[:count]), tuple(numbers[:count]), False, text.broken)
 
 
+def first_line(path: str, form: TextForm) -> bytes:
+    """The first line of a text that is not blank, or its beginning where it is longer."""
+    found = first_lines(path, form)
+    if found.lines:
+        return found.lines[0][:_LONG]
+    if not found.too_long:
+        return b""
+    with matching.open_raw(path) as raw:
+        return TextFile(raw, path, form).read(_LONG).lstrip().partition(b"\n")[0]
+
+
 def behind(pieces: Iterator[Chunk], number: int) -> Iterator[Chunk]:
     """Chunks without the lines up to a number."""
     for chunk in pieces:
@@ -175,4 +188,4 @@ def behind(pieces: Iterator[Chunk], number: int) -> Iterator[Chunk]:
         )
 
 
-__all__ = ["First", "TextFile", "behind", "first_lines"]
+__all__ = ["First", "TextFile", "behind", "first_line", "first_lines"]

@@ -11,7 +11,6 @@ keys are the layout's own.
 
 What was read or written last is kept in memory under the bytes of the machine, so that a tick reads
 the machine alone; whoever lost a bundle, a block or a race finds other bytes, and reads the rest.
-Earlier builds kept everything in the machine: such a cell is read, and moved with the next tick.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from weir.dpcore.program import Program
 from weir.transforms.runtime.coders import (
     NO_MARK,
     header_of,
-    kind_of,
     pack,
     pack_names,
     restore,
@@ -40,8 +38,6 @@ from weir.transforms.tick import past
 from weir.transforms.tick.noise_source import NoiseSource
 
 KIND, NAMES = b"B", b"W"
-WHOLE, GATHERED = b"M", b"G"
-"""Kinds of earlier builds: what is released is made of it, or models are fitted elsewhere."""
 ROOM = 1 << 28
 """Bytes of blocks that a process keeps at hand (256 MB)."""
 
@@ -184,8 +180,6 @@ class Stored:
         return past.link_of(data)
 
     def _decode(self, data: bytes, first: int) -> Held:
-        if kind_of(data) in (WHOLE, GATHERED):
-            return Held(self._decode_whole(data, first), first)
         head, *kept = unpack(KIND, data, self._layout, first)
         sent, n_keys, names, link = head.tolist()
         keys = self._names(names) if self._declared is None else tuple(self._declared)
@@ -208,24 +202,6 @@ class Stored:
         if cell is None or past.link_of(cell) != named:
             raise damaged(self._block)
         return tuple(unpack_names(*unpack(NAMES, cell, self._layout)))
-
-    def _decode_whole(self, data: bytes, first: int) -> Content:
-        """A cell of an earlier build."""
-        sent = 0
-        if self._program.training is None:
-            offsets, joined, *arrays = unpack(WHOLE, data, self._layout, first)
-        elif kind_of(data) == WHOLE:
-            raise CodecError(
-                "stored state is of a build that fitted models within Tick; this build fits them "
-                "in a step of their own (Train) and cannot go on from it: go on with the build "
-                "that wrote it, or start a new run."
-            )
-        else:
-            count, offsets, joined, *arrays = unpack(GATHERED, data, self._layout, first)
-            sent = int(count[0])
-        keys = tuple(unpack_names(offsets, joined))
-        state = restore(init(self._program, 1), arrays) if keys else None
-        return Content(keys, state, sent)
 
 
 def size_of(content: Content) -> int:

@@ -1,7 +1,4 @@
-"""How far a block is: a small cell with a checksum beside the large one.
-
-Earlier builds kept its two numbers as plain integers in two cells; those are read once.
-"""
+"""How far a block is: a small cell with a checksum next to the large one."""
 
 from __future__ import annotations
 
@@ -38,33 +35,21 @@ class Progress(NamedTuple):
 
 
 class ProgressCell:
-    """The cell of one block, with the two of earlier builds.
+    """The cell of one block.
 
     Args:
       layout: 32 bytes that name the plan and its blocks.
-      cell: bytes. following, announced: integers, as earlier builds wrote them.
+      cell: bytes.
     """
 
-    def __init__(self, layout: bytes, cell: Any, following: Any, announced: Any) -> None:
+    def __init__(self, layout: bytes, cell: Any) -> None:
         self._layout, self._cell = layout, cell
-        self._old = following, announced
 
     def read(self) -> Progress:
-        """What is stored, by whichever build."""
+        """What is stored; before anything was, the start."""
         data = self._cell.read()
-        if data is not None:
-            return Progress.decode(data, self._layout)
-        values = [cell.read() for cell in self._old]
-        return Progress(
-            *(
-                default if value is None else int(value)
-                for value, default in zip(values, Progress(), strict=True)
-            )
-        )
+        return Progress() if data is None else Progress.decode(data, self._layout)
 
     def write(self, progress: Progress) -> None:
-        """Stores it, as this build does."""
-        if self._cell.read() is None:
-            for cell in self._old:
-                cell.clear()
+        """Stores it."""
         self._cell.write(progress.encode(self._layout))

@@ -54,9 +54,6 @@ PROGRESS_STATE = "progress"
 PENDING_STATE = "pending"
 FAR_STATE = "far"
 BEYOND_STATE = "beyond"
-NEXT_STATE = "next"
-ANNOUNCED_STATE = "announced"
-# The last two were written by earlier builds (transforms.tick.progress).
 TIMER = "tick"
 # Runners find stored state by these names: they never change (tests hold them to a file).
 
@@ -92,8 +89,6 @@ class TickDoFn(beam.DoFn):
     PENDING = userstate.BagStateSpec(PENDING_STATE, coders.BytesCoder())
     FAR = userstate.BagStateSpec(FAR_STATE, coders.BytesCoder())
     BEYOND = userstate.BagStateSpec(BEYOND_STATE, coders.BytesCoder())
-    NEXT = userstate.ReadModifyWriteStateSpec(NEXT_STATE, coders.VarIntCoder())
-    ANNOUNCED = userstate.ReadModifyWriteStateSpec(ANNOUNCED_STATE, coders.VarIntCoder())
     TIMER = userstate.TimerSpec(TIMER, TimeDomain.WATERMARK)
 
     def __init__(
@@ -128,13 +123,11 @@ class TickDoFn(beam.DoFn):
         far: Any = beam.DoFn.StateParam(FAR),  # noqa: B008
         beyond: Any = beam.DoFn.StateParam(BEYOND),  # noqa: B008
         progress: Any = beam.DoFn.StateParam(PROGRESS),  # noqa: B008
-        next_tick: Any = beam.DoFn.StateParam(NEXT),  # noqa: B008
-        announced: Any = beam.DoFn.StateParam(ANNOUNCED),  # noqa: B008
         timer: Any = beam.DoFn.TimerParam(TIMER),  # noqa: B008
     ) -> Iterator[TaggedOutput[str, Any]]:
         """Keeps a partial leaf for its ticks, or sets timers for newly announced ones."""
         _, payload = element
-        cell = ProgressCell(self._layout, progress, next_tick, announced)
+        cell = ProgressCell(self._layout, progress)
         reached = cell.read()
         if heartbeat.is_heartbeat(payload):
             last, before = heartbeat.decode(payload), reached.announced
@@ -175,11 +168,9 @@ class TickDoFn(beam.DoFn):
         far: Any = beam.DoFn.StateParam(FAR),  # noqa: B008
         beyond: Any = beam.DoFn.StateParam(BEYOND),  # noqa: B008
         progress: Any = beam.DoFn.StateParam(PROGRESS),  # noqa: B008
-        next_tick: Any = beam.DoFn.StateParam(NEXT),  # noqa: B008
-        announced: Any = beam.DoFn.StateParam(ANNOUNCED),  # noqa: B008
     ) -> Iterator[NoisyStride | TaggedOutput[str, Any]]:
         """Steps through every announced tick that is over by the time the timer stands for."""
-        cell = ProgressCell(self._layout, progress, next_tick, announced)
+        cell = ProgressCell(self._layout, progress)
         reached = cell.read()
         first = reached.following
         moment = fired.micros + self._early

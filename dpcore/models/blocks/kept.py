@@ -22,6 +22,7 @@ from weir.dpcore.models.blocks.objective import Scored
 from weir.dpcore.models.blocks.presence import ALONE, Presence
 from weir.dpcore.models.blocks.schedule import Schedule
 from weir.dpcore.models.blocks.training import BlockTraining
+from weir.dpcore.models.blocks.waits import Waits
 from weir.dpcore.models.blocks.wide_inputs import WideInputs
 from weir.dpcore.program import CAPACITY, Bounded, NoiseOf, Released
 from weir.dpcore.training import Whole, whole_init, whole_step
@@ -118,6 +119,11 @@ class KeptBlocks(ABC):
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
         """Rows are kept, not summed."""
         raise TypeError(f"{self.algorithm} takes rows, not sums.")
+
+    @property
+    def waits(self) -> Waits:
+        """What a key must have before its first model."""
+        return Waits.of_blocks(self.schedule, self.cut, self.cap)
 
     @property
     def training(self) -> BlockTraining:

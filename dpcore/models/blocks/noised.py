@@ -127,7 +127,7 @@ def scale_for(
     refuse_coarse("a model", kind, stddev)
     exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
     if exact[0] > MAX_VARIANCE or not scale < ROOM / (64 + dimension):
-        raise ConfigError("privacy.epsilon", budget.value, "leaves too little; raise it.")
+        raise ConfigError("privacy.epsilon", None, "leaves too little; raise epsilon or delta.")
     return Scale(resolution, sensitivity, kind, scale)
 
 

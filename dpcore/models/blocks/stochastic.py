@@ -23,7 +23,7 @@ from weir.dpcore.pricing.price import round_up
 BATCH = 32
 """Rows of a batch, about: few calls, and a product of matrices in each."""
 PASSES = 8
-"""Where none are given. See benchmarks/erm_sgd.py for what fewer and more leave."""
+"""Where none are given. See benchmarks/studies/erm_sgd.py for what fewer and more leave."""
 MOST_STEPS = 1 << 22
 """Of a fit."""
 

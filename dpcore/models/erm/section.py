@@ -138,7 +138,7 @@ class RefittedModel(GradientClipped):
             kind = schedule.budget.kind
             most = PrivacyLoss(kind, schedule.budget.value * fraction(schedule))
             mine = replace(problem, changes=changes_of(terms, kind))
-            solver = SOLVERS[self.solver].under(terms.version, mine, self.iterations, most)
+            solver = SOLVERS[self.solver].make(mine, self.iterations, most)
             pattern = None if terms.person is None else terms.person.pattern
             return IncrementalErm(scaling, mine, solver, schedule, self.cap, self.name, pattern)
 

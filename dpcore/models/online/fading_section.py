@@ -50,7 +50,6 @@ class FadingModel(LearnerModel):
     """A learner whose curvature may fade beside the events.
 
     Class attributes:
-      fades_from: version of the plan from which its default does, where events are expected.
       calls: of a linear oracle a tick, in place of a projection; 0: it projects.
     """
 
@@ -70,7 +69,7 @@ class FadingModel(LearnerModel):
         "second_order (it fades, and models follow the curvature of the losses, summed in private "
         "beside the gradients). Without it: linear where curvature is given or expect.events is "
         "not; else second_order where the noise of those sums is small beside the events of a "
-        "tick (squared loss, from version 3 on), or constant.",
+        "tick (squared loss), or constant.",
         examples=["constant"],
     )
     momentum: Momentum | None = Field(
@@ -86,7 +85,6 @@ class FadingModel(LearnerModel):
         examples=[0.2],
     )
 
-    fades_from: ClassVar[int] = 3
     calls: ClassVar[int] = 0
     outputs: ClassVar[Mapping[str, Shown]] = {**LearnerModel.outputs, "last": LAST}
 
@@ -118,8 +116,7 @@ class FadingModel(LearnerModel):
         """The schedule; without one, what is known decides. ``curving`` may find better."""
         if self.schedule is not None:
             return self.schedule
-        silent = terms.events is None or terms.version < self.fades_from
-        return "linear" if silent or self.lasting_pull() else "constant"
+        return "linear" if terms.events is None or self.lasting_pull() else "constant"
 
     def fades(self, terms: Terms) -> bool | None:
         """See Model."""
@@ -178,7 +175,7 @@ class FadingModel(LearnerModel):
             return found if noise is None else None
         silent = self.schedule is None and self.momentum is None and self.growth(terms) != "linear"
         fits = self.loss == "squared" and self.dimension <= MOST and terms.person is None
-        if noise is None or terms.events is None or terms.version < 3 or not (silent and fits):
+        if noise is None or terms.events is None or not (silent and fits):
             return None
         without, _ = split(gradients, self.weight)
         unit = noise / (without[0] * gradients.lattice.resolution)

@@ -62,17 +62,17 @@ class PocgModel(GradientModel):
             raise ConfigError(
                 "clock.end", None, f"is needed: {self.name} spreads its budget over all ticks."
             )
-        newer, person, budget = terms.version >= 3, terms.person, gdp_mu(terms.epsilon, terms.delta)
+        person, budget = terms.person, gdp_mu(terms.epsilon, terms.delta)
         pattern = None if person is None else person.pattern
         rows, spread = 1, None
         if person is not None and pattern is not None:
             rows = terms.factor * rows_of_user(pattern, person.caps.events, "gdp")
-        if newer and terms.lasting is not None:
+        if terms.lasting is not None:
             seen = terms.lasting if pattern is None else pattern.rows(terms.lasting)
             spread = None if seen is None else min(seen, terms.horizon)
         convex_set, loss = parse_set(self.set, self.dimension), parse_loss(self.loss)
         curvature, fading = self.mu(terms), None
-        if newer and self.curvature is None and terms.events is not None:
+        if self.curvature is None and terms.events is not None:
             felt = 2 * rows * float(self.clip.gradient) * math.sqrt(self.dimension) / budget
             curvature, fading = pull_of_iterates(
                 terms.events,
@@ -107,9 +107,7 @@ class PocgModel(GradientModel):
 
     def fades(self, terms: Terms) -> bool | None:
         """See Predictor."""
-        return (
-            None if self.curvature is not None else terms.version >= 3 and terms.events is not None
-        )
+        return None if self.curvature is not None else terms.events is not None
 
     def spaced(self, program: Program, every: int) -> Program | None:
         """See Algorithm."""

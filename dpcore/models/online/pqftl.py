@@ -59,8 +59,6 @@ class Pqftl:
     Attributes:
       scaling: the public ranges. rule: what follows from the sums. mechanism: the continual sum.
       reach: X, bound on ||x||_2. intercept: whether theta ends with one.
-      whole: whether the target of an event that is shortened is, too: it counts for less, and
-        pulls no coefficient.
     """
 
     scaling: Scaling
@@ -68,7 +66,6 @@ class Pqftl:
     mechanism: ContinualSum
     reach: float
     intercept: bool
-    whole: bool = False
 
     leaf: ClassVar[Literal["sum", "rows"]] = "sum"
     training: ClassVar[None] = None
@@ -124,7 +121,7 @@ class Pqftl:
             features = np.concatenate([features, np.ones((n_events, 1))], axis=1)
         x, over, _ = clip_l2(features, self.reach)
         y = scaled.rows[:, -1:]
-        if self.whole and over:
+        if over:  # the target too: such an event counts for less, and pulls no coefficient
             longest = np.abs(features).argmax(axis=1)[:, None]
             before = np.take_along_axis(features, longest, axis=1)
             after = np.take_along_axis(x, longest, axis=1)
@@ -182,7 +179,7 @@ class Pqftl:
             "intercept": self.intercept,
             "lattice": LATTICE.resolution.hex(),
             "reach": self.reach.hex(),
-            **({"whole": True} if self.whole else {}),
+            "whole": True,
             "rule": self.rule.canonical(),
             "mechanism": canonical_mechanism(self.mechanism),
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -44,23 +43,18 @@ class PqftlModel(OnlineModel):
     event_only: ClassVar[str] = ""
 
     def compile(self, terms: Terms) -> tuple[Pqftl, tuple[Alternative, ...]]:
-        """Over the best continual sum for it; before version 3 over a full-history tree unless
-        another is named.
+        """Over the best continual sum for it.
 
         Raises:
           ConfigError: what it cannot serve: a set without projection, or what the continual sum
             refuses.
         """
-        newer = terms.version >= 3
-        named = terms.continual_sum or (None if newer else "tree")
-        terms = replace(terms, continual_sum=named)
         check_named(terms)
         scaling = Scaling.of(self.features, self.targets[0], self.public_ranges)
         convex_set = parse_set(self.set, self.dimension)
-        fades = newer and self.curvature is None
-        farthest = math.sqrt(self.dimension)
-        typical = typical_reach(len(self.features), self.intercept)
-        reach, ticks = (typical if newer else farthest) * (1 + 2.0**-30), terms.ticks()
+        fades = self.curvature is None
+        reach = typical_reach(len(self.features), self.intercept) * (1 + 2.0**-30)
+        ticks = terms.ticks()
         RidgeLeader(convex_set, 1.0, self.middle)  # what it refuses does not depend on the sum
 
         def build(mechanism: ContinualSum) -> Offer[Pqftl]:
@@ -70,11 +64,11 @@ class PqftlModel(OnlineModel):
                 rule = RidgeLeader(convex_set, ridge, self.middle, "constant")
             else:
                 rule = RidgeLeader(convex_set, self.mu(terms), self.middle)
-            program = Pqftl(scaling, rule, mechanism, reach, self.intercept, newer)
+            program = Pqftl(scaling, rule, mechanism, reach, self.intercept)
             return Offer(program, worst**2, {"moments over=all": worst})
 
         leaf = leaf_of(moments_of(self.dimension, reach), None, terms)
-        return best_sum(leaf, terms, build, among=None if named is None else {named})
+        return best_sum(leaf, terms, build)
 
     def spaced(self, program: Program, every: int) -> Program | None:
         """See Algorithm."""

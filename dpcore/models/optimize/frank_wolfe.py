@@ -156,6 +156,7 @@ class FrankWolfeModel(OptimizeModel):
             return WindowProgram(inputs, schedule, cut, way, cap, self.name, presence)
 
         made, alternatives = choose(terms, linear, build, program)
+        made.waits.check("model.block", self.block, terms)
         state = made.state_bytes()
         if state > room:
             raise ConfigError(
@@ -221,6 +222,12 @@ class FrankWolfeModel(OptimizeModel):
                 f"A model has at most {program.way.steps:,} vertices of the set: those that its "
                 "steps chose. Which they are is what is released."
             )
+
+    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+        """See Algorithm."""
+        yield from super().doubts(program, terms)
+        if isinstance(program, WindowProgram):
+            yield from program.waits.doubts(terms)
 
     def warnings(self, program: Program) -> Iterator[str]:
         """See Algorithm."""

@@ -137,7 +137,7 @@ def _rung(
         distance=distance,
         noise=last.scale * last.resolution * math.sqrt(d),
     )
-    run = PhasedRun(glm, records, eta, kind, tuple(found), predicted, late=True)
+    run = PhasedRun(glm, records, eta, kind, tuple(found), predicted)
     moved = glm.slope / told * (1 + 2.0**-30)
     return Rung(run, phase_for(1, 0, told, 0.0, moved, kind, budget, "a mean residual"))
 

@@ -70,7 +70,7 @@ class NodeNoise:
         refuse_coarse("a gradient", "gaussian" if kind == GENERALISED else kind, spread)
         exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
         if exact[0] > MAX_VARIANCE:
-            raise ConfigError("privacy.epsilon", epsilon, "leaves too little; raise it.")
+            raise ConfigError("privacy.epsilon", None, "leaves too little; raise epsilon or delta.")
         return cls(clip, dimension, dual, kind, scale, exponent)
 
     @property

@@ -13,6 +13,7 @@ from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.arrays import Digests, Floats, Ints, State, arrays_of
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.models.blocks.cut import by_hash
+from weir.dpcore.models.blocks.waits import Waits
 from weir.dpcore.models.erm.prefix import row_digests
 from weir.dpcore.models.optimize.course import Course, Drawn
 from weir.dpcore.models.optimize.glm import shortened
@@ -102,6 +103,11 @@ class OnePass:
     def accumulate(self, rows: Any, cells: Ints, n_cells: int) -> Ints:
         """Rows are read in order, not summed."""
         raise TypeError(f"{self.algorithm} takes rows, not sums.")
+
+    @property
+    def waits(self) -> Waits:
+        """What a key must have before its first model."""
+        return Waits.of_records(self.course.read_first, self.cap)
 
     def init(self, n_keys: int) -> OnePassState:
         """Before the first record."""

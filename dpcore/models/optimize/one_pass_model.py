@@ -114,6 +114,7 @@ class OnePassModel(OnePassSection):
         offers.sort(key=lambda one: one[0])
         best = offers[0][0]
         program = self._program(offers[0][3])
+        program.waits.check("model.records", self.records, terms)
         state, room = program.state_bytes(), MOST_STATE if self.inputs is None else WIDE_STATE
         if state > room:
             raise ConfigError(
@@ -166,6 +167,12 @@ class OnePassModel(OnePassSection):
             "Before the first there is none (null). Excess risks are bounds, in scaled units, "
             "over the best model of the set: what is measured lies below."
         )
+
+    def doubts(self, program: Program, terms: Terms) -> Iterator[str]:
+        """See Algorithm."""
+        yield from super().doubts(program, terms)
+        if isinstance(program, OnePass):
+            yield from program.waits.doubts(terms)
 
     def refused(self) -> Iterator[str]:
         """See Algorithm."""

@@ -58,5 +58,5 @@ def phase_for(
     refuse_coarse(name, kind, scale)
     exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
     if exact[0] > MAX_VARIANCE or not scale < ROOM / 64:
-        raise ConfigError("privacy.epsilon", budget.value, "leaves too little; raise it.")
+        raise ConfigError("privacy.epsilon", None, "leaves too little; raise epsilon or delta.")
     return Phase(start, size, eta, resolution, sensitivity, scale)

@@ -50,7 +50,7 @@ class PhasedRun:
 
     Phase i = 1, 2, ... takes a step of eta_i = eta 4^-i at each of n_i = n 2^-i fresh records,
     projected, from the point that the phase before released; its average, with noise, is the next
-    such point, and that of the last phase is the model. With ``late`` the average leaves out the
+    such point, and that of the last phase is the model. The average leaves out the
     first half of a phase's points, which tell more of where it began.
 
     **Formal guarantees**
@@ -66,7 +66,7 @@ class PhasedRun:
 
     Attributes:
       glm: loss and its constants, in l2. records: n. eta: of phase 0. kind: of the noise.
-      phases: all of them. predicted: bound on the excess risk. late: see above.
+      phases: all of them. predicted: bound on the excess risk.
     """
 
     glm: Glm
@@ -75,11 +75,10 @@ class PhasedRun:
     kind: str
     phases: tuple[Phase, ...]
     predicted: float
-    late: bool = False
 
     def left_out(self, phase: Phase) -> int:
         """First points of a phase that are not in its average."""
-        return phase.size // 2 if self.late else 0
+        return phase.size // 2
 
     def __post_init__(self) -> None:
         most = 2 / self.glm.smoothness
@@ -108,7 +107,7 @@ class PhasedRun:
             "eta": self.eta.hex(),
             "noise": self.kind,
             "phases": [[p.start, p.size, *(value.hex() for value in p[2:])] for p in self.phases],
-            **({"late": True} if self.late else {}),
+            "late": True,
         }
 
 
@@ -159,12 +158,11 @@ def phased_run(
     budget: PrivacyLoss,
     step: float | None,
     distance: float,
-    late: bool = False,
 ) -> PhasedRun:
     """A run within a budget.
 
     Args:
-      step: eta; None: the best. distance: D. late: whether averages are of later points alone.
+      step: eta; None: the best. distance: D.
 
     Raises:
       ConfigError: a step that is too large to be private; too few records.
@@ -188,7 +186,7 @@ def phased_run(
         records=records, dimension=d, lipschitz=glm.lipschitz, distance=distance, ratio=ratio
     )
     eta = eta if step is None else step
-    return PhasedRun(glm, records, eta, kind, tuple(found), predicted, late)
+    return PhasedRun(glm, records, eta, kind, tuple(found), predicted)
 
 
 @dataclass(frozen=True)
@@ -220,6 +218,12 @@ class Phased(Doubling):
         """See Course."""
         most = number(self.runs[0].glm.lipschitz)
         return f"a gradient of l2 norm at most {most}, once (scaled units)"
+
+    @property
+    def read_first(self) -> int:
+        """See Course."""
+        last = self.runs[0].phases[-1]
+        return last.start + last.size
 
     def init(self, n_keys: int) -> PhasedState:
         """See Course."""

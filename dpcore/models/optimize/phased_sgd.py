@@ -58,7 +58,7 @@ class PhasedSgdModel(OnePassModel):
         "phases; an eighth of each says how large residuals are, and bounds them: the loss is "
         "Huber's, of a width that follows) or erm (halving phases, each gone over model.passes "
         "times: losses with a corner are not smoothed, and any step is private). Without it: "
-        "learned for the squared loss in runs of 32 records and more (halving before version 4), "
+        "learned for the squared loss in runs of 32 records and more, "
         "halving for others.",
         examples=["learned"],
     )
@@ -129,12 +129,12 @@ class PhasedSgdModel(OnePassModel):
         return "a smaller model.keep"
 
     def _form(self, terms: Terms) -> str:
-        """The form that is asked for, or the default of a version."""
+        """The form that is asked for, or the default."""
         if self.form is not None:
             return self.form
         # A run below 32 records has no eighth of a quarter.
         able = self.records >= STAGES * ASKED and self.loss == "squared"
-        return "learned" if able and terms.version >= 4 else "halving"
+        return "learned" if able else "halving"
 
     def _where(self) -> tuple[ConvexSet, float, float]:
         """The set, its radius about 0, and D, in l2.
@@ -227,8 +227,7 @@ class PhasedSgdModel(OnePassModel):
                 eta = 2 * distance / (glm.lipschitz * root) if step is None else step
                 # eta <= 8 / beta for beta = A^2 / g; rounded up, so that it holds in doubles.
                 glm = glms(eta * glm.reach * glm.reach / 8 * (1 + 2.0**-30))
-            late = terms.version >= 4
-            return phased_run(glm, convex_set, records, noise, budget, step, distance, late)
+            return phased_run(glm, convex_set, records, noise, budget, step, distance)
 
         runs = tuple(run(self.records << k) for k in range(MOST_RUNS))
         return Phased(convex_set, runs, self.records)

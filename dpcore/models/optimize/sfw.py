@@ -69,7 +69,7 @@ class TreeRun:
       scales: lambda_r of phases 1 .. R, in units of scores; (): noise.
       pure: whether selection is paid for in pure epsilon.
       predicted: bound on the excess risk. guess: what it may be, to choose R by (``rehearsed``;
-      where vertices are chosen, and before version 4, ``tree_guess``).
+      where vertices are chosen ``tree_guess``).
     """
 
     glm: Glm
@@ -157,6 +157,12 @@ class Sfw(Doubling):
         """See Course."""
         root = self.runs[0].root
         return "gumbel" if root is None else root.kind
+
+    @property
+    def read_first(self) -> int:
+        """See Course."""
+        last = self.runs[0].stages[-1]
+        return last.start + last.size
 
     @cached_property
     def _starts(self) -> tuple[list[int], ...]:

@@ -92,7 +92,7 @@ class SfwPolyhedralModel(OnePassModel):
 
         if form == "tree":
             make = partial(chosen_run, vertices, budget)
-            # Rehearsed, R is one or two too many here: benchmarks/one_pass_phases.py.
+            # Rehearsed, R is one or two too many here: benchmarks/studies/one_pass_phases.py.
             runs = self.trees(convex_set, vertices.radius, make, self.phases, rehearse=False)
             return Sfw(convex_set, runs, self.records, vertices)
         sizes = [self.records << k for k in range(MOST_RUNS)]

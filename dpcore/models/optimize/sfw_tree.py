@@ -78,7 +78,7 @@ class SfwTreeModel(OnePassModel):
         p, _ = _exponent(convex_set)
         radius = _radius(convex_set)
         make = partial(noisy_run, 2 * radius, noise, terms)
-        runs = self.trees(convex_set, radius, make, self.phases, terms.version >= 4)
+        runs = self.trees(convex_set, radius, make, self.phases, rehearse=True)
         return Sfw(convex_set, runs, self.records, None)
 
 

@@ -279,5 +279,5 @@ def width_for(
     refuse_coarse("a gradient", kind, stddev)
     exact = lattice_variances(made.scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
     if exact[0] > MAX_VARIANCE or not made.scale < ROOM / (64 + linear.dimension):
-        raise ConfigError("privacy.epsilon", budget.value, "leaves too little; raise it.")
+        raise ConfigError("privacy.epsilon", None, "leaves too little; raise epsilon or delta.")
     return made

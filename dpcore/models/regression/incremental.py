@@ -16,18 +16,10 @@ from weir.dpcore.canonical import canonical_mechanism
 from weir.dpcore.continual.base import ContinualSum
 from weir.dpcore.geometry.convex_set import ConvexSet
 from weir.dpcore.models.moments import Statistics
-from weir.dpcore.models.regression.bands import stddev_along
 from weir.dpcore.models.regression.debiased import Debiased
-from weir.dpcore.models.regression.fit import Fit, fit_of, score_of, typical_band
+from weir.dpcore.models.regression.fit import Fit, score_of
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
-from weir.dpcore.models.regression.ridge import (
-    ADASSP,
-    Ridge,
-    canonical_ridge,
-    prior_of,
-    quadratic_for,
-    ridge_for,
-)
+from weir.dpcore.models.regression.ridge import Ridge, canonical_ridge, prior_of, quadratic_for
 from weir.dpcore.models.regression.rows import EventRows
 from weir.dpcore.models.regression.solver import Solver
 from weir.dpcore.program import Bounded, NoiseOf, OutputInfo, Released, Runs
@@ -54,11 +46,10 @@ class Incremental:
     Attributes:
       rows: columns, ranges, bounds. parts: continual sums over consecutive coordinates of a leaf;
         one, unless it is a baseline. set: where models lie. ridge: weight of |theta|^2;
-        None: by the size of the noise, see ``lift_for``, or ``ridge_for`` in version 1.
+        None: by the size of the noise, see ``lift_for``.
       solver: how models are found. error: whether mse and r2 are released. statistics: whether
-        the moments are. algorithm: its name in the config. version: of the plan; from 2 on
-        bands are those of ``Debiased``. scores: another sum over the same leaves, with noise of its
-        own, on which models are scored; None: on what they were made of.
+        the moments are. algorithm: its name in the config. scores: another sum over the same
+        leaves, with noise of its own, on which models are scored; None: they are not.
     """
 
     rows: EventRows
@@ -69,7 +60,6 @@ class Incremental:
     error: bool
     statistics: bool
     algorithm: str
-    version: int = 1
     scores: ContinualSum | None = None
 
     leaf: ClassVar[Literal["sum", "rows"]] = "sum"
@@ -168,10 +158,7 @@ class Incremental:
         out = self._models(quadratic, theta, deviation, (n, n_keys))
         if self.rows.intercept:
             out.append(self._band(quadratic, theta, found, deviation, (n, n_keys)))
-        if self.error and self.scores is None:
-            fit = fit_of(found, theta, deviation)
-            out.extend(self._errors(fit, (n, n_keys)))
-        elif self.scores is not None:
+        if self.scores is not None:
             other = moments.unpack(noisy[1].reshape(n * n_keys, size))
             unseen = np.repeat(self._stddev((self.scores,), ticks), n_keys)
             fit = score_of(other, found, theta, unseen)
@@ -184,19 +171,14 @@ class Incremental:
         return tuple(out)
 
     def _quadratic(self, found: Statistics, stddev: Floats) -> PrivateQuadratic:
-        if self.version >= 2 or self.ridge == ADASSP:
-            return quadratic_for(self.ridge, found, stddev, prior_of(self.set))
-        return PrivateQuadratic(found.matrix, found.right, ridge_for(self.ridge, stddev, self.set))
+        return quadratic_for(self.ridge, found, stddev, prior_of(self.set))
 
     def _models(
         self, quadratic: PrivateQuadratic, theta: Floats, stddev: Floats, shape: tuple[int, int]
     ) -> list[Released]:
         d = theta.shape[2]
         directions = np.concatenate([np.eye(d), self._user_units])
-        if self.version >= 2:
-            spread = Debiased(quadratic, theta, stddev, self.set).along(directions)
-        else:
-            spread = stddev_along(quadratic, theta, stddev, directions, self.set)
+        spread = Debiased(quadratic, theta, stddev, self.set).along(directions)
         users = spread[:, :, d:] * self._half[:, None]
         return [
             self._released("theta", theta, shape, spread[:, :, :d]),
@@ -213,11 +195,7 @@ class Incremental:
     ) -> Released:
         count = np.maximum(found.matrix[:, -1, -1], 1.0)
         widest = self.rows.moments.reach * self.set.diameter / 2
-        if self.version >= 2:
-            band = Debiased(quadratic, theta, stddev, self.set).typical(count)
-        else:
-            band = typical_band(quadratic, theta, count, stddev)
-        band = np.minimum(band, widest)
+        band = np.minimum(Debiased(quadratic, theta, stddev, self.set).typical(count), widest)
         return self._released("band", band * self._half, shape)
 
     def _errors(self, fit: Fit, shape: tuple[int, int]) -> tuple[Released, Released]:
@@ -287,18 +265,17 @@ class Incremental:
     def canonical(self) -> Mapping[str, Any]:
         """Every public number that shapes a release; scales follow from the moments."""
         scores = {} if self.scores is None else {"scores": _canonical(self.scores)}
-        bands = {} if self.version < 2 else {"bands": "debiased"}
         return {
             "program": self.algorithm,
             "rows": self.rows.canonical(),
             "set": self.set.canonical(),
-            "ridge": canonical_ridge(self.ridge, self.version >= 2),
+            "ridge": canonical_ridge(self.ridge),
             "solver": self.solver.canonical(),
             "error": self.error,
             "statistics": self.statistics,
             "parts": [_canonical(part) for part in self.parts],
             **scores,
-            **bands,
+            "bands": "debiased",
         }
 
 

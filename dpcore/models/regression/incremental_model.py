@@ -62,7 +62,7 @@ class IncrementalModel(SolvedModel):
                 "divides by the number of events, which the square of the constant counts; set "
                 "model.intercept: true.",
             )
-        moments = self.moments(self.error, typical=terms.version >= 2)
+        moments = self.moments(self.error, typical=True)
         rows = EventRows.of(self, moments)
         convex_set, solver = self.projectable_set(), self.made_solver()
 
@@ -76,10 +76,9 @@ class IncrementalModel(SolvedModel):
                 self.error,
                 self.statistics,
                 self.name,
-                terms.version,
                 scores,
             )
 
         over = None if self.over == "all" else self.over
-        scored = SCORED if self.error and terms.version >= 2 else 0.0
+        scored = SCORED if self.error else 0.0
         return choose_moments(over, terms, moments, build, scored)

@@ -21,13 +21,7 @@ from weir.dpcore.models.regression.image import Image
 from weir.dpcore.models.regression.lifting import Embedded, is_least, lift, solve_embedded
 from weir.dpcore.models.regression.projected_rows import ProjectedRows
 from weir.dpcore.models.regression.quadratic import PrivateQuadratic
-from weir.dpcore.models.regression.ridge import (
-    ADASSP,
-    Ridge,
-    canonical_ridge,
-    quadratic_for,
-    ridge_for,
-)
+from weir.dpcore.models.regression.ridge import Ridge, canonical_ridge, quadratic_for
 from weir.dpcore.models.regression.solver import Solver
 from weir.dpcore.program import SPARSE_FROM, Bounded, NoiseOf, OutputInfo, Released
 
@@ -57,11 +51,11 @@ class Projected:
 
     Attributes:
       rows: columns, ranges, Phi, bounds. mechanism: continual sum of the moments. set: where models
-        lie, in d dimensions. ridge: weight of |Phi theta|^2; None: ``lift_for`` in m dimensions, or
-        ``ridge_for`` in version 1. solver: tolerance and most steps. statistics: whether the
-        moments are released. notes: for the plan. version: of the plan; from 2 on Phi theta is
-        released with bands, of which ``Debiased`` says what they cover in m dimensions: the image
-        of the set's best model for the moments of the projected events, without noise or ridge.
+        lie, in d dimensions. ridge: weight of |Phi theta|^2; None: ``lift_for`` in m dimensions.
+        solver: tolerance and most steps. statistics: whether the moments are released. notes: for
+        the plan. Phi theta is released with margins, of which ``Debiased`` says what they cover in
+        m dimensions: the image of the set's best model for the moments of the projected events,
+        without noise or ridge.
     """
 
     rows: ProjectedRows
@@ -71,7 +65,6 @@ class Projected:
     solver: Solver
     statistics: bool
     notes: tuple[str, ...] = ()
-    version: int = 1
 
     leaf: ClassVar[Literal["sum", "rows"]] = "sum"
     training: ClassVar[None] = None
@@ -180,23 +173,21 @@ class Projected:
             at = slice(first, first + most)
             quadratic = self._quadratic(flat[at], deviation[at])
             theta[at] = self._models(quadratic)
-            if self.version >= 2:
-                shown[at] = theta[at] @ self._phi.T
-                known = Debiased(quadratic, shown[at], deviation[at], self.image)
-                spread[at] = known.along(np.eye(moments.features))
-                band[at] = known.typical(np.maximum(quadratic.matrix[:, -1, -1], 1.0))
+            shown[at] = theta[at] @ self._phi.T
+            known = Debiased(quadratic, shown[at], deviation[at], self.image)
+            spread[at] = known.along(np.eye(moments.features))
+            band[at] = known.typical(np.maximum(quadratic.matrix[:, -1, -1], 1.0))
         shape = (n, n_keys, -1)
         found = [
             Released("theta", over, theta.reshape(shape), None),
             Released("coefficients", over, self.rows.coefficients(theta).reshape(shape), None),
         ]
-        if self.version >= 2:
-            found.append(Released("projected", over, shown.reshape(shape), spread.reshape(shape)))
-            if self.rows.events.intercept:
-                widest = moments.reach * self.image.diameter / 2
-                half = np.array([scaling.half[-1] for scaling in self.rows.events.scalings])
-                told = (np.minimum(band, widest) * half).reshape(shape)
-                found.append(Released("band", over, told, None))
+        found.append(Released("projected", over, shown.reshape(shape), spread.reshape(shape)))
+        if self.rows.events.intercept:
+            widest = moments.reach * self.image.diameter / 2
+            half = np.array([scaling.half[-1] for scaling in self.rows.events.scalings])
+            margin = (np.minimum(band, widest) * half).reshape(shape)
+            found.append(Released("band", over, margin, None))
         if self.statistics:
             whole = self.mechanism.stddev(ticks, over)[:, None, :] * moments.resolution
             value = noisy[0] * moments.resolution
@@ -206,10 +197,7 @@ class Projected:
     def _quadratic(self, values: Floats, deviation: Floats) -> PrivateQuadratic:
         """(n, D) lattice sums, and the noise of each -> the objective in m dimensions."""
         found = self.rows.moments.unpack(values)
-        if self.version >= 2 or self.ridge == ADASSP:
-            return quadratic_for(self.ridge, found, deviation, self.image.prior)
-        ridge = ridge_for(self.ridge, deviation, self.set)
-        return PrivateQuadratic(found.matrix, found.right, ridge)
+        return quadratic_for(self.ridge, found, deviation, self.image.prior)
 
     def _models(self, quadratic: PrivateQuadratic) -> Floats:
         """(n, k, d), solved for and lifted."""
@@ -249,12 +237,11 @@ class Projected:
             OutputInfo("coefficients", over, len(whole), moved, nan, whole, sparse),
         ]
         names = tuple(f"phi_{i + 1}" for i in range(self.rows.projection.dimension))
-        if self.version >= 2:
-            image = self.labels((*names, *constant))
-            found.append(OutputInfo("projected", over, len(image), moved, nan, image))
-            if events.intercept:
-                targets = events.targets
-                found.append(OutputInfo("band", over, len(targets), moved, nan, targets))
+        image = self.labels((*names, *constant))
+        found.append(OutputInfo("projected", over, len(image), moved, nan, image))
+        if events.intercept:
+            targets = events.targets
+            found.append(OutputInfo("band", over, len(targets), moved, nan, targets))
         if self.statistics:
             worst = float(self._deviation(ticks).max())
             named = self.rows.moments.labels((*names, *constant), events.targets)
@@ -272,7 +259,7 @@ class Projected:
             "program": NAME,
             "rows": self.rows.canonical(),
             "set": self.set.canonical(),
-            "ridge": canonical_ridge(self.ridge, self.version >= 2),
+            "ridge": canonical_ridge(self.ridge),
             "solver": self.solver.canonical(),
             "statistics": self.statistics,
             "mechanism": {**part, "scales": self.mechanism.scales[0].hex()},

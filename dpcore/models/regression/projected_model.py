@@ -126,9 +126,9 @@ class ProjectedModel(MomentsModel):
             self._check_middles()
         longest = math.sqrt(inputs.longest**2 + constant) * SLACK
         given = self.clip.features
-        if given is None and terms.version >= 2:
+        if given is None:
             given = math.sqrt(inputs.typical**2 + constant)
-        reach = longest if given is None else min(float(given), longest)
+        reach = min(float(given), longest)
         m, why = self._dimension(terms, inputs, convex_set)
         if m >= p:
             why = f"{why}, but there are only {p} features"
@@ -161,7 +161,6 @@ class ProjectedModel(MomentsModel):
                 solver,
                 self.statistics,
                 tuple(notes),
-                terms.version,
             )
 
         return choose_moments(self._over(), terms, rows.moments, build)
@@ -219,7 +218,6 @@ class ProjectedModel(MomentsModel):
                 False,
                 self.statistics,
                 self.name,
-                terms.version,
                 notes=tuple(notes),
             )
 
@@ -248,7 +246,7 @@ class ProjectedModel(MomentsModel):
             "A model is lifted from what its features were projected to. It has no band: what the "
             "projection leaves out is no noise, and is not known."
         )
-        if isinstance(program, Projected) and program.version >= 2:
+        if isinstance(program, Projected):
             yield (
                 "What it was lifted from, projected, has bands: they cover the best model of the "
                 "set for the projected events, as the projection shows it. So does band cover what "

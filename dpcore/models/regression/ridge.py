@@ -17,33 +17,6 @@ Ridge = float | Literal["adassp"] | None
 """A weight; a rule; None: the default."""
 
 
-def ridge_for(ridge: float | None, stddev: Floats, convex_set: ConvexSet) -> float | Floats:
-    """Weight of |theta|^2 in every system.
-
-    Without a number: the most that the noise E of the matrix is expected to move the objective by
-    inside the set, over the square of the set's reach r. With w the set's Gaussian width,
-    E max theta' E theta <= sqrt 2 s r w (Sudakov and Fernique), so that the ridge is
-    sqrt 2 s w / r: s sqrt(2 d) in an l2 ball, where that is E's largest eigenvalue, and about
-    2 s sqrt(ln 2d) in an l1 ball, where sparse models hardly meet the noise. What is below it
-    cannot be told from noise; a direction that many events show is far above, and hardly moved. It
-    is public, needs no budget, and is 0 where there is no noise.
-
-    Args:
-      ridge: of the config. stddev: (n,) s, of the noise of a coordinate of (svec(Q), q).
-      convex_set: where models lie.
-
-    Source: as in adaptive regularisation of private regression, Wang (2018), "Revisiting
-      differentially private linear regression", with the known noise alone.
-    """
-    if ridge is not None:
-        return ridge
-    reach = convex_set.farthest(np.zeros(convex_set.dimension))
-    if not reach > 0:
-        return 0.0
-    share = convex_set.gaussian_width() / reach
-    return stddev * math.sqrt(2) * min(share, math.sqrt(convex_set.dimension))
-
-
 def prior_of(convex_set: ConvexSet) -> float:
     """t: what a coefficient of a model in the set is taken to vary by, public.
 
@@ -57,7 +30,7 @@ def prior_of(convex_set: ConvexSet) -> float:
 
 
 def lift_for(stddev: Floats, prior: float, dimension: int) -> Floats:
-    """(n,) k / t of ``quadratic.lifted``: the ridge of version 2, direction by direction.
+    """(n,) k / t of ``quadratic.lifted``: the default ridge, direction by direction.
 
     The noise along an eigenvector is k = s sqrt(1 + |theta|^2 / 2) at a model of that length, as
     (Q, q) move by (E, e) and the normal equations by E theta - e. It is public, needs no budget,
@@ -96,7 +69,7 @@ def adassp_for(stddev: Floats, least: Floats, dimension: int) -> Floats:
 def quadratic_for(
     rule: Ridge, statistics: Statistics, stddev: Floats, prior: float
 ) -> PrivateQuadratic:
-    """The objective of noisy moments in d dimensions under a rule of version 2.
+    """The objective of noisy moments in d dimensions under a rule.
 
     Args:
       rule: None: ``lift_for``. statistics: n systems. stddev: (n,). prior: see ``lift_for``.
@@ -130,10 +103,8 @@ def predicted(rule: Ridge, events: float, stddev: float, prior: float, dimension
     return dimension * left / events
 
 
-def canonical_ridge(ridge: Ridge, lifts: bool = False) -> str:
+def canonical_ridge(ridge: Ridge) -> str:
     """For the plan."""
     if ridge == ADASSP:
         return ADASSP
-    if ridge is not None:
-        return float(ridge).hex()
-    return "lift" if lifts else "noise"
+    return "lift" if ridge is None else float(ridge).hex()

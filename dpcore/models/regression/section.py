@@ -57,8 +57,7 @@ class MomentsClip(Section):
         description="X: an event whose features and constant have a larger l2 norm is scaled down "
         "to it as a whole, target and all, so that it counts for less and moves no model. Noise "
         "grows with its square. Without it: the length of an event spread evenly over the ranges, "
-        "the root of a third of the features and one for the constant (in version 1 the root of "
-        "the number of coefficients, which no event exceeds).",
+        "the root of a third of the features and one for the constant.",
         examples=[1.0],
     )
     target: Length | None = Field(
@@ -100,7 +99,7 @@ class MomentsModel(Model):
         description="Weight of the |x|^2 that is added to the sum of squared errors, in events of "
         "scaled units: what noise does to directions that few events show fades with it. Without "
         "it: for each direction by itself as much as the noise is worth there, which fades as "
-        "events come (in version 1 one weight for all, the size of the noise), as default says "
+        "events come, as default says "
         "too; adassp: one weight for all, less what is certain of the least eigenvalue (Wang "
         "2018); 0 adds none.",
         examples=[10.0, "adassp"],
@@ -127,7 +126,7 @@ class MomentsModel(Model):
         "squares over the set finds on the same events, in 95 of 100 cases, each coefficient by "
         "itself, large or small: what the known noise does, and what a ridge or the set took. Of "
         "what noise still hides they say only that it lies in the set. They do not say how well "
-        "events tell the truth. (In version 1 they leave the ridge out.)",
+        "events tell the truth.",
         BARE,
     )
     outputs: ClassVar[Mapping[str, Shown]] = {
@@ -178,6 +177,13 @@ class MomentsModel(Model):
         """Length of an event whose features are spread evenly over their ranges."""
         return math.sqrt(len(self.features) / 3 + self.intercept)
 
+    def clips(self, program: Program) -> dict[str, float | None]:
+        """See Predictor; without a clip events have the typical length at most."""
+        own: Any = getattr(program, "program", program)
+        reach = float(own.rows.moments.reach)
+        longest = math.sqrt(own.rows.moments.features) * SLACK
+        return {"features": reach if reach < longest else None, "target": self.clip.target}
+
     def expected_error(self, info: OutputInfo, program: Program, ticks: Ints) -> Error:
         """A model's: the stddev of a coefficient, scaled units, at EVENTS events spread evenly over
         their ranges.
@@ -219,7 +225,7 @@ class MomentsModel(Model):
         yield from super().facts(program, noise)
         own: Any = getattr(program, "program", program)
         std = max((one for one in noise.values() if math.isfinite(one)), default=0.0)
-        if not (isinstance(program, Banded) and std > 0 and own.version >= 2):
+        if not (isinstance(program, Banded) and std > 0):
             return
         chosen = self.weight_of_ridge
         told = compared.ridges(chosen, EVENTS, std, self.projectable_set())

@@ -84,7 +84,6 @@ class TwoTreesModel(SolvedModel):
             False,
             self.statistics,
             self.name,
-            terms.version,
         )
         state = program.state_bytes()
         within_memory("tree", state)

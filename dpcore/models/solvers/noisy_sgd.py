@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -64,8 +64,7 @@ class NoisySgd(BatchSolver):
         as its noise, n L / (quiet sqrt(d) sigma), at most 64: a function of the noisy count. Where
         it is 1, this is ``NoisyGradient``.
       Their price: each of the B sums of a pass has the noise of a sum over all rows, and 1/B of its
-        rows, so that the noise in a model has B times the variance. In plans of version 1 ``quiet``
-        is 1: there that is up to 64 times, as a gradient is far shorter than it may be.
+        rows, so that the noise in a model has B times the variance.
       Error: no bound is claimed for batches without replacement; steps are those that the bound for
         independent batches would choose.
       A run whose noise may cost more than half of what any point of C does gives back its start.
@@ -87,14 +86,6 @@ class NoisySgd(BatchSolver):
     def make(cls, problem: Problem, iterations: int | None, loss: PrivacyLoss) -> Self:
         """P = the iterations given: an iteration is a pass, one look at all rows."""
         return cls(problem, DEFAULT if iterations is None else iterations)
-
-    @classmethod
-    def under(
-        cls, version: int, problem: Problem, iterations: int | None, loss: PrivacyLoss
-    ) -> Self:
-        """See BatchSolver."""
-        made = cls.make(problem, iterations, loss)
-        return replace(made, quiet=1) if version == 1 else made
 
     @property
     def share(self) -> Fraction:

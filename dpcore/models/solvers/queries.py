@@ -219,7 +219,7 @@ def scale_of(sensitivity: float, budget: PrivacyLoss, share: Fraction, dimension
     exact = lattice_variances(scale, (1.0,)) if kind == "discrete_gaussian" else (0,)
     if exact[0] > MAX_VARIANCE or not scale < ROOM / (64 + dimension):
         raise ConfigError(
-            "model.iterations", share, f"leave too little of the budget for each; {TAKE_FEWER}"
+            "model.iterations", None, f"leave too little of the budget for each; {TAKE_FEWER}"
         )
     return scale
 

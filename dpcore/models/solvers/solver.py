@@ -63,14 +63,6 @@ class BatchSolver(Protocol):
           ConfigError: it cannot serve the problem.
         """
 
-    @classmethod
-    def under(
-        cls, version: int, problem: Problem, iterations: int | None, loss: PrivacyLoss
-    ) -> Self:
-        """``make`` as a version of the plan has it: a solver overrides this whose defaults, or
-        bits, differ between versions."""
-        return cls.make(problem, iterations, loss)
-
     def carry(self, n_keys: int) -> State:
         """A carry of the shape of any."""
 

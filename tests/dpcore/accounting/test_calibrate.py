@@ -88,6 +88,7 @@ def test_zcdp_against_dp_accounting(rho: float, delta: float) -> None:
     assert c.zcdp_delta(rho, theirs) == pytest.approx(deltas, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_gdp_composes_like_the_accountant() -> None:
     event = dp_accounting.ComposedDpEvent([dp_accounting.GaussianDpEvent(s) for s in (3.0, 5.0)])
     theirs = pld.PLDAccountant(value_discretization_interval=1e-5).compose(event).get_epsilon(1e-6)

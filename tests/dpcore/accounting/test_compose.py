@@ -61,7 +61,7 @@ def problems(draw: st.DrawFn) -> tuple[list[ChannelGroup], NDArray[np.float64]]:
     return groups, np.array(scales)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problems(), st.sampled_from(RELATIONS), st.booleans())
 def test_joint_sensitivity_is_the_worst_neighbour(
     problem: tuple[list[ChannelGroup], NDArray[np.float64]], relation: str, may_vanish: bool
@@ -72,7 +72,7 @@ def test_joint_sensitivity_is_the_worst_neighbour(
     assert worst <= bound <= worst * (1 + 1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problems(), st.sampled_from(RELATIONS), st.booleans())
 def test_group_sensitivity_is_joint_of_one(
     problem: tuple[list[ChannelGroup], NDArray[np.float64]], relation: str, may_vanish: bool
@@ -128,7 +128,7 @@ def test_refuses_nonsense() -> None:
         split_scales([1.0], [0.0])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.floats(0.01, 1e6), st.floats(0.01, 1e3)), min_size=1, max_size=6))
 def test_split_spends_everything_and_is_optimal(rows: list[tuple[float, float]]) -> None:
     delta, weight = np.array(rows).T

@@ -50,6 +50,7 @@ def one(
 # ---- the sweep ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(CHARGES)
 def test_the_sweep_is_the_sum_at_every_period(charges: list[Charge]) -> None:
     spans = sweep(charges)
@@ -230,6 +231,7 @@ def test_periods_that_do_not_fit_meet_more_of_each_other() -> None:
     assert charge(months, users(Grid(months=12))).loss == pytest.approx(1.2**2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [Grid(per=DAY), Grid(per=7 * DAY, origin=3 * DAY), Grid(months=1),
                                   Grid(months=3), Grid(per=DAY // 2), BERLIN,
                                   Grid(days=1, zone="Europe/Berlin")])  # fmt: skip
@@ -351,6 +353,7 @@ def test_prices_and_scopes_are_read_as_they_were_written(
 # ---- a filter -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(0.01, 1.2), st.integers(0, 6), ENDS), max_size=40))
 def test_whoever_chooses_the_next_plan_never_exceeds_the_budget(
     asked: list[tuple[float, int, int | None]],

@@ -50,6 +50,7 @@ def test_toeplitz_refuses(c: list[float]) -> None:
         toeplitz_participation(np.array(c), 2, 1, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [1, 2, 3, 4])
 @pytest.mark.parametrize("p", [1, 2, 3, 5])
 @pytest.mark.parametrize("g", [1, 2, 3, 4, 5])

@@ -73,6 +73,7 @@ def test_more_levels_where_they_pay() -> None:
     assert [len(edges) - 1 for edges in levels_of(range(38), 4)] == [37, 10, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "edges", [{"log": [1, 1000, 40]}, {"linear": [-5, 1000, 100]}, [1, 3, 10, 30, 100, 300, 1000]]
 )
@@ -97,6 +98,7 @@ def test_without_noise_the_bin_of_the_quantile_is_found(edges: Any) -> None:
             assert (fine[bins] - 1e-9 <= value).all() and (value <= fine[bins + 1] + 1e-9).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("person", [False, True], ids=["events", "users"])
 def test_the_band_holds_the_true_quantile(person: bool) -> None:
     keys, n, at = 300, 400, (0.1, 0.5, 0.95)

@@ -181,3 +181,41 @@ def test_newcomers_have_no_gate() -> None:
     body: dict[str, Any] = {"count": "users", "per": "period", "where": A}
     with pytest.raises(ConfigError, match=r"aggregates\.n\.where.*per: period"):
         config_of({"aggregates": {"n": body}})
+
+
+EVERY: dict[str, dict[str, Any]] = {
+    **KINDS,
+    "quantile": {"quantile": "x", "at": [0.5, 0.9], "edges": {"linear": [0, 10, 64]}},
+    "wide": {"quantile": "x", "at": 0.5, "edges": {"log": [1, 100, 200]}},
+    "where": {"mean": "x", "clip": [0, 1], "where": A},
+    "other": {"histogram": "x", "edges": [0, 9], "where": B},
+}
+"""Of every kind, some of them behind predicates."""
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in EVERY), tuple(EVERY)])
+def test_a_missing_value_is_counted_once_however_many_channels_read_it(
+    names: tuple[str, ...],
+) -> None:
+    leaf = leaf_of([EVERY[name] for name in names], "add_remove")
+    program = Aggregates(leaf.channels, leaf.outputs, ())
+    x = np.array([1.0, np.nan, np.nan, 2.0, np.nan, 0.5])
+    ones = np.ones(len(x))
+    found = program.bound({"x": x, GATE + A: ones, GATE + B: ones}, len(x))
+    reads = names != ("count",)
+    assert (found.non_finite, found.out_of_range) == (3 * reads, 0)
+    off = np.array([1.0, 50.0, np.nan, -7.0])
+    found = program.bound({"x": off, GATE + A: np.ones(4), GATE + B: np.ones(4)}, 4)
+    histograms = sum("histogram" in EVERY[name] for name in names)
+    assert (found.non_finite, found.out_of_range) == (1 * reads, 2 * histograms)
+
+
+def test_what_no_predicate_lets_in_is_not_counted() -> None:
+    leaf = leaf_of([EVERY["where"], EVERY["other"]], "add_remove")
+    program = Aggregates(leaf.channels, leaf.outputs, ())
+    columns = {
+        "x": np.array([np.nan, np.nan, np.nan, 1.0]),
+        GATE + A: np.array([1.0, 0, 0, 1]),
+        GATE + B: np.array([1.0, 1, 0, 1]),
+    }
+    assert program.bound(columns, 4).non_finite == 2

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from benchmarks import fit_tables
+from tests.dpcore.continual import fit_tables
 from weir.dpcore.accounting.calibrate import gdp_mu
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.continual.blt import FOREVER, Blt, chosen
@@ -169,6 +169,7 @@ def test_refuses() -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [8, 128])
 def test_fitting_again_finds_nothing_better(window: int) -> None:
     error = fit_tables.window_error(window)

@@ -17,6 +17,7 @@ TABLES = (*WINDOWS, *SLIDING, PERPETUAL)
 SOME = (Rational((), ()), *WINDOWS[::7], *SLIDING[::9], PERPETUAL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", TABLES)
 def test_b_times_c_is_ones(form: Rational) -> None:
     n = 600

@@ -31,6 +31,7 @@ def test_the_closed_form_is_the_sum_over_rows() -> None:
         assert float(repeated_squares(form, count, spacing, rows)) == pytest.approx(dense, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_closed_form_holds_without_end() -> None:
     form, count, _ = blt.chosen(None, None)
     assert count == FOREVER

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks import fit_tables
 from tests.constant_noise import NoNoise
+from tests.dpcore.continual import fit_tables
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.continual.sliding import Sliding
 from weir.dpcore.continual.sliding_table import SLIDING
@@ -40,6 +40,7 @@ def test_worst_error(over: int, error: float) -> None:
     assert mechanism.loss(None).value == pytest.approx(1.0, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", [None, 400, 60, 20])
 def test_loss_is_that_of_the_dense_factorization(horizon: int | None) -> None:
     over, n = 37, horizon or 1500
@@ -99,6 +100,7 @@ def test_serves_one_number_of_ticks() -> None:
         make(None)
 
 
+@pytest.mark.slow
 def test_fitting_again_finds_nothing_better() -> None:
     error = fit_tables.sliding_error(32)
     again = fit_tables.fits(error, 32)[-1]

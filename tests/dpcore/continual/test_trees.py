@@ -118,6 +118,7 @@ def test_merging_tree_has_at_most_two_nodes_a_level_and_three_halves_log():
     assert got[2048:].mean() == pytest.approx(1.5 * 11, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("kind", ["gdp", "zcdp", "pure"])
 def test_the_loss_counted_node_by_node(name, kind):

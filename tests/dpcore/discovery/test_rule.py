@@ -77,6 +77,7 @@ def drawn(mechanism, birth: int):
     return out[mechanism.overs.index(None)][:, :, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chance", [0.05, 0.004])
 @pytest.mark.parametrize(("mechanism", "noise"), KINDS)
 def test_noise_exceeds_its_reach_as_seldom_as_promised(mechanism, noise, chance) -> None:

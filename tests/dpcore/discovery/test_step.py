@@ -41,6 +41,7 @@ def same(one, other):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("min_users", [1, 4])
 @pytest.mark.parametrize(("mechanism", "noise", "over"), CASES)
 def test_by_and_by_is_the_long_way(mechanism, noise, over, min_users) -> None:

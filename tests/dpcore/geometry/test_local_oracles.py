@@ -62,6 +62,7 @@ def places(convex_set: ConvexSet, k: int) -> tuple[Floats, Memory]:
     return points_in(convex_set, k), oracle_of(convex_set).init(k)
 
 
+@pytest.mark.slow
 @EVERY
 def test_the_answer_is_in_the_set_and_near(convex_set: ConvexSet) -> None:
     k = 1000
@@ -73,6 +74,7 @@ def test_the_answer_is_in_the_set_and_near(convex_set: ConvexSet) -> None:
     assert np.all(np.linalg.norm(found.point - x, axis=1) <= oracle.rho * radius + 1e-9)
 
 
+@pytest.mark.slow
 @EVERY
 def test_the_answer_beats_the_best_point_of_the_radius(convex_set: ConvexSet) -> None:
     """The point Proj(x - s c) is the best for the cost c within its own distance from x."""
@@ -137,6 +139,7 @@ def test_nothing_moves_where_nothing_is_better(convex_set: ConvexSet) -> None:
     np.testing.assert_allclose(found.point, x, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @EVERY
 def test_a_row_depends_on_that_row_alone(convex_set: ConvexSet) -> None:
     k = 301
@@ -156,6 +159,7 @@ def test_a_row_depends_on_that_row_alone(convex_set: ConvexSet) -> None:
     assert np.array_equal(turned.point, whole.point)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [20, 300, 3000])
 @pytest.mark.parametrize("kind", [L1Ball, Simplex])
 def test_long_rows_and_large_blocks(kind: type, d: int) -> None:
@@ -205,6 +209,7 @@ def test_ties_go_to_the_first() -> None:
     assert found.point.tolist() == [[0.5, 0.0, 0.0, 0.0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*POLYTOPES, "nested"])
 def test_weights_keep_up_with_the_point(name: str) -> None:
     convex_set = LOCAL[name]

@@ -51,6 +51,7 @@ def least_value(convex_set: ConvexSet, costs: np.ndarray) -> np.ndarray:
     return least(convex_set, costs)
 
 
+@pytest.mark.slow
 @EVERY
 def test_the_linear_oracle_is_a_linear_program(convex_set: ConvexSet) -> None:
     costs = costs_for(convex_set.dimension, K)
@@ -64,6 +65,7 @@ def test_the_linear_oracle_is_a_linear_program(convex_set: ConvexSet) -> None:
     )
 
 
+@pytest.mark.slow
 @EVERY_PROJECTING
 def test_a_projection_meets_the_conditions_of_optimality(convex_set: ConvexSet) -> None:
     """<x - p, v - p> <= 0 for every v in P, p in P, and nothing else is nearest."""
@@ -77,6 +79,7 @@ def test_a_projection_meets_the_conditions_of_optimality(convex_set: ConvexSet) 
     assert np.max(gap / scale) < 1e-11
 
 
+@pytest.mark.slow
 @EVERY_PROJECTING
 def test_a_projection_is_a_convex_program(convex_set: ConvexSet) -> None:
     x = points_near(convex_set, 6, seed=5)
@@ -121,6 +124,7 @@ def test_points_very_far_away(convex_set: ConvexSet, size: float) -> None:
         np.testing.assert_allclose(p[clear], wanted, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 @EVERY_PROJECTING
 def test_points_of_the_set_stay(convex_set: ConvexSet) -> None:
     x = points_in(convex_set, 300)
@@ -129,6 +133,7 @@ def test_points_of_the_set_stay(convex_set: ConvexSet) -> None:
     np.testing.assert_allclose(convex_set.project(p), p, rtol=0, atol=1e-11)
 
 
+@pytest.mark.slow
 @EVERY
 def test_a_row_depends_on_that_row_alone(convex_set: ConvexSet) -> None:
     costs = costs_for(convex_set.dimension, 301)
@@ -166,6 +171,7 @@ def test_inputs_are_left_as_they_are(convex_set: ConvexSet) -> None:
     assert np.array_equal(costs, before)
 
 
+@pytest.mark.slow
 @EVERY
 def test_size_and_middle(convex_set: ConvexSet) -> None:
     start = convex_set.start()
@@ -197,6 +203,7 @@ def test_membership_is_not_lax(convex_set: ConvexSet) -> None:
     assert not convex_set.contains(found - 0.01 * costs, 1e-9).any()
 
 
+@pytest.mark.slow
 @EVERY
 def test_gauge(convex_set: ConvexSet) -> None:
     x = points_in(convex_set, 12, 3)
@@ -218,6 +225,7 @@ def test_gauge_is_infinite_where_no_scale_fits(name: str) -> None:
     assert np.all(np.isinf(convex_set.gauge(x)))
 
 
+@pytest.mark.slow
 @EVERY
 def test_gaussian_width(convex_set: ConvexSet) -> None:
     rng = np.random.default_rng(4)

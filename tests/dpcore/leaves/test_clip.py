@@ -15,7 +15,7 @@ from weir.dpcore.leaves.clip import clip_l2, clip_values
 anything = st.floats(allow_nan=True, allow_infinity=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(anything, max_size=30), anything, anything)
 def test_every_value_ends_inside(raw: list[float], a: float, b: float) -> None:
     values = np.array(raw, dtype=np.float64)
@@ -49,7 +49,7 @@ def exact_square(row: np.ndarray) -> Fraction:
     return sum((Fraction(float(x)) ** 2 for x in row), Fraction(0))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.integers(1, 5).flatmap(lambda d: arrays(np.float64, (4, d), elements=anything)),
     st.floats(1e-6, 1e6),

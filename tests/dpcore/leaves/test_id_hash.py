@@ -33,7 +33,8 @@ some_ids = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=150)
 @given(some_ids)
 @example([b""])
 @example([b"", b"a" * 512, b"b" * 513])
@@ -68,7 +69,8 @@ def test_padding_never_collides() -> None:
     assert len(set(hashed([b"x" * 16, head + b"x" * 16, b"", head]))) == 4
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=60)
 @given(st.lists(st.one_of(st.none(), st.text(max_size=20)), max_size=12), st.data())
 def test_every_arrow_form_hashes_alike(ids: list[str | None], data: st.DataObject) -> None:
     raw = [None if s is None else s.encode() for s in ids]

@@ -38,7 +38,7 @@ def test_refuses_other_steps(resolution: float) -> None:
         Lattice(resolution)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.floats(-1000, 1000), min_size=1, max_size=20), st.integers(-20, 3))
 def test_truncation_never_lengthens(values: list[float], exponent: int) -> None:
     grid = Lattice(2.0**exponent)
@@ -69,7 +69,8 @@ def reference(cells: list[int], rows: list[Rows], n_cells: int, dimension: int) 
     return out
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=100)
 @given(st.data())
 def test_sums_against_python_ints(data: st.DataObject) -> None:
     n_cells = data.draw(st.integers(1, 6))

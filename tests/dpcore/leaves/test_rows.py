@@ -49,7 +49,8 @@ def batches(draw: st.DrawFn) -> tuple[list[list[Event]], int, int, type]:
     return bundles, n_keys, width, draw(st.sampled_from([np.float64, np.int64]))
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=150)
 @given(batches(), st.randoms(use_true_random=False), st.integers(1, 4))
 def test_cuts_orders_and_early_caps_give_the_same_bytes(
     batch: tuple[list[list[Event]], int, int, type],
@@ -79,7 +80,8 @@ def bits(row: tuple[int, ...], dtype: type) -> list[int]:
     return [int(x) for x in np.array(row, dtype=dtype).view(np.uint64)]
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=100)
 @given(batches(), st.integers(1, 4))
 def test_order_and_cap_against_plain_python(
     batch: tuple[list[list[Event]], int, int, type], cap: int
@@ -101,7 +103,8 @@ def test_order_and_cap_against_plain_python(
     assert all(len(result.leaf.of(k)) <= cap for k in range(n_keys))
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=60)
 @given(batches())
 def test_bytes_round_trip(batch: tuple[list[list[Event]], int, int, type]) -> None:
     bundles, n_keys, width, dtype = batch
@@ -180,7 +183,8 @@ def test_refuses_what_does_not_fit() -> None:
         small().capped(0)
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=150)
 @given(batches(), st.integers(1, 4))
 def test_users_stay_whole_whatever_the_cuts(
     batch: tuple[list[list[Event]], int, int, type], users: int

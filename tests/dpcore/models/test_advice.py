@@ -1,4 +1,4 @@
-"""What a plan advises, from public numbers; and that the page has the table that was measured."""
+"""What a plan advises, from public numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks import learners
 from weir.dpcore.models.advice import FEW, LEADER, MANY, MOMENTS, ROWS
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
@@ -66,10 +65,3 @@ def test_one_that_was_chosen_well_or_on_purpose_is_left_alone(
     name: str, features: int, more: dict[str, Any]
 ) -> None:
     assert said(name, features, **more) == []
-
-
-def test_the_table_of_the_page_is_that_of_the_measurement() -> None:
-    rows = learners.kept(learners.RESULTS / "learners.csv")
-    assert {row[0] for row in rows} == set(learners.STREAMS)
-    page = learners.PAGE.read_text()
-    assert learners.with_table(page, learners.markdown(rows)) == page

@@ -48,6 +48,7 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.datetime64("2025-01-01", "us").astype(np.int64) + days, x, x[:, 0] / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_list_is_its_columns(algorithm: str) -> None:
     times, x, y = data()

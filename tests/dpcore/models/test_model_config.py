@@ -79,6 +79,7 @@ def test_neighbours_of_a_model_differ_in_a_payload_unless_said_otherwise(given: 
     assert rebuilt.privacy == config.privacy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "field", "words"),
     [

@@ -85,6 +85,7 @@ def draws() -> Iterator[Any]:
     yield pytest.param(lambda n, *a: n.generalised_gaussian(*a, 5, 3.0), id="generalised")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", draws())
 @pytest.mark.parametrize(("ticks", "keys"), [(1, 1), (3, 1), (2, 131), (5, 40)])
 def test_draws_are_the_same_to_the_bit(both: Any, draw: Draw, ticks: int, keys: int) -> None:

@@ -46,6 +46,7 @@ def inputs(variance: int) -> tuple[np.ndarray, np.ndarray]:
     return reach, bucket
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variance", SPREAD)
 def test_true_chances_lie_between_the_bounds(variance):
     reach, bucket = inputs(variance)
@@ -107,6 +108,7 @@ def test_constants_are_rounded_up_and_close():
     assert envelope(2**80).shift == MAX_SHIFT
 
 
+@pytest.mark.slow
 def test_powers_are_rounded_down_by_less_than_a_unit():
     with localcontext() as context:
         context.prec = 60

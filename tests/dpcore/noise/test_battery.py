@@ -1,4 +1,4 @@
-"""A short form of the battery of benchmarks/noise_battery.py, and sources that it must reject."""
+"""A short form of the battery of noise, and sources that it must reject."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from benchmarks.noise_battery import (
+from tests.dpcore.noise.battery import (
     LEAST,
     Source,
     Values,
@@ -48,6 +48,7 @@ def test_keyed_noise_is_what_it_is_said_to_be() -> None:
     assert rejected(words(BLOCKS)) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "by"),
     [

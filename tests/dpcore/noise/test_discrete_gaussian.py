@@ -222,6 +222,7 @@ def mass(variance: float, edges: np.ndarray) -> np.ndarray:
     return np.diff(stats.norm.cdf(edges - 0.5, scale=variance**0.5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variance", [1, 2, 10, 1000, 10**6, 10**12])
 def test_right_scale_passes_and_wrong_ones_fail(draw, variance):
     sample = draw("discrete_gaussian", [variance] * 4).reshape(-1)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy import stats
 
 
+@pytest.mark.slow
 def test_right_scale_passes_and_wrong_ones_fail(draw):
     sample = draw("gaussian", 4).reshape(-1)
     assert sample.size == 200_000

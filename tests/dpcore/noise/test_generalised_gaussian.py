@@ -33,6 +33,7 @@ def norms(sample: np.ndarray, r: float) -> np.ndarray:
     return (np.abs(sample) ** r).sum(axis=1) ** (1 / r)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "r"), [(1, 3.0), (2, 2.0), (5, 3.0), (20, 3.0), (40, 7.5)])
 def test_the_norm_is_chi_and_the_marginals_are_those_of_the_cone(root, d, r):
     sample = drawn(root, d, r)

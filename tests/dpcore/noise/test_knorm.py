@@ -8,6 +8,7 @@ from weir.dpcore.noise.knorm import sum_last
 from weir.dpcore.noise.noise import k_norm_variance
 
 
+@pytest.mark.slow
 def test_one_dimension_is_laplace(draw):
     sample = draw("k_norm", 1, rows=100).reshape(-1)
     assert stats.kstest(sample, "laplace").pvalue > 1e-3
@@ -15,6 +16,7 @@ def test_one_dimension_is_laplace(draw):
         assert stats.kstest(sample * wrong, "laplace").pvalue < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [2, 3, 7])
 def test_radius_is_gamma_and_direction_uniform(draw, dimension):
     sample = draw("k_norm", dimension, rows=40).reshape(-1, dimension)

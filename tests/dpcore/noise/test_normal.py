@@ -70,6 +70,7 @@ def test_logarithm_against_decimal():
     assert exact_log(np.array([[1.0]])) == 0.0
 
 
+@pytest.mark.slow
 def test_exponentials():
     j = np.array([0, 1, 2**20, 2**60, 2**61 - 1, 2**61, 2**62, 2**63 - 1])
     exact = []

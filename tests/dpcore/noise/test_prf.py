@@ -243,6 +243,7 @@ print(total.hexdigest())
 """
 
 
+@pytest.mark.slow
 def test_same_bits_without_the_cpus_vector_features():
     from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 

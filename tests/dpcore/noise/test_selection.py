@@ -8,6 +8,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.selection import select
 
 
+@pytest.mark.slow
 def test_gumbel(draw):
     sample = draw("gumbel", 4).reshape(-1)
     assert stats.kstest(sample, "gumbel_r").pvalue > 1e-3
@@ -15,6 +16,7 @@ def test_gumbel(draw):
         assert stats.kstest(sample * wrong, "gumbel_r").pvalue < 1e-9
 
 
+@pytest.mark.slow
 def test_laplace(draw):
     sample = draw("laplace", 4).reshape(-1)
     assert stats.kstest(sample, "laplace").pvalue > 1e-3

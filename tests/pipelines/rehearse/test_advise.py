@@ -34,6 +34,7 @@ def config(text: str = TEXT) -> PlanConfig:
     return PlanConfig.from_yaml(text)
 
 
+@pytest.mark.slow
 def test_the_least_epsilon_reaches_the_target_and_a_smaller_one_does_not() -> None:
     for target, place, half in (("rides over 1: 10", ("rides", 1), 10.0),
                                 ("paid: 5% of 40000", ("paid", 1), 2000.0)):  # fmt: skip
@@ -43,11 +44,13 @@ def test_the_least_epsilon_reaches_the_target_and_a_smaller_one_does_not() -> No
         assert prices(with_epsilon(config(), found.value / 1.03))[place] > half
 
 
+@pytest.mark.slow
 def test_all_targets_are_reached_at_once() -> None:
     one, other = (advise(config(), [text]).epsilon.value for text in ("rides over 1: 9", "fare: 2"))
     assert advise(config(), ["rides over 1: 9", "fare: 2"]).epsilon.value == max(one, other)
 
 
+@pytest.mark.slow
 def test_a_target_that_the_config_reaches_needs_less() -> None:
     found = advise(config(), ["rides over 28: 5000"])
     assert found.now.reaches and found.epsilon.value < 1
@@ -56,6 +59,7 @@ def test_a_target_that_the_config_reaches_needs_less() -> None:
     assert far.epsilon.value == LEAST_EPSILON
 
 
+@pytest.mark.slow
 def test_what_cannot_be_reached_is_said_with_the_best_that_can() -> None:
     found = advise(config(), ["rides over 1: 0.001"])
     assert not found.reached
@@ -108,6 +112,7 @@ def without(*gone: str) -> float:
     return prices(config(text))["paid", 1]
 
 
+@pytest.mark.slow
 def test_outputs_go_until_the_target_is_reached_and_no_further() -> None:
     least, one = without("rides", "tips"), min(without("rides"), without("tips"))
     assert least < one < without()
@@ -117,6 +122,7 @@ def test_outputs_go_until_the_target_is_reached_and_no_further() -> None:
     assert found.outputs.reaches and len(found.left_out) == 1
 
 
+@pytest.mark.slow
 def test_an_output_that_helps_is_not_left_out_for_nothing() -> None:
     """The mean shares the count of rides, which is worse without it."""
     found = advise(config(), ["rides over 1: 1"])
@@ -136,6 +142,7 @@ def test_longer_ticks_keep_spans_in_time() -> None:
     assert changed is not None and changed.privacy.protect_for == 2
 
 
+@pytest.mark.slow
 def test_clocks_that_cannot_change_are_left(tmp_path: Path) -> None:
     users = TEXT.replace("schema: {time: at}", "schema: {time: at, unit: who}").replace(
         "protect_for: all}",

@@ -23,10 +23,10 @@ from weir.transforms.runtime.secret import SecretRef
 SECRETS = (
     "secret: {file: no-such.key, rotate: [{from: 2024-01-01T08:00:00Z, file: nor-this.key}]}",
     "secret: {env: WEIR_NO_SUCH}",
-    "secret: {gcp: projects/p/secrets/s/versions/1}",
+    "secret: {gcp: projects/acme-1/secrets/s/versions/1}",
     "secret: {kubernetes: a/b}",
 )
-STREAM = "source: {pubsub: {subscription: projects/p/subscriptions/s, payload: avro}}"
+STREAM = "source: {pubsub: {subscription: projects/acme-1/subscriptions/all, payload: avro}}"
 
 
 @pytest.fixture
@@ -50,6 +50,7 @@ def config_of(folder: Path, *more: str, text: str = SMALL) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secret", SECRETS)
 def test_a_rehearsal_resolves_no_secret_of_the_config_and_opens_no_source(
     weir: Weir, tmp_path: Path, secret: str, resolved: list[SecretRef]
@@ -65,6 +66,7 @@ def test_a_rehearsal_resolves_no_secret_of_the_config_and_opens_no_source(
     assert (out / "_COMPLETE").exists() and not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_rehearsal_of_a_stream_opens_no_subscription(
     weir: Weir, tmp_path: Path, resolved: list[SecretRef]
 ) -> None:
@@ -83,6 +85,7 @@ def values(folder: Path) -> dict[tuple[Any, ...], Any]:
     return {(row["key"], row["tick"], row["name"]): row["value"] for row in result_rows(folder)}
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_rehearsal_is_not_the_noise_of_the_run(tmp_path: Path) -> None:
     """The attack: a key that is silent in both has the same noise under one secret and plan."""
     (tmp_path / "secret.key").write_bytes(bytes(range(32)))
@@ -115,6 +118,7 @@ def test_nothing_of_the_config_is_left_that_a_rehearsal_could_write_to_or_read(
     assert made.sink is not None and made.sink.place == str(tmp_path / "folder")
 
 
+@pytest.mark.slow
 def test_a_rehearsal_has_a_folder_of_its_own(
     weir: Weir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

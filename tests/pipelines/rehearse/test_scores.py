@@ -66,6 +66,7 @@ def by_name(found: Rehearsal) -> dict[str, Score]:
     return {one.name: one for one in found.scores}
 
 
+@pytest.mark.slow
 def test_true_values_and_clips_are_those_of_the_events(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     hours = np.repeat(np.arange(48), 30)
@@ -91,6 +92,7 @@ def test_true_values_and_clips_are_those_of_the_events(tmp_path: Path) -> None:
     assert not (tmp_path / "private.csv").exists()
 
 
+@pytest.mark.slow
 def test_the_band_that_is_told_is_the_noise_that_is_measured(tmp_path: Path) -> None:
     """Coverage of 95 % bands on made-up data; bands of two thirds of the width would not do."""
     text = BASIC.replace("2024-01-03T", "2024-01-31T").replace(
@@ -120,6 +122,7 @@ def test_an_empty_file_has_no_truth(tmp_path: Path) -> None:
     assert not found.clipped and not found.advised
 
 
+@pytest.mark.slow
 def test_one_event_is_found_to_be_useless(tmp_path: Path) -> None:
     public = events(tmp_path / "public.csv", [3], [20.0])
     found = rehearse(job_of(tmp_path), tmp_path / "out", on=str(public))
@@ -127,6 +130,7 @@ def test_one_event_is_found_to_be_useless(tmp_path: Path) -> None:
     assert by_name(found)["visits"].true == pytest.approx(1 / 48, rel=0.05)
 
 
+@pytest.mark.slow
 def test_an_aggregate_with_a_predicate_is_held_to_its_own_events(tmp_path: Path) -> None:
     gate = 'clip: [0, 50], over: 4, where: "amount > 60"}'
     text = BASIC.replace("clip: [0, 50], over: 4}", gate)
@@ -144,6 +148,7 @@ def test_wrong_columns_are_named(tmp_path: Path) -> None:
         rehearse(job_of(tmp_path), tmp_path / "out", on=str(tmp_path / "public.csv"))
 
 
+@pytest.mark.slow
 def test_files_of_another_ending_are_read_as_what_they_are(tmp_path: Path) -> None:
     (tmp_path / "public.ndjson").write_text(
         '{"at": "2024-01-01T00:00:00Z", "id": "a", "amount": 3}\n'
@@ -155,10 +160,11 @@ def test_files_of_another_ending_are_read_as_what_they_are(tmp_path: Path) -> No
         rehearse(job_of(tmp_path), tmp_path / "again", on=str(tmp_path / "public.what"))
 
 
+@pytest.mark.slow
 def test_a_clock_without_end_ends_with_the_public_events(tmp_path: Path) -> None:
     text = BASIC.replace(", end: 2024-01-03T00:00:00Z", "").replace(
         "{csv: private.csv}",
-        "{pubsub: {subscription: projects/p/subscriptions/s, payload: json}}",
+        "{pubsub: {subscription: projects/acme-1/subscriptions/all, payload: json}}",
     )
     public = events(tmp_path / "public.csv", [0, 5, 8], [1.0, 2.0, 3.0])
     found = rehearse(job_of(tmp_path, text), tmp_path / "out", on=str(public))
@@ -174,6 +180,7 @@ USERS = BASIC.replace(
 )
 
 
+@pytest.mark.slow
 def test_caps_lose_the_events_that_they_leave_out(tmp_path: Path) -> None:
     """ann: three events in an hour and one in each of two more; bob: one. Two ticks of one event
     each count of ann's five."""
@@ -191,15 +198,18 @@ def test_caps_lose_the_events_that_they_leave_out(tmp_path: Path) -> None:
     assert by_name(found)["visits"].true == pytest.approx(6 / 48, rel=0.05)
 
 
+@pytest.mark.slow
 def test_events_of_nobody_and_users_without_a_cap_that_bites(tmp_path: Path) -> None:
     public = events(tmp_path / "public.csv", [0, 1], [1.0, 2.0], "who=ann bob")
     with public.open("a") as handle:
         handle.write("2024-01-01T03:00:00Z,e9,4,\n")
-    found = rehearse(job_of(tmp_path, USERS), tmp_path / "out", on=str(public))
+    job = job_of(tmp_path, f"{USERS}limits: {{refused: 0.5}}\n")
+    found = rehearse(job, tmp_path / "out", on=str(public))
     assert found.caps[0].lost == 0
     assert found.result.counters["no_user"] == 1
 
 
+@pytest.mark.slow
 def test_keys_that_are_not_found_are_counted(tmp_path: Path) -> None:
     text = USERS.replace("clock:", "key: {column: shop, discover: {min_users: 5}}\nclock:")
     people = [f"u{i}" for i in range(200)]
@@ -231,6 +241,7 @@ def test_a_model_is_held_to_the_same_model_without_noise(tmp_path: Path) -> None
     assert any(one.error > 0 for one in found.scores)
 
 
+@pytest.mark.slow
 def test_no_ledger_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = BASIC + "ledger: {sqlite: ledger.db, scope: us, budget: {epsilon: 1, delta: 1e-5}}\n"
 
@@ -242,6 +253,7 @@ def test_no_ledger_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not (tmp_path / "ledger.db").exists()
 
 
+@pytest.mark.slow
 def test_a_shape_gives_made_up_events_its_sizes(tmp_path: Path) -> None:
     shape = Shape.model_validate(
         {"keys": {"north": 30, "south": 10}, "values": {"amount": {"median": 20, "p95": 60}}}
@@ -279,6 +291,7 @@ def test_a_shape_that_fits_nothing_is_refused(
     assert found.exit_code == 2 and named in found.output, found.output
 
 
+@pytest.mark.slow
 def test_the_command_shows_all_and_draws(weir: Weir, tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(BASIC)
     picture = tmp_path / "errors.png"
@@ -323,6 +336,7 @@ def test_options_that_fit_nothing_are_refused(
     assert found.exit_code == 2 and named in found.output, found.output
 
 
+@pytest.mark.slow
 def test_remedies_bring_an_output_within_what_was_asked(tmp_path: Path) -> None:
     """What a remedy promises is what a rehearsal of it finds, about."""
     path = tmp_path / "shop.yaml"

@@ -102,6 +102,7 @@ def test_the_softmax_gradient_is_a_numerical_derivative() -> None:
     assert np.allclose(found, optimize.approx_fprime(w, value, 1e-6), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
 def test_no_replaced_record_moves_a_solve_by_more_than_is_paid_for(name: str) -> None:
     """Over random blocks and the worst of them: all rows alike, one turned around."""
@@ -174,6 +175,7 @@ def test_steps_are_enough_for_the_worst_start_and_too_many_are_refused() -> None
         accelerated(1.0, 1e-10, 3.0, 1e-8)
 
 
+@pytest.mark.slow
 def test_errors_in_gradients_add_up_to_no_more_than_is_allowed_for() -> None:
     for convexity in (0.5, 0.1, 1e-3):
         made = accelerated(1.0, convexity, 3.0, 1e-8)

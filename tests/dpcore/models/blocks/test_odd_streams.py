@@ -51,6 +51,7 @@ def test_fewer_records_than_a_window_release_nothing() -> None:
         assert np.isnan(theta).all() and np.isnan(behind).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same", [False, True])
 @pytest.mark.parametrize("labels", [["yes"], ["maybe"], [None], ["no", "yes", "maybe", None]])
 def test_any_labels_and_copies_of_one_record_make_models(labels: list[Any], same: bool) -> None:

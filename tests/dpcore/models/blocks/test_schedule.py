@@ -99,6 +99,7 @@ def replayed(schedule: Any, costs: Any, length: int) -> Fraction:
     return max(paid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("kind", ["gdp", "zcdp", "pure"])
 def test_shares_add_up_to_the_budget_for_the_record_that_pays_most(name: str, kind: Any) -> None:

@@ -36,6 +36,7 @@ def plan(model: dict[str, str] | None = None, **sections: str) -> Plan:
     return Plan.from_yaml("\n".join([*(f"{k}: {v}" for k, v in whole.items() if v), body]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "sections", "field"),
     [

@@ -198,6 +198,7 @@ def theta(made: Plan, given: Events) -> Any:
     return found.value[:, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "algorithm", ["erm.sliding_window", "erm.continual", "erm.output_perturbation"]
 )

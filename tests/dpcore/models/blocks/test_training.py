@@ -71,6 +71,7 @@ def noise_at(tick: int) -> Any:
     return lambda part: KeyedNoise(ROOT, part, KEYS, tick)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_slices_change_no_bit_and_survive_storage(name: str) -> None:
     training = program(*CASES[name]).training

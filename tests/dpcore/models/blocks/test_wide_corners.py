@@ -57,6 +57,7 @@ def rows(kind: str, n: int, size: int = P) -> Any:
     return table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [NUMBERS, LABELS], ids=["numbers", "labels"])
 @pytest.mark.parametrize("kind", ["all zero", "one each", "ends", "void"])
 def test_odd_rows_give_models_that_are_those_of_dense_ones(kind: str, target: str) -> None:

@@ -44,11 +44,12 @@ def bound(records: list[Any], inputs: WideInputs, y: float = 1.5) -> SparseRows:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [math.inf, 1.25])
 def test_a_record_is_bounded_alone(norm: float) -> None:
     inputs = replace(WIDE, norm=norm)
 
-    @settings(max_examples=150, deadline=None, database=None)
+    @settings(max_examples=150, database=None)
     @given(st.lists(RECORDS, min_size=1, max_size=5), RECORDS, st.data())
     def run(records: list[Any], other: Any, data: st.DataObject) -> None:
         spot = data.draw(st.integers(0, len(records) - 1))

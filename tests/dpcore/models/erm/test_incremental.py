@@ -122,6 +122,7 @@ def case(name: str, **more: Any) -> IncrementalErm:
     return erm(**{**CASES[name], "epsilon": 30.0, **more})  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_strides_blocks_and_order_of_keys_change_nothing(name: str) -> None:
     one, k = case(name), 5
@@ -142,6 +143,7 @@ def test_strides_blocks_and_order_of_keys_change_nothing(name: str) -> None:
         assert (run(one, mine, keys[key : key + 1])[1][:, 0] == whole[:, key]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_state_survives_storage_and_keys_born_later(name: str) -> None:
     one, data, keys = case(name), stream(TICKS, 3), names(3)
@@ -266,6 +268,7 @@ def neighbour(data: Sequence[RowLeaf], relation: str, trial: int, cap: int) -> t
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one", "replace_anywhere"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_neighbour_costs_no_more_than_is_said_after_any_time(
@@ -371,6 +374,7 @@ def test_the_noise_of_every_query_is_the_one_that_is_promised(
     assert accepts(values) and not accepts(values * 1.25) and not accepts(values / 1.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["noisy_projected_gradient", "noisy_sgd"])
 def test_without_noise_a_run_is_least_squares_of_the_prefix(solver: str) -> None:
     steps = 120 if solver == "noisy_sgd" else 2_500
@@ -389,6 +393,7 @@ def test_without_noise_a_run_is_least_squares_of_the_prefix(solver: str) -> None
                 assert (theta[tick : tick + 6, key] == theta[tick, key]).all()
 
 
+@pytest.mark.slow
 def test_curvature_pulls_to_the_centre_by_age() -> None:
     """lambda = curvature times ticks: the minimiser is that of ridge regression around it."""
     one = erm(

@@ -69,6 +69,7 @@ def test_what_stays_are_the_smallest_hashes() -> None:
         assert sorted(map(tuple, prefix.hashes[prefix.keys == key].tolist())) == smallest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [2, 50])
 @pytest.mark.parametrize("limit", [5, 10_000])
 def test_one_event_changes_one_kept_row_of_every_prefix(cap: int, limit: int) -> None:

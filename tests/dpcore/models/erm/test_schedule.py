@@ -21,6 +21,7 @@ def paid(schedule: Schedule, arrival: int, ticks: int) -> Fraction:
     return sum((share for share in shares if share is not None), Fraction(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 2, 5, 7, 30])
 @pytest.mark.parametrize("window", [1, 2, 6, 30, 61, None])
 @pytest.mark.parametrize("horizon", [30, 60, 61, None])

@@ -30,6 +30,7 @@ def noise_at(tick: int) -> Any:
     return lambda part: KeyedNoise(ROOT, part, names(K), tick)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_slices_change_no_bit_and_survive_storage(name: str) -> None:
     training, jobs = jobs_of(name)
@@ -58,6 +59,7 @@ def test_slices_change_no_bit_and_survive_storage(name: str) -> None:
     assert moved  # some were really cut
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gradient", "sgd", "limit"])
 def test_a_job_at_a_time_is_the_whole_program(name: str) -> None:
     training, jobs = jobs_of(name)

@@ -51,6 +51,7 @@ def points(step: OracleStep, n: int, kind: int, seed: int) -> tuple[Any, Any, An
     return x, bound, y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_a_step_is_the_same_to_the_bit(size: int, compiled: Any) -> None:
     for radius in RADII:
@@ -76,6 +77,7 @@ def run(rule: ConditionalGradient, n: int, ticks: int, noise: float) -> Any:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 5, 20, 70, 300])
 @pytest.mark.parametrize("noise", [0.0, 2.0, 500.0])
 def test_learning_is_the_same_to_the_bit(

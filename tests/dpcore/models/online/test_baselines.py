@@ -52,6 +52,7 @@ def random_rows(rng: Any, n: int, d: int) -> Any:
     return rng.uniform(-1, 1, (n, d + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convex_set", SETS, ids=lambda s: s.name)
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Huber(0.3)], ids=lambda x: x.name)
 def test_neighbours_stay_within_the_sensitivity_for_ever(convex_set: Any, loss: Any) -> None:
@@ -80,6 +81,7 @@ def test_neighbours_stay_within_the_sensitivity_for_ever(convex_set: Any, loss: 
     assert worst > 0.3  # the bound is no slack one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convex_set", SETS, ids=lambda s: s.name)
 def test_under_a_pull_that_fades_neighbours_stay_within_the_sensitivity(convex_set: Any) -> None:
     """2L / w_s with w_s = w + b sqrt(s + 1), at the tick of the change and at every later one."""
@@ -159,6 +161,7 @@ def test_the_constraint_belongs_inside_the_step() -> None:
     assert moved[0] == pytest.approx(np.full(2, pull) / (0.5 * 2), rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convex_set", SETS, ids=lambda s: s.name)
 def test_a_step_is_the_constrained_minimum(convex_set: Any) -> None:
     rng = np.random.default_rng(5)

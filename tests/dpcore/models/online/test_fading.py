@@ -151,6 +151,7 @@ def optimum(data: Any) -> Any:
     return models
 
 
+@pytest.mark.slow
 def test_models_learn_out_of_the_box() -> None:
     """Almost without noise within 5 % of the optimum, where the schedule that does not fade is far
     from it; at epsilon = 1 better than the best of nine settings that were tuned on this stream."""

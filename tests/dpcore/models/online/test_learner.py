@@ -110,6 +110,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_strides_blocks_and_order_of_keys_change_nothing(
     case: Any, monkeypatch: pytest.MonkeyPatch
@@ -160,6 +161,7 @@ def test_what_is_released_was_played_before_the_data() -> None:
     assert (a[0] == one.rule.start).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "absolute", {"quantile": 0.9}, "logistic", "hinge"])
 @pytest.mark.parametrize("cap", [3, 50])
 def test_no_neighbour_changes_a_leaf_by_more_than_the_sensitivity(loss: Any, cap: int) -> None:
@@ -226,6 +228,7 @@ def test_gradients_are_those_of_the_loss_summed_exactly() -> None:
     assert (GRADIENTS.sums(x, moved) == sums).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["leader", "gradient"])
 def test_without_noise_it_learns(rule: str) -> None:
     one = learner(rule)

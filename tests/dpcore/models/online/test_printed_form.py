@@ -98,6 +98,7 @@ def test_projection(points: Any) -> None:
     assert wrong[1] > 0.3 * ENDS[1] > 30 * right[1]
 
 
+@pytest.mark.slow
 def test_conditional_gradient(points: Any) -> None:
     exact = regrets(FollowTheLeader(BALL, 1.0, CENTRE, own_curvature=True), points)
     right = regrets(ConditionalGradient(BALL, 1.0, CENTRE, own_curvature=True), points)

@@ -30,6 +30,7 @@ def leader_of(rule: Any, sums: Any, played: Any) -> Any:
     return rule.set.project((anchor + offset * start - sums / rule.curvature) / (t + offset))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["line_search", "constant"])
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("index", range(4))
@@ -84,6 +85,7 @@ def quadratic_regret(rule: Any, ticks: int, optimum: Any, seed: int) -> float:
     return cost - float(np.sum((z - best) ** 2)) / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convex_set", [*SETS, L2Ball(2.0, D)], ids=lambda one: one.name)
 def test_regret_grows_as_the_logarithm_and_projections_are_not_needed(convex_set: Any) -> None:
     optimum = np.array([0.3, -0.2, 0.1, 0.0, 0.25, 0.05])
@@ -106,6 +108,7 @@ def test_regret_grows_as_the_logarithm_and_projections_are_not_needed(convex_set
         assert free_long - free_short <= 1.05 * (long - short) + 0.25 * once  # (C0 / t)^2 fades
 
 
+@pytest.mark.slow
 def test_without_noise_it_converges_to_the_optimum() -> None:
     gradient = np.array([[-1.0, 0.5, 0.0, 0.2, -0.1, 0.3]])
     for convex_set in SETS:
@@ -150,6 +153,7 @@ def test_what_does_not_fit_is_refused() -> None:
     assert Box  # the set behind {box: ..}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [FollowTheLeader, ConditionalGradient, AveragedLeader])
 @pytest.mark.parametrize("d", [1, 2, 11, 150])
 def test_iterates_lie_on_a_public_grid_and_rows_stand_alone(make: Any, d: int) -> None:
@@ -186,6 +190,7 @@ def test_a_model_starts_at_its_centre_where_the_set_holds_it() -> None:
     assert np.array_equal(polytope.start, POLYTOPE.start()), "its oracle knows weights of vertices"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convex_set", [*SETS, L2Ball(2.0, D)], ids=lambda one: one.name)
 @pytest.mark.parametrize(("growth", "momentum"), [("constant", 0.6), ("root", 0.0), ("root", 1.0)])
 def test_what_is_played_is_the_weighted_average_of_the_leaders(

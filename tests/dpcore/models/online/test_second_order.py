@@ -48,6 +48,7 @@ def test_sums_are_those_of_shortened_rows_and_void_ones_add_nothing() -> None:
     assert not SECOND.sums(leaf_of(rows[::7])).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [False, True])
 def test_no_exchange_moves_the_joint_leaf_by_more_than_the_sensitivity(intercept: bool) -> None:
     second = SecondMoments(P, intercept, typical_reach(P, intercept))
@@ -184,6 +185,7 @@ def test_the_loss_that_is_released_keeps_its_own_noise() -> None:
     assert made.loss_stddev(np.array([9]))[0] == one[5] * made.gradients.loss_lattice.resolution
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["online.conditional_gradient", "online.pftal"])
 def test_every_learner_of_gradients_learns_out_of_the_box(algorithm: str) -> None:
     data = stream(5)
@@ -194,6 +196,7 @@ def test_every_learner_of_gradients_learns_out_of_the_box(algorithm: str) -> Non
     assert error(before, data) > 1.08 * best
 
 
+@pytest.mark.slow
 def test_quadratic_learners_and_noisy_iterates_learn_out_of_the_box() -> None:
     data = stream(5)
     best = error(plan(), data, optimum(data))

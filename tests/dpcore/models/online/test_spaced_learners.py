@@ -65,6 +65,7 @@ def quiet(made: Plan, given: Events, cuts: tuple[int, ...] = (TICKS,)) -> Any:
     return state, [np.concatenate(parts) for parts in zip(*found, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS)
 def test_models_change_at_every_nth_tick_and_see_all_that_was_before(name: str) -> None:
     found = released(plan(name, EVERY))
@@ -88,6 +89,7 @@ def test_models_change_at_every_nth_tick_and_see_all_that_was_before(name: str) 
     assert first == 2 * EVERY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS)
 def test_strides_change_nothing_and_states_are_values(name: str) -> None:
     made: Any = plan(name, EVERY)

@@ -41,6 +41,7 @@ def excess(x: Any, y: Any, theta: Any, best: Any) -> float:
     return float(np.mean((x @ theta - y) ** 2 - (x @ best - y) ** 2) / 2)
 
 
+@pytest.mark.slow
 def test_the_excess_risk_is_below_its_bound_and_falls() -> None:
     found = []
     for n in (500, 8000):

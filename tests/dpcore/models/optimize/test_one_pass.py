@@ -83,6 +83,7 @@ def stepped(made: Plan, strides: tuple[int, ...], given: Events) -> tuple[Any, l
     return state, [np.concatenate(parts) for parts in zip(*found, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_strides_codecs_and_pickles_do_not_matter(case: str) -> None:
     made, given = plan(case, keys=KEYS), events()
@@ -100,6 +101,7 @@ def test_strides_codecs_and_pickles_do_not_matter(case: str) -> None:
     assert text == json.dumps(pickle.loads(pickle.dumps(run)).canonical(), sort_keys=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_order_other_keys_and_the_future_do_not_matter(case: str) -> None:
     made, given = plan(case, keys=KEYS), events(480 if case == "learned" else 300)
@@ -116,6 +118,7 @@ def test_order_other_keys_and_the_future_do_not_matter(case: str) -> None:
             assert a.value[10:].tobytes() != b.value[10:].tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_is_released_at_every_doubling_and_carried_forward(case: str) -> None:
     made, given = plan(case, keys=KEYS), events()
@@ -146,6 +149,7 @@ def test_a_model_is_released_at_every_doubling_and_carried_forward(case: str) ->
         assert made.program.course.set.contains(told, 1e-6).all()  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_state_does_not_grow_with_records(case: str) -> None:
     made = program(case, records=8)
@@ -156,6 +160,7 @@ def test_state_does_not_grow_with_records(case: str) -> None:
     assert len(set(sizes)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_rows_in_pieces_are_rows_at_once(case: str) -> None:
     made = program(case)
@@ -167,6 +172,7 @@ def test_rows_in_pieces_are_rows_at_once(case: str) -> None:
         assert all(own[name].tobytes() == state[name].tobytes() for name in own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_corners_of_data(case: str) -> None:
     """Fewer records than a batch, one coefficient, features that are all 0, rows that are void."""
@@ -185,6 +191,7 @@ def test_corners_of_data(case: str) -> None:
     assert len(models) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_without_noise_it_learns(case: str) -> None:
     """On data without error a run of many records comes near; a void row teaches nothing."""
@@ -206,6 +213,7 @@ def test_without_noise_it_learns(case: str) -> None:
     assert end - least < share * (start - least)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_arrays_give_what_the_course_gives(case: str) -> None:
     made = program(case)

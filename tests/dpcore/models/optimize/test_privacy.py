@@ -56,6 +56,7 @@ def replayed(
     return script.seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
 @pytest.mark.parametrize("case", ["gaussian", "generalised", "discrete"])
 def test_a_record_moves_one_noisy_mean_by_its_sensitivity_at_most(
@@ -77,6 +78,7 @@ def test_a_record_moves_one_noisy_mean_by_its_sensitivity_at_most(
     assert made.loss(None).epsilon(1e-5) <= 2 * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-5, 0.0])
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("case", ["tree", "one_sample"])
@@ -96,6 +98,7 @@ def test_selections_cost_what_is_said(script: Script, case: str, loss: str, delt
     assert paid.epsilon(delta) <= 2 * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
 @pytest.mark.parametrize(
     "where", ["{box: [-1, 1]}", "{l2_ball: 1}", "{lp_ball: {radius: 1, p: 3}}"]
@@ -114,6 +117,7 @@ def test_a_record_moves_one_average_by_its_sensitivity_at_most(
     assert 0.1 < most <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [2.0, 1e3])
 @pytest.mark.parametrize("loss", ["squared", "{huber: 0.5}"])
 def test_a_record_moves_one_residual_or_one_average_under_any_bound(
@@ -137,6 +141,7 @@ def test_a_record_moves_one_residual_or_one_average_under_any_bound(
     assert made.loss(None).epsilon(1e-5) <= epsilon * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["absolute", "{quantile: 0.9}", "hinge", "squared"])
 @pytest.mark.parametrize("passes", [1, 2, 8])
 def test_a_record_moves_one_minimiser_by_its_sensitivity_at_most(

@@ -147,6 +147,7 @@ def test_the_rule_is_where_the_bound_is_least(gamma: float, noise: float, straig
     assert bound(steps) <= 1.02 * least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["gumbel", "laplace"])
 def test_vertices_are_chosen_as_often_as_they_should_be(noise: str) -> None:
     """Gumbel noise is the exponential mechanism; a scale that is 30 % off is seen."""

@@ -128,6 +128,7 @@ def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "inner", points.dot)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge", "absolute"])
 @pytest.mark.parametrize("case", CASES)
 def test_sparse_rows_give_the_bits_of_a_table_of_them(case: str, loss: str, in_order: None) -> None:
@@ -146,6 +147,7 @@ def test_sparse_rows_give_the_bits_of_a_table_of_them(case: str, loss: str, in_o
     assert all(np.array_equal(own[name], other[name]) for name in own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_rows_in_pieces_are_rows_at_once(case: str) -> None:
     made = program(case)
@@ -157,6 +159,7 @@ def test_rows_in_pieces_are_rows_at_once(case: str) -> None:
         assert all(own[name].tobytes() == state[name].tobytes() for name in own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("q", [1.5, 2.0, 3.0, 21.0, math.inf])
 def test_rows_are_cut_to_the_dual_norm_as_those_of_a_table(q: float) -> None:
     made = program("gaussian")
@@ -228,6 +231,7 @@ def test_a_stream_of_lists_is_that_of_a_table(case: str) -> None:
     assert infos["theta"].labels[17] == "x[17]" and infos["coefficients"].dimension == P + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["all zero", "one each", "ends", "void"])
 @pytest.mark.parametrize("case", CASES)
 def test_odd_rows(case: str, kind: str) -> None:
@@ -249,6 +253,7 @@ def test_odd_rows(case: str, kind: str) -> None:
     assert all(np.isnan(values).all() for values in none.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["tree", "gaussian", "halving", "learned"])
 def test_no_table_of_the_rows_is_made(case: str) -> None:
     """3,000 rows of 100,000 numbers would be 2.4 GB; what is made is vectors of so many."""
@@ -301,6 +306,7 @@ def neighbours(made: Any, n: int, script: Script) -> list[list[np.ndarray]]:
     return script.seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["gaussian", "generalised", "halving", "box", "learned", "erm"])
 def test_a_sparse_record_moves_one_release_by_its_sensitivity_at_most(
     script: Script, case: str
@@ -391,6 +397,7 @@ def test_predictions_are_those_of_as_many_columns(loss: str | None) -> None:
         assert np.isnan(values).sum() == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "settings", "field", "words"),
     [

@@ -24,6 +24,7 @@ def size_of(quadratic, convex_set):
     return quadratic.largest[:, None] * reach**2 + lengths * reach
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 5.0, 1e3])
 @pytest.mark.parametrize("d", [1, 2, 7])
 @pytest.mark.parametrize("name", NAMES)
@@ -42,6 +43,7 @@ def test_the_gap_is_reached_and_true(name: str, d: int, noise: float) -> None:
     assert np.all(missed <= 4 * root * size_of(quadratic, convex_set).ravel() + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["l1", "l2", "box", "simplex"])
 def test_a_convex_program_finds_nothing_better(name: str) -> None:
     d = 4
@@ -116,6 +118,7 @@ def test_the_ball_by_its_equation_is_the_ball_by_steps() -> None:
     assert np.all(gap <= 1e-13 * size_of(quadratic, L2Ball(0.6, 5)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_system_depends_on_itself_alone(name: str) -> None:
     quadratic, convex_set = systems(300, 6, 2, 30.0), sets(6)[name]

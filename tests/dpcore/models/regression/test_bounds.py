@@ -15,6 +15,8 @@ import pytest
 
 from weir.dpcore.plan import Plan
 
+pytestmark = pytest.mark.slow
+
 CLIPS = (None, 0.25, 1.0, 1.5, 2.0)
 MORE: dict[str, tuple[dict[str, Any], ...]] = {
     "regression.incremental": ({}, {"usual": {"x0": [-0.125, 0.25]}}),

@@ -57,5 +57,3 @@ def test_a_plan_shows_both() -> None:
     told = dict(plan.config.algorithm.facts(plan.program, {"moments": 40.0}))
     assert "adassp (this)" in told["ridges"] and "(this)" in told["clips"]
     assert not any(math.isnan(float(n)) for n in re.findall(r"\d[\d.e-]*\d", told["clips"]))
-    bare = Plan.from_yaml("version: 1\n" + CONFIG.replace("MORE", ""))
-    assert "ridges" not in dict(bare.config.algorithm.facts(bare.program, {"moments": 40.0}))

@@ -31,6 +31,7 @@ def sparse_model(d: int, k: int, size: float, seed: int = 0) -> np.ndarray:
     return theta * size / np.abs(theta).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "m", "k"), [(2000, 100, 8), (300, 60, 6), (50, 30, 4)])
 def test_a_sparse_model_comes_back_when_m_is_enough(d: int, m: int, k: int) -> None:
     """From any model of the same image: the sparsest-looking one is the true one."""
@@ -107,6 +108,7 @@ def embedded(n: int, m: int, d: int, noise: float) -> tuple[PrivateQuadratic, np
     return PrivateQuadratic(matrix, right.transpose(0, 2, 1).copy()), phi
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 60.0])
 @pytest.mark.parametrize("radius", [1.0, 4.0])
 @pytest.mark.parametrize("name", ["l1", "l2", "group"])

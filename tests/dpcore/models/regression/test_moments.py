@@ -49,6 +49,7 @@ def change(point: Any, d: int, bounds: tuple[float, float], relation: str, squar
     return max(same_cell, float(first @ first + second @ second))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("squares", [False, True], ids=["plain", "squares"])
 @pytest.mark.parametrize(("d", "k"), [(2, 1), (3, 1), (2, 2), (3, 3), (1, 1)])
@@ -230,6 +231,7 @@ def columns(rows: EventRows, n: int, seed: int = 0) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reach", [0.02, 0.7, 1.0, 1.3, 5.0])
 @pytest.mark.parametrize("height", [0.1, 1.0, 1.5])
 @pytest.mark.parametrize("k", [1, 3])

@@ -96,7 +96,8 @@ def test_rows_keep_length_and_direction_and_bound(reach: float) -> None:
     assert bounded.clipped == np.count_nonzero(lengths > reach)
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=150)
 @given(
     p=st.integers(1, 40),
     m=st.integers(1, 12),
@@ -180,6 +181,7 @@ def test_a_row_depends_on_that_event_alone() -> None:
         assert np.array_equal(part, whole[at])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_one_event_moves_the_moments_by_no_more_than_the_sensitivity(relation: Any) -> None:
     """Replayed from raw columns, through projection and rounding, by random search and ascent."""

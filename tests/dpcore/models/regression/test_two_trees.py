@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.least_squares import least_squares
+from tests.dpcore.models.regression.least_squares import least_squares
 from tests.dpcore.models.regression.test_incremental import config_of, lstsq, on_grid, run
 from weir.dpcore.plan import Plan
 

@@ -50,6 +50,7 @@ def columns(n: int, seed: int = 0) -> dict[str, np.ndarray]:
     return {"u": u, "v": v, "y": rng.uniform(-60, 60, n)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", [None, 0.5, 1.0, 1.5, 2.0, 3.7])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_no_row_is_longer_than_its_bound(clip: float | None, intercept: bool) -> None:

@@ -56,6 +56,7 @@ def queries(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_a_swapped_row_changes_a_sum_by_no_more_than_the_sensitivity(loss: Any) -> None:
     rng, one, worst = np.random.default_rng(1), problem(loss), 0.0

@@ -90,6 +90,7 @@ def solved(
     return solver.solve(queries, start, np.array([strength]))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 @pytest.mark.parametrize("strength", [0.0, 60.0])
@@ -103,6 +104,7 @@ def test_without_noise_it_comes_to_the_batch_optimum(name: str, loss: Any, stren
         assert found == pytest.approx(best, abs=5e-3)
 
 
+@pytest.mark.slow
 def test_squared_losses_that_are_never_clipped_give_least_squares() -> None:
     one, rows = problem(clip=8.0), random_rows(2_000, noise=0.1)
     points = np.concatenate([rows[:, :P], np.ones((len(rows), 1))], axis=1)
@@ -111,6 +113,7 @@ def test_squared_losses_that_are_never_clipped_give_least_squares() -> None:
     assert found == pytest.approx(exact, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convex_set", [L1Ball(0.3, D), L2Ball(0.3, D)], ids=lambda s: s.name)
 def test_the_constraint_holds_and_binds(convex_set: Any) -> None:
     one, rows = problem(convex_set=convex_set), random_rows(600)
@@ -123,6 +126,7 @@ def test_the_constraint_holds_and_binds(convex_set: Any) -> None:
     assert value(found) < best + 1e-4 * len(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strength", [0.0, 400.0])
 def test_the_mean_excess_is_within_the_bound(strength: float) -> None:
     one, rows, k, budget = problem(), random_rows(400), 150, PrivacyLoss("gdp", 1.5)
@@ -158,6 +162,7 @@ def test_a_run_that_promises_nothing_gives_back_its_start() -> None:
         assert (solved(solver, one, rows, 0.0) != 0).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("kind", ["gdp", "zcdp", "pure"])
 def test_a_key_has_its_bits_whoever_else_is_there(name: str, kind: Any) -> None:
@@ -226,6 +231,7 @@ def test_steps_shrink_only_where_that_is_better() -> None:
     assert steps.bound[1] == pytest.approx(2 * wide / (1e5 * 65))
 
 
+@pytest.mark.slow
 def test_batches_cost_what_they_add_in_noise() -> None:
     """As version 1 had it a pass's batches multiply its noise; now they are as many as pay."""
     one, rows, k = problem(convex_set=L2Ball(2.0, D)), random_rows(2_000), 24
