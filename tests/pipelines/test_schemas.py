@@ -112,7 +112,7 @@ def test_objects_over_several_lines_are_named(weir: Weir, tmp_path: Path) -> Non
             assert "jq -c ." in told and "north" not in told
     # Of some that are whole, the others are malformed one by one.
     lines = [json.dumps(row) for row in rows]
-    data.write_text("\n".join([json.dumps(rows[0], indent=2), *lines]) + "\n")
+    data.write_text("\n".join([json.dumps(rows[0], indent=2), *lines * 4]) + "\n")
     assert weir("run", config(tmp_path, "{ndjson: e.ndjson}")).exit_code == 0
 
 
