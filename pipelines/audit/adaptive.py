@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.audit.changes import Change, Placed
-from weir.pipelines.audit.audit import Audit, Claim, by_law, by_learning, scored
+from weir.pipelines.audit.audit import Audit, PrivacyClaim, by_law, by_learning, scored
 from weir.pipelines.audit.choice import Choice, matrix
-from weir.pipelines.audit.once import through
-from weir.pipelines.audit.streams import Rows, events_of, joined
+from weir.pipelines.audit.single_trial import run_trials
+from weir.pipelines.audit.streams import StreamRows, events_of, joined
 from weir.transforms.runtime.secret import SecretRef
 
 ROUNDS = 3
@@ -82,7 +82,7 @@ def drive(
     for at, tick in enumerate((*ticks, None)):
         with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
             keys = count * change.slots
-            done = through(choice.maker, [rows], keys, Path(place), runner, secret)
+            done = run_trials(choice.maker, [rows], keys, Path(place), runner, secret)
         found = matrix(done.transcripts, change.slots)
         if seen is not None:
             until = ticks[at - 1]
@@ -107,12 +107,14 @@ def _high(choice: Choice, found: Floats, tick: int) -> NDArray[np.bool_]:
     return np.asarray(newest > (past.mean(axis=1) if tick > 1 else 0.0))
 
 
-def _events(choice: Choice, change: Change, high: NDArray[np.bool_], tick: int, first: int) -> Rows:
+def _events(
+    choice: Choice, change: Change, high: NDArray[np.bool_], tick: int, first: int
+) -> StreamRows:
     """One event of each trial, in its first key, by its choice."""
     count, (up, down) = len(high), contents(choice)
     serial = first + np.arange(count)
     keys = np.arange(count) * change.slots
-    return Rows(keys, np.full(count, tick), np.where(high, up, down), serial, serial)
+    return StreamRows(keys, np.full(count, tick), np.where(high, up, down), serial, serial)
 
 
 def added(choice: Choice, driven: Driven) -> Floats:
@@ -135,7 +137,7 @@ def adaptive(
     choice: Choice,
     change: Change,
     span: int | None,
-    claim: Claim,
+    claim: PrivacyClaim,
     name: str,
     count: int,
     rounds: int = ROUNDS,

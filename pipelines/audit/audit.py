@@ -29,7 +29,7 @@ MOST_CURVE = 200
 
 
 @dataclass(frozen=True)
-class Claim:
+class PrivacyClaim:
     """What a plan promises of releases within some ticks.
 
     Attributes:
@@ -42,7 +42,7 @@ class Claim:
     mu: float | None
 
     @classmethod
-    def of(cls, plan: Plan, span: int | None, epsilon: float, delta: float) -> Claim:
+    def of(cls, plan: Plan, span: int | None, epsilon: float, delta: float) -> PrivacyClaim:
         """Of a row of the table."""
         loss = plan.program.loss(span)
         mu = {"gdp": loss.value, "zcdp": math.sqrt(2 * loss.value)}.get(loss.kind)
@@ -61,7 +61,7 @@ class Audit:
     """
 
     what: str
-    claim: Claim
+    claim: PrivacyClaim
     proven: float
     proven_mu: float | None
     trials: int
@@ -115,7 +115,7 @@ class Proof:
 
 
 def by_law(
-    ones: Floats, others: Floats, mu: float, claim: Claim, linear: bool, tries: int = 1
+    ones: Floats, others: Floats, mu: float, claim: PrivacyClaim, linear: bool, tries: int = 1
 ) -> Proof:
     """Judges a statistic whose law is known; cuts follow from public numbers.
 
@@ -143,7 +143,9 @@ def by_law(
     return Proof(epsilon, found_mu, broken, ones.size + others.size, curve(ones, others))
 
 
-def by_learning(ones: Floats, others: Floats, claim: Claim, tries: int = 1) -> tuple[Proof, str]:
+def by_learning(
+    ones: Floats, others: Floats, claim: PrivacyClaim, tries: int = 1
+) -> tuple[Proof, str]:
     """Learns on one half of the trials (n, features) and judges on the other.
 
     Cuts are chosen on the half that learned. A mu that is found so bounds that of a mechanism which

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from weir.pipelines.audit.once import Done
+from weir.pipelines.audit.single_trial import TrialRun
 from weir.pipelines.results.result import COUNTERS
 from weir.transforms.runtime.reasons import REASONS, by_field
 
@@ -32,7 +32,7 @@ def public(counters: Mapping[str, int]) -> dict[str, int]:
     return {name: n for name, n in counters.items() if name not in PRIVATE | of_columns}
 
 
-def outside(done: Done, alone: bool) -> dict[str, Any]:
+def outside(done: TrialRun, alone: bool) -> dict[str, Any]:
     """What leaves the operator's side besides releases, by what it is.
 
     Files, their rows, row groups and metadata; the plan; lines of the log. Of a run that is alone

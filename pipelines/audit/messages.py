@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weir.pipelines.audit.spoilt import BYTES, OBJECTS, Form, Typed, spoil
-from weir.pipelines.audit.streams import Maker, Rows
+from weir.pipelines.audit.malformed import BYTES, OBJECTS, MalformedForm, MalformedValue, malform
+from weir.pipelines.audit.streams import EventMaker, StreamRows
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.feed.rows import lines_of
 from weir.pipelines.feed.topic import PAYLOADS, PER_MESSAGE, encode
@@ -31,7 +31,7 @@ def payload_of(job: JobConfig) -> tuple[str, str | None]:
     return INSTEAD.get(form, "ndjson"), form
 
 
-def messages(maker: Maker, rows: Rows, payload: str) -> Iterator[bytes]:
+def messages(maker: EventMaker, rows: StreamRows, payload: str) -> Iterator[bytes]:
     """Events, as the config names its columns: tick after tick, several events a message."""
     order = np.argsort(rows.tick, kind="stable")
     for start in range(0, len(order), CHUNK):
@@ -39,8 +39,11 @@ def messages(maker: Maker, rows: Rows, payload: str) -> Iterator[bytes]:
         yield from _cut(batch, payload)
 
 
-def spoilt_messages(
-    batch: pa.RecordBatch, payload: str, places: Sequence[int], forms: Sequence[Form | Typed]
+def malformed_messages(
+    batch: pa.RecordBatch,
+    payload: str,
+    places: Sequence[int],
+    forms: Sequence[MalformedForm | MalformedValue],
 ) -> list[bytes]:
     """Events of which row ``places[i]`` is spoilt by ``forms[i]``, and messages that hold none.
 
@@ -50,29 +53,29 @@ def spoilt_messages(
     if payload in LINES:
         lines = lines_of(batch, "ndjson", [False] * batch.num_rows)
         for place, form in zip(places, forms, strict=True):
-            assert isinstance(form, Form)
+            assert isinstance(form, MalformedForm)
             lines[place] = form.spoil(lines[place])
         step = 1 if payload == "json" else PER_MESSAGE
         parts = [lines[start : start + step] for start in range(0, len(lines), step)]
         return [*(b"\n".join(part) for part in parts), *strays()]
     pairs = list(zip(places, forms, strict=True))
-    typed = [(place, form) for place, form in pairs if isinstance(form, Typed)]
-    raw = [(place, form) for place, form in pairs if isinstance(form, Form)]
-    batch = spoil(batch, [place for place, _ in typed], [form for _, form in typed])
+    typed = [(place, form) for place, form in pairs if isinstance(form, MalformedValue)]
+    raw = [(place, form) for place, form in pairs if isinstance(form, MalformedForm)]
+    batch = malform(batch, [place for place, _ in typed], [form for _, form in typed])
     others = np.setdiff1d(np.arange(batch.num_rows), [place for place, _ in raw])
     found = list(_cut(batch.take(pa.array(others)), payload))
     found += [form.spoil(encode(batch.slice(place, 1), payload, [False])) for place, form in raw]
     return [*found, *strays()]
 
 
-def container_forms() -> Iterator[Form]:
+def container_forms() -> Iterator[MalformedForm]:
     """Ways to spoil the bytes of a container."""
-    yield Form("a container cut short", lambda data: data[: len(data) // 2])
-    yield Form("a container without its last byte", lambda data: data[:-1])
-    yield Form("a container twice", lambda data: data + data)
-    yield Form("a container with bytes behind", lambda data: data + b"\xff\x00\xff")
-    yield Form("a container with bytes before", lambda data: b"\xff\x00\xff" + data)
-    yield Form("a container with another beginning", lambda data: b"\x00" * 8 + data[8:])
+    yield MalformedForm("a container cut short", lambda data: data[: len(data) // 2])
+    yield MalformedForm("a container without its last byte", lambda data: data[:-1])
+    yield MalformedForm("a container twice", lambda data: data + data)
+    yield MalformedForm("a container with bytes behind", lambda data: data + b"\xff\x00\xff")
+    yield MalformedForm("a container with bytes before", lambda data: b"\xff\x00\xff" + data)
+    yield MalformedForm("a container with another beginning", lambda data: b"\x00" * 8 + data[8:])
 
 
 def strays() -> Iterator[bytes]:
@@ -89,4 +92,4 @@ def _cut(batch: pa.RecordBatch, payload: str) -> Iterator[bytes]:
         yield encode(part, payload, [False] * part.num_rows)
 
 
-__all__ = ["container_forms", "messages", "payload_of", "spoilt_messages", "strays"]
+__all__ = ["container_forms", "messages", "payload_of", "malformed_messages", "strays"]

@@ -24,7 +24,7 @@ from weir.dpcore.audit.changes import Change, Placed
 from weir.dpcore.audit.learned import apart
 from weir.dpcore.program import takes_rows
 from weir.pipelines.audit.choice import Choice, matrix
-from weir.pipelines.audit.once import through
+from weir.pipelines.audit.single_trial import run_trials
 from weir.pipelines.audit.streams import events_of, joined
 
 MOST_SCENES = 30
@@ -108,7 +108,7 @@ def _tried(
         parts.append(events_of(change, half, mine, at * each))
     with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
         keys = len(found) * each * slots
-        done = through(choice.maker, [joined(parts)], keys, Path(place), runner)
+        done = run_trials(choice.maker, [joined(parts)], keys, Path(place), runner)
     trials = matrix(done.transcripts, slots)
     sizes = []
     for at, scene in enumerate(found):

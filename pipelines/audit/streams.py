@@ -29,7 +29,7 @@ CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
-class Rows:
+class StreamRows:
     """Events of a run: each (n,).
 
     Attributes:
@@ -43,15 +43,15 @@ class Rows:
     person: Ints
     serial: Ints
 
-    def taken(self, places: Ints | slice) -> Rows:
+    def taken(self, places: Ints | slice) -> StreamRows:
         """Some of them."""
-        return Rows(self.key[places], self.tick[places], self.candidate[places],
+        return StreamRows(self.key[places], self.tick[places], self.candidate[places],
                     self.person[places], self.serial[places])  # fmt: skip
 
 
 def events_of(
     change: Change, with_it: NDArray[np.bool_], background: Sequence[Placed], first: int = 0
-) -> Rows:
+) -> StreamRows:
     """The events of trials, ordered by trial.
 
     Args:
@@ -74,7 +74,7 @@ def events_of(
             whose = len(background) if change.whole and changed else serial
             who = mine * own + whose
             parts.append(
-                Rows(
+                StreamRows(
                     mine * change.slots + one.slot,
                     np.full(n, one.tick),
                     np.full(n, one.candidate),
@@ -85,15 +85,18 @@ def events_of(
     return joined(parts)
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def joined(parts: Sequence[StreamRows]) -> StreamRows:
     """All of them."""
-    none = np.zeros(0, dtype=np.int64)
-    return Rows(*(np.concatenate([none, *(getattr(one, name) for one in parts)]).astype(np.int64)
-                  for name in ("key", "tick", "candidate", "person", "serial")))  # fmt: skip
+    empty = np.zeros(0, dtype=np.int64)
+
+    def column(name: str) -> Ints:
+        return np.concatenate([empty, *(getattr(part, name) for part in parts)]).astype(np.int64)
+
+    return StreamRows(*map(column, ("key", "tick", "candidate", "person", "serial")))
 
 
 @dataclass(frozen=True)
-class Maker:
+class EventMaker:
     """Makes events of a plan that differ in their candidate's numbers alone.
 
     Attributes:
@@ -105,7 +108,7 @@ class Maker:
     base: pa.RecordBatch
 
     @classmethod
-    def of(cls, audited: Audited, offered: Candidates) -> Maker:
+    def of(cls, audited: Audited, offered: Candidates) -> EventMaker:
         """Looks for an event that passes the predicate, among made-up ones.
 
         Raises:
@@ -117,7 +120,9 @@ class Maker:
             maker = cls(audited, offered, made)
             n = made.num_rows
             zeros = np.zeros(n, dtype=np.int64)
-            rows = Rows(zeros, zeros, np.arange(n) % max(1, offered.sound), zeros, np.arange(n))
+            rows = StreamRows(
+                zeros, zeros, np.arange(n) % max(1, offered.sound), zeros, np.arange(n)
+            )
             batch = maker.batch(rows, each=True)
             mask = Predicate.parse(plan.where).mask(batch)
             places = np.flatnonzero(np.asarray(mask))
@@ -135,11 +140,11 @@ class Maker:
         if where is None:
             return np.ones(m, dtype=bool)
         zeros = np.zeros(m, dtype=np.int64)
-        batch = self.batch(Rows(zeros, zeros, np.arange(m), zeros, zeros))
+        batch = self.batch(StreamRows(zeros, zeros, np.arange(m), zeros, zeros))
         mask = Predicate.parse(where).mask(batch)
         return np.asarray(mask)
 
-    def batch(self, rows: Rows, each: bool = False) -> pa.RecordBatch:
+    def batch(self, rows: StreamRows, each: bool = False) -> pa.RecordBatch:
         """Rows as the config's columns. each: every row has its own row of ``base``."""
         schema, clock = self.audited.job.schema_, self.audited.plan.clock
         n = len(rows.key)
@@ -164,7 +169,7 @@ class Maker:
             columns[name] = pa.array(["-"] * n)
         return pa.RecordBatch.from_pydict(columns)
 
-    def events(self, plan: Plan, rows: Rows, keys: Sequence[str]) -> Events:
+    def events(self, plan: Plan, rows: StreamRows, keys: Sequence[str]) -> Events:
         """The same for ``dpcore.simulate``: what a pipeline should make of the bytes."""
         batch = self.batch(rows)
         counted = np.ones(len(rows.key), dtype=bool)
@@ -177,7 +182,7 @@ class Maker:
         ids = None if plan.config.schema_.id is None else _named("e", rows.serial).to_pylist()
         return Events(starts[rows.tick], [keys[i] for i in rows.key], columns, ids, who)
 
-    def write(self, rows: Rows, place: Path, name: str = "events") -> Path:
+    def write(self, rows: StreamRows, place: Path, name: str = "events") -> Path:
         """Writes a file of the config's format into a folder."""
         job = self.audited.at(place, 1)
         assert isinstance(job.source, Files)

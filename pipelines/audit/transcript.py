@@ -16,7 +16,7 @@ from weir.dpcore.arrays import Floats
 from weir.dpcore.plan import Plan
 from weir.pipelines.results.batch import COLUMNS
 from weir.pipelines.results.files import read_file
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def transcripts(folder: Path, plan: Plan, keys: Sequence[str], ticks: int) -> Fl
     """
     columns = Columns.of(plan)
     found = np.full((len(keys), ticks, columns.width), np.nan)
-    run = Run.open(folder)
+    run = ResultFolder.open(folder)
     known = pa.array(list(keys))
     for file in run.files:
         for batch in read_file(file, COLUMNS, run.sizes):

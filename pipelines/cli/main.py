@@ -151,7 +151,7 @@ def plan(config: Path, sets: tuple[str, ...], as_json: bool) -> None:
     from weir.pipelines.config.job import load
     from weir.pipelines.config.places import refuse_mixed
     from weir.pipelines.graph.checks import plan_of
-    from weir.pipelines.ledger.desk import look as ledger_look
+    from weir.pipelines.ledger.reservations import look as ledger_look
     from weir.pipelines.run import run as command
     from weir.pipelines.show import plan as page
     from weir.pipelines.terminal import console

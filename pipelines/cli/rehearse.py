@@ -85,7 +85,7 @@ def rehearse(
     from weir.pipelines.config.job import load
     from weir.pipelines.feed.shape import Shape, load_shape
     from weir.pipelines.feed.synthetic import Shares
-    from weir.pipelines.rehearse.rehearse import Made
+    from weir.pipelines.rehearse.rehearse import SyntheticEvents
     from weir.pipelines.rehearse.rehearse import rehearse as command
     from weir.pipelines.show import rehearsal, summary
     from weir.pipelines.terminal import console
@@ -107,7 +107,7 @@ def rehearse(
         check(picture)
     debug = bool(click.get_current_context().find_root().params.get("debug"))
     with discreet(debug):
-        found = command(job, out, Made(events, seed, shares, shape), on, within)
+        found = command(job, out, SyntheticEvents(events, seed, shares, shape), on, within)
     drawn = None
     if picture is not None:
         from weir.pipelines.rehearse.picture import draw

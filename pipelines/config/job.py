@@ -237,10 +237,10 @@ def _anchor(data: dict[str, Any], folder: Path) -> None:
         if isinstance(place, dict) and isinstance(place.get("file"), str):
             refuse_secret(f"{field}.file", place["file"])
     paths: dict[str, Iterable[str]] = dict(PATHS)
-    for doors in (SOURCES, SINKS, DEAD_LETTERS, LEDGERS):
-        fields: Any = data.get(doors.role)
-        kinds = [name for name in fields if name in doors] if isinstance(fields, dict) else []
-        paths[doors.role] = [path for kind in kinds for path in doors[kind].paths]
+    for registry in (SOURCES, SINKS, DEAD_LETTERS, LEDGERS):
+        fields: Any = data.get(registry.role)
+        kinds = [name for name in fields if name in registry] if isinstance(fields, dict) else []
+        paths[registry.role] = [path for kind in kinds for path in registry[kind].paths]
     for section, names in paths.items():
         fields = data.get(section)
         for name in names if isinstance(fields, dict) else ():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.doors.paths import is_inside
+from weir.pipelines.connectors.paths import is_inside
 from weir.pipelines.sinks.dead_letters import DeadLetters
 from weir.pipelines.sinks.sink import Sink
 

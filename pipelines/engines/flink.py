@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.pipelines.engines import flink_config, flink_home
-from weir.pipelines.engines.flink_config import Memory
+from weir.pipelines.engines.flink_config import TaskManagerMemory
 from weir.pipelines.engines.flink_rest import FlinkRest
 from weir.pipelines.engines.processes import EngineFailed, Process, free_ports
 from weir.pipelines.engines.tools import need
@@ -42,7 +42,7 @@ class FlinkCluster:
         slots: int = 1,
         settings: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
-        memory: Memory | None = None,
+        memory: TaskManagerMemory | None = None,
     ) -> None:
         self._temporary = Workplace("weir-flink-") if folder is None else None
         chosen = folder if self._temporary is None else self._temporary.folder
@@ -52,7 +52,7 @@ class FlinkCluster:
         self._slots = slots
         self._settings = dict(settings or {})
         self._environment = dict(environment or {})
-        self._memory = memory or Memory()
+        self._memory = memory or TaskManagerMemory()
         self._home: Path | None = None
         self._started = 0
         self._jobmanager_since = 0.0

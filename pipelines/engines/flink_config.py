@@ -36,7 +36,7 @@ appender.file.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %-5p %c{1} - %m%n
 
 
 @dataclass(frozen=True)
-class Memory:
+class TaskManagerMemory:
     """Shares of a TaskManager, in bytes.
 
     Attributes:
@@ -115,7 +115,7 @@ def jobmanager_command(home: Path, config: Path, log: Path) -> list[str]:
 
 
 def taskmanager_command(
-    home: Path, config: Path, log: Path, name: str, memory: Memory
+    home: Path, config: Path, log: Path, name: str, memory: TaskManagerMemory
 ) -> list[str]:
     """Starts a TaskManager. ``name``: must be new after a kill, or the old one's slots haunt it."""
     shares = {

@@ -28,7 +28,7 @@ for group in groups:
 """
 
 
-class Guard:
+class ProcessGuard:
     """Owner's side of the pipe; started with the first group."""
 
     def __init__(self) -> None:
@@ -62,4 +62,4 @@ class Guard:
                 self._process = None
 
 
-GUARD = Guard()
+GUARD = ProcessGuard()

@@ -42,7 +42,7 @@ MAP_STATE = "sdf_checkpoint_residuals"
 """Name of the state in which Beam 2.76 and later keep them all."""
 
 
-class Kept(Enum):
+class ResidualStorage(Enum):
     """How a job server stores what calls of splittable DoFns left undone."""
 
     NEW_NAMES = "under a new name at every call"
@@ -88,7 +88,7 @@ def jar() -> Path:
     return COMPONENT.located()
 
 
-def kept_by(jar: str | Path) -> Kept | None:
+def kept_by(jar: str | Path) -> ResidualStorage | None:
     """How a job server stores residuals, as its own class shows; None: it cannot be seen."""
     try:
         with zipfile.ZipFile(jar) as archive:
@@ -96,5 +96,5 @@ def kept_by(jar: str | Path) -> Kept | None:
     except (OSError, KeyError, zipfile.BadZipFile):
         return None
     if MAP_STATE.encode() in code:
-        return Kept.ONE_MAP
-    return Kept.NEW_NAMES if b"incrementingLongs" in code else Kept.FEW_NAMES
+        return ResidualStorage.ONE_MAP
+    return ResidualStorage.NEW_NAMES if b"incrementingLongs" in code else ResidualStorage.FEW_NAMES

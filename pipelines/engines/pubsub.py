@@ -21,7 +21,7 @@ READY = 20.0
 
 
 @dataclass(frozen=True)
-class Message:
+class PubSubMessage:
     """A published message and what became of it.
 
     Attributes:
@@ -118,7 +118,7 @@ class PubSubServer:
         found: dict[str, int] = json.loads(self._ask("/counts" + _query(topic)))
         return found
 
-    def messages(self, topic: str | None = None) -> list[Message]:
+    def messages(self, topic: str | None = None) -> list[PubSubMessage]:
         """Every message in order of publishing. ``topic``: in full, or its last part."""
         lines = self._ask("/messages" + _query(topic)).splitlines()
         return [_message(json.loads(line)) for line in lines]
@@ -143,8 +143,8 @@ def _query(topic: str | None) -> str:
     return "" if topic is None else f"?topic={topic}"
 
 
-def _message(fields: dict[str, Any]) -> Message:
-    return Message(
+def _message(fields: dict[str, Any]) -> PubSubMessage:
+    return PubSubMessage(
         **{
             **fields,
             "data": b64decode(fields["data"] or ""),

@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from weir.dpcore.leaves.clock import Clock
 from weir.dpcore.noise.key_ring import first_difference
-from weir.pipelines.ledger.places import Place
+from weir.pipelines.ledger.places import OutputPlace
 
 SKEW: Final = 60_000_000
 """Microseconds that clocks of workers may be ahead of this one."""
 
 
 @dataclass(frozen=True)
-class Identity:
+class RunIdentity:
     """A run of a plan.
 
     Attributes:
@@ -37,7 +37,7 @@ class Identity:
     """
 
     secrets: Mapping[int, str]
-    output: Place
+    output: OutputPlace
     events: str | None = None
     key: str | None = None
     reading: str = ""
@@ -51,20 +51,20 @@ class Identity:
         """Of the first secret."""
         return self.secrets[0]
 
-    def shares_secret(self, other: Identity) -> bool:
+    def shares_secret(self, other: RunIdentity) -> bool:
         """Whether any secret keys both."""
         return not set(self.secrets.values()).isdisjoint(other.secrets.values())
 
-    def comparable(self, other: Identity) -> bool:
+    def comparable(self, other: RunIdentity) -> bool:
         """Whether it is known if both read the same events."""
         return None not in (self.key, self.events, other.events) and self.key == other.key
 
-    def same_events(self, other: Identity) -> bool:
+    def same_events(self, other: RunIdentity) -> bool:
         """Whether both are known to read the same events."""
         one, two = (self.events, self.reading), (other.events, other.reading)
         return self.comparable(other) and one == two
 
-    def same_stream(self, other: Identity) -> bool:
+    def same_stream(self, other: RunIdentity) -> bool:
         """Whether both are one stream at one place."""
         here = (self.events, self.state, self.output.name)
         streams = not (self.bounded or other.bounded)
@@ -78,7 +78,7 @@ class Identity:
         """
         return max(0, clock.tick_at(now + SKEW)) if self.live else math.inf
 
-    def goes_on(self, before: Identity, clock: Clock, now: int) -> bool:
+    def goes_on(self, before: RunIdentity, clock: Clock, now: int) -> bool:
         """Whether it draws nothing that an earlier run did not, for any tick that the earlier one
         may have drawn."""
         if not (self.same_events(before) or self.same_stream(before)):
@@ -97,18 +97,18 @@ class Identity:
     @classmethod
     def from_json(
         cls, stored: Mapping[str, Any] | None, place: Mapping[str, Any], mark: str
-    ) -> Identity:
+    ) -> RunIdentity:
         """As ``to_json`` wrote it.
 
         Args:
           stored: None: an earlier version wrote nothing but the place. place: where releases went.
           mark: of its first secret.
         """
-        output = Place(str(place["place"]), bool(place["folder"]))
+        output = OutputPlace(str(place["place"]), bool(place["folder"]))
         if stored is None:
             return cls({0: mark}, output)
         secrets = {int(tick): str(one) for tick, one in stored["secrets"].items()}
         return cls(**{**stored, "secrets": secrets, "output": output})
 
 
-__all__ = ["SKEW", "Identity"]
+__all__ = ["SKEW", "RunIdentity"]

@@ -10,8 +10,8 @@ from pydantic import Field, field_validator, model_validator
 from weir.dpcore.config.contributions import Per
 from weir.dpcore.config.promise import Delta, Duration, Epsilon
 from weir.dpcore.config.section import Section, refusal
-from weir.pipelines.doors.door import Door
-from weir.pipelines.ledger.store import Store
+from weir.pipelines.connectors.connector import Connector
+from weir.pipelines.ledger.store import LedgerStore
 
 ScopeName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^\S(.*\S)?$")]
 
@@ -25,7 +25,7 @@ class Budget(Section):
     )
 
 
-class Ledger(Door):
+class Ledger(Connector):
     """Where it is written down what plans cost the people of a scope, and the most it may come to.
 
     A subclass states ``kind``, has a field of its kind's name, and opens itself.
@@ -101,7 +101,7 @@ class Ledger(Door):
         return "user" if self.unit is None and self.per is not None else self.unit
 
     @abstractmethod
-    def store(self, create: bool) -> Store | None:
+    def store(self, create: bool) -> LedgerStore | None:
         """Opens it.
 
         Args:

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weir.pipelines.doors.paths import resolved
+from weir.pipelines.connectors.paths import resolved
 from weir.pipelines.sinks.sink import Sink
 
 
 @dataclass(frozen=True)
-class Place:
+class OutputPlace:
     """Where a run writes releases: a folder, or in words where it is none."""
 
     name: str
     folder: bool
 
     @classmethod
-    def of(cls, sink: Sink) -> Place:
+    def of(cls, sink: Sink) -> OutputPlace:
         """Of a sink."""
         if sink.place is None:
             return cls(sink.named, False)
@@ -41,10 +41,10 @@ def plan_in(folder: str) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def noted_in(place: Place) -> Mapping[str, Any] | None:
+def noted_in(place: OutputPlace) -> Mapping[str, Any] | None:
     """What a run has noted of its entry in its folder; None where none did."""
     begun = plan_in(place.name) if place.folder else None
     return None if begun is None else begun.get("ledger")
 
 
-__all__ = ["Place", "noted_in", "plan_in"]
+__all__ = ["OutputPlace", "noted_in", "plan_in"]

@@ -9,11 +9,11 @@ from typing import Any
 
 from weir.dpcore.accounting.price import Price
 from weir.dpcore.accounting.scope import Scope
-from weir.pipelines.ledger.book import RUNNING, Book
 from weir.pipelines.ledger.chain import Row, next_row
-from weir.pipelines.ledger.identity import Identity
+from weir.pipelines.ledger.entries import RUNNING, ScopeEntries
+from weir.pipelines.ledger.identity import RunIdentity
 from weir.pipelines.ledger.ledger import Ledger
-from weir.pipelines.ledger.store import Change, Store
+from weir.pipelines.ledger.store import LedgerStore, Transaction
 
 
 def entry_id(scope: str, number: int, *fields: str) -> str:
@@ -36,7 +36,7 @@ def enter(name: str, title: str, digest: str, mark: str, price: Price, note: str
     }
 
 
-def begun(name: str, run: Identity) -> dict[str, Any]:
+def begun(name: str, run: RunIdentity) -> dict[str, Any]:
     """The record that a run begins: from now on it may draw noise."""
     return move(name, RUNNING, place=run.output.to_json(), began=run.to_json())
 
@@ -59,7 +59,7 @@ def now() -> str:
 
 def with_book(
     ledger: Ledger,
-    work: Callable[[Book, Store], tuple[Sequence[Mapping[str, Any]], Any]],
+    work: Callable[[ScopeEntries, LedgerStore], tuple[Sequence[Mapping[str, Any]], Any]],
     heads: bool = False,
 ) -> Any:
     """One transaction on a ledger's scope; made where there is none. heads: the answer together
@@ -73,21 +73,21 @@ def with_book(
 
 
 def change(
-    store: Store,
+    store: LedgerStore,
     scope: str,
-    work: Callable[[Book], tuple[Sequence[Mapping[str, Any]], Any]],
+    work: Callable[[ScopeEntries], tuple[Sequence[Mapping[str, Any]], Any]],
     heads: bool = False,
 ) -> Any:
     """As ``with_book``, on a store that is open."""
 
-    def once(rows: Sequence[Row]) -> Change:
-        bodies, answer = work(Book.read(scope, rows, store.name))
+    def once(rows: Sequence[Row]) -> Transaction:
+        bodies, answer = work(ScopeEntries.read(scope, rows, store.name))
         if not heads:
-            return Change(bodies, answer)
+            return Transaction(bodies, answer)
         after = list(rows)
         for body in bodies:
             after.append(next_row(scope, after, body))
-        return Change(bodies, (answer, after[-1].hash))
+        return Transaction(bodies, (answer, after[-1].hash))
 
     return store.change(scope, once)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from weir.pipelines.doors.registry import Doors, OneKind
+from weir.pipelines.connectors.plugins import ConnectorKinds, PluginField
 from weir.pipelines.ledger.ledger import Ledger
 
-LEDGERS = Doors(
+LEDGERS = ConnectorKinds(
     "ledger",
     {
         "sqlite": "weir.pipelines.ledger.sqlite:SqliteLedger",
@@ -17,7 +17,7 @@ LEDGERS = Doors(
     "weir.ledgers",
 )
 
-AnyLedger = Annotated[Ledger, OneKind(LEDGERS)]
+AnyLedger = Annotated[Ledger, PluginField(LEDGERS)]
 """A ledger of any kind, as a field of a section."""
 
 __all__ = ["LEDGERS", "AnyLedger"]

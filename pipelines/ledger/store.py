@@ -15,14 +15,14 @@ VERSION: Final = 1
 """Of the stored layout; raised when an older Weir could no longer read it."""
 
 
-class Change(NamedTuple):
+class Transaction(NamedTuple):
     """What a transaction adds to a scope, and what it answers."""
 
     bodies: Sequence[Mapping[str, Any]]
     answer: Any
 
 
-class Store(ABC):
+class LedgerStore(ABC):
     """Chains of records by scope, only ever added to."""
 
     name: str
@@ -58,7 +58,7 @@ class Store(ABC):
         return f"the key of {self.name}"
 
     @abstractmethod
-    def change(self, scope: str, work: Callable[[Sequence[Row]], Change]) -> Any:
+    def change(self, scope: str, work: Callable[[Sequence[Row]], Transaction]) -> Any:
         """One transaction: nobody else writes to the scope from ``work``'s rows to the commit.
 
         Args:
@@ -84,4 +84,4 @@ def refuse_newer(name: str, version: int) -> None:
         )
 
 
-__all__ = ["VERSION", "Change", "Store", "refuse_newer"]
+__all__ = ["VERSION", "Transaction", "LedgerStore", "refuse_newer"]

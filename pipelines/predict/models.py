@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.results.batch import COLUMNS, batch_of
 from weir.pipelines.results.files import matrix
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 Models = dict[str, NDArray[np.float64]]
 
 
-def models_at(run: Run, name: str, tick: int) -> Models:
+def models_at(run: ResultFolder, name: str, tick: int) -> Models:
     """Every key's model at a tick; keys without one yet are left out.
 
     Args:

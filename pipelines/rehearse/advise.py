@@ -10,13 +10,13 @@ from typing import Any
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan_config import PlanConfig
 from weir.pipelines.rehearse.search import (
-    Found,
+    Candidate,
     fewest_left_out,
     finest_period,
     least_epsilon,
     tried,
 )
-from weir.pipelines.rehearse.target import EXAMPLE, Target, parse
+from weir.pipelines.rehearse.target import EXAMPLE, ErrorTarget, parse
 from weir.pipelines.rehearse.variants import prices, with_outputs
 
 
@@ -33,12 +33,12 @@ class Advice:
     """
 
     config: PlanConfig
-    targets: tuple[Target, ...]
-    now: Found
-    epsilon: Found
-    alone: Found | None
-    period: Found | None
-    outputs: Found
+    targets: tuple[ErrorTarget, ...]
+    now: Candidate
+    epsilon: Candidate
+    alone: Candidate | None
+    period: Candidate | None
+    outputs: Candidate
 
     @property
     def left_out(self) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ LONGER = (1, 7, 30)
 
 
 @dataclass(frozen=True)
-class Grid:
+class ErrorGrid:
     """Errors beside the size of the value, for 19 of 20 values.
 
     Attributes:
@@ -51,7 +51,7 @@ class Grid:
         ]
 
 
-def grid_of(plan: Plan, scores: tuple[Score, ...]) -> Grid | None:
+def grid_of(plan: Plan, scores: tuple[Score, ...]) -> ErrorGrid | None:
     """The grid of the outputs whose error is known beforehand; None: there are none.
 
     Noise is priced by plans; what clips and caps take is as measured, and the value of a tick alone
@@ -80,7 +80,9 @@ def grid_of(plan: Plan, scores: tuple[Score, ...]) -> Grid | None:
         for one in known:
             row = (_share(config, one, ratio, now, some) for some in priced)
             shares[one.name, one.over].append(tuple(row))
-    return Grid(epsilons, tuple(periods), {place: tuple(rows) for place, rows in shares.items()})
+    return ErrorGrid(
+        epsilons, tuple(periods), {place: tuple(rows) for place, rows in shares.items()}
+    )
 
 
 def _share(
@@ -97,4 +99,4 @@ def _share(
     return math.hypot(noise, score.clip * grows) / (score.true * grows)
 
 
-__all__ = ["Grid", "grid_of"]
+__all__ = ["ErrorGrid", "grid_of"]

@@ -16,7 +16,7 @@ from weir.dpcore.config import durations
 from weir.dpcore.config.promise import ClockConfig
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
-from weir.pipelines.rehearse.seen import Seen
+from weir.pipelines.rehearse.event_stats import EventStats
 from weir.pipelines.sinks.parquet import ParquetSink
 from weir.pipelines.sources.registry import SOURCES, source_of
 from weir.pipelines.sources.source import Source
@@ -98,7 +98,7 @@ def unpromised(job: JobConfig, folder: Path) -> JobConfig:
     return job.model_copy(update=changed)
 
 
-def unbounded(job: JobConfig, seen: Seen, folder: Path) -> JobConfig | None:
+def unbounded(job: JobConfig, seen: EventStats, folder: Path) -> JobConfig | None:
     """A job whose clips and caps leave all events as they are; None: there are none to widen."""
     changed: dict[str, Any] = {"sink": ParquetSink(parquet=str(folder))}
     aggregates = {}

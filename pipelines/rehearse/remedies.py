@@ -13,7 +13,8 @@ from weir.dpcore.aggregates.clipped import Bounded
 from weir.dpcore.config.spans import show_ticks
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.pipelines.rehearse.lost import CapLoss
+from weir.pipelines.rehearse.clipping_loss import BoundLoss
+from weir.pipelines.rehearse.event_stats import EventStats
 from weir.pipelines.rehearse.scores import Score
 from weir.pipelines.rehearse.search import (
     MOST_EPSILON,
@@ -21,8 +22,7 @@ from weir.pipelines.rehearse.search import (
     finest_period,
     least_epsilon,
 )
-from weir.pipelines.rehearse.seen import Seen
-from weir.pipelines.rehearse.target import Target
+from weir.pipelines.rehearse.target import ErrorTarget
 from weir.pipelines.rehearse.variants import (
     Place,
     prices_of,
@@ -79,8 +79,8 @@ class Advised:
 def advised(
     plan: Plan,
     scores: tuple[Score, ...],
-    seen: Seen,
-    caps: tuple[CapLoss, ...],
+    seen: EventStats,
+    caps: tuple[BoundLoss, ...],
     within: float,
     known: frozenset[str] | None,
 ) -> tuple[Advised, ...]:
@@ -111,25 +111,25 @@ class _Output:
     """One output: what was measured of it, and half of its band at the worst tick as planned."""
 
     config: PlanConfig
-    seen: Seen
+    seen: EventStats
     score: Score
     priced: float
     within: float
-    caps: tuple[CapLoss, ...]
+    caps: tuple[BoundLoss, ...]
 
     @property
     def place(self) -> Place:
         return self.score.name, self.score.over
 
     @property
-    def target(self) -> Target | None:
+    def target(self) -> ErrorTarget | None:
         """The band that leaves the error within its share; None: the clip alone takes more."""
         allowed, clip = self.within * self.score.true, self.score.clip
         if not clip < allowed:
             return None
         room = math.sqrt(allowed**2 - clip**2)
         band = self.score.band if self.score.band > 0 else self.score.noise
-        return Target(self.place, self.priced * room / band, True, f"within {self.within:g}")
+        return ErrorTarget(self.place, self.priced * room / band, True, f"within {self.within:g}")
 
     def remedies(self, plan: Plan, public: bool) -> Iterator[Remedy]:
         target = self.target
@@ -149,21 +149,21 @@ class _Output:
         if public:
             yield from self._clips()
 
-    def _epsilon(self, target: Target) -> Remedy:
+    def _epsilon(self, target: ErrorTarget) -> Remedy:
         found = least_epsilon(self.config, [target])
         if found.reaches:
             weak = ", a weak promise" if found.value > 10 else ""
             return Remedy("privacy.epsilon", found.value, f"{number(found.value)} or more{weak}")
         return Remedy("privacy.epsilon", None, f"none up to {MOST_EPSILON:g} is enough")
 
-    def _period(self, target: Target) -> Iterator[Remedy]:
+    def _period(self, target: ErrorTarget) -> Iterator[Remedy]:
         found = finest_period(self.config, [target])
         if found is not None and found.reaches:
             yield Remedy("clock.period", found.value, f"{found.value} or longer")
         elif found is not None:
             yield Remedy("clock.period", None, f"none is enough; {found.value} comes nearest")
 
-    def _window(self, plan: Plan, target: Target) -> Iterator[Remedy]:
+    def _window(self, plan: Plan, target: ErrorTarget) -> Iterator[Remedy]:
         """The longest of ever shorter windows."""
         window = plan.guarantee.window or plan.clock.ticks
         for _ in range(WINDOWS):
@@ -176,7 +176,7 @@ class _Output:
                 yield Remedy("privacy.protect_for", window, f"{shown} or less")
                 return
 
-    def _over(self, target: Target) -> Iterator[Remedy]:
+    def _over(self, target: ErrorTarget) -> Iterator[Remedy]:
         """The shortest of longer spans: its value is as many times as large."""
         name, over = self.place
         one = self.config.aggregates[name]
@@ -191,7 +191,7 @@ class _Output:
                 yield Remedy(f"aggregates.{name}.over", span, f"{span} ticks or more")
                 return
 
-    def _outputs(self, target: Target) -> Iterator[Remedy]:
+    def _outputs(self, target: ErrorTarget) -> Iterator[Remedy]:
         found = fewest_left_out(self.config, [target])
         gone = [name for name in self.config.aggregates if name not in found.value]
         if found.reaches and gone:

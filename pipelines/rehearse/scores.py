@@ -11,9 +11,9 @@ import numpy as np
 
 from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.plan import Plan
-from weir.pipelines.rehearse.seen import Seen
+from weir.pipelines.rehearse.event_stats import EventStats
 from weir.pipelines.results.margins import ends
-from weir.pipelines.results.run import Output, Run
+from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 
 Grade = Literal["useful", "rough", "useless", "no truth"]
 OFTEN = 0.95
@@ -70,7 +70,7 @@ KeyRows = tuple[Ints, Floats, Floats, Floats, Floats]
 
 
 @dataclass(frozen=True)
-class Rows:
+class OutputRows:
     """Values of one output: key -> (ticks (n,), values, standard deviations, and ends of margins,
     (n, m) each)."""
 
@@ -92,7 +92,7 @@ def score(
     clean: Path,
     whole: Path,
     within: float,
-    seen: Seen,
+    seen: EventStats,
 ) -> tuple[Score, ...]:
     """A score for each output.
 
@@ -109,7 +109,7 @@ def score(
         if roles[info.name] == "model" and "scaled_model" in roles.values():
             continue  # the same coefficients, each in a unit of its own: they have no mean size
         place = (info.name, info.over)
-        empty = Rows({})
+        empty = OutputRows({})
         noisy, exact, true = (
             folders[one].get(place, empty).by_key for one in (released, clean, whole)
         )
@@ -165,9 +165,9 @@ def _often(errors: Floats) -> float:
     return float(np.quantile(errors, OFTEN)) if errors.size else NEVER
 
 
-def _rows(folder: Path) -> dict[tuple[str, int | None], Rows]:
+def _rows(folder: Path) -> dict[tuple[str, int | None], OutputRows]:
     """All rows of a folder by output and key."""
-    run = Run.open(folder)
+    run = ResultFolder.open(folder)
     outputs = {(one.name, one.over): one for one in run.outputs}
     names = ["key", "tick", "name", "over", "value", "stddev", *run.interval_columns]
     held: dict[tuple[str, int | None], dict[str, list[tuple[int, list[Any]]]]] = {}
@@ -178,12 +178,14 @@ def _rows(folder: Path) -> dict[tuple[str, int | None], Rows]:
                 output = held.setdefault((name, over), {})
                 output.setdefault(key or "", []).append((tick, [value, *errors]))
     return {
-        place: Rows({key: _arrays(rows, outputs[place], run.band) for key, rows in output.items()})
+        place: OutputRows(
+            {key: _arrays(rows, outputs[place], run.band) for key, rows in output.items()}
+        )
         for place, output in held.items()
     }
 
 
-def _arrays(rows: list[tuple[int, list[Any]]], output: Output, band: float) -> KeyRows:
+def _arrays(rows: list[tuple[int, list[Any]]], output: ReleasedOutput, band: float) -> KeyRows:
     rows.sort(key=lambda row: row[0])
     width = max(len(lists[0]) for _, lists in rows)
     numbers = np.full((len(rows[0][1]), len(rows), width), np.nan)

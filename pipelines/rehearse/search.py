@@ -14,7 +14,7 @@ from typing import Any
 from weir.dpcore.config import durations
 from weir.dpcore.config.durations import months_of
 from weir.dpcore.plan_config import PlanConfig
-from weir.pipelines.rehearse.target import Target
+from weir.pipelines.rehearse.target import ErrorTarget
 from weir.pipelines.rehearse.variants import (
     Place,
     place_at,
@@ -37,7 +37,7 @@ ONE = Fraction(1)
 
 
 @dataclass(frozen=True)
-class Found:
+class Candidate:
     """A config that was tried.
 
     Attributes:
@@ -60,19 +60,19 @@ class Found:
 
 
 def tried(
-    value: Any, config: PlanConfig | None, targets: Sequence[Target], ratio: Fraction = ONE,
+    value: Any, config: PlanConfig | None, targets: Sequence[ErrorTarget], ratio: Fraction = ONE,
     own: PlanConfig | None = None,
-) -> Found:  # fmt: skip
+) -> Candidate:  # fmt: skip
     """Prices a variant. own: the config that the targets speak of, where ticks differ."""
     priced: Mapping[Place, float] = served(config)
     halves = tuple(priced.get(place_at(one.place, ratio), math.nan) for one in targets)
     reaches = config is not None and all(
         half <= one.at(own or config, ratio) for half, one in zip(halves, targets, strict=True)
     )
-    return Found(value, halves, reaches)
+    return Candidate(value, halves, reaches)
 
 
-def least_epsilon(config: PlanConfig, targets: Sequence[Target]) -> Found:
+def least_epsilon(config: PlanConfig, targets: Sequence[ErrorTarget]) -> Candidate:
     """The least epsilon that reaches all targets; else what MOST_EPSILON gives.
 
     Noise falls as epsilon grows. The interval between one that does not reach them and one that
@@ -99,7 +99,9 @@ def least_epsilon(config: PlanConfig, targets: Sequence[Target]) -> Found:
     return high
 
 
-def _between(low: Found, high: Found, targets: Sequence[Target], by_line: bool) -> float:
+def _between(
+    low: Candidate, high: Candidate, targets: Sequence[ErrorTarget], by_line: bool
+) -> float:
     """An epsilon between two: where the line through both meets the targets, or the middle."""
     a, b = (_farthest(one, targets) for one in (low, high))
     start, stop = math.log(low.value), math.log(high.value)
@@ -135,12 +137,12 @@ def ratios(config: PlanConfig) -> Iterator[tuple[str, Fraction]]:
         yield lengths[length], Fraction(length, whole.period)
 
 
-def finest_period(config: PlanConfig, targets: Sequence[Target]) -> Found | None:
+def finest_period(config: PlanConfig, targets: Sequence[ErrorTarget]) -> Candidate | None:
     """The shortest tick that reaches all targets; else the one that comes nearest.
 
     None: its ticks cannot be changed for it.
     """
-    best: tuple[float, Found] | None = None
+    best: tuple[float, Candidate] | None = None
     if with_period(config, Fraction(2)) is None:
         return None
     for text, ratio in ratios(config):
@@ -159,7 +161,7 @@ def finest_period(config: PlanConfig, targets: Sequence[Target]) -> Found | None
     return None if best is None else best[1]
 
 
-def fewest_left_out(config: PlanConfig, targets: Sequence[Target]) -> Found:
+def fewest_left_out(config: PlanConfig, targets: Sequence[ErrorTarget]) -> Candidate:
     """The outputs that may stay: from all of them on, each time the one goes whose going helps
     most, until the targets are reached; else those that come nearest.
 
@@ -182,7 +184,7 @@ def fewest_left_out(config: PlanConfig, targets: Sequence[Target]) -> Found:
     return found
 
 
-def _farthest(found: Found, targets: Sequence[Target]) -> float:
+def _farthest(found: Candidate, targets: Sequence[ErrorTarget]) -> float:
     return max(
         half / one.half if math.isfinite(half) else math.inf
         for half, one in zip(found.halves, targets, strict=True)
@@ -191,7 +193,7 @@ def _farthest(found: Found, targets: Sequence[Target]) -> float:
 
 __all__ = [
     "MOST_EPSILON",
-    "Found",
+    "Candidate",
     "fewest_left_out",
     "finest_period",
     "least_epsilon",

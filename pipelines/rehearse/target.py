@@ -27,7 +27,7 @@ EXAMPLE = '"total: 5% of 2000 a day", "total over 7: 300" or "basket: 0.5"'
 
 
 @dataclass(frozen=True)
-class Target:
+class ErrorTarget:
     """A band that an output must keep.
 
     Attributes:
@@ -52,7 +52,7 @@ class Target:
         return self.half * (growth(config, self.place, ratio) if self.grows else 1.0)
 
 
-def parse(text: str, config: PlanConfig) -> Target:
+def parse(text: str, config: PlanConfig) -> ErrorTarget:
     """``NAME [over N|all]: X`` or ``...: P% of X``, with ``a day`` or ``per 12h`` behind it.
 
     What is said of a day is taken to the span of the output.
@@ -78,7 +78,7 @@ def parse(text: str, config: PlanConfig) -> Target:
     if each is not None:
         amount *= _times(text, each, place, config)
     grows = bool(found["share"]) or each is not None
-    return Target(place, amount, grows, " ".join(text.split()))
+    return ErrorTarget(place, amount, grows, " ".join(text.split()))
 
 
 def _place(text: str, name: str, over: str | None, config: PlanConfig) -> Place:
@@ -137,4 +137,4 @@ def shown(half: float) -> str:
     return f"\N{PLUS-MINUS SIGN} {number(half)}"
 
 
-__all__ = ["EXAMPLE", "Target", "parse", "shown"]
+__all__ = ["EXAMPLE", "ErrorTarget", "parse", "shown"]

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from weir.dpcore.words import not_in_margin
 from weir.pipelines.report import words
-from weir.pipelines.report.data import Grid, ReportData
-from weir.pipelines.report.figures import Figure, Section, sections
+from weir.pipelines.report.data import ReportData, SeriesGrid
+from weir.pipelines.report.figures import Figure, FigureSection, sections
 from weir.pipelines.report.numbers import hidden, label_of, show_margin
 from weir.pipelines.report.pack import packed
 from weir.pipelines.report.score import Holdout, bounds, titles
@@ -184,12 +184,12 @@ def payload(data: ReportData, held: Holdout | None = None) -> dict[str, Any]:
     }
 
 
-def _section(section: Section, place: Mapping[int, int]) -> dict[str, Any]:
+def _section(section: FigureSection, place: Mapping[int, int]) -> dict[str, Any]:
     ids = [place[id(figure)] for figure in section.figures]
     return {"name": section.name, "title": section.title, "note": section.note, "figures": ids}
 
 
-def _axis(grid: Grid, data: ReportData) -> dict[str, Any]:
+def _axis(grid: SeriesGrid, data: ReportData) -> dict[str, Any]:
     ticks = grid.ticks.tolist()
     return {"keys": list(grid.keys), "ticks": ticks, "times": _times(ticks, data)}
 
@@ -225,7 +225,7 @@ def _figure(figure: Figure, number: int, data: ReportData) -> dict[str, Any]:
     }
 
 
-def _of(figure: Figure, part: int, grid: Grid) -> list[Floats]:
+def _of(figure: Figure, part: int, grid: SeriesGrid) -> list[Floats]:
     """Value and half width, and ends where margins are intervals of their own, (keys, ticks) each;
     of held-back events they are in series alone."""
     spot = (figure.panel.output.name, figure.panel.output.over)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from weir.pipelines.results.run import Output
+from weir.pipelines.results.run import ReleasedOutput
 from weir.transforms.release.table import INTERVAL
 
 Ints = NDArray[np.int64]
@@ -32,7 +32,7 @@ class Batch:
     low: pa.Array | None = None
     high: pa.Array | None = None
 
-    def rows(self, output: Output, among: Ints) -> Ints:
+    def rows(self, output: ReleasedOutput, among: Ints) -> Ints:
         """Which of the rows ``among`` belong to an output."""
         code = self.names.get(output.name, -1)
         over = -1 if output.over is None else output.over

@@ -7,11 +7,11 @@ import pyarrow.compute as pc
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.results.files import is_flat, rows_in
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 from weir.transforms.release.table import RELEASE_SCHEMA
 
 
-def flat_table(run: Run) -> pa.Table:
+def flat_table(run: ResultFolder) -> pa.Table:
     """All rows, of ``RELEASE_SCHEMA``, by tick. For what fits into memory.
 
     Raises:

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.words import number
-from weir.pipelines.results.run import Output
+from weir.pipelines.results.run import ReleasedOutput
 
 Floats = NDArray[np.float64]
 
 
 def ends(
-    output: Output, value: Any, half: Any, low: Any = None, high: Any = None
+    output: ReleasedOutput, value: Any, half: Any, low: Any = None, high: Any = None
 ) -> tuple[Floats, Floats]:
     """Both ends of the margins of some values.
 

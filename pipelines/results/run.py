@@ -32,7 +32,7 @@ ROLES = {SCALED: "scaled_model", OWN: "model"}
 
 
 @dataclass(frozen=True)
-class Output:
+class ReleasedOutput:
     """One thing that is released: a name over a span.
 
     Attributes:
@@ -67,7 +67,7 @@ class Output:
         """Whether it is the coefficients of a model."""
         return self.role in ROLES.values()
 
-    def shown(self) -> Output:
+    def shown(self) -> ReleasedOutput:
         """What a report shows of it: the component that is worth showing."""
         if self.draws not in self.labels or len(self.labels) == 1:
             return self
@@ -83,7 +83,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Run:
+class ResultFolder:
     """A folder of results.
 
     Attributes:
@@ -99,7 +99,7 @@ class Run:
     files: tuple[ResultFile, ...]
 
     @classmethod
-    def open(cls, directory: Path | str) -> Run:
+    def open(cls, directory: Path | str) -> ResultFolder:
         """Looks at a folder; reads no rows.
 
         Raises:
@@ -285,7 +285,7 @@ class Run:
         raise self._no_rows()
 
     @cached_property
-    def outputs(self) -> tuple[Output, ...]:
+    def outputs(self) -> tuple[ReleasedOutput, ...]:
         """What was released, in the plan's order; from the rows of the last tick without a plan."""
         listed = self.plan.get("releases")
         if listed:
@@ -335,7 +335,7 @@ class Run:
         return pa.Table.from_batches(batches, pa.schema([(name, TYPES[name]) for name in names]))
 
 
-def output_of(item: Mapping[str, Any]) -> Output:
+def output_of(item: Mapping[str, Any]) -> ReleasedOutput:
     """An entry of the plan's ``releases`` -> Output."""
     size = int(item.get("dimension") or 1)
     labels = tuple(str(label) for label in item.get("labels") or ())
@@ -346,7 +346,7 @@ def output_of(item: Mapping[str, Any]) -> Output:
     name = str(item["name"])
     low, high = item.get("between") or (None, None)
     role = str(item.get("role") or ROLES.get(name, "value"))
-    return Output(
+    return ReleasedOutput(
         name=name,
         over=None if over in (None, "all") else int(over),
         labels=labels,

@@ -28,7 +28,7 @@ from weir.pipelines.terminal import console
 
 if TYPE_CHECKING:
     from weir.pipelines.runners.flink import FlinkRun
-    from weir.pipelines.runners.flink_cause import Unreadable
+    from weir.pipelines.runners.flink_cause import UnreadableCheckpoint
     from weir.pipelines.runners.state_folder import StateFolder
     from weir.transforms.runtime.fence import Fence
 
@@ -106,7 +106,7 @@ def _started(
     """As ``run``, of a run that has its budget. around: where it is not on Flink."""
     parts = spent.parts
     plan, source, sink, streaming = parts.plan, parts.source, parts.sink, parts.streaming
-    from weir.pipelines.runners.flink_cause import Unreadable
+    from weir.pipelines.runners.flink_cause import UnreadableCheckpoint
     from weir.pipelines.runners.pipeline import pipeline_for
     from weir.pipelines.runners.state_folder import StateFolder
     from weir.transforms.runtime import counters as process_counts
@@ -152,7 +152,7 @@ def _started(
         if on_flink is not None:
             try:
                 ended = _on_flink(on_flink, pipeline, watch)
-            except Unreadable as broken:
+            except UnreadableCheckpoint as broken:
                 older = state_before(state, target, broken)
                 _log.warning("%s Goes on from %s, which lacks nothing.", broken, older)
                 target = dataclasses.replace(target, resume=older)
@@ -209,7 +209,7 @@ def refuse_short(sink: Sink, plan: Plan, counts: Mapping[str, int], bounded: boo
         )
 
 
-def state_before(state: StateFolder, target: FlinkTarget, broken: Unreadable) -> str:
+def state_before(state: StateFolder, target: FlinkTarget, broken: UnreadableCheckpoint) -> str:
     """What a resume falls back on whose newest checkpoint cannot be read.
 
     Raises:

@@ -15,7 +15,7 @@ from typing import Any
 
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.doors.paths import local
+from weir.pipelines.connectors.paths import local
 from weir.pipelines.engines import job_server
 from weir.pipelines.engines.flink_rest import FlinkRest
 from weir.pipelines.engines.processes import EngineFailed, free_ports
@@ -74,7 +74,7 @@ class FlinkRun:
         self._jar = target.jar or str(job_server.jar())
         if (
             streaming
-            and job_server.kept_by(self._jar) is job_server.Kept.NEW_NAMES
+            and job_server.kept_by(self._jar) is job_server.ResidualStorage.NEW_NAMES
             and groups.OPTION not in flink_options.names_of(flags)
         ):
             _log.warning(job_server.FORGETFUL.format(jar=self._jar))

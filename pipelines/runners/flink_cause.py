@@ -83,7 +83,7 @@ def refusal_in(text: str) -> str | None:
     return found[-1].strip() if found else None
 
 
-class Unreadable(EngineFailed):
+class UnreadableCheckpoint(EngineFailed):
     """What was to be resumed cannot be read.
 
     Args:

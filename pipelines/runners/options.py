@@ -94,7 +94,7 @@ def _known(flags: Sequence[str]) -> None:
             raise ConfigError("argument", name, f"is an option of neither weir nor Beam; {hint}")
 
 
-class _Parser(argparse.ArgumentParser):
+class _BeamOptionParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError("argument", message, "see weir run --help.")
 
@@ -102,7 +102,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    parser = _Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    parser = _BeamOptionParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
     for section in PipelineOptions.__subclasses__():
         if "_add_argparse_args" in vars(section):
             section._add_argparse_args(parser)  # type: ignore[arg-type]  # any parser will do

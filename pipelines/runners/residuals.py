@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.doors.paths import local
-from weir.pipelines.engines.job_server import MAP_STATE, Kept, kept_by
+from weir.pipelines.connectors.paths import local
+from weir.pipelines.engines.job_server import MAP_STATE, ResidualStorage, kept_by
 from weir.transforms.runtime import files
 
 HEAD = 1 << 20
@@ -29,7 +29,7 @@ def refuse_foreign(savepoint: str, jar: str) -> None:
       ConfigError: it keeps residuals in the other place. Where neither tells, nothing is refused.
     """
     found, kept = in_a_map(savepoint), kept_by(jar)
-    if found is None or kept is None or found is (kept is Kept.ONE_MAP):
+    if found is None or kept is None or found is (kept is ResidualStorage.ONE_MAP):
         return
     made = (
         "Apache's of Beam 2.76 or newer" if found else "that of `make flink`, or an older Apache's"

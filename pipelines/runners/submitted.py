@@ -12,7 +12,7 @@ from weir.dpcore.errors import WeirError
 from weir.pipelines.engines.flink_rest import FlinkRest
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.runners.ending import LOOK, End
-from weir.pipelines.runners.flink_cause import Unreadable, cause_of, refusal_in
+from weir.pipelines.runners.flink_cause import UnreadableCheckpoint, cause_of, refusal_in
 from weir.pipelines.runners.flink_counters import metrics_of
 from weir.pipelines.runners.waiter import Waiter
 from weir.transforms.runtime import fence
@@ -112,7 +112,7 @@ class Submitted:
                 return WeirError(refused)
             cause = cause_of(self.rest, job)
             if cause is not None and self.resumed is not None and cause.unreadable:
-                return Unreadable(self.resumed, cause.words)
+                return UnreadableCheckpoint(self.resumed, cause.words)
             if cause is not None:
                 return EngineFailed(f"Flink does not run {self.name}: {cause.words}")
         return None

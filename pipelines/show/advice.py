@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from weir.pipelines.rehearse.advise import Advice
-from weir.pipelines.rehearse.search import MOST_EPSILON, Found
+from weir.pipelines.rehearse.search import MOST_EPSILON, Candidate
 from weir.pipelines.terminal import heading, number, table
 
 
@@ -59,14 +59,14 @@ def sections(advice: Advice) -> Iterator[RenderableType]:
     )
 
 
-def _epsilon(found: Found) -> str:
+def _epsilon(found: Candidate) -> str:
     if not found.reaches:
         return f"none up to {MOST_EPSILON:g} is enough"
     weak = " (a weak promise)" if found.value > 10 else ""
     return f"{number(found.value)} or more{weak}"
 
 
-def _period(found: Found) -> str:
+def _period(found: Candidate) -> str:
     if found.reaches:
         return f"{found.value} or longer"
     return f"none is enough; {found.value} comes nearest"
@@ -81,7 +81,7 @@ def _outputs(advice: Advice) -> str:
     return "leaving out others does not help" if len(advice.config.aggregates) > 1 else "no others"
 
 
-def _halves(found: Found) -> str:
+def _halves(found: Candidate) -> str:
     return ", ".join(_half(half) for half in found.halves)
 
 

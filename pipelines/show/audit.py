@@ -51,8 +51,8 @@ def render(report: Report, out: Console) -> None:
             "\nproven: what an attacker who sees everything else shows with 95 % confidence, at "
             "the claim's delta: a lower bound. The truth lies between it and the claim."
         )
-    if report.alone is not None:
-        found = report.alone
+    if report.isolation is not None:
+        found = report.isolation
         out.print(
             f"Bytes: records malformed in {len(found.forms)} ways moved {found.moved} of "
             f"{found.bystanders} keys that they do not belong to; a run took "

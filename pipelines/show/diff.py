@@ -13,7 +13,7 @@ from rich.text import Text
 from weir.dpcore.plan import Plan
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.graph.checks import plan_under
-from weir.pipelines.ledger.desk import look
+from weir.pipelines.ledger.reservations import look
 from weir.pipelines.results.compare import ABSENT, changed_fields
 from weir.pipelines.show import users
 from weir.pipelines.terminal import bytes_text, count, heading, number, span, table

@@ -91,9 +91,9 @@ def healthy(found: Sequence[Finding]) -> bool:
 def _extras(job: JobConfig | None, runner: str | None) -> set[str]:
     kinds = [runner]
     if job is not None:
-        doors = (job.source, job.sink, job.dead_letters, job.secret, job.ledger)
-        kinds += [door.kind for door in doors if door is not None]
-        places = [str(door.value) for door in doors if door is not None]
+        connectors = (job.source, job.sink, job.dead_letters, job.secret, job.ledger)
+        kinds += [connector.kind for connector in connectors if connector is not None]
+        places = [str(connector.value) for connector in connectors if connector is not None]
         kinds += [place.partition("://")[0] for place in [*places, job.state_folder]]
     return {EXTRAS_OF[kind] for kind in kinds if kind in EXTRAS_OF}
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from weir.dpcore.config.spans import show_ticks
 from weir.dpcore.plan import Plan
 from weir.dpcore.words import left_out_lines
-from weir.pipelines.ledger.standing import Standing
+from weir.pipelines.ledger.balance import Balance
 from weir.pipelines.show import users
 from weir.pipelines.terminal import (
     bytes_text,
@@ -28,7 +28,7 @@ from weir.pipelines.terminal import (
 
 
 def render(
-    plan: Plan, out: Console, more: tuple[str, ...] = (), budget: Standing | None = None
+    plan: Plan, out: Console, more: tuple[str, ...] = (), budget: Balance | None = None
 ) -> None:
     """Prints a plan. Reads no data: everything shown is public.
 
@@ -43,7 +43,7 @@ def sections(
     plan: Plan,
     facts: Mapping[str, Any],
     more: tuple[str, ...] = (),
-    budget: Standing | None = None,
+    budget: Balance | None = None,
 ) -> Iterator[RenderableType]:
     """The parts of the page, in order."""
     yield Text.assemble((plan.name, "bold"), f"  plan {plan.digest[:12]}, version {plan.version}")

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from weir.pipelines.rehearse.lost import CapLoss, Clipped
+from weir.pipelines.rehearse.clipping_loss import BoundLoss, ClippingLoss
 from weir.pipelines.rehearse.rehearse import Rehearsal
 from weir.pipelines.rehearse.scores import Score
 from weir.pipelines.show.users import CAPS
@@ -83,7 +83,7 @@ def told(found: Rehearsal) -> str:
     return "\n".join(lines)
 
 
-def clips(found: tuple[Clipped, ...]) -> RenderableType:
+def clips(found: tuple[ClippingLoss, ...]) -> RenderableType:
     """A row for each output with bounds."""
     rows = table("output", "bounds", "values moved", "amount lost",
                  right=("values moved", "amount lost"))  # fmt: skip
@@ -94,7 +94,7 @@ def clips(found: tuple[Clipped, ...]) -> RenderableType:
     return rows
 
 
-def caps(found: tuple[CapLoss, ...]) -> RenderableType:
+def caps(found: tuple[BoundLoss, ...]) -> RenderableType:
     """A row for each cap as it might be: its noise, and the events that it would lose."""
     rows = table("cap", "", "is", "if it were", "noise", "events lost",
                  right=("is", "if it were", "noise", "events lost"))  # fmt: skip

@@ -16,12 +16,12 @@ from rich.padding import Padding
 from rich.text import Text
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.doors.paths import local
+from weir.pipelines.connectors.paths import local
 from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.ledger.places import plan_in
 from weir.pipelines.results.files import HELD_FOLDER, result_files
 from weir.pipelines.results.result import COUNTERS
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.runners.state_folder import StateFolder
 from weir.pipelines.show.flink_jobs import moment, of_flink, of_state
 from weir.pipelines.terminal import bytes_text, console, count, heading, table
@@ -49,7 +49,7 @@ def of_folder(folder: Path) -> dict[str, Any]:
             **started_in(folder),
             **budget_in(plan),
         }
-    run = Run.open(folder)
+    run = ResultFolder.open(folder)
     # Without a row (no key was live yet) nothing says when its ticks end.
     end = None if run.is_empty else run.last_end / 1e6
     behind = None if end is None or run.complete else max(0.0, round(time.time() - end, 1))

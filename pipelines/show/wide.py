@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.results.files import read_file
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.show.summary import first_keys
 from weir.transforms.sinks.wide import COLUMNS, Wide
 
@@ -28,7 +28,7 @@ def lines(
     Raises:
       ConfigError: no results there, or a key or name that the run does not have.
     """
-    run = Run.open(directory)
+    run = ResultFolder.open(directory)
     outputs = tuple((one.name, one.over, one.labels) for one in run.outputs)
     _known("name", names or (), [name for name, _, _ in outputs])
     if names:

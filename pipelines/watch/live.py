@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.results.files import result_files
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 
-class Shown(NamedTuple):
+class LivePage(NamedTuple):
     """What is served. number: grows with every change. page: HTML; "" while there is no release.
     data: what the page asks for when told of a tick, JSON. said: what is waited for."""
 
@@ -35,10 +35,10 @@ class Live:
         self._folder, self._refresh = folder, refresh
         self._seen: tuple[str, ...] = ()
         self._changed = threading.Condition()
-        self._shown = Shown(0, "", "{}", "There is no release yet.")
+        self._shown = LivePage(0, "", "{}", "There is no release yet.")
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> LivePage:
         """The newest."""
         return self._shown
 
@@ -55,7 +55,7 @@ class Live:
             return False
         try:
             page, data = _drawn(self._folder)
-            shown = Shown(self._shown.number + 1, page, data, "")
+            shown = LivePage(self._shown.number + 1, page, data, "")
         except (ConfigError, FileNotFoundError) as error:  # a file may be moved while it is read
             shown = self._shown._replace(number=self._shown.number + 1, said=str(error))
             seen = () if isinstance(error, FileNotFoundError) else seen
@@ -65,7 +65,7 @@ class Live:
             self._changed.notify_all()
         return True
 
-    def wait(self, number: int, seconds: float) -> Shown:
+    def wait(self, number: int, seconds: float) -> LivePage:
         """The newest, as soon as it is newer than ``number``, or after so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._shown.number > number, seconds)
@@ -77,7 +77,7 @@ def _drawn(folder: Path) -> tuple[str, str]:
     from weir.pipelines.report.data import gather
     from weir.pipelines.report.page import as_script, page, parts, payload
 
-    data = gather(Run.open(folder))
+    data = gather(ResultFolder.open(folder))
     told = {**payload(data), "parts": parts(data)}
     return page(data, live=True), as_script(told)
 

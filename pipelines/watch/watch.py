@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.doors.paths import local
+from weir.pipelines.connectors.paths import local
 from weir.pipelines.results.result import COUNTERS
 from weir.pipelines.show.status import Rates, lines_of
 from weir.pipelines.show.status import look as status_of

@@ -21,7 +21,7 @@ from weir.pipelines.run.run import run
 from weir.pipelines.runners import flink as runs
 from weir.pipelines.runners import flink_options, older_job
 from weir.pipelines.runners.flink import FlinkRun
-from weir.pipelines.runners.flink_cause import Unreadable
+from weir.pipelines.runners.flink_cause import UnreadableCheckpoint
 from weir.pipelines.runners.flink_target import STOPPED, Ended, FlinkTarget
 from weir.pipelines.runners.pipeline import pipeline_for
 from weir.pipelines.runners.state_folder import StateFolder
@@ -182,7 +182,7 @@ def test_a_run_that_is_stopped_tells_the_counts_of_all_jobs_and_falls_back_where
         counts.parent.mkdir(exist_ok=True)
         counts.write_text(json.dumps({"events": 10}))
         if len(tried) == 1:
-            raise Unreadable(str(self.resumed), "EOFException")
+            raise UnreadableCheckpoint(str(self.resumed), "EOFException")
         return Ended(STOPPED, "j", "http://u", "file:///s")
 
     monkeypatch.setattr(FlinkRun, "run", ends)

@@ -16,7 +16,7 @@ import pytest
 from tests.components import needed
 from weir.pipelines.engines import flink_home, pubsub_build
 from weir.pipelines.results.files import result_files
-from weir.pipelines.results.run import Run
+from weir.pipelines.results.run import ResultFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 400.0
@@ -63,7 +63,7 @@ def purchases(out: Path) -> float:
     whole = in_order(out)
     if not whole:
         return 0.0
-    rows = Run.open(out).table(["tick", "name", "over", "value"]).to_pylist()
+    rows = ResultFolder.open(out).table(["tick", "name", "over", "value"]).to_pylist()
     wanted = (whole - 1, "purchases", 60)
     return sum(r["value"][0] for r in rows if (r["tick"], r["name"], r["over"]) == wanted)
 
@@ -106,7 +106,7 @@ def test_a_live_stack_releases_and_ends_without_a_trace(
     finally:
         process.kill()
     assert eventually(lambda: not marked(mark), 20), marked(mark)
-    rows = Run.open(out).table(["key", "tick", "name", "over", "value"]).to_pylist()
+    rows = ResultFolder.open(out).table(["key", "tick", "name", "over", "value"]).to_pylist()
     # Ticks that wait together are written side by side: behind the first hole a sudden end shows.
     whole = in_order(out)
     assert whole >= WANTED

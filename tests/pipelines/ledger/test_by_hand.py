@@ -19,7 +19,7 @@ from weir.dpcore.accounting import calibrate
 from weir.pipelines.config.job import load
 from weir.pipelines.config.schema import json_schema
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger.desk import reserve
+from weir.pipelines.ledger.reservations import reserve
 
 
 @pytest.fixture

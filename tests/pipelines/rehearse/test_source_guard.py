@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.rehearse.own import refuse_own
+from weir.pipelines.rehearse.source_guard import refuse_source_files
 from weir.pipelines.sources.registry import source_of
 from weir.pipelines.sources.source import Source
 
@@ -31,7 +31,7 @@ def globbed(files: Path) -> Source:
 
 
 def test_other_files_pass(files: Path) -> None:
-    found = refuse_own(globbed(files), str(files / "public.csv"))
+    found = refuse_source_files(globbed(files), str(files / "public.csv"))
     assert [file.path for file in found] == [str(files / "public.csv")]
 
 
@@ -44,7 +44,7 @@ def test_the_sources_own_files_are_refused_however_they_are_spelt(
     for given in (on, str(files / on), (files / on).as_uri() if "*" not in on else on):
         for own in (source, str(files / source)):
             with pytest.raises(ConfigError, match="a file of the source") as refused:
-                refuse_own(source_of("csv", own), given)
+                refuse_source_files(source_of("csv", own), given)
             assert refused.value.field == "--on"
 
 
@@ -54,29 +54,31 @@ def test_links_to_the_source_are_refused(files: Path) -> None:
     os.link(files / "events" / "b.csv", files / "hard.csv")
     for on in ("link.csv", "folder/a.csv", "folder", "hard.csv"):
         with pytest.raises(ConfigError, match="--on"):
-            refuse_own(globbed(files), str(files / on))
+            refuse_source_files(globbed(files), str(files / on))
 
 
 def test_a_source_behind_a_link_is_found(files: Path) -> None:
     (files / "folder").symlink_to(files / "events")
     with pytest.raises(ConfigError, match="a file of the source"):
-        refuse_own(source_of("csv", str(files / "folder" / "*.csv")), str(files / "events/a.csv"))
+        refuse_source_files(
+            source_of("csv", str(files / "folder" / "*.csv")), str(files / "events/a.csv")
+        )
 
 
 def test_a_copy_under_another_name_is_refused_by_its_bytes(files: Path) -> None:
     shutil.copy(files / "events" / "a.csv", files / "harmless.csv")
     with pytest.raises(ConfigError, match=r"holds what .*a\.csv of the source does"):
-        refuse_own(globbed(files), str(files / "harmless.csv"))
+        refuse_source_files(globbed(files), str(files / "harmless.csv"))
     with pytest.raises(ConfigError, match="holds what"):
-        refuse_own(globbed(files), str(files / "*.csv"))
+        refuse_source_files(globbed(files), str(files / "*.csv"))
 
 
 def test_one_byte_makes_it_another_file_and_nothing_is_no_copy(files: Path) -> None:
     (files / "other.csv").write_text(ROWS.replace("5", "6"))
-    refuse_own(globbed(files), str(files / "other.csv"))
+    refuse_source_files(globbed(files), str(files / "other.csv"))
     (files / "events" / "empty.csv").write_text("")
     (files / "nothing.csv").write_text("")
-    refuse_own(globbed(files), str(files / "nothing.csv"))
+    refuse_source_files(globbed(files), str(files / "nothing.csv"))
 
 
 def test_a_source_that_is_not_there_or_has_no_files_is_no_matter(files: Path) -> None:
@@ -86,12 +88,12 @@ def test_a_source_that_is_not_there_or_has_no_files_is_no_matter(files: Path) ->
         source_of("csv", str(files / "later" / "*.csv")),
         source_of("pubsub", stream["pubsub"]),
     ):
-        assert refuse_own(source, str(files / "public.csv"))
+        assert refuse_source_files(source, str(files / "public.csv"))
     with pytest.raises(ConfigError, match="a file of the source"):
         # Of a glob that lists nothing its pattern still counts: the file may have gone meanwhile.
-        refuse_own(source_of("csv", str(files / "publi?.csv")), str(files / "public.csv"))
+        refuse_source_files(source_of("csv", str(files / "publi?.csv")), str(files / "public.csv"))
 
 
 def test_files_that_are_not_there_are_refused(files: Path) -> None:
     with pytest.raises(ConfigError, match="matches no file"):
-        refuse_own(globbed(files), str(files / "no-such.csv"))
+        refuse_source_files(globbed(files), str(files / "no-such.csv"))

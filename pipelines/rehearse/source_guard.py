@@ -13,14 +13,14 @@ import os
 from typing import Any, cast
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.doors.paths import local, resolved
+from weir.pipelines.connectors.paths import local, resolved
 from weir.pipelines.sources.source import Source
 from weir.transforms.sources.matching import File, is_local, match, open_raw
 
 _REMEDY = "a rehearsal shows true values, so it takes public events only; name others, or leave it."
 
 
-def refuse_own(source: Source | None, on: str) -> tuple[File, ...]:
+def refuse_source_files(source: Source | None, on: str) -> tuple[File, ...]:
     """The files that ``--on`` names, if none of them is the source's.
 
     Of the source names and sizes are looked at. Bytes are compared, and not kept, of files that are
@@ -73,6 +73,3 @@ def _same(a: File, b: File) -> bool:
 def _digest(path: str) -> bytes:
     with open_raw(path) as raw:
         return hashlib.file_digest(cast(Any, raw), hashlib.sha256).digest()
-
-
-__all__ = ["refuse_own"]

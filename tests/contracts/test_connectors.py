@@ -15,7 +15,7 @@ from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.registry import installed
 from weir.pipelines.config.job import loads
 from weir.pipelines.config.schema import json_schema
-from weir.pipelines.doors.registry import Doors
+from weir.pipelines.connectors.plugins import ConnectorKinds
 from weir.pipelines.sinks.registry import DEAD_LETTERS, SINKS
 from weir.pipelines.sources.registry import SOURCES
 
@@ -173,13 +173,13 @@ def test_without_the_package_it_is_no_kind() -> None:
     assert "pipe" not in SOURCES
 
 
-@pytest.mark.parametrize("doors", [SOURCES, SINKS, DEAD_LETTERS], ids=lambda doors: doors.role)
-def test_every_kind_of_ours_states_what_it_must(doors: Doors) -> None:
-    for name, cls in doors.items():
-        assert (cls.role, cls.kind) == (doors.role, name)
+@pytest.mark.parametrize("registry", [SOURCES, SINKS, DEAD_LETTERS], ids=lambda kinds: kinds.role)
+def test_every_kind_of_ours_states_what_it_must(registry: ConnectorKinds) -> None:
+    for name, cls in registry.items():
+        assert (cls.role, cls.kind) == (registry.role, name)
         assert set(cls.paths) <= set(cls.model_fields) and cls.__doc__
         assert not getattr(cls, "__abstractmethods__", None)
-        assert doors is not SOURCES or isinstance(cls.bounded, bool)  # type: ignore[attr-defined]
+        assert registry is not SOURCES or isinstance(cls.bounded, bool)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,15 @@ from weir.dpcore.accounting.scope import Charge, Scope, charge
 from weir.dpcore.accounting.spent import Span, sweep
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.ledger.chain import Row, verify
-from weir.pipelines.ledger.identity import Identity
-from weir.pipelines.ledger.store import Store
+from weir.pipelines.ledger.identity import RunIdentity
+from weir.pipelines.ledger.store import LedgerStore
 
 RESERVED, RUNNING, CLOSED, RELEASED = "reserved", "running", "closed", "released"
 """How an entry stands. It is spent in each but the last, which only one that never began takes."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One spending.
 
     Attributes:
@@ -44,7 +44,7 @@ class Entry:
     at: str
     state: str = RESERVED
     turn: int = 0
-    began: tuple[Identity, ...] = ()
+    began: tuple[RunIdentity, ...] = ()
     running: tuple[str, ...] = ()
     reason: str = ""
 
@@ -60,7 +60,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Book:
+class ScopeEntries:
     """A scope as its records tell it.
 
     Attributes:
@@ -71,13 +71,13 @@ class Book:
 
     name: str
     scope: Scope | None = None
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, LedgerEntry] = field(default_factory=dict)
     hashes: tuple[str, ...] = ()
     shares: frozenset[str] = frozenset()
     at: str = ""
 
     @classmethod
-    def read(cls, name: str, rows: Sequence[Row], store: str) -> Book:
+    def read(cls, name: str, rows: Sequence[Row], store: str) -> ScopeEntries:
         """Verifies the records and reads them.
 
         Args:
@@ -88,7 +88,7 @@ class Book:
         """
         verify(name, rows, store)
         scope: Scope | None = None
-        entries: dict[str, Entry] = {}
+        entries: dict[str, LedgerEntry] = {}
         shares: set[str] = set()
         at = ""
         for row in rows:
@@ -130,16 +130,16 @@ class Book:
         """What is spent, period by period."""
         return sweep(list(self.charges.values()))
 
-    def with_entry(self, body: Mapping[str, Any]) -> Book:
+    def with_entry(self, body: Mapping[str, Any]) -> ScopeEntries:
         """The same with an entry that is about to be written."""
         return replace(self, entries={**self.entries, body["entry"]: _entered(body)})
 
-    def of_plan(self, digest: str) -> Entry | None:
+    def of_plan(self, digest: str) -> LedgerEntry | None:
         """The last entry of a plan that counts, whatever its secret."""
         found = [one for one in self.entries.values() if one.counts and one.digest == digest]
         return found[-1] if found else None
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> LedgerEntry:
         """The entry whose id begins so.
 
         Raises:
@@ -155,20 +155,26 @@ class Book:
         return found[0]
 
 
-def book_of(store: Store | None, scope: str) -> Book:
+def entries_of(store: LedgerStore | None, scope: str) -> ScopeEntries:
     """A scope as it is now; without entries where there is no ledger yet."""
-    return Book(scope) if store is None else Book.read(scope, store.rows(scope), store.name)
+    return (
+        ScopeEntries(scope)
+        if store is None
+        else ScopeEntries.read(scope, store.rows(scope), store.name)
+    )
 
 
-def books_of(store: Store | None) -> dict[str, Book]:
+def all_entries(store: LedgerStore | None) -> dict[str, ScopeEntries]:
     """All scopes as they are now. Inside a transaction of the store: as they are in it."""
     if store is None:
         return {}
-    return {name: Book.read(name, rows, store.name) for name, rows in store.chains().items()}
+    return {
+        name: ScopeEntries.read(name, rows, store.name) for name, rows in store.chains().items()
+    }
 
 
-def _entered(body: Mapping[str, Any]) -> Entry:
-    return Entry(
+def _entered(body: Mapping[str, Any]) -> LedgerEntry:
+    return LedgerEntry(
         body["entry"],
         body["name"],
         body["digest"],
@@ -179,28 +185,16 @@ def _entered(body: Mapping[str, Any]) -> Entry:
     )
 
 
-def _moved(entry: Entry, body: Mapping[str, Any], number: int) -> Entry:
+def _moved(entry: LedgerEntry, body: Mapping[str, Any], number: int) -> LedgerEntry:
     """An entry after a change of its state."""
     state = body["state"]
     if state == RESERVED:
         return replace(entry, state=entry.state if entry.began else RESERVED, turn=number)
     if state == RUNNING:
-        one = Identity.from_json(body.get("began"), body["place"], entry.mark)
+        one = RunIdentity.from_json(body.get("began"), body["place"], entry.mark)
         running = tuple(dict.fromkeys((*entry.running, one.output.name)))
         return replace(entry, state=RUNNING, began=(*entry.began, one), running=running)
     gone = body.get("place")
     running = tuple(place for place in entry.running if gone is not None and place != gone)
     state = RUNNING if running else state
     return replace(entry, state=state, running=running, reason=body.get("reason") or entry.reason)
-
-
-__all__ = [
-    "CLOSED",
-    "RELEASED",
-    "RESERVED",
-    "RUNNING",
-    "Book",
-    "Entry",
-    "book_of",
-    "books_of",
-]

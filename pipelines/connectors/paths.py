@@ -90,6 +90,3 @@ def is_inside(place: str, folder: str) -> bool:
     """Whether a folder is another one, or lies in it."""
     inner, outer = resolved(place), resolved(folder)
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")
-
-
-__all__ = ["is_inside", "local", "resolved"]

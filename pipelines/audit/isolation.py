@@ -21,10 +21,10 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.audit.channels import differing, outside
 from weir.pipelines.audit.choice import Choice
 from weir.pipelines.audit.job import Audited
-from weir.pipelines.audit.once import through
-from weir.pipelines.audit.spoilt import Form
-from weir.pipelines.audit.streams import Maker, Rows
-from weir.pipelines.audit.way import Way
+from weir.pipelines.audit.malformed import MalformedForm
+from weir.pipelines.audit.pipeline_run import RecordFeed
+from weir.pipelines.audit.single_trial import run_trials
+from weir.pipelines.audit.streams import EventMaker, StreamRows
 from weir.pipelines.sources.limits import Limits
 from weir.transforms.runtime.secret import SecretRef
 
@@ -35,7 +35,7 @@ GOOD = 12
 
 
 @dataclass(frozen=True)
-class Alone:
+class Isolation:
     """What two runs differ in.
 
     Attributes:
@@ -81,7 +81,7 @@ class Alone:
         }
 
 
-def alone(choice: Choice, runner: str = "direct") -> Alone:
+def isolation(choice: Choice, runner: str = "direct") -> Isolation:
     """Runs a job with malformed records and without them.
 
     Raises:
@@ -89,8 +89,8 @@ def alone(choice: Choice, runner: str = "direct") -> Alone:
     """
     audited = _lenient(choice.audited)
     maker = replace(choice.maker, audited=audited)
-    way = Way.of(audited, runner)
-    forms: list[Any] = [Form("as it is", bytes)] * GOOD + way.forms(maker)
+    way = RecordFeed.of(audited, runner)
+    forms: list[Any] = [MalformedForm("as it is", bytes)] * GOOD + way.forms(maker)
     # Key i < forms belongs to form i; the others are good, and lie between them.
     bad = len(forms)
     order: list[int] = []
@@ -103,17 +103,17 @@ def alone(choice: Choice, runner: str = "direct") -> Alone:
     for with_them in (True, False, False):
         with tempfile.TemporaryDirectory(prefix="weir-audit-") as place:
             more = way.written(maker, rows, Path(place), places, forms, with_them)
-            run = through(maker, [], keys, Path(place), runner, secret, more)
+            run = run_trials(maker, [], keys, Path(place), runner, secret, more)
             done.append((run, outside(run, runner == "direct")))
     refused = _refuses_another_secret(maker, rows, keys) if runner == "direct" else True
     return _compared(choice, forms, done, bad, refused)
 
 
-def _rows(keys: Sequence[int], ticks: int) -> Rows:
+def _rows(keys: Sequence[int], ticks: int) -> StreamRows:
     count = len(keys)
     serial = np.arange(count)
     tick = np.where(np.asarray(keys) < GOOD, 0, serial % min(ticks, 3))
-    return Rows(np.asarray(keys), tick, np.zeros(count, dtype=np.int64), serial,
+    return StreamRows(np.asarray(keys), tick, np.zeros(count, dtype=np.int64), serial,
                 serial)  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def _lenient(audited: Audited) -> Audited:
     return replace(audited, job=audited.job.model_copy(update={"limits": limits}))
 
 
-def _refuses_another_secret(maker: Maker, rows: Rows, keys: int) -> bool:
+def _refuses_another_secret(maker: EventMaker, rows: StreamRows, keys: int) -> bool:
     """Whether a folder that a run began is refused to one under another secret."""
     ticks, job = maker.audited.ticks, maker.audited.job
     if ticks < 2 or job.sink is None or job.sink.place is None:
@@ -138,12 +138,12 @@ def _refuses_another_secret(maker: Maker, rows: Rows, keys: int) -> bool:
             file.write_text(SecretRef.fresh().resolve().hex())
             file.chmod(0o600)
             secrets.append(SecretRef(file=str(file)))
-        done = through(maker, [rows], keys, Path(place), secret=secrets[0])
+        done = run_trials(maker, [rows], keys, Path(place), secret=secrets[0])
         written = sorted(done.folder.glob("ticks-*"))
         for path in (done.folder / "_COMPLETE", *written[len(written) // 2 :]):
             path.unlink(missing_ok=True)
         try:
-            through(maker, [rows], keys, Path(place), secret=secrets[1])
+            run_trials(maker, [rows], keys, Path(place), secret=secrets[1])
         except ConfigError:
             return True
     return False
@@ -151,7 +151,7 @@ def _refuses_another_secret(maker: Maker, rows: Rows, keys: int) -> bool:
 
 def _compared(
     choice: Choice, forms: Sequence[Any], done: Sequence[Any], bad: int, refused: bool
-) -> Alone:
+) -> Isolation:
     (one, with_), (other, without), (again, _) = done
     with_them, none = one.transcripts, other.transcripts
     same = np.array_equal(with_them[bad:], none[bad:], equal_nan=True)
@@ -171,7 +171,7 @@ def _compared(
         noise.append("keys share noise: many of them have the same releases")
     if _shared(choice, with_them[:GOOD] - none[:GOOD]):
         noise.append("two versions of a key share noise, and subtract to their difference")
-    return Alone(
+    return Isolation(
         tuple(dict.fromkeys(form.name for form in forms)),
         len(none) - bad,
         moved,
@@ -223,6 +223,3 @@ def _wide(choice: Choice, forms: Sequence[Any], one: Any, other: Any, bad: int) 
         if far.any() or (gone.any() and not choice.plan.keys.observed):
             found.append(forms[at].name)
     return tuple(found)
-
-
-__all__ = ["Alone", "alone"]

@@ -231,6 +231,3 @@ def shown_grid(grid: Grid | None) -> str:
     if grid.days is not None:
         return f"{grid.days}d"
     return durations.show_duration(grid.per or 0)
-
-
-__all__ = ["opened", "price_of", "refuse_other", "shown_grid", "shown_horizon"]

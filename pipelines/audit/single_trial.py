@@ -14,9 +14,9 @@ from pathlib import Path
 from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import WeirError
 from weir.pipelines.audit.messages import messages, payload_of
-from weir.pipelines.audit.post import Post, server
+from weir.pipelines.audit.pubsub_harness import PubSubHarness, server
 from weir.pipelines.audit.restarts import Restarts
-from weir.pipelines.audit.streams import Maker, Rows
+from weir.pipelines.audit.streams import EventMaker, StreamRows
 from weir.pipelines.audit.transcript import transcripts
 from weir.pipelines.config.sections import Secret
 from weir.pipelines.graph.parts import parts_of
@@ -30,7 +30,7 @@ OURS = "weir"
 
 
 @dataclass(frozen=True)
-class Done:
+class TrialRun:
     """What a run left.
 
     Attributes:
@@ -44,15 +44,15 @@ class Done:
     log: tuple[str, ...]
 
 
-def through(
-    maker: Maker,
-    files: Sequence[Rows],
+def run_trials(
+    maker: EventMaker,
+    files: Sequence[StreamRows],
     keys: int,
     place: Path,
     runner: str = "direct",
     secret: SecretRef | None = None,
     more: Sequence[bytes] = (),
-) -> Done:
+) -> TrialRun:
     """Writes files, or on Flink publishes messages, runs the job over them, and reads its sink.
 
     Args:
@@ -77,12 +77,12 @@ def through(
             done = run(parts, runner, rehearsal=True), lines
     audited, (result, lines) = maker.audited, done
     found = transcripts(_folder(out), audited.plan, audited.key_texts(keys), audited.ticks)
-    return Done(found, result, out, tuple(lines))
+    return TrialRun(found, result, out, tuple(lines))
 
 
 def _live(
-    maker: Maker,
-    files: Sequence[Rows],
+    maker: EventMaker,
+    files: Sequence[StreamRows],
     keys: int,
     place: Path,
     secret: SecretRef | None,
@@ -97,7 +97,7 @@ def _live(
     key = place / "audit.key"
     key.touch(mode=0o600)
     key.write_text((secret or SecretRef.fresh()).resolve().hex())
-    with Post.opened(audited.job) as post:
+    with PubSubHarness.opened(audited.job) as post:
         payload, _ = payload_of(audited.job)
         for rows in files:
             post.publish(messages(maker, rows, payload))

@@ -46,7 +46,7 @@ RAW_NUMBERS = (
 )  # fmt: skip
 
 
-class Form(NamedTuple):
+class MalformedForm(NamedTuple):
     """A way to spoil a line. name: in words. spoil: a good line -> bytes without a line end."""
 
     name: str
@@ -61,7 +61,7 @@ def text_forms(
     keys: Sequence[str],
     ids: Sequence[str],
     text: TextForm,
-) -> Iterator[Form]:
+) -> Iterator[MalformedForm]:
     """Every way to spoil a line of csv or ndjson.
 
     Args:
@@ -72,31 +72,31 @@ def text_forms(
         if b"," in data:
             data = data.replace(b",", text.delimiter.encode())
         if not (text.quoted_newlines and name.startswith("a quote")):
-            yield Form(name, partial(_instead, data))
-    yield Form("cut short", lambda line: line[: max(1, len(line) // 2)])
-    yield Form("doubled", lambda line: line + line)
-    yield Form("with bytes that are no UTF-8 behind", lambda line: line + b"\xff")
-    yield Form("with a NUL byte behind", lambda line: line + b"\x00")
+            yield MalformedForm(name, partial(_instead, data))
+    yield MalformedForm("cut short", lambda line: line[: max(1, len(line) // 2)])
+    yield MalformedForm("doubled", lambda line: line + line)
+    yield MalformedForm("with bytes that are no UTF-8 behind", lambda line: line + b"\xff")
+    yield MalformedForm("with a NUL byte behind", lambda line: line + b"\x00")
     if form == "csv":
         yield from _fields(columns, numbers, times, keys, ids, text.delimiter.encode())
         return
     for name, data in OBJECTS:
-        yield Form(name, partial(_instead, data))
+        yield MalformedForm(name, partial(_instead, data))
     for column in numbers:
         for raw in RAW_NUMBERS:
             shown = raw.decode(errors="replace")
-            yield Form(f"{column}: {shown}", partial(_put, column, raw))
-        yield Form(f"without {column}", partial(_without, column))
+            yield MalformedForm(f"{column}: {shown}", partial(_put, column, raw))
+        yield MalformedForm(f"without {column}", partial(_without, column))
         twice = json.dumps(column).encode()
-        yield Form(f"{column} twice", partial(_behind, b", " + twice + b": 1e9}"))
+        yield MalformedForm(f"{column} twice", partial(_behind, b", " + twice + b": 1e9}"))
     for column in keys:
         for raw in RAW_KEYS:
-            yield Form(f"{column}: {raw.decode()}", partial(_put, column, raw))
+            yield MalformedForm(f"{column}: {raw.decode()}", partial(_put, column, raw))
     texts = [(column, (*TIMES, "\ud800")) for column in times]
     for column, values in (*texts, *((column, OTHERS) for column in ids)):
         for value in values:
             raw = json.dumps(value).encode()
-            yield Form(f"{column}: {value!r}", partial(_put, column, raw))
+            yield MalformedForm(f"{column}: {value!r}", partial(_put, column, raw))
 
 
 def _fields(
@@ -106,7 +106,7 @@ def _fields(
     keys: Sequence[str],
     ids: Sequence[str],
     mark: bytes,
-) -> Iterator[Form]:
+) -> Iterator[MalformedForm]:
     """Single fields of CSV."""
 
     for names, values in ((numbers, NUMBERS), (times, TIMES), (keys, KEYS), (ids, OTHERS)):
@@ -114,11 +114,11 @@ def _fields(
             at = columns.index(column)
             for value in values:
                 raw = value.encode()
-                yield Form(f"{column}: {value!r}", partial(_field, mark, at, raw))
-            yield Form(f"{column}: no UTF-8", partial(_field, mark, at, b"\xff\xfe"))
-            yield Form(f"{column}: a quote", partial(_field, mark, at, b'"5'))
-    yield Form("one field too few", lambda line: mark.join(line.split(mark)[:-1]))
-    yield Form("one field too many", lambda line: line + mark + b"1")
+                yield MalformedForm(f"{column}: {value!r}", partial(_field, mark, at, raw))
+            yield MalformedForm(f"{column}: no UTF-8", partial(_field, mark, at, b"\xff\xfe"))
+            yield MalformedForm(f"{column}: a quote", partial(_field, mark, at, b'"5'))
+    yield MalformedForm("one field too few", lambda line: mark.join(line.split(mark)[:-1]))
+    yield MalformedForm("one field too many", lambda line: line + mark + b"1")
 
 
 def _instead(data: bytes, line: bytes) -> bytes:
@@ -153,7 +153,7 @@ def _without(column: str, line: bytes) -> bytes:
     return json.dumps(found).encode()
 
 
-class Typed(NamedTuple):
+class MalformedValue(NamedTuple):
     """A way to spoil a row of a typed format: another value in one column."""
 
     name: str
@@ -161,28 +161,30 @@ class Typed(NamedTuple):
     value: Any
 
 
-def typed_forms(schema: pa.Schema, ids: Sequence[str] = ()) -> Iterator[Typed]:
+def typed_forms(schema: pa.Schema, ids: Sequence[str] = ()) -> Iterator[MalformedValue]:
     """Every way to spoil a row of Parquet, Arrow or Avro that its columns' types allow; ids: see
     ``text_forms``."""
     for column in ids:
-        yield from (Typed(f"{column}: {other!r}", column, other) for other in OTHERS)
+        yield from (MalformedValue(f"{column}: {other!r}", column, other) for other in OTHERS)
     for field in schema:
-        yield Typed(f"{field.name}: null", field.name, None)
+        yield MalformedValue(f"{field.name}: null", field.name, None)
         if pa.types.is_floating(field.type):
             for value in (np.nan, np.inf, -np.inf, 1.7e308, -1.7e308, 5e-324, 2.0**53 + 2, 0.5):
-                yield Typed(f"{field.name}: {value:g}", field.name, value)
+                yield MalformedValue(f"{field.name}: {value:g}", field.name, value)
         elif pa.types.is_integer(field.type):
             for value in (2**62, -(2**62), -1):
-                yield Typed(f"{field.name}: {value}", field.name, value)
+                yield MalformedValue(f"{field.name}: {value}", field.name, value)
         elif pa.types.is_timestamp(field.type):
             for value in (-(2**55), 2**55, 0):
-                yield Typed(f"{field.name}: {value} us", field.name, value)
+                yield MalformedValue(f"{field.name}: {value} us", field.name, value)
         elif pa.types.is_string(field.type):
             for text in ("", "\x00", "x" * 5000, "\u202e", "k9999999"):
-                yield Typed(f"{field.name}: {text[:12]!r}", field.name, text)
+                yield MalformedValue(f"{field.name}: {text[:12]!r}", field.name, text)
 
 
-def spoil(batch: pa.RecordBatch, rows: Sequence[int], forms: Sequence[Typed]) -> pa.RecordBatch:
+def malform(
+    batch: pa.RecordBatch, rows: Sequence[int], forms: Sequence[MalformedValue]
+) -> pa.RecordBatch:
     """A batch whose row ``rows[i]`` has the value of ``forms[i]``."""
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):

@@ -98,7 +98,7 @@ def server() -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Post:
+class PubSubHarness:
     """A topic and its subscription.
 
     Attributes:
@@ -111,7 +111,7 @@ class Post:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, job: JobConfig) -> Iterator[Post]:
+    def opened(cls, job: JobConfig) -> Iterator[PubSubHarness]:
         """New ones, that are deleted on exit."""
         from google.api_core.exceptions import GoogleAPIError
 
@@ -187,6 +187,3 @@ class Post:
         if isinstance(self.job.source, PubSubSource):
             return self.job.source.pubsub
         return SubscriptionConfig(subscription=self.subscription)
-
-
-__all__ = ["Post", "refuse_missing", "server"]

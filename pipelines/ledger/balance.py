@@ -13,11 +13,11 @@ from weir.dpcore.accounting.price import Price
 from weir.dpcore.accounting.scope import Charge, Scope, charge
 from weir.dpcore.accounting.spent import fits, fitting, room, sweep, worst
 from weir.dpcore.words import number
-from weir.pipelines.ledger.book import Book, Entry
+from weir.pipelines.ledger.entries import LedgerEntry, ScopeEntries
 
 
 @dataclass(frozen=True)
-class Standing:
+class Balance:
     """What is spent, asked and left of a budget where least is left of it; epsilons at its delta.
 
     Attributes:
@@ -90,24 +90,24 @@ class Standing:
         )
 
 
-def standing(book: Book, scope: Scope) -> Standing:
+def balance_of(book: ScopeEntries, scope: Scope) -> Balance:
     """How a scope stands, in the period of which least is left."""
     hard = worst(scope, book.spans)
     loss, slack = (0.0, 0.0) if hard is None else (hard.loss, hard.slack)
     spent = scope.epsilon_of(loss, slack)
     left = _left(scope, loss, slack)
-    return Standing(book.name, scope.epsilon, scope.delta, spent, left=left, slack=slack)
+    return Balance(book.name, scope.epsilon, scope.delta, spent, left=left, slack=slack)
 
 
-def standing_with(
-    book: Book,
+def balance_with(
+    book: ScopeEntries,
     scope: Scope,
     price: Price,
-    own: Entry | None,
+    own: LedgerEntry | None,
     loss: PrivacyLoss,
     delta: float,
     beside: Sequence[Price] = (),
-) -> Standing:
+) -> Balance:
     """How it stands for a plan.
 
     Args:
@@ -127,7 +127,7 @@ def standing_with(
     fine = own is not None or fits(scope, others, asked)
     both, wide = _with(scope, others, asked) if fine else (before, slack)
     likes = None if fine else fitting(scope, others, price)
-    return Standing(
+    return Balance(
         book.name,
         scope.epsilon,
         scope.delta,
@@ -158,6 +158,3 @@ def _left(scope: Scope, loss: float, slack: float) -> float:
 def _down(value: float | None) -> str:
     """Three digits, rounded down: what is written into a config must fit."""
     return f"{Context(prec=3, rounding=ROUND_FLOOR).create_decimal(Decimal(value or 0.0)):f}"
-
-
-__all__ = ["Standing", "standing", "standing_with"]

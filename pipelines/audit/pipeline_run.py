@@ -14,22 +14,28 @@ from typing import Any
 import numpy as np
 
 from weir.pipelines.audit.job import Audited
+from weir.pipelines.audit.malformed import (
+    MalformedForm,
+    MalformedValue,
+    malform,
+    text_forms,
+    typed_forms,
+)
 from weir.pipelines.audit.messages import (
     LINES,
     container_forms,
+    malformed_messages,
     messages,
     payload_of,
-    spoilt_messages,
 )
-from weir.pipelines.audit.spoilt import Form, Typed, spoil, text_forms, typed_forms
-from weir.pipelines.audit.streams import Maker, Rows
+from weir.pipelines.audit.streams import EventMaker, StreamRows
 from weir.pipelines.feed import targets
 from weir.pipelines.sources.files import Files
 from weir.transforms.decode.text_form import TextForm
 
 
 @dataclass(frozen=True)
-class Way:
+class RecordFeed:
     """Of one audit.
 
     Attributes:
@@ -43,7 +49,7 @@ class Way:
     sent: bool
 
     @classmethod
-    def of(cls, audited: Audited, runner: str) -> Way:
+    def of(cls, audited: Audited, runner: str) -> RecordFeed:
         """Messages on Flink, else files."""
         if runner == "flink":
             payload, _ = payload_of(audited.job)
@@ -54,14 +60,14 @@ class Way:
         utf_8 = text.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
         return cls(source.form, text, source.form in targets.LINES and utf_8, False)
 
-    def forms(self, maker: Maker) -> list[Form | Typed]:
+    def forms(self, maker: EventMaker) -> list[MalformedForm | MalformedValue]:
         """Every way in which a record may be malformed."""
         audited, none = maker.audited, np.zeros(1, dtype=np.int64)
-        small = maker.batch(Rows(none, none, none, none, none))
+        small = maker.batch(StreamRows(none, none, none, none, none))
         job = audited.job.schema_
         ids = [job.id] if job.id is not None and audited.plan.person is not None else []
         if not self.plain:
-            found: list[Form | Typed] = list(typed_forms(small.schema, ids))
+            found: list[MalformedForm | MalformedValue] = list(typed_forms(small.schema, ids))
             return [*found, *container_forms()] if self.sent else found
         names = list(self.text.columns or small.schema.names)
         numbers = [name for name in maker.offered.columns if name in names]
@@ -73,8 +79,8 @@ class Way:
 
     def written(
         self,
-        maker: Maker,
-        rows: Rows,
+        maker: EventMaker,
+        rows: StreamRows,
         place: Path,
         places: Sequence[int],
         forms: Sequence[Any],
@@ -91,17 +97,17 @@ class Way:
             writes(maker, rows, path, places, forms, with_them)
             return []
         if with_them:
-            return spoilt_messages(maker.batch(rows), self.form, places, forms)
+            return malformed_messages(maker.batch(rows), self.form, places, forms)
         kept = rows.taken(np.setdiff1d(np.arange(len(rows.key)), places))
         return list(messages(maker, kept, self.form))
 
 
 def _text(
-    maker: Maker,
-    rows: Rows,
+    maker: EventMaker,
+    rows: StreamRows,
     path: Path,
     places: Sequence[int],
-    forms: Sequence[Form],
+    forms: Sequence[MalformedForm],
     with_them: bool,
 ) -> None:
     maker.write(rows, path.parent, path.stem)
@@ -116,8 +122,8 @@ def _text(
 
 
 def _typed(
-    maker: Maker,
-    rows: Rows,
+    maker: EventMaker,
+    rows: StreamRows,
     path: Path,
     places: Sequence[int],
     forms: Sequence[Any],
@@ -125,13 +131,12 @@ def _typed(
 ) -> None:
     batch = maker.batch(rows)
     if with_them:
-        pairs = [pair for pair in zip(places, forms, strict=True) if isinstance(pair[1], Typed)]
-        batch = spoil(batch, [place for place, _ in pairs], [form for _, form in pairs])
+        pairs = [
+            pair for pair in zip(places, forms, strict=True) if isinstance(pair[1], MalformedValue)
+        ]
+        batch = malform(batch, [place for place, _ in pairs], [form for _, form in pairs])
     else:
         batch = batch.take(np.setdiff1d(np.arange(batch.num_rows), places))
     target = targets.open_target(str(path), path.suffix.removeprefix("."))
     target.write(batch, [False] * batch.num_rows)
     target.close()
-
-
-__all__ = ["Way"]

@@ -18,7 +18,7 @@ PROJECT_RULE = "6 to 30 lower-case letters, digits and dashes, with a letter fir
 _RESOURCE = re.compile(r"(?!goog)[A-Za-z][A-Za-z0-9._~%+-]{2,254}")
 
 
-class Door(Section):
+class Connector(Section):
     """A section of a job of which one field says what it is, and is its name: ``{csv: a.csv}``.
 
     A kind is a class with fields of its own and a line in a registry, or an entry point of another
@@ -92,6 +92,3 @@ def check_disk(field: str, place: str | None, instead: str) -> None:
     """Refuses a URI where only a disk will do. instead: what to write, as a sentence."""
     if place is not None and files.is_remote(place):
         raise refusal(field, place, f"must be a file on a disk, not a URI. {instead}")
-
-
-__all__ = ["PROJECT", "PROJECT_RULE", "Door", "check_disk", "check_name", "check_place"]

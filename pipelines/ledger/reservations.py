@@ -17,20 +17,28 @@ from weir.dpcore.accounting.price import Price
 from weir.dpcore.accounting.scope import Scope
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.ledger.asking import opened, price_of, refuse_other
-from weir.pipelines.ledger.book import CLOSED, RELEASED, RESERVED, Book, Entry, book_of, books_of
-from weir.pipelines.ledger.identity import Identity
+from weir.pipelines.ledger.balance import Balance, balance_with
+from weir.pipelines.ledger.charge_request import opened, price_of, refuse_other
+from weir.pipelines.ledger.entries import (
+    CLOSED,
+    RELEASED,
+    RESERVED,
+    LedgerEntry,
+    ScopeEntries,
+    all_entries,
+    entries_of,
+)
+from weir.pipelines.ledger.identity import RunIdentity
 from weir.pipelines.ledger.ledger import Ledger
 from weir.pipelines.ledger.names import refuse_unknown
 from weir.pipelines.ledger.records import begun, enter, entry_id, move, open_body, with_book
 from weir.pipelines.ledger.rules import entry_of, refuse_elsewhere, refuse_exposing, refuse_shorter
-from weir.pipelines.ledger.standing import Standing, standing_with
-from weir.pipelines.ledger.store import Store
+from weir.pipelines.ledger.store import LedgerStore
 from weir.transforms.runtime.secret import mark_of
 
 
 @dataclass(frozen=True)
-class Asking:
+class ChargeRequest:
     """What asks.
 
     Attributes:
@@ -39,12 +47,12 @@ class Asking:
     """
 
     plan: Plan
-    run: Identity
+    run: RunIdentity
     noted: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
-class Spending:
+class Reservation:
     """An entry of a run.
 
     Attributes:
@@ -58,9 +66,9 @@ class Spending:
     turn: int
     fresh: bool
     began: int
-    standing: Standing
+    standing: Balance
     head: str
-    asking: Asking
+    asking: ChargeRequest
 
     def facts(self) -> dict[str, Any]:
         """For ``_plan.json``: public numbers, and what a ledger that lost its end is found by."""
@@ -80,11 +88,11 @@ class Spending:
         """
         plan, run = self.asking.plan, self.asking.run
 
-        def work(book: Book, store: Store) -> tuple[list[dict[str, Any]], None]:
+        def work(book: ScopeEntries, store: LedgerStore) -> tuple[list[dict[str, Any]], None]:
             entry = book.entries[self.entry]
             if not entry.counts:
                 raise self._lost("was given back")
-            books = books_of(store)
+            books = all_entries(store)
             refuse_elsewhere(books, book.name, run)
             refuse_exposing(books, plan, run, _goes_on(book, plan, run))
             own = entry_of(book, plan, run)
@@ -104,7 +112,7 @@ class Spending:
     def give_back(self) -> None:
         """Gives back what this run alone has reserved and nothing began under."""
 
-        def work(book: Book, _store: Store) -> tuple[list[dict[str, Any]], None]:
+        def work(book: ScopeEntries, _store: LedgerStore) -> tuple[list[dict[str, Any]], None]:
             entry = book.entries[self.entry]
             untouched = entry.state == RESERVED and entry.turn == self.turn and not entry.began
             if not (self.fresh and untouched):
@@ -134,7 +142,7 @@ def key_of(ledger: Ledger) -> tuple[str, bytes]:
     try:
         used = any(
             run.key is not None
-            for book in books_of(store).values()
+            for book in all_entries(store).values()
             for entry in book.entries.values()
             for run in entry.began
         )
@@ -152,7 +160,7 @@ def key_of(ledger: Ledger) -> tuple[str, bytes]:
         store.close()
 
 
-def refuse_full(ledger: Ledger, asking: Asking) -> None:
+def refuse_full(ledger: Ledger, asking: ChargeRequest) -> None:
     """Refuses a plan that there is no room for, before its events are looked at. Writes nothing.
 
     Raises:
@@ -160,7 +168,7 @@ def refuse_full(ledger: Ledger, asking: Asking) -> None:
     """
     store = ledger.store(create=False)
     try:
-        book = book_of(store, ledger.scope)
+        book = entries_of(store, ledger.scope)
         known = [] if store is None else store.scopes()
     finally:
         if store is not None:
@@ -171,7 +179,7 @@ def refuse_full(ledger: Ledger, asking: Asking) -> None:
         _refuse_no_room(book, scope, _stands(book, scope, None, asking.plan))
 
 
-def reserve(ledger: Ledger, asking: Asking) -> Spending:
+def reserve(ledger: Ledger, asking: ChargeRequest) -> Reservation:
     """Enters a plan, or goes on under the entry that it has.
 
     Raises:
@@ -181,9 +189,9 @@ def reserve(ledger: Ledger, asking: Asking) -> Spending:
     """
     plan, run = asking.plan, asking.run
 
-    def work(book: Book, store: Store) -> tuple[list[dict[str, Any]], Any]:
+    def work(book: ScopeEntries, store: LedgerStore) -> tuple[list[dict[str, Any]], Any]:
         refuse_shorter(book, asking.noted, run.output.name, ledger.shown)
-        books = books_of(store)
+        books = all_entries(store)
         bodies: list[dict[str, Any]] = []
         scope = _scope_of(book, list(books), ledger, plan)
         if book.scope is None:
@@ -205,16 +213,16 @@ def reserve(ledger: Ledger, asking: Asking) -> Spending:
         return bodies, (name, number, own is None, began, replace(found, entry=name))
 
     (name, turn, fresh, began, found), head = with_book(ledger, work, heads=True)
-    return Spending(ledger, name, turn, fresh, began, found, head, asking)
+    return Reservation(ledger, name, turn, fresh, began, found, head, asking)
 
 
-def _goes_on(book: Book, plan: Plan, run: Identity) -> str | None:
+def _goes_on(book: ScopeEntries, plan: Plan, run: RunIdentity) -> str | None:
     """Id of the entry that a run goes on under though runs began under it."""
     own = entry_of(book, plan, run)
     return own.id if own is not None and own.began else None
 
 
-def _scope_of(book: Book, known: Sequence[str], ledger: Ledger, plan: Plan) -> Scope:
+def _scope_of(book: ScopeEntries, known: Sequence[str], ledger: Ledger, plan: Plan) -> Scope:
     """The terms of the scope: as opened, or as the first plan of a ledger opens it.
 
     Raises:
@@ -228,7 +236,7 @@ def _scope_of(book: Book, known: Sequence[str], ledger: Ledger, plan: Plan) -> S
     return book.scope
 
 
-def _refuse_no_room(book: Book, scope: Scope, found: Standing) -> None:
+def _refuse_no_room(book: ScopeEntries, scope: Scope, found: Balance) -> None:
     if not found.fits:
         raise ConfigError(
             "ledger.budget",
@@ -237,7 +245,7 @@ def _refuse_no_room(book: Book, scope: Scope, found: Standing) -> None:
         )
 
 
-def look(ledger: Ledger, plan: Plan, beside: Plan | None = None) -> Standing:
+def look(ledger: Ledger, plan: Plan, beside: Plan | None = None) -> Balance:
     """How the budget stands for a plan that is not run. Writes nothing, makes nothing, and reads no
     secret.
 
@@ -249,7 +257,7 @@ def look(ledger: Ledger, plan: Plan, beside: Plan | None = None) -> Standing:
     """
     store = ledger.store(create=False)
     try:
-        book = book_of(store, ledger.scope)
+        book = entries_of(store, ledger.scope)
         names = [] if store is None else store.scopes()
     finally:
         if store is not None:
@@ -262,12 +270,13 @@ def look(ledger: Ledger, plan: Plan, beside: Plan | None = None) -> Standing:
 
 
 def _stands(
-    book: Book, scope: Scope, own: Entry | None, plan: Plan, beside: Sequence[Price] = ()
-) -> Standing:
+    book: ScopeEntries,
+    scope: Scope,
+    own: LedgerEntry | None,
+    plan: Plan,
+    beside: Sequence[Price] = (),
+) -> Balance:
     """How the budget stands for a plan."""
     window, delta = plan.guarantee.window, plan.guarantee.delta - plan.guarantee.delta_sel
     price = price_of(plan, scope)
-    return standing_with(book, scope, price, own, plan.program.loss(window), delta, beside)
-
-
-__all__ = ["Asking", "Spending", "key_of", "look", "refuse_full", "reserve"]
+    return balance_with(book, scope, price, own, plan.program.loss(window), delta, beside)

@@ -12,19 +12,19 @@ from weir.dpcore.accounting.scope import Scope
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.ledger.asking import opened
-from weir.pipelines.ledger.book import CLOSED, RELEASED, Book, book_of, books_of
+from weir.pipelines.ledger.balance import Balance, balance_of
+from weir.pipelines.ledger.charge_request import opened
+from weir.pipelines.ledger.entries import CLOSED, RELEASED, ScopeEntries, all_entries, entries_of
 from weir.pipelines.ledger.ledger import Ledger
 from weir.pipelines.ledger.names import refuse_alike
 from weir.pipelines.ledger.records import change, enter, entry_id, move, open_body, with_book
-from weir.pipelines.ledger.standing import Standing, standing
-from weir.pipelines.ledger.store import Store
+from weir.pipelines.ledger.store import LedgerStore
 
 SQLITE = b"SQLite format 3\0"
 
 
 @dataclass(frozen=True)
-class Foreign:
+class ExternalCharge:
     """What another system spent.
 
     Attributes:
@@ -71,27 +71,27 @@ def _moment(text: str | None, option: str) -> int | None:
         raise ConfigError(option, text, str(error)) from None
 
 
-def add(store: Store, scope: str, spent: Foreign) -> Standing:
+def add(store: LedgerStore, scope: str, spent: ExternalCharge) -> Balance:
     """Enters what another system spent. It is spent already, so nothing is refused for it.
 
     Raises:
       ConfigError: there is no such scope, or it cannot add this.
     """
 
-    def work(book: Book) -> tuple[list[dict[str, Any]], Standing]:
+    def work(book: ScopeEntries) -> tuple[list[dict[str, Any]], Balance]:
         terms = opened_scope(book)
         price = spent.price(terms)
         name = entry_id(book.name, book.records, spent.note)
         bodies = [enter(name, spent.note.split("\n")[0], "", "", price, spent.note)]
         bodies.append(move(name, CLOSED, reason="by hand"))
         after = book.with_entry(bodies[0])
-        return bodies, replace(standing(after, terms), known=None)
+        return bodies, replace(balance_of(after, terms), known=None)
 
-    found: Standing = change(store, scope, work)
+    found: Balance = change(store, scope, work)
     return found
 
 
-def open_scope(ledger: Ledger, plan: Plan, shares: Sequence[str] = ()) -> Standing:
+def open_scope(ledger: Ledger, plan: Plan, shares: Sequence[str] = ()) -> Balance:
     """Opens the scope that a config names, with its terms.
 
     Args:
@@ -103,8 +103,8 @@ def open_scope(ledger: Ledger, plan: Plan, shares: Sequence[str] = ()) -> Standi
       ConfigError: it is open, looks like another, or shares with one that is not open.
     """
 
-    def work(book: Book, store: Store) -> tuple[list[dict[str, Any]], Standing]:
-        others = [name for name in books_of(store) if name != book.name]
+    def work(book: ScopeEntries, store: LedgerStore) -> tuple[list[dict[str, Any]], Balance]:
+        others = [name for name in all_entries(store) if name != book.name]
         missing = [name for name in shares if name not in others]
         if missing:
             raise ConfigError(
@@ -122,28 +122,28 @@ def open_scope(ledger: Ledger, plan: Plan, shares: Sequence[str] = ()) -> Standi
         if book.scope is None:
             refuse_alike(book.name, others)
         terms = book.scope or opened(ledger, plan)
-        return [open_body(terms, shares)], standing(replace(book, scope=terms), terms)
+        return [open_body(terms, shares)], balance_of(replace(book, scope=terms), terms)
 
-    found: Standing = with_book(ledger, work)
+    found: Balance = with_book(ledger, work)
     return found
 
 
-def rebudget(store: Store, scope: str, epsilon: float, delta: float) -> Standing:
+def rebudget(store: LedgerStore, scope: str, epsilon: float, delta: float) -> Balance:
     """Gives a scope another budget. A larger one is a weaker promise to its people.
 
     Raises:
       ConfigError: there is no such scope.
     """
 
-    def work(book: Book) -> tuple[list[dict[str, Any]], Standing]:
+    def work(book: ScopeEntries) -> tuple[list[dict[str, Any]], Balance]:
         terms = replace(opened_scope(book), epsilon=epsilon, delta=delta)
-        return [open_body(terms)], standing(replace(book, scope=terms), terms)
+        return [open_body(terms)], balance_of(replace(book, scope=terms), terms)
 
-    found: Standing = change(store, scope, work)
+    found: Balance = change(store, scope, work)
     return found
 
 
-def close(store: Store, scope: str, entry: str, reason: str, release: bool) -> Standing:
+def close(store: LedgerStore, scope: str, entry: str, reason: str, release: bool) -> Balance:
     """Says that the job of an entry is over; it stays spent, unless it is given back.
 
     Args:
@@ -154,7 +154,7 @@ def close(store: Store, scope: str, entry: str, reason: str, release: bool) -> S
       ConfigError: no such entry, or noise may have been drawn under it.
     """
 
-    def work(book: Book) -> tuple[list[dict[str, Any]], Standing]:
+    def work(book: ScopeEntries) -> tuple[list[dict[str, Any]], Balance]:
         terms, found = opened_scope(book), book.entry(entry)
         if not found.counts:
             raise ConfigError("--entry", found.id, "was given back already.")
@@ -169,13 +169,13 @@ def close(store: Store, scope: str, entry: str, reason: str, release: bool) -> S
         state = RELEASED if release else CLOSED
         body = move(found.id, state, reason=reason)
         kept = {name: one for name, one in book.entries.items() if not (release and one is found)}
-        return [body], standing(replace(book, entries=kept), terms)
+        return [body], balance_of(replace(book, entries=kept), terms)
 
-    answer: Standing = change(store, scope, work)
+    answer: Balance = change(store, scope, work)
     return answer
 
 
-def opened_scope(book: Book) -> Scope:
+def opened_scope(book: ScopeEntries) -> Scope:
     """The terms of a scope.
 
     Raises:
@@ -190,9 +190,9 @@ def opened_scope(book: Book) -> Scope:
     return book.scope
 
 
-def exported(store: Store, scope: str) -> Iterator[dict[str, Any]]:
+def exported(store: LedgerStore, scope: str) -> Iterator[dict[str, Any]]:
     """Every entry of a scope as plain values."""
-    book = book_of(store, scope)
+    book = entries_of(store, scope)
     for entry in book.entries.values():
         price = entry.price
         charged = book.charges.get(entry.id)
@@ -241,15 +241,3 @@ def is_sqlite(path: Path) -> bool:
     except OSError:
         return False
     return found == SQLITE
-
-
-__all__ = [
-    "Foreign",
-    "add",
-    "close",
-    "exported",
-    "is_sqlite",
-    "moment",
-    "open_scope",
-    "rebudget",
-]

@@ -11,11 +11,11 @@ import numpy as np
 
 from weir.dpcore.aggregates.clipped import Bounded
 from weir.dpcore.plan import Plan
-from weir.pipelines.rehearse.seen import Seen
+from weir.pipelines.rehearse.event_stats import EventStats
 
 
 @dataclass(frozen=True)
-class Clipped:
+class ClippingLoss:
     """What the bounds of one output do.
 
     Attributes:
@@ -44,7 +44,7 @@ class Clipped:
 
 
 @dataclass(frozen=True)
-class CapLoss:
+class BoundLoss:
     """What one cap on users costs.
 
     Attributes:
@@ -63,12 +63,12 @@ class CapLoss:
         return dict(vars(self))
 
 
-def clipped_of(plan: Plan, seen: Seen) -> tuple[Clipped, ...]:
+def clipped_of(plan: Plan, seen: EventStats) -> tuple[ClippingLoss, ...]:
     """For each output with bounds."""
     return tuple(_clipped(plan, seen))
 
 
-def _clipped(plan: Plan, seen: Seen) -> Iterator[Clipped]:
+def _clipped(plan: Plan, seen: EventStats) -> Iterator[ClippingLoss]:
     for name, one in plan.config.aggregates.items():
         bounds, column = one.bounds, one.column
         some = seen.where(one.where)
@@ -88,10 +88,12 @@ def _clipped(plan: Plan, seen: Seen) -> Iterator[Clipped]:
         else:
             field, amount = "edges", math.nan
             moved = (values < low) | (values > high)
-        yield Clipped(name, field, tuple(bounds), column, len(values), int(moved.sum()), amount)
+        yield ClippingLoss(
+            name, field, tuple(bounds), column, len(values), int(moved.sum()), amount
+        )
 
 
-def caps_of(plan: Plan, seen: Seen) -> tuple[CapLoss, ...]:
+def caps_of(plan: Plan, seen: EventStats) -> tuple[BoundLoss, ...]:
     """What the caps on users take, as they are and as they might be; () where events are the unit.
 
     The rows without another value stand first: what all caps together take now.
@@ -101,16 +103,13 @@ def caps_of(plan: Plan, seen: Seen) -> tuple[CapLoss, ...]:
     if person is None or not events:
         return ()
     now = seen.lost_under(person.caps) / events
-    found = [CapLoss("", 0, 0, 1.0, now)]
+    found = [BoundLoss("", 0, 0, 1.0, now)]
     for one in plan.cap_prices:
         other = replace(person.caps, **{one.cap: one.other})
         lost = seen.lost_under(other) / events
-        found.append(CapLoss(one.cap, one.value, one.other, one.noise, lost))
+        found.append(BoundLoss(one.cap, one.value, one.other, one.noise, lost))
     return tuple(found)
 
 
 def _plain(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-__all__ = ["CapLoss", "Clipped", "caps_of", "clipped_of"]

@@ -47,7 +47,7 @@ class _Hold(beam.DoFn):
 
 
 @dataclass(frozen=True)
-class Seen:
+class EventStats:
     """Events that a plan reads and does not refuse, each id once.
 
     Attributes:
@@ -142,7 +142,7 @@ class Seen:
         """(n,) each: codes of user and key, and the tick."""
         return self.codes("@unit"), self.codes(KEY), self.ticks
 
-    def where(self, predicate: str | None) -> Seen:
+    def where(self, predicate: str | None) -> EventStats:
         """Only the events that satisfy an aggregate's own predicate."""
         if predicate is None or GATE + predicate not in self.events.column_names:
             return self
@@ -172,7 +172,7 @@ class Seen:
         return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def look(parts: Parts) -> Seen:
+def event_stats(parts: Parts) -> EventStats:
     """Reads the events of a job whose events are public or made up.
 
     Raises:
@@ -192,7 +192,7 @@ def look(parts: Parts) -> Seen:
     last = max((pc.max(one["@time"].cast(pa.int64())).as_py() for one in batches), default=None)
     kept = [pa.table(_plain(assign(one).events)) for one in batches]
     events = pa.concat_tables(kept) if kept else _nothing(plan, columns)
-    return Seen(plan, _once(events), last, sum(one.num_rows for one in batches))
+    return EventStats(plan, _once(events), last, sum(one.num_rows for one in batches))
 
 
 def _plain(batch: pa.RecordBatch) -> dict[str, Any]:
@@ -232,6 +232,3 @@ def _once(events: pa.Table) -> pa.Table:
 def _extent(values: Floats) -> tuple[float, float] | None:
     finite = values[np.isfinite(values)]
     return (float(finite.min()), float(finite.max())) if len(finite) else None
-
-
-__all__ = ["Seen", "look"]
