@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterator
 
 from rich.console import Console, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from weir.pipelines.rehearse.advise import Advice
 from weir.pipelines.rehearse.search import MOST_EPSILON, Candidate
-from weir.pipelines.terminal import heading, number, table
+from weir.pipelines.terminal import heading, indent, number, table
 
 
 def render(advice: Advice, out: Console) -> None:
@@ -30,7 +29,7 @@ def sections(advice: Advice) -> Iterator[RenderableType]:
         style = "green" if fine else "yellow"
         rows.add_row(target.words, _half(target.half), _half(half),
                      Text("reached" if fine else "not reached", style=style))  # fmt: skip
-    yield _indent(rows)
+    yield indent(rows)
     yield heading("What reaches all of them, one change at a time")
     rows = table("change", "to", "gives")
     rows.add_row("privacy.epsilon", _epsilon(advice.epsilon), _halves(advice.epsilon))
@@ -41,16 +40,16 @@ def sections(advice: Advice) -> Iterator[RenderableType]:
     else:
         rows.add_row("clock.period", _period(advice.period), _halves(advice.period))
     rows.add_row("aggregates", _outputs(advice), _halves(advice.outputs))
-    yield _indent(rows)
+    yield indent(rows)
     if not advice.reached:
-        yield _indent(
+        yield indent(
             Text(
                 "\nCannot be reached by any of these alone. Change several, ask for longer spans "
                 "(over), take a narrower clip, or protect for a shorter time (protect_for).",
                 style="yellow",
             )
         )
-    yield _indent(
+    yield indent(
         Text(
             "\nHalf the 95 % band at the worst tick, from noise alone: what a clip takes, weir "
             "rehearse says.",
@@ -87,7 +86,3 @@ def _halves(found: Candidate) -> str:
 
 def _half(half: float) -> str:
     return f"\N{PLUS-MINUS SIGN} {number(half)}" if math.isfinite(half) else "-"
-
-
-def _indent(part: RenderableType) -> RenderableType:
-    return Padding(part, (0, 0, 0, 2), expand=False)

@@ -14,7 +14,7 @@ from weir.dpcore.aggregates.config import known_fields
 from weir.dpcore.config.section import nearest
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS, describe
-from weir.pipelines.terminal import heading, table
+from weir.pipelines.terminal import heading, indent, table
 
 SECTIONS = {
     "algorithm": "aggregates.NAME",
@@ -164,7 +164,7 @@ def render_list(entries: list[dict[str, Any]], out: Console) -> None:
                 noises = ", ".join(noise.replace("_", " ") for noise in entry["noises"])
                 rows.add_row(entry["name"], entry["title"], noises)
         out.print(Text.assemble(heading(title), (f"  ({hint})", "dim")))
-        out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+        out.print(indent(rows))
     out.print(Text("\n`weir algorithms NAME` tells more.", style="dim"))
 
 
@@ -174,10 +174,10 @@ def render_one(entry: dict[str, Any], out: Console) -> None:
     if entry["about"] and entry["about"] != entry["title"]:
         out.print(Padding(Text(entry["about"]), (1, 0, 0, 2), expand=False))
     if entry["source"]:
-        out.print(Padding(Text(f"Source: {entry['source']}"), (0, 0, 0, 2), expand=False))
+        out.print(indent(Text(f"Source: {entry['source']}")))
     rows = table("field", "what it does")
     section = SECTIONS[entry["kind"]]
     for name, about in entry["fields"].items():
         rows.add_row(f"{section}.{name}", Text(about))  # brackets in it are no markup
     out.print(heading("Fields"))
-    out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+    out.print(indent(rows))

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from weir.dpcore.plan import Plan
@@ -16,7 +15,7 @@ from weir.pipelines.graph.checks import plan_under
 from weir.pipelines.ledger.reservations import look
 from weir.pipelines.results.compare import ABSENT, changed_fields
 from weir.pipelines.show import users
-from weir.pipelines.terminal import bytes_text, count, heading, number, span, table
+from weir.pipelines.terminal import bytes_text, count, heading, indent, number, span, table
 
 
 def compare(a: JobConfig, b: JobConfig) -> dict[str, Any]:
@@ -161,7 +160,7 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
         rows = table("field", "A", "B")
         for row in result["fields"]:
             rows.add_row(row["field"], _shown(row["a"]), _shown(row["b"]))
-        out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+        out.print(indent(rows))
     else:
         out.print(Text("  none"))
     out.print(heading("Effects"))
@@ -195,9 +194,9 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
         rows.add_row(name, *shown, _ratio_text(pair))
     rows.add_row("version of the plan", *(str(version) for version in result["version"]), "")
     rows.add_row("plan", *(digest[:12] for digest in result["digest"]), "")
-    out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+    out.print(indent(rows))
     for note in result["notes"]:
-        out.print(Padding(Text(note, style="dim"), (0, 0, 0, 2), expand=False))
+        out.print(indent(Text(note, style="dim")))
     out.print(heading("What that means"))
     told = [
         f"Budget of {budget['scope']}, {name}{' beside A' if budget['beside'] else ''}: "
@@ -206,7 +205,7 @@ def render(result: Mapping[str, Any], names: tuple[str, str], out: Console) -> N
         if budget is not None
     ]
     for line in (*result["meaning"], *told):
-        out.print(Padding(Text(f"- {line}"), (0, 0, 0, 2), expand=False))
+        out.print(indent(Text(f"- {line}")))
 
 
 def _shown(value: Any) -> str:

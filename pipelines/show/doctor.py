@@ -22,7 +22,6 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from weir.dpcore.errors import WeirError
@@ -35,7 +34,7 @@ from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.engines.tools import HOW
 from weir.pipelines.show.doctor_job import findings_of
 from weir.pipelines.show.finding import Finding, State, judged, space
-from weir.pipelines.terminal import bytes_text, heading, table
+from weir.pipelines.terminal import bytes_text, heading, indent, table
 from weir.transforms.runtime.files import SERVICES
 
 STYLES = {"good": "green", "absent": "dim", "wrong": "bold red"}
@@ -260,7 +259,7 @@ def render(found: Sequence[Finding], out: Console) -> None:
                 rows.add_row("", "", Text(one.remedy, style="" if one.state == "wrong" else "dim"))
         if good:
             rows.add_row(Text("good", style=STYLES["good"]), "packages", f"{len(good)} as needed")
-        out.print(Padding(rows, (0, 0, 0, 2), expand=False))
+        out.print(indent(rows))
     wrong = sum(one.state == "wrong" for one in found)
     out.print()
     out.print("Nothing is wrong." if not wrong else f"{wrong} to mend: see what is marked wrong.")

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from weir.dpcore.accounting.scope import Scope
@@ -19,7 +18,7 @@ from weir.pipelines.ledger.balance import balance_of
 from weir.pipelines.ledger.charge_request import shown_grid, shown_horizon
 from weir.pipelines.ledger.entries import LedgerEntry, entries_of
 from weir.pipelines.ledger.store import LedgerStore
-from weir.pipelines.terminal import count, heading, number, sentence, table
+from weir.pipelines.terminal import count, heading, indent, number, sentence, table
 
 SPANS = 12
 """Spans of periods that a page lists; the JSON has all of them."""
@@ -179,7 +178,7 @@ def _times(row: Mapping[str, Any]) -> str:
 
 
 def _put(out: Console, part: Any) -> None:
-    out.print(Padding(part, (0, 0, 0, 2), expand=False))
+    out.print(indent(part))
 
 
 __all__ = ["Opened", "render", "scope_facts"]

@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterator
 
 from rich.console import Console, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from weir.pipelines.rehearse.clipping_loss import BoundLoss, ClippingLoss
 from weir.pipelines.rehearse.rehearse import Rehearsal
 from weir.pipelines.rehearse.scores import Score
 from weir.pipelines.show.users import CAPS
-from weir.pipelines.terminal import heading, number, table
+from weir.pipelines.terminal import heading, indent, number, table
 
 STYLES = {"useful": "green", "rough": "yellow", "useless": "bold red", "no truth": "dim"}
 SHOWN = 40
@@ -30,20 +29,20 @@ def sections(found: Rehearsal) -> Iterator[RenderableType]:
     """The parts of the page, in order."""
     if found.scores:
         yield heading("How far releases lie off the truth (of 19 in 20 values)")
-        yield _indent(errors(found.scores))
-        yield _indent(Text(told(found), style="dim"))
+        yield indent(errors(found.scores))
+        yield indent(Text(told(found), style="dim"))
     if found.clipped:
         yield heading("What clips take")
-        yield _indent(clips(found.clipped))
+        yield indent(clips(found.clipped))
     if found.caps:
         yield heading("What caps on users take")
-        yield _indent(caps(found.caps))
+        yield indent(caps(found.caps))
     if found.advised:
         yield heading(f"What would bring an error within {100 * found.within:g} %, one at a time")
-        yield _indent(remedies(found))
+        yield indent(remedies(found))
     if found.grid is not None and found.grid.shares:
         yield heading("Error under other epsilons and longer ticks")
-        yield _indent(grid(found))
+        yield indent(grid(found))
 
 
 def errors(scores: tuple[Score, ...]) -> RenderableType:
@@ -157,7 +156,3 @@ def percent(share: float) -> str:
 
 def _known(value: float) -> str:
     return number(value) if math.isfinite(value) else "-"
-
-
-def _indent(part: RenderableType) -> RenderableType:
-    return Padding(part, (0, 0, 0, 2), expand=False)

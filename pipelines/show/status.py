@@ -24,7 +24,7 @@ from weir.pipelines.results.result import COUNTERS
 from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.runners.state_folder import StateFolder
 from weir.pipelines.show.flink_jobs import moment, of_flink, of_state
-from weir.pipelines.terminal import bytes_text, console, count, heading, table
+from weir.pipelines.terminal import bytes_text, console, count, heading, indent, table
 from weir.transforms.runtime import fence
 from weir.transforms.runtime.reasons import by_field, words
 
@@ -193,9 +193,9 @@ def _drawn(found: list[dict[str, Any]]) -> Iterator[RenderableType]:
         rows.show_header = False
         for name, value in lines_of(entry):
             rows.add_row(name, value)
-        yield Padding(rows, (0, 0, 0, 2), expand=False)
+        yield indent(rows)
         for alarm in entry.get("alarms", ()):
-            yield Padding(Text(alarm, style="bold red"), (0, 0, 0, 2), expand=False)
+            yield indent(Text(alarm, style="bold red"))
         counts = entry.get("operator") or {}
         if counts:
             yield Text("  For the operator only: private counts")

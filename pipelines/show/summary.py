@@ -24,7 +24,7 @@ from weir.pipelines.results.run import ResultFolder
 from weir.pipelines.results.verdict import judge
 from weir.pipelines.runners.flink_target import HELD
 from weir.pipelines.show.plan import one_line
-from weir.pipelines.terminal import count, heading, least_width, number, span, table
+from weir.pipelines.terminal import count, heading, indent, least_width, number, span, table
 from weir.transforms.release.table import INTERVAL
 from weir.transforms.runtime.reasons import Refused, refused_by_field
 
@@ -61,7 +61,7 @@ def render(result: Result, out: Console, wide: bool = False) -> None:
         rows_.show_header = False
         for name, value in shown:
             rows_.add_row(f"{value:,}", COUNTERS[name])
-        out.print(Padding(rows_, (0, 0, 0, 2), expand=False))
+        out.print(indent(rows_))
     named = [row for row in refused_by_field(result.counters) if row.field]
     if named and result.state != HELD:
         out.print(Padding(refused_table(named), (1, 0, 0, 2), expand=False))
@@ -105,7 +105,7 @@ def last_releases(result: Result, run: ResultFolder, out: Console, wide: bool) -
     width = result.plan.band
     labels = {(output.name, output.over): output.labels for output in run.outputs}
     made = pivot(rows, width) if wide else fitting(rows, width, labels, out.width - 2)
-    out.print(Padding(made, (0, 0, 0, 2), expand=False))
+    out.print(indent(made))
     banded = {(row["name"], row["over"]) for row in rows if row["stddev"] is not None}
     told = ((one.name, one.left_out, (one.name, one.over) in banded) for one in run.outputs)
     for line in left_out_lines(told):
@@ -158,7 +158,7 @@ def held_back(result: Result, out: Console) -> None:
     verdict = result.verdict
     lost = (f"{verdict.lost_files:,}", f"unknown: {100 * verdict.lost:.3g} % of the bytes")
     told = refused_table(verdict.rows, lost if verdict.lost_bytes else None)
-    out.print(Padding(told, (0, 0, 0, 2), expand=False))
+    out.print(indent(told))
 
 
 def lossy(result: Result, limit: float) -> str | None:

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 from scipy.special import ndtri
 
@@ -29,7 +28,7 @@ from weir.dpcore.pricing.band import LAPLACE_BAND
 from weir.dpcore.words import not_in_margin
 from weir.pipelines.results.run import ReleasedOutput, ResultFolder
 from weir.pipelines.show.summary import one, starts
-from weir.pipelines.terminal import count, heading, span, table
+from weir.pipelines.terminal import count, heading, indent, span, table
 
 CHANCE = 0.05
 """That the ranks of any key are told wrong."""
@@ -222,7 +221,7 @@ def render(found: Top, out: Console) -> None:
     for place, row in enumerate(found.ranked, 1):
         can = str(row.best) if row.best == row.worst else f"{row.best:,} to {row.worst:,}"
         made.add_row(f"{place:,}", row.key, one(row.value, row.stddev, found.band), can)
-    out.print(Padding(made, (0, 0, 0, 2), expand=False))
+    out.print(indent(made))
     for sentence in sentences(found):
         out.print(Text(f"  {sentence}", style="dim"))
 
