@@ -23,7 +23,7 @@ from weir.dpcore.config import durations
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.flink_config import TaskManagerMemory
 from weir.pipelines.engines.processes import Process
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 from weir.transforms.runtime.pubsub_client import EMULATOR, publisher, subscriber
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,9 +17,9 @@ from weir.dpcore import simulate
 from weir.dpcore.leaves.row_hash import event_hashes
 from weir.dpcore.leaves.rows import RowLeaf
 from weir.dpcore.plan import Plan
-from weir.pipelines.results.batch import COLUMNS, batch_of
 from weir.pipelines.results.files import matrix
 from weir.pipelines.results.run import OWN, ResultFolder
+from weir.pipelines.results.series import COLUMNS, batch_of
 
 Floats = NDArray[np.float64]
 

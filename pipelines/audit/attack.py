@@ -14,17 +14,22 @@ import numpy as np
 
 from weir.dpcore.audit.changes import Change
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.audit.adaptive import PART, ROUNDS, adaptive
-from weir.pipelines.audit.audit import Audit, PrivacyClaim, by_law, by_learning, scored
+from weir.pipelines.audit.audit import (
+    TRIALS,
+    Audit,
+    Audited,
+    PrivacyClaim,
+    by_law,
+    by_learning,
+    scored,
+)
 from weir.pipelines.audit.choice import Choice, matrix
 from weir.pipelines.audit.isolation import Isolation, isolation
-from weir.pipelines.audit.job import TRIALS, Audited
-from weir.pipelines.audit.messages import payload_of
+from weir.pipelines.audit.malformed import payload_of
 from weir.pipelines.audit.pubsub_harness import refuse_missing
-from weir.pipelines.audit.search import needs_search, searched
-from weir.pipelines.audit.single_trial import run_trials
-from weir.pipelines.audit.streams import StreamRows, events_of, joined
-from weir.pipelines.audit.transcript import Columns
+from weir.pipelines.audit.search import PART, ROUNDS, adaptive, needs_search, searched
+from weir.pipelines.audit.streams import Columns, StreamRows, events_of, joined
+from weir.pipelines.audit.trial import run_trials
 from weir.pipelines.config.job import JobConfig
 
 STILL = 0.01

@@ -23,7 +23,7 @@ from weir.dpcore.audit.law import LINEAR, Law, has_law
 from weir.dpcore.plan import Plan
 from weir.dpcore.program import takes_rows
 from weir.dpcore.simulate import bounded, sum_leaves
-from weir.pipelines.audit.job import Audited
+from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.streams import EventMaker, events_of
 from weir.pipelines.graph.checks import plan_of
 

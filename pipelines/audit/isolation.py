@@ -1,11 +1,4 @@
-"""What one record moves besides its own cell, and what differs outside of what is released.
-
-Two runs under one secret of the audit's own: with records that are malformed in every way that the
-format allows, and without. Noise follows from a key's data, so every key that no such record
-belongs to must have the same bits in both runs, wherever its records lie beside the bad ones; a key
-that a good record was added to must have other noise; and a second run over the same records must
-repeat the first. A run that goes on under another secret must be refused.
-"""
+"""Whether a record moves releases of other keys: runs with malformed records and without."""
 
 from __future__ import annotations
 
@@ -18,15 +11,136 @@ from typing import Any
 import numpy as np
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.audit.channels import differing, outside
+from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.choice import Choice
-from weir.pipelines.audit.job import Audited
-from weir.pipelines.audit.malformed import MalformedForm
-from weir.pipelines.audit.pipeline_run import RecordFeed
-from weir.pipelines.audit.single_trial import run_trials
+from weir.pipelines.audit.malformed import (
+    LINES,
+    MalformedForm,
+    MalformedValue,
+    container_forms,
+    malform,
+    malformed_messages,
+    messages,
+    payload_of,
+    text_forms,
+    typed_forms,
+)
 from weir.pipelines.audit.streams import EventMaker, StreamRows
+from weir.pipelines.audit.trial import differing, outside, run_trials
+from weir.pipelines.feed import targets
+from weir.pipelines.sources.files import Files
 from weir.pipelines.sources.limits import Limits
+from weir.transforms.decode.text_form import TextForm
 from weir.transforms.runtime.secret import SecretRef
+
+
+@dataclass(frozen=True)
+class RecordFeed:
+    """Of one audit.
+
+    Attributes:
+      form: of files or messages. text: how lines are written. plain: whether records are lines,
+        each of which can be spoilt by itself. sent: whether they are messages.
+    """
+
+    form: str
+    text: TextForm
+    plain: bool
+    sent: bool
+
+    @classmethod
+    def of(cls, audited: Audited, runner: str) -> RecordFeed:
+        """Messages on Flink, else files."""
+        if runner == "flink":
+            payload, _ = payload_of(audited.job)
+            return cls(payload, TextForm(), payload in LINES, True)
+        source = audited.at(Path("."), 1).source
+        assert isinstance(source, Files)
+        text = source.text_form()
+        utf_8 = text.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+        return cls(source.form, text, source.form in targets.LINES and utf_8, False)
+
+    def forms(self, maker: EventMaker) -> list[MalformedForm | MalformedValue]:
+        """Every way in which a record may be malformed."""
+        audited, none = maker.audited, np.zeros(1, dtype=np.int64)
+        small = maker.batch(StreamRows(none, none, none, none, none))
+        job = audited.job.schema_
+        ids = [job.id] if job.id is not None and audited.plan.person is not None else []
+        if not self.plain:
+            found: list[MalformedForm | MalformedValue] = list(typed_forms(small.schema, ids))
+            return [*found, *container_forms()] if self.sent else found
+        names = list(self.text.columns or small.schema.names)
+        numbers = [name for name in maker.offered.columns if name in names]
+        stamps = [one.column for one in (job.time, job.arrival) if one is not None]
+        # A key that nobody declared is a key of its own where keys are found.
+        keyed = audited.key_columns if audited.declares else ()
+        form = "ndjson" if self.sent else self.form
+        return list(text_forms(form, names, numbers, stamps, keyed, ids, self.text))
+
+    def written(
+        self,
+        maker: EventMaker,
+        rows: StreamRows,
+        place: Path,
+        places: Sequence[int],
+        forms: Sequence[Any],
+        with_them: bool,
+    ) -> list[bytes]:
+        """Writes a file into a folder, or returns messages.
+
+        Args:
+          places: rows that belong to ``forms``, one each. with_them: else they are left out.
+        """
+        if not self.sent:
+            path = place / f"events.{self.form}"
+            writes = _text if self.plain else _typed
+            writes(maker, rows, path, places, forms, with_them)
+            return []
+        if with_them:
+            return malformed_messages(maker.batch(rows), self.form, places, forms)
+        kept = rows.taken(np.setdiff1d(np.arange(len(rows.key)), places))
+        return list(messages(maker, kept, self.form))
+
+
+def _text(
+    maker: EventMaker,
+    rows: StreamRows,
+    path: Path,
+    places: Sequence[int],
+    forms: Sequence[MalformedForm],
+    with_them: bool,
+) -> None:
+    maker.write(rows, path.parent, path.stem)
+    lines = path.read_bytes().split(b"\n")
+    head = len(lines) - 1 - len(rows.key)
+    for place, form in zip(places, forms, strict=True):
+        lines[head + place] = form.spoil(lines[head + place])
+    if not with_them:
+        gone = {head + place for place in places}
+        lines = [line for at, line in enumerate(lines) if at not in gone]
+    path.write_bytes(b"\n".join(lines))
+
+
+def _typed(
+    maker: EventMaker,
+    rows: StreamRows,
+    path: Path,
+    places: Sequence[int],
+    forms: Sequence[Any],
+    with_them: bool,
+) -> None:
+    batch = maker.batch(rows)
+    if with_them:
+        pairs = [
+            pair for pair in zip(places, forms, strict=True) if isinstance(pair[1], MalformedValue)
+        ]
+        batch = malform(batch, [place for place, _ in pairs], [form for _, form in pairs])
+    else:
+        batch = batch.take(np.setdiff1d(np.arange(batch.num_rows), places))
+    target = targets.open_target(str(path), path.suffix.removeprefix("."))
+    target.write(batch, [False] * batch.num_rows)
+    target.close()
+
 
 BETWEEN = 3
 """Good records between two bad ones."""

@@ -20,12 +20,11 @@ from pathlib import Path
 
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.audit.messages import payload_of
+from weir.pipelines.audit.malformed import payload_of
 from weir.pipelines.config.job import JobConfig
-from weir.pipelines.engines import job_server, pubsub_build
-from weir.pipelines.engines.cache import EngineMissing
-from weir.pipelines.engines.pubsub import PubSubServer
-from weir.pipelines.engines.tools import need
+from weir.pipelines.engines import job_server, servers
+from weir.pipelines.engines.servers import PubSubServer
+from weir.pipelines.engines.tools import EngineMissing, need
 from weir.pipelines.feed.topic import create
 from weir.pipelines.sinks.dead_letters import DeadNdjson
 from weir.pipelines.sources.pubsub import PubSubSource, Replay, SubscriptionConfig
@@ -64,7 +63,7 @@ def refuse_missing() -> None:
             ) from None
     else:
         with _installed("feeds messages through a Pub/Sub server", f", or set {EMULATOR} to one"):
-            pubsub_build.binary()
+            servers.pubsub_binary()
     need("java", "Flink's job server")
     with _installed("runs on Flink", ""):
         job_server.jar()

@@ -13,8 +13,7 @@ from typing import Any
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.connectors.paths import resolved
 from weir.pipelines.graph.parts import Parts
-from weir.pipelines.ledger.identity import RunIdentity
-from weir.pipelines.ledger.places import OutputPlace, noted_in, plan_in
+from weir.pipelines.ledger.entries import OutputPlace, RunIdentity, noted_in, plan_in
 from weir.pipelines.ledger.reservations import (
     ChargeRequest,
     Reservation,

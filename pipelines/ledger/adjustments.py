@@ -12,12 +12,19 @@ from weir.dpcore.accounting.scope import Scope
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.ledger.balance import Balance, balance_of
+from weir.pipelines.ledger.balance import (
+    Balance,
+    balance_of,
+    change,
+    enter,
+    entry_id,
+    move,
+    open_body,
+    with_book,
+)
 from weir.pipelines.ledger.charge_request import opened
 from weir.pipelines.ledger.entries import CLOSED, RELEASED, ScopeEntries, all_entries, entries_of
-from weir.pipelines.ledger.ledger import Ledger
-from weir.pipelines.ledger.names import refuse_alike
-from weir.pipelines.ledger.records import change, enter, entry_id, move, open_body, with_book
+from weir.pipelines.ledger.ledger import Ledger, refuse_alike
 from weir.pipelines.ledger.store import LedgerStore
 
 SQLITE = b"SQLite format 3\0"

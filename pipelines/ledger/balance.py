@@ -1,11 +1,13 @@
-"""How a budget stands in a few numbers, as every command tells it."""
+"""What of a budget is spent, and the records of a ledger for people and programs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Context, Decimal
+from hashlib import sha256
 from typing import Any
 
 from weir.dpcore.accounting.guarantee import PrivacyLoss
@@ -13,7 +15,9 @@ from weir.dpcore.accounting.price import Price
 from weir.dpcore.accounting.scope import Charge, Scope, charge
 from weir.dpcore.accounting.spent import fits, fitting, room, sweep, worst
 from weir.dpcore.words import number
-from weir.pipelines.ledger.entries import LedgerEntry, ScopeEntries
+from weir.pipelines.ledger.entries import RUNNING, LedgerEntry, RunIdentity, ScopeEntries
+from weir.pipelines.ledger.ledger import Ledger
+from weir.pipelines.ledger.store import LedgerStore, Row, Transaction, next_row
 
 
 @dataclass(frozen=True)
@@ -158,3 +162,79 @@ def _left(scope: Scope, loss: float, slack: float) -> float:
 def _down(value: float | None) -> str:
     """Three digits, rounded down: what is written into a config must fit."""
     return f"{Context(prec=3, rounding=ROUND_FLOOR).create_decimal(Decimal(value or 0.0)):f}"
+
+
+def entry_id(scope: str, number: int, *fields: str) -> str:
+    """Twelve hexadecimal digits that no other entry of the scope has."""
+    text = "\0".join((scope, str(number), *fields))
+    return sha256(text.encode()).hexdigest()[:12]
+
+
+def enter(name: str, title: str, digest: str, mark: str, price: Price, note: str) -> dict[str, Any]:
+    """The record of an entry."""
+    return {
+        "kind": "entry",
+        "entry": name,
+        "name": title,
+        "digest": digest,
+        "mark": mark,
+        "price": price.to_json(),
+        "note": note,
+        "at": now(),
+    }
+
+
+def begun(name: str, run: RunIdentity) -> dict[str, Any]:
+    """The record that a run begins: from now on it may draw noise."""
+    return move(name, RUNNING, place=run.output.to_json(), began=run.to_json())
+
+
+def open_body(scope: Scope, shares: Sequence[str] = ()) -> dict[str, Any]:
+    """The record that opens a scope, or gives it other terms."""
+    more = {"shares": sorted(shares)} if shares else {}
+    return {"kind": "scope", "scope": scope.to_json(), "at": now(), **more}
+
+
+def move(name: str, state: str, **more: Any) -> dict[str, Any]:
+    """The record of a change of state."""
+    return {"kind": "state", "entry": name, "state": state, "at": now(), **more}
+
+
+def now() -> str:
+    """The wall clock's time. Nothing depends on it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def with_book(
+    ledger: Ledger,
+    work: Callable[[ScopeEntries, LedgerStore], tuple[Sequence[Mapping[str, Any]], Any]],
+    heads: bool = False,
+) -> Any:
+    """One transaction on a ledger's scope; made where there is none. heads: the answer together
+    with the hash of the last record after it."""
+    store = ledger.store(create=True)
+    assert store is not None
+    try:
+        return change(store, ledger.scope, lambda book: work(book, store), heads)
+    finally:
+        store.close()
+
+
+def change(
+    store: LedgerStore,
+    scope: str,
+    work: Callable[[ScopeEntries], tuple[Sequence[Mapping[str, Any]], Any]],
+    heads: bool = False,
+) -> Any:
+    """As ``with_book``, on a store that is open."""
+
+    def once(rows: Sequence[Row]) -> Transaction:
+        bodies, answer = work(ScopeEntries.read(scope, rows, store.name))
+        if not heads:
+            return Transaction(bodies, answer)
+        after = list(rows)
+        for body in bodies:
+            after.append(next_row(scope, after, body))
+        return Transaction(bodies, (answer, after[-1].hash))
+
+    return store.change(scope, once)

@@ -14,9 +14,15 @@ from pydantic import Field, field_validator
 
 from weir.dpcore.config.section import refusal
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.ledger.chain import Row, next_row
 from weir.pipelines.ledger.ledger import Ledger
-from weir.pipelines.ledger.store import VERSION, LedgerStore, Transaction, refuse_newer
+from weir.pipelines.ledger.store import (
+    VERSION,
+    LedgerStore,
+    Row,
+    Transaction,
+    next_row,
+    refuse_newer,
+)
 from weir.transforms.runtime.secret import drawn
 
 FIELD: Final = "ledger.postgresql"

@@ -17,21 +17,28 @@ from weir.dpcore.accounting.price import Price
 from weir.dpcore.accounting.scope import Scope
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.ledger.balance import Balance, balance_with
+from weir.pipelines.ledger.balance import (
+    Balance,
+    balance_with,
+    begun,
+    enter,
+    entry_id,
+    move,
+    open_body,
+    with_book,
+)
 from weir.pipelines.ledger.charge_request import opened, price_of, refuse_other
 from weir.pipelines.ledger.entries import (
     CLOSED,
     RELEASED,
     RESERVED,
     LedgerEntry,
+    RunIdentity,
     ScopeEntries,
     all_entries,
     entries_of,
 )
-from weir.pipelines.ledger.identity import RunIdentity
-from weir.pipelines.ledger.ledger import Ledger
-from weir.pipelines.ledger.names import refuse_unknown
-from weir.pipelines.ledger.records import begun, enter, entry_id, move, open_body, with_book
+from weir.pipelines.ledger.ledger import Ledger, refuse_unknown
 from weir.pipelines.ledger.rules import entry_of, refuse_elsewhere, refuse_exposing, refuse_shorter
 from weir.pipelines.ledger.store import LedgerStore
 from weir.transforms.runtime.secret import mark_of

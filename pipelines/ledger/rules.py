@@ -10,8 +10,7 @@ from typing import Any
 from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
-from weir.pipelines.ledger.entries import LedgerEntry, ScopeEntries, entries_of
-from weir.pipelines.ledger.identity import RunIdentity
+from weir.pipelines.ledger.entries import LedgerEntry, RunIdentity, ScopeEntries, entries_of
 from weir.pipelines.ledger.ledger import Ledger
 
 

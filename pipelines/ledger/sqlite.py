@@ -14,10 +14,16 @@ from pydantic import Field, model_validator
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.connectors.connector import check_disk
-from weir.pipelines.ledger.chain import Row, next_row
-from weir.pipelines.ledger.disks import remote_type
 from weir.pipelines.ledger.ledger import Ledger
-from weir.pipelines.ledger.store import VERSION, LedgerStore, Transaction, refuse_newer
+from weir.pipelines.ledger.store import (
+    VERSION,
+    LedgerStore,
+    Row,
+    Transaction,
+    next_row,
+    refuse_newer,
+    remote_type,
+)
 from weir.transforms.runtime.secret import BYTES, drawn
 
 FIELD: Final = "ledger.sqlite"

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.results.batch import COLUMNS, batch_of
 from weir.pipelines.results.files import matrix
 from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.series import COLUMNS, batch_of
 
 Models = dict[str, NDArray[np.float64]]
 

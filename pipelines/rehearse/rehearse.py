@@ -26,14 +26,20 @@ from weir.pipelines.feed.synthetic import OPEN_TICKS, Shares
 from weir.pipelines.feed.targets import open_target
 from weir.pipelines.graph.parts import parts_of
 from weir.pipelines.rehearse import jobs
-from weir.pipelines.rehearse.clipping_loss import BoundLoss, ClippingLoss, caps_of, clipped_of
 from weir.pipelines.rehearse.event_stats import EventStats, event_stats
-from weir.pipelines.rehearse.grid import ErrorGrid, grid_of
+from weir.pipelines.rehearse.explore import ErrorGrid, grid_of
+from weir.pipelines.rehearse.jobs import refuse_source_files
 from weir.pipelines.rehearse.remedies import Advised, advised
-from weir.pipelines.rehearse.scores import Score, score
-from weir.pipelines.rehearse.source_guard import refuse_source_files
+from weir.pipelines.rehearse.scores import (
+    BoundLoss,
+    ClippingLoss,
+    Score,
+    caps_of,
+    clipped_of,
+    score,
+)
 from weir.pipelines.results.files import result_files
-from weir.pipelines.results.result import Result
+from weir.pipelines.results.verdict import Result
 from weir.pipelines.run.run import run
 from weir.pipelines.sources.registry import source_of
 

@@ -11,10 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.results.batch import COLUMNS, Batch, batch_of
 from weir.pipelines.results.files import matrix
-from weir.pipelines.results.margins import ends
 from weir.pipelines.results.run import ReleasedOutput, ResultFolder
+from weir.pipelines.results.series import COLUMNS, Batch, batch_of, ends
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.words import number
-from weir.pipelines.results.margins import lopsided
 from weir.pipelines.results.run import ReleasedOutput
+from weir.pipelines.results.series import lopsided
 
 Floats = NDArray[np.float64]
 Between = tuple[float | None, float | None]

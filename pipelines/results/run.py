@@ -19,9 +19,15 @@ import pyarrow.compute as pc
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.keys import shown_key
 from weir.dpcore.pricing.band import band_of
-from weir.pipelines.results.files import HELD_FOLDER, TYPES, ResultFile, read_file, result_files
-from weir.pipelines.results.packed import Sizes
-from weir.pipelines.results.ruler import Ruler
+from weir.pipelines.results.files import (
+    HELD_FOLDER,
+    TYPES,
+    ResultFile,
+    Sizes,
+    read_file,
+    result_files,
+)
+from weir.pipelines.results.plan_file import Ruler
 from weir.transforms.release.table import INTERVAL
 from weir.transforms.runtime.files import SERVICES
 

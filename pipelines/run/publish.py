@@ -7,9 +7,9 @@ from pathlib import Path
 
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.graph.parts import Parts
-from weir.pipelines.ledger.places import OutputPlace, noted_in
+from weir.pipelines.ledger.entries import OutputPlace, noted_in
 from weir.pipelines.ledger.rules import refuse_uncounted
-from weir.pipelines.results.result import Result
+from weir.pipelines.results.verdict import Result
 from weir.pipelines.terminal import count
 
 

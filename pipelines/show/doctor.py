@@ -27,13 +27,11 @@ from rich.text import Text
 from weir.dpcore.errors import WeirError
 from weir.dpcore.native import ciphers, kernels
 from weir.pipelines.config.job import JobConfig
-from weir.pipelines.engines import flink_home, job_server, prism, pubsub_build
-from weir.pipelines.engines.cache import Component, cache_folder
-from weir.pipelines.engines.flink_rest import FlinkRest
+from weir.pipelines.engines import flink_config, job_server, servers
+from weir.pipelines.engines.flink import FlinkRest
 from weir.pipelines.engines.processes import EngineFailed
-from weir.pipelines.engines.tools import HOW
-from weir.pipelines.show.doctor_job import findings_of
-from weir.pipelines.show.finding import Finding, State, judged, space
+from weir.pipelines.engines.tools import HOW, Component, cache_folder
+from weir.pipelines.show.findings import Finding, State, findings_of, judged, space
 from weir.pipelines.terminal import bytes_text, heading, indent, table
 from weir.transforms.runtime.files import SERVICES
 
@@ -43,13 +41,13 @@ LEAST = {"java": 17, "go": 1, "mvn": 3}
 ASK = {"java": ["-version"], "go": ["version"], "mvn": ["--version"]}
 NEEDS: dict[str, tuple[Component, ...]] = {
     "direct": (),
-    "prism": (prism.COMPONENT,),
+    "prism": (job_server.PRISM,),
     "flink": (job_server.COMPONENT,),
     "dataflow": (),
 }
 """Programs that a runner cannot do without."""
-TOOLS_OF = {prism.COMPONENT.name: ("go",), job_server.COMPONENT.name: ("mvn", "java"),
-            flink_home.COMPONENT.name: ("java",), pubsub_build.COMPONENT.name: ("go",)}  # fmt: skip
+TOOLS_OF = {job_server.PRISM.name: ("go",), job_server.COMPONENT.name: ("mvn", "java"),
+            flink_config.COMPONENT.name: ("java",), servers.PUBSUB.name: ("go",)}  # fmt: skip
 """What a component is made with, and Flink runs on."""
 EXTRAS_OF = {"pubsub": "pubsub", "bigquery": "gcp", "gcp": "gcp", "dataflow": "gcp",
              "postgresql": "postgresql",
@@ -177,10 +175,10 @@ def _machine() -> Iterator[Finding]:
 def _engines(runner: str | None) -> Iterator[Finding]:
     needed = NEEDS.get(runner or "", ())
     components = (
-        prism.COMPONENT,
-        flink_home.COMPONENT,
+        job_server.PRISM,
+        flink_config.COMPONENT,
         job_server.COMPONENT,
-        pubsub_build.COMPONENT,
+        servers.PUBSUB,
     )
     missing: set[str] = set()
     for one in components:
@@ -222,7 +220,7 @@ def _cluster(master: str) -> Finding:
         return Finding(
             "Engines", "Flink cluster", "wrong", str(error), "give HOST:PORT of its REST"
         )
-    version, ours = str(seen["flink-version"]), flink_home.VERSION
+    version, ours = str(seen["flink-version"]), flink_config.VERSION
     told = f"Flink {version}, {seen['slots-available']} of {seen['slots-total']} slots free"
     same = version.split(".")[:2] == ours.split(".")[:2]
     if not same:

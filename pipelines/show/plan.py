@@ -13,7 +13,7 @@ from weir.dpcore.config.spans import show_ticks
 from weir.dpcore.plan import Plan
 from weir.dpcore.words import left_out_lines
 from weir.pipelines.ledger.balance import Balance
-from weir.pipelines.show import users
+from weir.pipelines.show import diff
 from weir.pipelines.terminal import (
     bytes_text,
     count,
@@ -50,7 +50,7 @@ def sections(
     yield from promise(plan)
     if facts["user"] is not None:
         yield heading("What a user has")
-        yield indent(users.promises(facts))
+        yield indent(diff.promises(facts))
     yield heading("What a release may reveal later")
     yield indent(expiration(plan, facts))
     if budget is not None:
@@ -73,8 +73,8 @@ def sections(
         yield indent(Text(f"{expected(plan)}An event counts in all of them.", style="dim"))
     if facts["user"] is not None and facts["user"]["cap_prices"]:
         yield heading("What caps on users cost")
-        yield indent(users.caps(facts))
-        yield indent(Text(users.LOST, style="dim"))
+        yield indent(diff.caps(facts))
+        yield indent(Text(diff.LOST, style="dim"))
     yield heading("Mechanisms, priced for the same promise")
     yield indent(alternatives(plan, facts))
     yield heading("Size")
@@ -257,8 +257,8 @@ def size(plan: Plan, facts: Mapping[str, Any]) -> RenderableType:
 
 def private_keys(found: Mapping[str, Any]) -> str:
     """When a key is found."""
-    users = found["min_users"]
-    least = "" if users == 1 else f"{users:,} users in a period, and "
+    diff = found["min_users"]
+    least = "" if diff == 1 else f"{diff:,} users in a period, and "
     first, last = (number(found[at]) for at in ("needed_first", "needed_last"))
     until = "" if first == last else f" at its first tick, {last} at its last,"
     paid = "" if found["released"] else "; that count takes its share of the budget"

@@ -18,12 +18,12 @@ from rich.text import Text
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.connectors.paths import local
 from weir.pipelines.engines.processes import EngineFailed
-from weir.pipelines.ledger.places import plan_in
+from weir.pipelines.ledger.entries import plan_in
 from weir.pipelines.results.files import HELD_FOLDER, result_files
-from weir.pipelines.results.result import COUNTERS
 from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.verdict import COUNTERS
 from weir.pipelines.runners.state_folder import StateFolder
-from weir.pipelines.show.flink_jobs import moment, of_flink, of_state
+from weir.pipelines.show.findings import moment, of_flink, of_state
 from weir.pipelines.terminal import bytes_text, console, count, heading, indent, table
 from weir.transforms.runtime import fence
 from weir.transforms.runtime.reasons import by_field, words

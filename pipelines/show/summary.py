@@ -18,11 +18,10 @@ from weir.dpcore.errors import WeirError
 from weir.dpcore.pricing.band import BAND
 from weir.dpcore.words import left_out_lines
 from weir.pipelines.results.files import HELD_FOLDER, result_files
-from weir.pipelines.results.margins import ends, interval, lopsided
-from weir.pipelines.results.result import COUNTERS, Result
 from weir.pipelines.results.run import ResultFolder
-from weir.pipelines.results.verdict import judge
-from weir.pipelines.runners.flink_target import HELD
+from weir.pipelines.results.series import ends, interval, lopsided
+from weir.pipelines.results.verdict import COUNTERS, Result, judge
+from weir.pipelines.runners.options import HELD
 from weir.pipelines.show.plan import one_line
 from weir.pipelines.terminal import count, heading, indent, least_width, number, span, table
 from weir.transforms.release.table import INTERVAL

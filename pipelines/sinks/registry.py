@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from weir.pipelines.connectors.plugins import ConnectorKinds, PluginField
+from weir.pipelines.connectors.connector import ConnectorKinds, PluginField
 from weir.pipelines.sinks.dead_letters import DeadLetters
 from weir.pipelines.sinks.sink import Sink
 

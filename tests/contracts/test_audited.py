@@ -7,9 +7,8 @@ import pytest
 from tests.audit.cases import configs
 from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
 from weir.pipelines.audit.attack import spans
-from weir.pipelines.audit.audit import PrivacyClaim
+from weir.pipelines.audit.audit import Audited, PrivacyClaim
 from weir.pipelines.audit.choice import Choice
-from weir.pipelines.audit.job import Audited
 from weir.pipelines.config.job import loads
 
 CASES = {name: text for name, text, _ in configs()}

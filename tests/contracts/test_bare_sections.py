@@ -15,7 +15,7 @@ from weir.dpcore.config.chosen import Chosen
 from weir.dpcore.config.section import Section
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
-from weir.pipelines.connectors.plugins import PluginField
+from weir.pipelines.connectors.connector import PluginField
 
 Path = tuple[str, ...]
 BASE: dict[str, Any] = yaml.parse("""

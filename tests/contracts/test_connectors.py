@@ -13,9 +13,8 @@ import pytest
 from tests.pipelines.conftest import SMALL, Weir, small, weir  # noqa: F401 - fixtures
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.dpcore.registry import installed
-from weir.pipelines.config.job import loads
-from weir.pipelines.config.schema import json_schema
-from weir.pipelines.connectors.plugins import ConnectorKinds
+from weir.pipelines.config.job import json_schema, loads
+from weir.pipelines.connectors.connector import ConnectorKinds
 from weir.pipelines.sinks.registry import DEAD_LETTERS, SINKS
 from weir.pipelines.sources.registry import SOURCES
 

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from tests.audit.twins import config
 from tests.fixed_secrets import same_secrets  # noqa: F401
 from weir.pipelines.audit.attack import attack
+from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.choice import Choice
-from weir.pipelines.audit.job import Audited
-from weir.pipelines.audit.single_trial import run_trials
 from weir.pipelines.audit.streams import events_of
+from weir.pipelines.audit.trial import run_trials
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import loads
 from weir.pipelines.sources.files import Files

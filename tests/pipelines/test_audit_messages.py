@@ -20,20 +20,20 @@ from weir.dpcore.config import durations
 from weir.dpcore.errors import ConfigError, WeirError
 from weir.pipelines.audit import attack as attacking
 from weir.pipelines.audit import pubsub_harness as post
-from weir.pipelines.audit import single_trial as once
+from weir.pipelines.audit import trial as once
 from weir.pipelines.audit.attack import attack
+from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.choice import Choice
-from weir.pipelines.audit.job import Audited
-from weir.pipelines.audit.messages import container_forms, messages, payload_of, strays
-from weir.pipelines.audit.pipeline_run import RecordFeed
+from weir.pipelines.audit.isolation import RecordFeed
+from weir.pipelines.audit.malformed import container_forms, messages, payload_of, strays
 from weir.pipelines.audit.pubsub_harness import PubSubHarness, refuse_missing, server
-from weir.pipelines.audit.restarts import Restarts
 from weir.pipelines.audit.streams import EventMaker, StreamRows
+from weir.pipelines.audit.trial import Restarts
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import loads
-from weir.pipelines.engines.cache import EngineMissing
 from weir.pipelines.engines.processes import free_ports
-from weir.pipelines.results.result import Result
+from weir.pipelines.engines.tools import EngineMissing
+from weir.pipelines.results.verdict import Result
 from weir.pipelines.sinks.dead_letters import DeadNdjson
 from weir.pipelines.sources.pubsub import PubSubSource
 from weir.pipelines.sources.source import schema_of
@@ -277,14 +277,14 @@ def test_a_run_that_was_stopped_or_too_slow_proves_nothing(ended: Any, tmp_path:
 def test_a_job_that_fails_again_and_again_is_given_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from weir.pipelines.audit import restarts
+    from weir.pipelines.audit import trial
 
     cancelled: list[str] = []
     counts = iter([0, 1, 2, 3, 4])
     rest = SimpleNamespace(cancel=cancelled.append)
-    monkeypatch.setattr(restarts, "LOOK", 0.01)
-    monkeypatch.setattr(restarts, "FlinkRest", lambda url, timeout: rest)
-    monkeypatch.setattr(restarts, "metrics_of", lambda *given: {"numRestarts": next(counts)})
+    monkeypatch.setattr(trial, "LOOK", 0.01)
+    monkeypatch.setattr(trial, "FlinkRest", lambda url, timeout: rest)
+    monkeypatch.setattr(trial, "metrics_of", lambda *given: {"numRestarts": next(counts)})
     with Restarts(str(tmp_path)) as seen:
         time.sleep(0.1)  # no job is noted yet
         seen.refuse()

@@ -11,7 +11,7 @@ import pytest
 from tests.pipelines.conftest import Weir
 from tests.pipelines.result_rows import result_rows
 from weir.dpcore.accounting import grid
-from weir.pipelines.results.ruler import Ruler
+from weir.pipelines.results.plan_file import Ruler
 from weir.pipelines.results.run import ResultFolder
 
 CLOCK = (

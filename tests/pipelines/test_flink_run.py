@@ -17,7 +17,7 @@ from weir.pipelines.engines.processes import EngineFailed
 from weir.pipelines.graph.parts import parts_of
 from weir.pipelines.runners.ending import END_OF_TIME, End
 from weir.pipelines.runners.flink import FlinkRun
-from weir.pipelines.runners.flink_target import FlinkTarget
+from weir.pipelines.runners.options import FlinkTarget
 from weir.pipelines.runners.state_folder import StateFolder
 
 

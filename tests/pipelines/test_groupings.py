@@ -17,9 +17,8 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.keys import key_text, shown_key
 from weir.dpcore.plan import Plan
 from weir.dpcore.plan_config import PlanConfig
-from weir.pipelines.audit.job import Audited
-from weir.pipelines.config.job import loads
-from weir.pipelines.config.schema import json_schema
+from weir.pipelines.audit.audit import Audited
+from weir.pipelines.config.job import json_schema, loads
 from weir.pipelines.feed.truth import Truth
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.report.data import gather

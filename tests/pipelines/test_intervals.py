@@ -17,8 +17,8 @@ from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events, simulate
 from weir.pipelines.report.data import gather
 from weir.pipelines.report.page import page
-from weir.pipelines.results.margins import ends, interval, lopsided
 from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.series import ends, interval, lopsided
 from weir.transforms.release.table import INTERVAL_SCHEMA, PACKED_SCHEMA
 
 LOW, HIGH = 1.0, 10000.0

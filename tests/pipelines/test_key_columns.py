@@ -18,8 +18,7 @@ from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.keys import key_text, shown_key
 from weir.dpcore.plan_config import PlanConfig
 from weir.dpcore.simulate import Events, simulate
-from weir.pipelines.config.job import load, loads
-from weir.pipelines.config.schema import json_schema
+from weir.pipelines.config.job import json_schema, load, loads
 from weir.pipelines.feed.synthetic import Shares, batches
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.report.data import gather

@@ -19,8 +19,8 @@ from weir.dpcore.plan_html import plan_html, table
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import load
 from weir.pipelines.notebook.release import job_of
-from weir.pipelines.results.flat import flat_table
 from weir.pipelines.results.run import ResultFolder
+from weir.pipelines.results.series import flat_table
 from weir.transforms.release.table import RELEASE_SCHEMA
 from weir.transforms.sources.memory import held
 

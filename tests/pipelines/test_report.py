@@ -24,7 +24,7 @@ from tests.pipelines.pages import Page, unpacked
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.report import numbers, words
 from weir.pipelines.report.data import KEYS_DRAWN, gather
-from weir.pipelines.report.pack import packed
+from weir.pipelines.report.page import packed
 from weir.pipelines.report.report import report
 from weir.pipelines.results.files import lists_of, matrix
 from weir.pipelines.results.run import ResultFolder

@@ -17,10 +17,10 @@ from weir.pipelines.config.job import JobConfig, load
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.graph.parts import parts_of
 from weir.pipelines.run.run import state_before
-from weir.pipelines.runners.flink_cause import UnreadableCheckpoint
-from weir.pipelines.runners.flink_target import FlinkTarget
-from weir.pipelines.runners.single_job import refuse_restart
+from weir.pipelines.runners.options import FlinkTarget
+from weir.pipelines.runners.pipeline import refuse_restart
 from weir.pipelines.runners.state_folder import LATEST, StateFolder
+from weir.pipelines.runners.submitted import UnreadableCheckpoint
 from weir.transforms.runtime import fence
 from weir.transforms.sources.pubsub import acked
 

@@ -19,10 +19,8 @@ from tests.pipelines import synthetic
 from tests.pipelines.conftest import Weir
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.results.run import ResultFolder
-from weir.pipelines.watch.live import Live, health
-from weir.pipelines.watch.server import HOST, Site, operator, releases, serve
-from weir.pipelines.watch.spool import Spool
-from weir.pipelines.watch.watch import watch
+from weir.pipelines.watch.server import HOST, Live, Site, health, operator, releases, serve
+from weir.pipelines.watch.watch import Spool, watch
 
 OUTPUTS = [("purchases", 1)]
 

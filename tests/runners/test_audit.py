@@ -11,15 +11,15 @@ import pytest
 
 from tests.audit.twins import TWINS, config
 from tests.fixed_secrets import same_secrets  # noqa: F401
-from weir.pipelines.audit import single_trial as once
+from weir.pipelines.audit import trial as once
 from weir.pipelines.audit.attack import Report, attack
+from weir.pipelines.audit.audit import Audited
 from weir.pipelines.audit.choice import Choice
-from weir.pipelines.audit.job import Audited
-from weir.pipelines.audit.messages import strays
-from weir.pipelines.audit.pipeline_run import RecordFeed
+from weir.pipelines.audit.isolation import RecordFeed
+from weir.pipelines.audit.malformed import strays
 from weir.pipelines.audit.streams import StreamRows
 from weir.pipelines.config.job import loads
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 from weir.transforms.runtime.pubsub_client import EMULATOR
 from weir.transforms.runtime.secret import SecretRef
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.components import needed
-from weir.pipelines.engines import flink_home, pubsub_build
+from weir.pipelines.engines import flink_config, servers
 from weir.pipelines.results.files import result_files
 from weir.pipelines.results.run import ResultFolder
 
@@ -71,8 +71,8 @@ def purchases(out: Path) -> float:
 @pytest.fixture
 def installed(job_server_jar: Path) -> None:
     """What the stack needs is there."""
-    needed(flink_home.home)
-    needed(pubsub_build.binary)
+    needed(flink_config.home)
+    needed(servers.pubsub_binary)
 
 
 @pytest.mark.parametrize("end", ["time", "Ctrl-C"])

@@ -11,7 +11,7 @@ from tests.runners.jobs import Job, differences, on
 from tests.runners.recording import SECRET, Recording
 from tests.runners.secrets_search import forms_of, search, told_by
 from weir.pipelines.engines.flink import FlinkCluster
-from weir.pipelines.engines.pubsub import PubSubServer
+from weir.pipelines.engines.servers import PubSubServer
 from weir.pipelines.ledger.entries import entries_of
 from weir.pipelines.ledger.sqlite import open_file
 

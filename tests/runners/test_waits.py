@@ -20,8 +20,8 @@ from weir.pipelines.connectors.paths import local
 from weir.pipelines.engines import job_server
 from weir.pipelines.engines.flink import FlinkCluster
 from weir.pipelines.engines.job_server import ResidualStorage, kept_by
-from weir.pipelines.engines.pubsub import PubSubServer
-from weir.pipelines.runners.residuals import in_a_map
+from weir.pipelines.engines.servers import PubSubServer
+from weir.pipelines.runners.flink import in_a_map
 
 RING = 64
 """Names that the class of ours uses, as its source says."""

@@ -10,8 +10,7 @@ import pytest
 from tests.pipelines.conftest import SMALL, weir  # noqa: F401 - a fixture
 from tests.pipelines.ledger.postgres import PostgresServer
 from weir.dpcore.plan import Plan
-from weir.pipelines.ledger.identity import RunIdentity
-from weir.pipelines.ledger.places import OutputPlace
+from weir.pipelines.ledger.entries import OutputPlace, RunIdentity
 from weir.pipelines.ledger.reservations import ChargeRequest
 
 ROWS = ["at,id,store,amount"] + [

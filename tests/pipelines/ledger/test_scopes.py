@@ -19,7 +19,7 @@ from weir.pipelines.config.job import load
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.ledger import adjustments as hand
 from weir.pipelines.ledger.entries import all_entries
-from weir.pipelines.ledger.names import look_alikes
+from weir.pipelines.ledger.ledger import look_alikes
 from weir.pipelines.ledger.reservations import reserve
 
 OTHERS = [row.replace("e", "x", 1) for row in ROWS[1:]]

@@ -20,13 +20,11 @@ from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import load
 from weir.pipelines.graph.checks import plan_of
 from weir.pipelines.ledger import adjustments as hand
-from weir.pipelines.ledger.chain import Row
-from weir.pipelines.ledger.disks import remote_type
 from weir.pipelines.ledger.entries import ScopeEntries, entries_of
 from weir.pipelines.ledger.ledger import Ledger
 from weir.pipelines.ledger.reservations import reserve
 from weir.pipelines.ledger.sqlite import open_file
-from weir.pipelines.ledger.store import LedgerStore, Transaction
+from weir.pipelines.ledger.store import LedgerStore, Row, Transaction, remote_type
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.pipelines.rehearse.source_guard import refuse_source_files
+from weir.pipelines.rehearse.jobs import refuse_source_files
 from weir.pipelines.sources.registry import source_of
 from weir.pipelines.sources.source import Source
 
