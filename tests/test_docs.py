@@ -18,8 +18,8 @@ from weir.dpcore.registry import AGGREGATES, CONTINUAL_SUMS, MODELS, SOLVERS
 from weir.pipelines.cli.main import main
 from weir.pipelines.config.job import JobConfig, load, loads
 from weir.pipelines.graph.checks import plan_of
-from weir.pipelines.ledger.desk import look
-from weir.pipelines.results.result import COUNTERS
+from weir.pipelines.ledger.reservations import look
+from weir.pipelines.results.verdict import COUNTERS
 from weir.transforms.release.table import RELEASE_SCHEMA
 from weir.transforms.runtime.dead_letters import REASONS
 from weir.transforms.select.timed_cells import FOREVER, segment

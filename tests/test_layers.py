@@ -74,7 +74,7 @@ ROOMS = {
     ],
     "pipelines": [
         "terminal",
-        "doors",
+        "connectors",
         "results",
         "sources",
         "sinks",
