@@ -20,14 +20,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 
 if TYPE_CHECKING:
     from weir.dpcore.accounting.guarantee import Relation
 
-Floats = NDArray[np.float64]
 
 RELATIONS = ("add_remove", "replace_one", "replace_anywhere")
 

@@ -47,10 +47,10 @@ def _spans(steps: Sequence[tuple[int, tuple[Fraction, Fraction, int]]]) -> Itera
         loss, slack, many = loss + step[0], slack + step[1], many + step[2]
         if many:
             last = steps[place + 1][0] - 1 if place + 1 < len(steps) else None
-            yield Span(where, last, _up(loss), _up(slack))
+            yield Span(where, last, _float_up(loss), _float_up(slack))
 
 
-def _up(value: Fraction) -> float:
+def _float_up(value: Fraction) -> float:
     found = float(value)
     return found if Fraction(found) >= value else math.nextafter(found, math.inf)
 
@@ -70,9 +70,9 @@ def room(scope: Scope, spans: Sequence[Span], asked: Charge) -> float:
     found = scope.limit(asked.slack)
     for span in spans:
         if _overlaps(span, asked):
-            limit = scope.limit(_up(Fraction(span.slack) + Fraction(asked.slack)))
+            limit = scope.limit(_float_up(Fraction(span.slack) + Fraction(asked.slack)))
             rest = Fraction(limit) - Fraction(span.loss)
-            found = min(found, -_up(-rest))
+            found = min(found, -_float_up(-rest))
     return found
 
 

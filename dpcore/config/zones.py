@@ -6,19 +6,19 @@ what they say goes into the plan. Nothing that runs it looks them up again.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from weir.dpcore.config.durations import _EPOCH
 from weir.dpcore.config.section import refusal
 from weir.dpcore.leaves.calendar import DAY, Calendar
 
 MOST: Final = 100_000
 """Ticks of a table."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 

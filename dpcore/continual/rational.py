@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import WeirError
-
-Floats = NDArray[np.float64]
 
 ONE = Decimal(1)
 DIGITS = Context(prec=60, rounding=ROUND_HALF_EVEN)

@@ -11,11 +11,10 @@ import numpy as np
 from weir.dpcore.accounting.contributions import apart, of_distances, over_keys
 from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Floats, Ints
-from weir.dpcore.continual.rational import Rational, round_up
+from weir.dpcore.continual.rational import ONE, Rational, round_up
 
-DIGITS = Context(prec=120, rounding=ROUND_HALF_EVEN)
+MANY_DIGITS = Context(prec=120, rounding=ROUND_HALF_EVEN)
 """Powers of ratios near 1 cancel twice: half of the digits are left where they do."""
-ONE = Decimal(1)
 
 MARGIN = 2.0**-36
 """Of A(0): far more than the rounding errors of a lag."""
@@ -37,7 +36,7 @@ def repeated_squares(form: Rational, count: int, spacing: int, rows: int) -> Dec
     if rows <= 0:
         return Decimal(0)
     j = min(count, 1 + (rows - 1) // spacing)
-    with localcontext(DIGITS):
+    with localcontext(MANY_DIGITS):
         weights, ratios = form.record_weights, form.record_ratios
         steps = [x**spacing for x in ratios]
         powers = [y**j for y in steps]

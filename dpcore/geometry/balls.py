@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import at_least_one, positive
 from weir.dpcore.geometry.convex_set import (
     ConvexSet,
     Corners,
-    Floats,
     Scales,
     by_chunks,
     check_exponent,

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import (
     ConvexSet,
-    Floats,
     Scales,
     check_exponent,
     l2_norms,

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError, WeirError
-
-Floats = NDArray[np.float64]
 
 _CHUNK = 1 << 15
 

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError, at_least_one
 from weir.dpcore.geometry.convex_set import (
     NO_LOCAL_ORACLE,
     RELATIVE,
     ConvexSet,
-    Floats,
     Scales,
     l2_norms,
     rows,

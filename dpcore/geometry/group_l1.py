@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError, at_least_one, positive
 from weir.dpcore.geometry.convex_set import (
     NO_LOCAL_ORACLE,
     ConvexSet,
-    Floats,
     Scales,
     by_chunks,
     check_exponent,

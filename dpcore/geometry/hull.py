@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.geometry.convex_set import Floats, l2_norms, products, rows
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.convex_set import (
+    l2_norms,
+    products,
+    rows,
+)
 
 _CHUNK = 1 << 19
 """Most numbers in one array of a chunk of rows."""

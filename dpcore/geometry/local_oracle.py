@@ -18,9 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.balls import L1Ball
 from weir.dpcore.geometry.box import Box
-from weir.dpcore.geometry.convex_set import ConvexSet, Floats, by_chunks, rows
+from weir.dpcore.geometry.convex_set import (
+    ConvexSet,
+    by_chunks,
+    rows,
+)
 from weir.dpcore.geometry.order import take_largest_first
 from weir.dpcore.geometry.polytope import Polytope
 from weir.dpcore.geometry.product import Product

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.geometry.convex_set import Floats, rows
+from weir.dpcore.arrays import Floats
+from weir.dpcore.geometry.convex_set import (
+    rows,
+)
 
 _SHORT = 64
 """Rows of so few columns are not looked through for empty ones."""

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.convex_set import (
     NO_LOCAL_ORACLE,
     ConvexSet,
     Corners,
-    Floats,
     Scales,
     check_exponent,
     l2_norms,

@@ -20,12 +20,11 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Digests, Ints
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.native import ciphers
 from weir.dpcore.noise.aes import Aes, block_buffer
 
-Ints = NDArray[np.int64]
-Digests = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]
 
 FRAME: Final = 16

@@ -13,12 +13,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Floats, Ints
 from weir.dpcore.errors import ConfigError, positive
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 CAPACITY = 1 << 62
 """Leaves stay below this in absolute value, so that one more addition cannot overflow int64."""

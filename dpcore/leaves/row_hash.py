@@ -17,13 +17,10 @@ import hmac
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Digests, Ints
 from weir.dpcore.leaves.id_hash import hash_spans, id_hashes
 from weir.dpcore.leaves.sparse_rows import SparseRows
-
-Ints = NDArray[np.int64]
-Digests = NDArray[np.uint64]
 
 
 def row_key(secret: bytes, name: str) -> bytes:

@@ -29,12 +29,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Digests, Ints
 from weir.dpcore.errors import CodecError, at_least_one
 from weir.dpcore.leaves.id_hash import hash_spans
 from weir.dpcore.leaves.sparse_rows import SparseRows
 
-Ints = NDArray[np.int64]
-Digests = NDArray[np.uint64]
 Table = NDArray[np.float64] | NDArray[np.int64] | SparseRows
 
 _MAGIC: Final = b"WRL\x01"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-Ints = NDArray[np.int64]
+from weir.dpcore.arrays import Ints
 
 MOST_DENSE = 1 << 12
 """Features of a list column up to which rows are dense arrays; of more they are packed."""

@@ -30,9 +30,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.leaves.order import order_of
+from weir.dpcore.leaves.order import Words, order_of
 
-Words = NDArray[np.uint64]
 Ticks = NDArray[Any]
 Notes = NDArray[np.uint32]
 

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.native import kernels
-
-Floats = NDArray[np.float64]
 
 CHUNK = 8192
 """Samples worked on at once: six buffers of this length stay in a second-level cache."""

@@ -30,8 +30,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.arrays import Ints
-from weir.dpcore.leaves.id_hash import Digests
+from weir.dpcore.arrays import Digests, Ints
 from weir.dpcore.leaves.order import changes
 from weir.dpcore.leaves.timed_set import Entries, TimedSet, sort_hashes
 from weir.dpcore.people.caps import Caps

@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weir.dpcore.arrays import Ints
-from weir.dpcore.leaves.id_hash import Digests
+from weir.dpcore.arrays import Digests, Ints
 from weir.dpcore.leaves.order import changes, order_of
 
 Rows = NDArray[np.int64]

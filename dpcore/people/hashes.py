@@ -23,8 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from weir.dpcore.arrays import Ints
-from weir.dpcore.leaves.id_hash import Digests, IdHashes, id_hashes
+from weir.dpcore.arrays import Digests, Ints
+from weir.dpcore.leaves.id_hash import (
+    IdHashes,
+    id_hashes,
+)
 from weir.dpcore.leaves.row_hash import content_hashes
 from weir.dpcore.native import ciphers
 from weir.dpcore.noise.aes import Aes

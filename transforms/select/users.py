@@ -11,7 +11,10 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 
-from weir.dpcore.leaves.id_hash import Digests, IdHashes
+from weir.dpcore.arrays import Digests
+from weir.dpcore.leaves.id_hash import (
+    IdHashes,
+)
 from weir.dpcore.people.cells import Hashed
 from weir.dpcore.people.hashes import (
     CapKeys,

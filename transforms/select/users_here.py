@@ -17,7 +17,10 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 
-from weir.dpcore.leaves.id_hash import Digests, id_hashes
+from weir.dpcore.arrays import Digests
+from weir.dpcore.leaves.id_hash import (
+    id_hashes,
+)
 from weir.dpcore.people.cap import Spent, cap_events, keeps_pairs
 from weir.dpcore.people.hashes import CapKeys, name_hashes
 from weir.dpcore.people.untouched import ASKED, NEW, Marks, untouched

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.box import Box
-from weir.dpcore.geometry.convex_set import ConvexSet, Floats
+from weir.dpcore.geometry.convex_set import (
+    ConvexSet,
+)
 from weir.dpcore.geometry.flows import Flow
 from weir.dpcore.geometry.group_l1 import GroupL1Ball
 from weir.dpcore.geometry.lp_ball import LpBall

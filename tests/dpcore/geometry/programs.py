@@ -8,9 +8,12 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
+from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.balls import L1Ball
 from weir.dpcore.geometry.box import Box
-from weir.dpcore.geometry.convex_set import ConvexSet, Floats
+from weir.dpcore.geometry.convex_set import (
+    ConvexSet,
+)
 from weir.dpcore.geometry.flows import Flow
 from weir.dpcore.geometry.permutations import Permutations
 from weir.dpcore.geometry.polytope import Polytope

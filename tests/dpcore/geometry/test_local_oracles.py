@@ -9,9 +9,12 @@ import pytest
 
 from tests.dpcore.geometry.instances import ALL, LOCAL, POLYTOPES, cloud, costs_for, points_in
 from tests.dpcore.geometry.programs import least_near
+from weir.dpcore.arrays import Floats
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
 from weir.dpcore.geometry.box import Box
-from weir.dpcore.geometry.convex_set import ConvexSet, Floats
+from weir.dpcore.geometry.convex_set import (
+    ConvexSet,
+)
 from weir.dpcore.geometry.local_oracle import LocalOracle, Memory, PolytopeOracle, local_oracle
 from weir.dpcore.geometry.polytope import Polytope
 from weir.dpcore.geometry.product import Product
