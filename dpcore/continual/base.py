@@ -1,20 +1,20 @@
-"""The contract that all hangs on: a mechanism is a pure state machine from leaves to releases."""
+"""Base class of continual sums, and the canonical form of one that digests are made of."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from weir.dpcore.accounting.contributions import Pattern
 from weir.dpcore.accounting.guarantee import PrivacyLoss, added_up
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.accounting.precision import refuse_coarse
 from weir.dpcore.arrays import Digests, Floats, Ints, State, accumulate, arrays_of
-from weir.dpcore.leaves.wide import add_wide, total_of, wide_modulo
+from weir.dpcore.leaves.lattice import add_wide, total_of, wide_modulo
 from weir.dpcore.noise.noise import Noise
 
 
@@ -273,3 +273,24 @@ class ContinualSum(ABC):
         """Bytes of state per key. Nothing is allocated."""
         arrays = arrays_of(self.init(0))
         return sum(math.prod(array.shape[1:]) * array.itemsize for array in arrays)
+
+
+def canonical_mechanism(mechanism: ContinualSum) -> Mapping[str, Any]:
+    """Name and every field of a mechanism; floats as hex strings. Without a pattern, none."""
+    fields = canonical_value(mechanism)
+    if mechanism.pattern is None:
+        del fields["pattern"]
+    return {"name": mechanism.name, **fields}
+
+
+def canonical_value(value: Any) -> Any:
+    """JSON-able form in which floats are hex strings."""
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, list | tuple):
+        return [canonical_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): canonical_value(item) for key, item in value.items()}
+    if is_dataclass(value):
+        return {f.name: canonical_value(getattr(value, f.name)) for f in fields(value)}
+    return value

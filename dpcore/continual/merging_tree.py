@@ -9,11 +9,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from weir.dpcore.accounting.contributions import over_keys, tree_squares
+from weir.dpcore.accounting.contributions import Pattern, over_keys, tree_squares
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Digests, Floats, Ints
-from weir.dpcore.continual.cover import UNBOUNDED, CoverSum, Node
+from weir.dpcore.continual.independent import UNBOUNDED, CoverSum, Node
 from weir.dpcore.continual.unit import (
     lattice_variances,
     noise_for,

@@ -10,12 +10,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from weir.dpcore.accounting.contributions import over_keys
+from weir.dpcore.accounting.contributions import Pattern, over_keys
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Digests, Floats, Ints
 from weir.dpcore.continual.base import ContinualSum
-from weir.dpcore.continual.buffers import check_room, toeplitz_matrix
+from weir.dpcore.continual.blt import check_room, toeplitz_matrix
 from weir.dpcore.continual.unit import (
     loss_of_units,
     noise_for,

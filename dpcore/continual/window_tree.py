@@ -8,12 +8,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from weir.dpcore.accounting.contributions import over_keys, tree_squares
+from weir.dpcore.accounting.contributions import Pattern, over_keys, tree_squares
 from weir.dpcore.accounting.guarantee import PrivacyLoss
-from weir.dpcore.accounting.pattern import Pattern
 from weir.dpcore.arrays import Digests, Floats, Ints
-from weir.dpcore.continual.cover import CoverSum, Node, trailing_zeros
-from weir.dpcore.continual.prefix import Slots
+from weir.dpcore.continual.independent import CoverSum, Node, trailing_zeros
+from weir.dpcore.continual.tree import Slots
 from weir.dpcore.continual.unit import noise_for, noise_scale_for, refuse_options, refuse_overs
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.neighbours import Family

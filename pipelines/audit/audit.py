@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.audit.bounds import (
+from weir.dpcore.audit.distinguish import (
     ERROR,
     STRICT,
     Counts,
@@ -18,10 +18,10 @@ from weir.dpcore.audit.bounds import (
     curve,
     epsilon_bound,
     epsilon_of_mu,
+    learn,
     mu_bound,
     separation,
 )
-from weir.dpcore.audit.learned import learn
 from weir.dpcore.plan import Plan
 
 MOST_CURVE = 200

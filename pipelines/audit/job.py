@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weir.dpcore.config import durations
-from weir.dpcore.config.event import Key
+from weir.dpcore.config.key import Key
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.leaves.keys import key_text
 from weir.dpcore.plan import Plan

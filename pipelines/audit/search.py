@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from weir.dpcore.arrays import Floats
-from weir.dpcore.audit.changes import Change, Placed
-from weir.dpcore.audit.learned import apart
+from weir.dpcore.audit.changes import Placed, UnitChange
+from weir.dpcore.audit.distinguish import apart
 from weir.dpcore.program import takes_rows
 from weir.pipelines.audit.choice import Choice, matrix
 from weir.pipelines.audit.once import through
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 class Scene(NamedTuple):
     """A change, and the events of every trial beside it, of one key."""
 
-    change: Change
+    change: UnitChange
     behind: tuple[Placed, ...]
 
 
@@ -56,7 +56,7 @@ def searched(
     trials: int,
     runner: str = "direct",
     told: Callable[[str], None] = lambda text: None,
-) -> tuple[Choice, Change]:
+) -> tuple[Choice, UnitChange]:
     """The choice with the best background, and the best change.
 
     Args:

@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weir.dpcore.arrays import Ints
-from weir.dpcore.audit.changes import Candidates, Change, Placed
-from weir.dpcore.config.event import TimeColumn
+from weir.dpcore.audit.changes import CandidateEvents, Placed, UnitChange
+from weir.dpcore.config.schema import TimeColumn
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.plan import Plan
 from weir.dpcore.simulate import Events
@@ -50,7 +50,7 @@ class Rows:
 
 
 def events_of(
-    change: Change, with_it: NDArray[np.bool_], background: Sequence[Placed], first: int = 0
+    change: UnitChange, with_it: NDArray[np.bool_], background: Sequence[Placed], first: int = 0
 ) -> Rows:
     """The events of trials, ordered by trial.
 
@@ -101,11 +101,11 @@ class Maker:
     """
 
     audited: Audited
-    offered: Candidates
+    offered: CandidateEvents
     base: pa.RecordBatch
 
     @classmethod
-    def of(cls, audited: Audited, offered: Candidates) -> Maker:
+    def of(cls, audited: Audited, offered: CandidateEvents) -> Maker:
         """Looks for an event that passes the predicate, among made-up ones.
 
         Raises:

@@ -126,7 +126,7 @@ class JobConfig(PlanConfig):
         made = PlanConfig.model_construct(
             _fields_set=set(self.model_fields_set) & set(fields), **fields
         )
-        made._misread = self._misread
+        made._yaml11_numbers = self._yaml11_numbers
         return made
 
 

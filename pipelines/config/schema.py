@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weir.dpcore.config import yaml
-from weir.dpcore.config.section import MISREAD
+from weir.dpcore.config.yaml import YAML11_NUMBER
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
 
@@ -44,7 +44,7 @@ def _walk(value: Any) -> Any:
             out[name] = _walk(item)
     if out.get("type") == "number":
         # As it is read: bounds hold for numbers, and of a text they are told when it is read.
-        out |= {"type": ["number", "string"], "pattern": MISREAD}
+        out |= {"type": ["number", "string"], "pattern": YAML11_NUMBER}
     return out
 
 

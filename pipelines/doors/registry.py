@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic_core import core_schema
 
-from weir.dpcore.config.bare import skeleton
-from weir.dpcore.config.section import field_names, nested, no_section, refusal, unknown
+from weir.dpcore.config.section import no_section, refusal, unknown
+from weir.dpcore.config.validation import field_names, nested, skeleton
 from weir.dpcore.errors import WeirError
 from weir.dpcore.registry import Registry
 from weir.pipelines.doors.door import Door

@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from weir.dpcore.accounting.price import Price
-from weir.dpcore.accounting.scope import Charge, Scope, charge
-from weir.dpcore.accounting.spent import Span, sweep
+from weir.dpcore.accounting.scope import Charge, Scope, Span, charge, sweep
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.ledger.chain import Row, verify
 from weir.pipelines.ledger.identity import Identity

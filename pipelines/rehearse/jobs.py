@@ -11,9 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from weir.dpcore.aggregates.clipped import Bounded
+from weir.dpcore.aggregates.bounding import BoundedAggregate
 from weir.dpcore.config import durations
-from weir.dpcore.config.promise import ClockConfig
+from weir.dpcore.config.clock import ClockConfig
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.config.job import JobConfig
 from weir.pipelines.rehearse.seen import Seen
@@ -103,7 +103,7 @@ def unbounded(job: JobConfig, seen: Seen, folder: Path) -> JobConfig | None:
     changed: dict[str, Any] = {"sink": ParquetSink(parquet=str(folder))}
     aggregates = {}
     for name, one in job.aggregates.items():
-        if not isinstance(one, Bounded):
+        if not isinstance(one, BoundedAggregate):
             aggregates[name] = one
             continue
         field, (low, high) = one.clips

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weir.dpcore.aggregates.clipped import Bounded
+from weir.dpcore.aggregates.bounding import BoundedAggregate
 from weir.dpcore.plan import Plan
 from weir.pipelines.rehearse.seen import Seen
 
@@ -77,7 +77,7 @@ def _clipped(plan: Plan, seen: Seen) -> Iterator[Clipped]:
             continue
         values = values[np.isfinite(values)]
         low, high = min(bounds), max(bounds)
-        if isinstance(one, Bounded):
+        if isinstance(one, BoundedAggregate):
             field = one.clips[0]
             if field == "clip_user":
                 values = some.user_totals(column)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weir.dpcore.leaves.calendar import Calendar
+from weir.dpcore.leaves.clock import Calendar
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from weir.dpcore.accounting.scope import Scope
-from weir.dpcore.accounting.spent import Span
+from weir.dpcore.accounting.scope import Scope, Span
 from weir.dpcore.errors import ConfigError
 from weir.pipelines.ledger.asking import shown_grid, shown_horizon
 from weir.pipelines.ledger.book import Entry, book_of

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from weir.dpcore.config.spans import show_ticks
+from weir.dpcore.config.ticks import show_ticks
 from weir.dpcore.plan import Plan
 from weir.dpcore.words import left_out_lines
 from weir.pipelines.ledger.standing import Standing

@@ -11,7 +11,7 @@ from tests.constant_noise import NoNoise
 from tests.dpcore.continual import fit_tables
 from weir.dpcore.accounting.guarantee import PrivacyLoss
 from weir.dpcore.continual.sliding import Sliding
-from weir.dpcore.continual.sliding_table import SLIDING
+from weir.dpcore.continual.tables import SLIDING
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.noise.prf import KeyedNoise, RootKey
 

@@ -10,9 +10,9 @@ import pytest
 from tests.dpcore.geometry.instances import ALL, costs_for
 from weir.dpcore.errors import ConfigError
 from weir.dpcore.geometry.balls import L1Ball, L2Ball
-from weir.dpcore.geometry.box import Box
+from weir.dpcore.geometry.boxes import Box
 from weir.dpcore.geometry.convex_set import ConvexSet
-from weir.dpcore.geometry.lp_ball import LpBall, lp_norms
+from weir.dpcore.geometry.norm_balls import LpBall, lp_norms
 from weir.dpcore.geometry.parse import parse_set
 from weir.dpcore.geometry.polytope import Polytope
 

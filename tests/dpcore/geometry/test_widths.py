@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weir.dpcore.errors import ConfigError
-from weir.dpcore.geometry.widths import (
+from weir.dpcore.geometry.convex_set import (
     hull_width,
     largest_length_of,
     largest_size_of,
